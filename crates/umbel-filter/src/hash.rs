@@ -1,0 +1,177 @@
+//! Item hashes: the only place where an item's bytes turn into a number.
+//!
+//! An item hashes to 128 bits in two halves. `hi` places it in the hash space [0, 2^64), `lo`
+//! supplies everything else (refinement bits, probes, fingerprints). Two functions are known:
+//!
+//! * XXH3-128 with a 64-bit seed, for batch jobs on trusted input. `hi` and `lo` are the high and
+//!   the low half of its 128-bit value. Specification: `doc/xxhash_spec.md` of Cyan4973/xxHash.
+//! * SipHash-1-3 with 128-bit output under a secret 128-bit key, for filters that strangers write
+//!   to (Aumasson & Bernstein 2012, doi:10.1007/978-3-642-34931-7_28). `hi` is the first eight
+//!   output bytes and `lo` the last eight, both read as little-endian.
+//!
+//! Both give the same value on every platform and in every release, for ever; golden values in the
+//! tests hold them to it.
+
+use std::fmt;
+
+use siphasher::sip128::SipHasher13;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+#[cfg(test)]
+mod hash_test;
+
+/// The 128-bit hash of an item, ordered by `hi`, then `lo`.
+///
+/// Equal items have equal hashes under one [`ItemHasher`]; N different items share a hash with
+/// probability about N²/2^129.
+///
+/// ```
+/// use umbel_filter::ItemHash;
+///
+/// let hash = ItemHash::new(3, 9);
+/// assert_eq!((hash.hi(), hash.lo()), (3, 9));
+/// assert!(hash < ItemHash::new(4, 0));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ItemHash {
+    // The derived order compares fields from top to bottom, so `hi` must stay first.
+    hi: u64,
+    lo: u64,
+}
+
+impl ItemHash {
+    /// Joins two halves, any values.
+    #[inline]
+    #[must_use]
+    pub const fn new(hi: u64, lo: u64) -> Self {
+        Self { hi, lo }
+    }
+
+    /// The item's place in the hash space [0, 2^64).
+    #[inline]
+    #[must_use]
+    pub const fn hi(self) -> u64 {
+        self.hi
+    }
+
+    /// The other 64 bits, independent of the place.
+    #[inline]
+    #[must_use]
+    pub const fn lo(self) -> u64 {
+        self.lo
+    }
+}
+
+/// A hash function together with its seed or key: what turns items into [`ItemHash`]es.
+///
+/// Hashes compare only under one and the same hasher. Its `Debug` never prints a key.
+///
+/// ```
+/// use umbel_filter::{HashFunction, ItemHash, ItemHasher};
+///
+/// let hasher = ItemHasher::Xxh3 { seed: 0 };
+/// // The reference value for the empty input without a seed.
+/// let empty = ItemHash::new(0x99aa_06d3_0147_98d8, 0x6001_c324_468d_497f);
+/// assert_eq!(hasher.hash(b""), empty);
+/// assert_eq!(hasher.function(), HashFunction::Xxh3Seeded);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ItemHasher {
+    /// XXH3-128: fast, but whoever chooses the items can make them collide, seed or not.
+    Xxh3 {
+        /// Any 64 bits; not a secret.
+        seed: u64,
+    },
+    /// SipHash-1-3-128: without the key nobody can choose items that collide.
+    SipHash {
+        /// 128 secret random bits.
+        key: [u8; 16],
+    },
+}
+
+impl ItemHasher {
+    /// Hashes one item, of any length.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, item: &[u8]) -> ItemHash {
+        match self {
+            Self::Xxh3 { seed } => split(xxh3_128_with_seed(item, *seed)),
+            Self::SipHash { key } => {
+                let hash = SipHasher13::new_with_key(key).hash(item);
+                ItemHash::new(hash.h1, hash.h2)
+            }
+        }
+    }
+
+    /// The function's name, without seed or key.
+    #[must_use]
+    pub const fn function(&self) -> HashFunction {
+        match self {
+            Self::Xxh3 { .. } => HashFunction::Xxh3Seeded,
+            Self::SipHash { .. } => HashFunction::SipHash13Keyed,
+        }
+    }
+}
+
+/// High half to `hi`, low half to `lo`.
+#[inline]
+fn split(value: u128) -> ItemHash {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+    let lo = value as u64;
+    ItemHash::new((value >> 64) as u64, lo)
+}
+
+impl fmt::Debug for ItemHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Xxh3 { seed } => f.debug_struct("Xxh3").field("seed", seed).finish(),
+            Self::SipHash { .. } => f.debug_struct("SipHash").finish_non_exhaustive(),
+        }
+    }
+}
+
+/// Name of a hash function, as stored in shapes and frames.
+///
+/// ```
+/// use umbel_filter::HashFunction;
+///
+/// assert_eq!(HashFunction::SipHash13Keyed.id(), 2);
+/// assert_eq!(HashFunction::from_id(2), Some(HashFunction::SipHash13Keyed));
+/// assert_eq!(HashFunction::from_id(3), None);
+/// assert_eq!(HashFunction::Xxh3Seeded.to_string(), "xxh3-128");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum HashFunction {
+    /// XXH3-128 with a 64-bit seed.
+    Xxh3Seeded = 1,
+    /// SipHash-1-3 with 128-bit output and a secret 128-bit key.
+    SipHash13Keyed = 2,
+}
+
+impl HashFunction {
+    /// The function with this stored number, or None if no release knows it.
+    #[must_use]
+    pub const fn from_id(id: u8) -> Option<Self> {
+        match id {
+            1 => Some(Self::Xxh3Seeded),
+            2 => Some(Self::SipHash13Keyed),
+            _ => None,
+        }
+    }
+
+    /// The number stored for it, never reused.
+    #[must_use]
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for HashFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Xxh3Seeded => "xxh3-128",
+            Self::SipHash13Keyed => "siphash-1-3-128",
+        })
+    }
+}
