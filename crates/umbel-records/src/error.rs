@@ -1,0 +1,113 @@
+//! Why a file could not be read to its end.
+//!
+//! Every error ends the reading of its file or span: what follows the damage has no known record
+//! boundaries. The whole records in front of it were delivered before the error.
+
+use std::io;
+
+use crate::Compression;
+
+/// Why reading stopped. All whole records in front of the place were delivered; nothing behind it
+/// will be.
+///
+/// ```
+/// use std::sync::Arc;
+/// use umbel_records::{Compression, ReadError, ReadLimits, RecordReader};
+///
+/// let file = tempfile::tempfile()?; // empty: not even a gzip header
+/// let limits = ReadLimits::default();
+/// let mut reader = RecordReader::open(Arc::new(file), Compression::Gzip, None, limits)?;
+/// let error = reader.next_block().unwrap_err();
+/// assert!(matches!(error, ReadError::Truncated { content_offset: 0, .. }));
+/// assert_eq!(error.cause(), "truncated");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The operating system could not read the file. Check the medium and that it is a regular file
+    /// (a pipe or terminal cannot be read twice); retrying with a new reader is safe.
+    #[error("cannot read at byte {offset} of the file")]
+    Io {
+        /// Offset in the stored file in bytes.
+        offset: u64,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The compressed file ends too early: an interrupted copy or a writer that still runs. Fetch
+    /// the file again, or skip the damage and report the rest of the file as lost.
+    #[error(
+        "{compression} file is cut off in the middle of a stream, after {content_offset} bytes of \
+         content"
+    )]
+    Truncated {
+        /// The packing of the file.
+        compression: Compression,
+        /// Content bytes decoded before the file ended.
+        content_offset: u64,
+    },
+    /// The compressed file is damaged: a checksum or the code itself is wrong, or foreign bytes
+    /// follow it. Fetch the file again, or skip the damage and report the rest of the file as lost.
+    /// A checksum covers a whole gzip member or zstd frame and is found wrong at its end only, so
+    /// records delivered from the same member or frame may be wrong as well.
+    #[error(
+        "{compression} file is damaged near byte {stored_offset}, after {content_offset} bytes of \
+         content: {detail}"
+    )]
+    Corrupt {
+        /// The packing of the file.
+        compression: Compression,
+        /// Content bytes decoded before the damage.
+        content_offset: u64,
+        /// Stored bytes decoded before the damage was noticed.
+        stored_offset: u64,
+        /// What the decoder said.
+        detail: &'static str,
+    },
+    /// The zstd file was written with `--long` above 27 and needs a larger window than the decoder
+    /// grants. It is intact: write it again with `zstd --long=27` or less.
+    #[error(
+        "zstd file needs a window of more than {} MiB after {content_offset} bytes of content; \
+         write it with --long=27 or less",
+        limit_bytes >> 20
+    )]
+    WindowTooLarge {
+        /// Content bytes decoded before the frame in question.
+        content_offset: u64,
+        /// The largest window granted, in bytes.
+        limit_bytes: u64,
+    },
+    /// A record is longer than [`ReadLimits::record_bytes_max`](crate::ReadLimits). Raise the limit
+    /// if memory allows, or check whether the file is made of lines at all.
+    #[error(
+        "record at byte {content_offset} of the content is longer than the limit of {limit} bytes"
+    )]
+    RecordTooLong {
+        /// Offset of the record's first byte in the content of the file.
+        content_offset: u64,
+        /// Longest record accepted in bytes, terminator included.
+        limit: usize,
+    },
+    /// A span was asked of a compressed file, which can only be read from its beginning. A bug of
+    /// the caller: ask for the whole file. Nothing was read.
+    #[error("a {compression} file cannot be read in spans; read it whole")]
+    SpanOfCompressed {
+        /// The packing of the file.
+        compression: Compression,
+    },
+}
+
+impl ReadError {
+    /// A stable snake_case name of the cause, for summaries that count by cause: `io`, `truncated`,
+    /// `corrupt`, `window_too_large`, `record_too_long` or `span_of_compressed`.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "io",
+            Self::Truncated { .. } => "truncated",
+            Self::Corrupt { .. } => "corrupt",
+            Self::WindowTooLarge { .. } => "window_too_large",
+            Self::RecordTooLong { .. } => "record_too_long",
+            Self::SpanOfCompressed { .. } => "span_of_compressed",
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The content of a gzip file: one member or several in a row (RFC 1952).
+//!
+//! `gzip(1)` and the tools that write blocks (`bgzip`, `pigz -i`, `cat a.gz b.gz`) make files of
+//! many members; their contents follow one another. Zero bytes behind the last member are padding
+//! of tapes and block devices and are ignored. Anything else there is damage. The inflater is
+//! driven directly and not through a reader, because it then tells how many bytes came out before a
+//! fault, and these are still delivered.
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::Compression;
+use crate::error::ReadError;
+use crate::stored::{StoredBuffer, StoredFile};
+
+/// Log2 of the largest window of deflate, 32 KiB.
+const WINDOW_BITS: u8 = 15;
+
+/// Decodes a gzip file from its start.
+#[derive(Debug)]
+pub(crate) struct GzipSource {
+    stored: StoredBuffer,
+    inflater: Decompress,
+    stage: Stage,
+    content_offset: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Inside a member, its header and trailer included.
+    Member,
+    /// Behind a member: another one, padding or the end.
+    Between,
+    /// Behind a zero byte: only zero bytes or the end.
+    Padding,
+}
+
+impl GzipSource {
+    pub(crate) fn new(stored: StoredFile) -> Self {
+        Self {
+            stored: StoredBuffer::new(stored),
+            inflater: Decompress::new_gzip(WINDOW_BITS),
+            stage: Stage::Member,
+            content_offset: 0,
+        }
+    }
+
+    /// Offset in the file of the next byte to decode.
+    pub(crate) fn stored_offset(&self) -> u64 {
+        self.stored.offset()
+    }
+
+    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
+    /// the end of the content, and the error that ended it behind them.
+    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            let step = match self.stage {
+                Stage::Member => match self.inflate(target) {
+                    (0, None) => continue,
+                    produced => return produced,
+                },
+                Stage::Between => self.next_member(),
+                Stage::Padding => self.padding(),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
+        }
+    }
+
+    /// One call of the inflater. Nothing written and no error means: go on.
+    fn inflate(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        let input = match self.stored.bytes() {
+            Ok(input) => input,
+            Err(error) => return (0, Some(error)),
+        };
+        let at_end = input.is_empty();
+        let (in_before, out_before) = (self.inflater.total_in(), self.inflater.total_out());
+        let status = self.inflater.decompress(input, target, FlushDecompress::None);
+        let consumed = self.inflater.total_in() - in_before;
+        let produced = self.inflater.total_out() - out_before;
+        self.stored.consume(usize::try_from(consumed).expect("not more than was at hand"));
+        self.content_offset += produced;
+        let error = match status {
+            Ok(Status::StreamEnd) => {
+                self.stage = Stage::Between;
+                None
+            }
+            // The window may hold content back when `target` is full; only silence at the end of
+            // the file is a cut.
+            Ok(Status::Ok | Status::BufError) if at_end && produced == 0 => {
+                Some(ReadError::Truncated {
+                    compression: Compression::Gzip,
+                    content_offset: self.content_offset,
+                })
+            }
+            Ok(Status::Ok | Status::BufError) => None,
+            Err(_) => Some(self.corrupt("wrong header, code or checksum")),
+        };
+        (usize::try_from(produced).expect("not more than fits the target"), error)
+    }
+
+    /// Looks behind a member; false at the end of the file.
+    fn next_member(&mut self) -> Result<bool, ReadError> {
+        match self.stored.bytes()?.first() {
+            None => return Ok(false),
+            Some(0) => self.stage = Stage::Padding,
+            Some(0x1f) => {
+                self.inflater = Decompress::new_gzip(WINDOW_BITS);
+                self.stage = Stage::Member;
+            }
+            Some(_) => return Err(self.corrupt("bytes behind the last member that are not gzip")),
+        }
+        Ok(true)
+    }
+
+    /// Passes over zero bytes; false at the end of the file.
+    fn padding(&mut self) -> Result<bool, ReadError> {
+        let bytes = self.stored.bytes()?;
+        let count = bytes.len();
+        if count == 0 {
+            return Ok(false);
+        }
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Err(self.corrupt("bytes behind the zero padding"));
+        }
+        self.stored.consume(count);
+        Ok(true)
+    }
+
+    fn corrupt(&self, detail: &'static str) -> ReadError {
+        ReadError::Corrupt {
+            compression: Compression::Gzip,
+            content_offset: self.content_offset,
+            stored_offset: self.stored.offset(),
+            detail,
+        }
+    }
+}

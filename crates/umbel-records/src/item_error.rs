@@ -1,0 +1,80 @@
+//! Why a record has no item.
+//!
+//! Apart from `ReadError` because the consequence differs: a bad record can be left out and the next
+//! one taken, a damaged file has no next one. Places are counted from the start of the record, since
+//! only the caller knows where that is.
+
+use crate::KeyPath;
+
+/// Why a record has no item. The record is bad, not the reading: the next one can be taken. Correct
+/// the input, or leave the record out and count it by [`cause`](Self::cause).
+///
+/// ```
+/// use umbel_records::{Format, Granularity, ItemExtractor};
+///
+/// let key = Granularity::Key(vec!["id".parse()?]);
+/// let mut extractor = ItemExtractor::new(Format::JsonLines, key)?;
+/// let error = extractor.item(br#"{"id": 7,}"#).unwrap_err();
+/// assert_eq!(error.cause(), "invalid_json");
+/// assert_eq!(error.to_string(), "invalid JSON at byte 9 of the record: expected a field name");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ItemError {
+    /// The record is not one JSON value (RFC 8259); an empty line is none either.
+    #[error("invalid JSON at byte {offset} of the record: {detail}")]
+    InvalidJson {
+        /// First byte that does not fit, counted from the start of the record.
+        offset: usize,
+        /// What is wrong there.
+        detail: &'static str,
+    },
+    /// The record is not UTF-8, as JSON must be. Convert the file.
+    #[error("invalid UTF-8 at byte {offset} of the record")]
+    InvalidUtf8 {
+        /// First byte that does not fit, counted from the start of the record.
+        offset: usize,
+    },
+    /// A string holds half of a UTF-16 pair (`"\ud800"`), which names no character and has no
+    /// canonical form (RFC 8785, 3.2.2.2).
+    #[error("unpaired surrogate at byte {offset} of the record")]
+    LoneSurrogate {
+        /// Place of the escape, counted in bytes from the start of the record.
+        offset: usize,
+    },
+    /// A number written with a fraction or exponent is larger than any f64. Integers have no limit.
+    #[error("number out of range of f64 at byte {offset} of the record")]
+    NumberOutOfRange {
+        /// Place of the number, counted in bytes from the start of the record.
+        offset: usize,
+    },
+    /// The record is nested too deep.
+    #[error("more than {limit} nested arrays and objects at byte {offset} of the record")]
+    NestedTooDeep {
+        /// Place of the bracket that is too many, counted in bytes from the start of the record.
+        offset: usize,
+        /// Deepest nesting accepted.
+        limit: usize,
+    },
+    /// The record is sound but has no such field. Fix the path if that holds for every record.
+    #[error("no field `{path}` in the record")]
+    MissingKey {
+        /// The first key path, in the order given, that leads nowhere.
+        path: KeyPath,
+    },
+}
+
+impl ItemError {
+    /// A stable snake_case name of the cause, for summaries that count by cause: `invalid_json`,
+    /// `invalid_utf8`, `lone_surrogate`, `number_out_of_range`, `nested_too_deep` or `missing_key`.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::InvalidJson { .. } => "invalid_json",
+            Self::InvalidUtf8 { .. } => "invalid_utf8",
+            Self::LoneSurrogate { .. } => "lone_surrogate",
+            Self::NumberOutOfRange { .. } => "number_out_of_range",
+            Self::NestedTooDeep { .. } => "nested_too_deep",
+            Self::MissingKey { .. } => "missing_key",
+        }
+    }
+}

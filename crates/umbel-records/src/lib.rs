@@ -1,0 +1,45 @@
+//! Files to records: text lines and JSON Lines, plain, gzip or zstd, streamed with their exact
+//! bytes.
+//!
+//! ```text
+//! File --Compression--> RecordReader --next_block--> &[u8], whole records
+//!                                                      |  records(block)
+//!                                                   record, with its '\n'
+//!                                                      |  ItemExtractor::item
+//!                                                    item: the bytes that are compared
+//! ```
+//!
+//! A record is never changed: its bytes, terminator included, can be written back as they came. An
+//! item is what is compared instead of it: the line, a key made of some fields, or the whole record
+//! in canonical form. Bad input is an error that names the place, never a record that is quietly
+//! missing. No clock, no randomness, no thread, no other `umbel` crate.
+
+mod compression;
+mod digest;
+mod error;
+mod format;
+mod gzip;
+mod item;
+mod item_error;
+mod json;
+mod key_path;
+mod limits;
+mod reader;
+mod records;
+mod source;
+mod span;
+mod stored;
+mod zstd_frames;
+
+pub use compression::Compression;
+pub use digest::ContentDigest;
+pub use error::ReadError;
+pub use format::Format;
+pub use item::{ExtractorError, Granularity, ItemExtractor};
+pub use item_error::ItemError;
+pub use json::JSON_DEPTH_MAX;
+pub use key_path::{KEY_PATH_FIELDS_MAX, KeyPath, KeyPathError};
+pub use limits::{BLOCK_BYTES_DEFAULT, RECORD_BYTES_MAX, ReadLimits};
+pub use reader::RecordReader;
+pub use records::{Records, line_item, records};
+pub use span::ByteSpan;

@@ -1,0 +1,53 @@
+//! The limits of reading, each with its reason.
+//!
+//! Files come from anywhere, so nothing is allocated because a file says so: a buffer grows with the
+//! bytes that are there, up to the longest record accepted. Limits of JSON are in `json.rs`.
+
+/// Longest record accepted by default, terminator included: 1 GiB. Every record above a few MiB in
+/// practice is a file that is not made of lines (a tar, a single JSON array); 1 GiB lets the
+/// largest honest documents pass and still fits the memory of any machine that runs the job. It is
+/// an error and not a cut, because half a record compares equal to nothing.
+pub const RECORD_BYTES_MAX: usize = 1 << 30;
+
+/// Default size of a block: 1 MiB. Large enough that the system call (about 1 µs) and the partial
+/// record moved to the front vanish against reading it (100 µs), small enough to stay in the
+/// second-level cache between reading and hashing.
+pub const BLOCK_BYTES_DEFAULT: usize = 1 << 20;
+
+/// Stored bytes that are decoded from at a time: 128 KiB, the largest zstd block and the
+/// usual read-ahead of Linux.
+pub(crate) const STORED_BYTES: usize = 128 << 10;
+
+/// Bytes read at once behind the end of a span, to finish its last record: 64 KiB. Most records end
+/// in the first.
+pub(crate) const OVERHANG_BYTES: usize = 64 << 10;
+
+/// A buffer that grew for a long record beyond this many blocks is given back after it.
+pub(crate) const KEPT_BLOCKS: usize = 16;
+
+/// How much a [`RecordReader`](crate::RecordReader) holds in memory: at most `max(block_bytes,
+/// record_bytes_max)` and what the decoder needs for itself (gzip 40 KiB, zstd up to 128 MiB for
+/// files written with `--long`, 8 MiB normally).
+///
+/// ```
+/// use umbel_records::{RECORD_BYTES_MAX, ReadLimits};
+///
+/// let limits = ReadLimits { block_bytes: 64 << 10, ..ReadLimits::default() };
+/// assert_eq!(limits.record_bytes_max, RECORD_BYTES_MAX);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Bytes of a block, as long as no record is longer. Default [`BLOCK_BYTES_DEFAULT`]; 64 KiB to
+    /// 4 MiB are sensible. Read as 1 if 0, and as `record_bytes_max` if above it. The records do
+    /// not depend on it.
+    pub block_bytes: usize,
+    /// Longest record accepted in bytes, terminator included. Default [`RECORD_BYTES_MAX`]; read as
+    /// 1 if 0.
+    pub record_bytes_max: usize,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self { block_bytes: BLOCK_BYTES_DEFAULT, record_bytes_max: RECORD_BYTES_MAX }
+    }
+}

@@ -1,0 +1,301 @@
+//! Blocks of whole records out of a file or a span of one.
+//!
+//! ```text
+//! buffer  | delivered block | partial record | room |
+//!         0            block_end          filled    buffer.len()
+//! ```
+//!
+//! Each call moves the partial record to the front, fills the room and cuts behind the last `\n`.
+//! Without one the buffer doubles, up to the longest record accepted. The first and last record of
+//! a span are found as [`ByteSpan`] says: a record belongs to the span it starts in.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use memchr::{memchr, memrchr};
+
+use crate::digest::RunningDigest;
+use crate::error::ReadError;
+use crate::limits::KEPT_BLOCKS;
+use crate::source::Source;
+use crate::{ByteSpan, Compression, ContentDigest, ReadLimits};
+
+/// Reads a file, or a span of a plain file, as blocks of whole records with their exact bytes.
+///
+/// ```
+/// use std::io::Write;
+/// use std::sync::Arc;
+/// use umbel_records::{ByteSpan, Compression, ReadLimits, RecordReader, records};
+///
+/// let mut file = tempfile::tempfile()?;
+/// file.write_all(b"one\ntwo\nthree")?;
+/// let span = ByteSpan { start: 2, end: 9 }; // "two" and "three" start in it
+/// let mut reader =
+///     RecordReader::open(Arc::new(file), Compression::Plain, Some(span), ReadLimits::default())?;
+/// let mut seen = Vec::new();
+/// while let Some(block) = reader.next_block()? {
+///     seen.extend(records(block).map(<[u8]>::to_vec));
+/// }
+/// assert_eq!(seen, [&b"two\n"[..], b"three"]);
+/// assert_eq!(reader.digest().bytes, 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RecordReader {
+    source: Source,
+    stored_start: u64,
+    block_bytes: usize,
+    record_bytes_max: usize,
+    span: ByteSpan,
+    stage: Stage,
+    buffer: Vec<u8>,
+    /// The block delivered last is `buffer[..block_end]`.
+    block_end: usize,
+    /// Content in the buffer ends here.
+    filled: usize,
+    /// No `\n` that is still to be found lies in front of this place.
+    searched: usize,
+    /// Place of `buffer[0]` in the content of the file.
+    content_offset: u64,
+    digest: RunningDigest,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// In front of a span's first record: the record that started before the span is passed over.
+    Skipping,
+    /// Inside.
+    Reading,
+    /// The source has ended; what is in the buffer is still to be delivered.
+    Ended,
+    /// The source has failed; the whole records in the buffer are still to be delivered, then the
+    /// error.
+    Failed(ReadError),
+    /// Everything was delivered.
+    Done,
+}
+
+impl RecordReader {
+    /// A reader of `file`, or of the records that start in `span` of it (plain files only; `None`
+    /// means all). The cursor of the file is neither used nor moved, so readers may share it.
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`ReadError::SpanOfCompressed`] for a span of a compressed file; [`ReadError::Io`] if a
+    /// decoder gets no memory.
+    pub fn open(
+        file: Arc<File>,
+        compression: Compression,
+        span: Option<ByteSpan>,
+        limits: ReadLimits,
+    ) -> Result<Self, ReadError> {
+        if span.is_some() && compression != Compression::Plain {
+            return Err(ReadError::SpanOfCompressed { compression });
+        }
+        let span = span.unwrap_or(ByteSpan::ALL);
+        let stage = match span {
+            ByteSpan { start, end } if start >= end => Stage::Done,
+            ByteSpan { start: 0, .. } => Stage::Reading,
+            _ => Stage::Skipping,
+        };
+        // The byte in front of the span tells whether a record starts with the span.
+        let stored_start = span.start.saturating_sub(1);
+        let record_bytes_max = limits.record_bytes_max.max(1);
+        Ok(Self {
+            source: Source::new(
+                file,
+                compression,
+                ByteSpan { start: stored_start, end: span.end },
+            )?,
+            stored_start,
+            block_bytes: limits.block_bytes.clamp(1, record_bytes_max),
+            record_bytes_max,
+            span,
+            stage,
+            buffer: Vec::new(),
+            block_end: 0,
+            filled: 0,
+            searched: 0,
+            content_offset: stored_start,
+            digest: RunningDigest::new(),
+        })
+    }
+
+    /// The next block of whole records, or `None` at the end of the input. Every record ends with
+    /// `\n` except possibly the last one of the file. A block holds as much as fits
+    /// [`ReadLimits::block_bytes`], and one longer record if it must.
+    ///
+    /// # Errors
+    /// Any [`ReadError`] but [`SpanOfCompressed`](ReadError::SpanOfCompressed). The whole records
+    /// in front of the damage were delivered by earlier calls, a partial one is not; later calls
+    /// return `None`.
+    pub fn next_block(&mut self) -> Result<Option<&[u8]>, ReadError> {
+        self.drop_delivered();
+        self.block_end = match self.advance() {
+            Ok(block_end) => block_end,
+            Err(error) => {
+                self.stage = Stage::Done;
+                return Err(error);
+            }
+        };
+        if self.block_end == 0 {
+            self.buffer = Vec::new();
+            self.filled = 0;
+            self.searched = 0;
+            return Ok(None);
+        }
+        let block = &self.buffer[..self.block_end];
+        self.digest.update(block);
+        Ok(Some(block))
+    }
+
+    /// Length and CRC-32C of all content delivered so far: equal for a second reading if and only
+    /// if (but for one change in 2^32) it saw the same content.
+    pub fn digest(&self) -> ContentDigest {
+        self.digest.value()
+    }
+
+    /// Where the block delivered last starts in the content of the file, in bytes; after an error,
+    /// where what was delivered ends.
+    pub fn block_offset(&self) -> u64 {
+        self.content_offset
+    }
+
+    /// Bytes of the stored file read or decoded so far, from the start of the file or span, for
+    /// progress bars. May exceed the length of a span by what was read to finish its last record.
+    pub fn stored_bytes_read(&self) -> u64 {
+        self.source.stored_offset() - self.stored_start
+    }
+
+    /// Moves what was not delivered to the front.
+    fn drop_delivered(&mut self) {
+        self.buffer.copy_within(self.block_end..self.filled, 0);
+        self.filled -= self.block_end;
+        self.searched = self.searched.saturating_sub(self.block_end);
+        self.content_offset += self.block_end as u64;
+        self.block_end = 0;
+        let kept_bytes = self.block_bytes.saturating_mul(KEPT_BLOCKS);
+        if self.buffer.len() > kept_bytes && self.filled <= self.block_bytes {
+            self.buffer.truncate(self.block_bytes);
+            self.buffer.shrink_to_fit();
+        }
+    }
+
+    /// Reads on until a block is complete and returns its end; 0 at the end of the input.
+    fn advance(&mut self) -> Result<usize, ReadError> {
+        if matches!(self.stage, Stage::Skipping) {
+            self.skip();
+        }
+        let mut target_bytes = self.block_bytes;
+        loop {
+            self.fill(target_bytes);
+            if let Some(block_end) = self.cut()? {
+                return Ok(block_end);
+            }
+            if self.filled >= target_bytes {
+                // One byte more than a record may have shows that it goes on.
+                let bytes_max = self.record_bytes_max.saturating_add(1);
+                target_bytes = self.filled.saturating_mul(2).min(bytes_max);
+            }
+        }
+    }
+
+    /// Reads until the buffer holds `target_bytes`, the end of the span is reached or the source
+    /// ends; behind the end of the span, reads once.
+    fn fill(&mut self, target_bytes: usize) {
+        while self.filled < target_bytes && matches!(self.stage, Stage::Skipping | Stage::Reading) {
+            if self.buffer.len() < target_bytes {
+                // Exactly, because doubling is done by the caller and the limit is meant.
+                self.buffer.reserve_exact(target_bytes - self.buffer.len());
+                self.buffer.resize(target_bytes, 0);
+            }
+            let (count, error) = self.source.read(&mut self.buffer[self.filled..target_bytes]);
+            self.filled += count;
+            match error {
+                Some(error) => self.stage = Stage::Failed(error),
+                None if count == 0 => self.stage = Stage::Ended,
+                None => {}
+            }
+            if self.content_offset + self.filled as u64 >= self.span.end {
+                break;
+            }
+        }
+    }
+
+    /// Passes over the record that started before the span.
+    fn skip(&mut self) {
+        loop {
+            self.fill(self.block_bytes);
+            // A record starts behind a '\n', so the last one that matters is two in front of the
+            // end.
+            let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
+            let seen = self.filled.min(usize::try_from(last_bytes).unwrap_or(usize::MAX));
+            let found = memchr(b'\n', &self.buffer[..seen]);
+            self.block_end = found.map_or(self.filled, |at| at + 1);
+            self.drop_delivered();
+            if found.is_some() {
+                if matches!(self.stage, Stage::Skipping) {
+                    self.stage = Stage::Reading;
+                }
+                return;
+            }
+            if !matches!(self.stage, Stage::Skipping) {
+                return;
+            }
+            if self.content_offset >= self.span.end - 1 {
+                self.stage = Stage::Done;
+                return;
+            }
+        }
+    }
+
+    /// The end of the block in the buffer, `None` if more must be read, 0 at the end of the input.
+    fn cut(&mut self) -> Result<Option<usize>, ReadError> {
+        if matches!(self.stage, Stage::Done) {
+            return Ok(Some(0));
+        }
+        self.check_length()?;
+        // The first '\n' at the last byte of the span or behind it ends the last record that starts
+        // in the span.
+        let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
+        let from = usize::try_from(last_bytes).unwrap_or(usize::MAX).max(self.searched);
+        if from < self.filled
+            && let Some(at) = memchr(b'\n', &self.buffer[from..self.filled])
+        {
+            self.stage = Stage::Done;
+            self.filled = from + at + 1;
+            return Ok(Some(self.filled));
+        }
+        let found = memrchr(b'\n', &self.buffer[self.searched..self.filled])
+            .map(|at| self.searched + at + 1);
+        self.searched = self.filled;
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Ended => Ok(Some(self.filled)),
+            Stage::Failed(error) if found.is_none() => Err(error),
+            stage => {
+                self.stage = stage;
+                Ok(found)
+            }
+        }
+    }
+
+    /// Refuses a first record above the limit. Only a buffer that grew beyond the limit can hold
+    /// one.
+    fn check_length(&self) -> Result<(), ReadError> {
+        if self.filled <= self.record_bytes_max {
+            return Ok(());
+        }
+        match memchr(b'\n', &self.buffer[..self.record_bytes_max]) {
+            Some(_) => Ok(()),
+            None => Err(ReadError::RecordTooLong {
+                content_offset: self.content_offset,
+                limit: self.record_bytes_max,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod packed_test;
+#[cfg(test)]
+mod reader_test;

@@ -1,0 +1,71 @@
+//! The content of a file, whatever its packing.
+//!
+//! An enum and not a boxed reader: the plain path stays one positional read into the caller's
+//! buffer, and a decoder can return content and the error behind it in one call.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::error::ReadError;
+use crate::gzip::GzipSource;
+use crate::limits::OVERHANG_BYTES;
+use crate::stored::StoredFile;
+use crate::zstd_frames::ZstdSource;
+use crate::{ByteSpan, Compression};
+
+/// Where content comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Stored bytes as they are, read in full strides up to `span_end` and in short ones behind it.
+    Plain { stored: StoredFile, span_end: u64 },
+    /// A gzip file.
+    Gzip(Box<GzipSource>),
+    /// A zstd file.
+    Zstd(Box<ZstdSource>),
+}
+
+impl Source {
+    /// The content of `file`, from `span.start` on. Compressed files are decoded from their start.
+    pub(crate) fn new(
+        file: Arc<File>,
+        compression: Compression,
+        span: ByteSpan,
+    ) -> Result<Self, ReadError> {
+        Ok(match compression {
+            Compression::Plain => {
+                Self::Plain { stored: StoredFile::new(file, span.start), span_end: span.end }
+            }
+            Compression::Gzip => Self::Gzip(Box::new(GzipSource::new(StoredFile::new(file, 0)))),
+            Compression::Zstd => Self::Zstd(Box::new(ZstdSource::new(StoredFile::new(file, 0))?)),
+        })
+    }
+
+    /// Reads into `target`, which is not empty. Returns how many bytes were written, with 0 for the
+    /// end of the content, and the error that ended it behind them.
+    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        match self {
+            Self::Plain { stored, span_end } => {
+                let stride_bytes = match span_end.saturating_sub(stored.offset()) {
+                    0 => OVERHANG_BYTES,
+                    rest => usize::try_from(rest).unwrap_or(usize::MAX),
+                };
+                let count = target.len().min(stride_bytes);
+                match stored.read(&mut target[..count]) {
+                    Ok(count) => (count, None),
+                    Err(error) => (0, Some(error)),
+                }
+            }
+            Self::Gzip(gzip) => gzip.read(target),
+            Self::Zstd(zstd) => zstd.read(target),
+        }
+    }
+
+    /// Offset in the stored file of the next byte to read or decode.
+    pub(crate) fn stored_offset(&self) -> u64 {
+        match self {
+            Self::Plain { stored, .. } => stored.offset(),
+            Self::Gzip(gzip) => gzip.stored_offset(),
+            Self::Zstd(zstd) => zstd.stored_offset(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The content of a zstd file: frames in a row, skippable ones among them (RFC 8878).
+//!
+//! The decoder is handed exactly the input it asks for, one block at a time, and no input while it
+//! still holds content back. A call that fails gives no content at all, so this way a damaged block
+//! costs only itself: the blocks in front of it are delivered. It is also the way that avoids a
+//! copy inside of the decoder.
+
+use std::fmt;
+
+use zstd::zstd_safe::{DCtx, ErrorCode, InBuffer, OutBuffer, get_error_name};
+
+use crate::Compression;
+use crate::error::ReadError;
+use crate::stored::{StoredBuffer, StoredFile};
+
+/// Bytes that show what kind of frame comes: the magic number and the first byte of the header.
+const FRAME_START_BYTES: usize = 5;
+
+/// Largest window the decoder grants unless told otherwise, `ZSTD_WINDOWLOG_LIMIT_DEFAULT`: 128
+/// MiB, as `zstd(1)` does.
+const WINDOW_BYTES_MAX: u64 = 1 << 27;
+
+/// `ZSTD_error_frameParameter_windowTooLarge` of `zstd_errors.h`, a stable number there.
+const WINDOW_TOO_LARGE: usize = 16;
+
+/// Decodes a zstd file from its start.
+pub(crate) struct ZstdSource {
+    stored: StoredBuffer,
+    decoder: DCtx<'static>,
+    /// Bytes the decoder wants next; 0 between two frames.
+    wanted: usize,
+    /// The last call filled its target, so that more content may wait inside.
+    holds_content: bool,
+    content_offset: u64,
+}
+
+impl ZstdSource {
+    pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
+        let Some(decoder) = DCtx::try_create() else { return Err(stored.out_of_memory()) };
+        // A file of no bytes is no zstd file: something is wanted from the start.
+        let wanted = FRAME_START_BYTES;
+        let stored = StoredBuffer::new(stored);
+        Ok(Self { stored, decoder, wanted, holds_content: false, content_offset: 0 })
+    }
+
+    /// Offset in the file of the next byte to decode.
+    pub(crate) fn stored_offset(&self) -> u64 {
+        self.stored.offset()
+    }
+
+    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
+    /// the end of the content, and the error that ended it.
+    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            match self.decode(target) {
+                Ok(Some(0)) => {}
+                Ok(Some(produced)) => return (produced, None),
+                Ok(None) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
+        }
+    }
+
+    /// One call of the decoder; `None` at the end of the content.
+    fn decode(&mut self, target: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        let input = if self.holds_content { &[] } else { self.stored.bytes()? };
+        if input.is_empty() && !self.holds_content {
+            return match self.wanted {
+                0 => Ok(None),
+                _ => Err(ReadError::Truncated {
+                    compression: Compression::Zstd,
+                    content_offset: self.content_offset,
+                }),
+            };
+        }
+        let offered = if self.wanted == 0 { FRAME_START_BYTES } else { self.wanted };
+        let mut input = InBuffer::around(&input[..offered.min(input.len())]);
+        let mut output = OutBuffer::around(&mut *target);
+        let result = self.decoder.decompress_stream(&mut output, &mut input);
+        let (consumed, produced) = (input.pos(), output.pos());
+        self.stored.consume(consumed);
+        self.content_offset += produced as u64;
+        self.wanted = result.map_err(|code| self.error(code))?;
+        // 0 means that the frame is complete and all of its content is out.
+        self.holds_content = produced == target.len() && self.wanted != 0;
+        Ok(Some(produced))
+    }
+
+    fn error(&self, code: ErrorCode) -> ReadError {
+        let content_offset = self.content_offset;
+        // zstd returns errors as negated numbers in a size_t.
+        if code.wrapping_neg() == WINDOW_TOO_LARGE {
+            return ReadError::WindowTooLarge { content_offset, limit_bytes: WINDOW_BYTES_MAX };
+        }
+        ReadError::Corrupt {
+            compression: Compression::Zstd,
+            content_offset,
+            stored_offset: self.stored.offset(),
+            detail: get_error_name(code),
+        }
+    }
+}
+
+impl fmt::Debug for ZstdSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZstdSource")
+            .field("stored_offset", &self.stored_offset())
+            .field("content_offset", &self.content_offset)
+            .finish_non_exhaustive()
+    }
+}
