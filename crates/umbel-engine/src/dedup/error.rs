@@ -1,0 +1,166 @@
+//! What can go wrong in an exchange, and what the caller should do.
+
+use super::entry::WorkerId;
+use super::frame::FrameKind;
+use thiserror::Error;
+use umbel_codec::CodeError;
+
+/// Why a frame was refused. The worker's state is as before: fix or replace the sender, or send the frame again.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum FrameError {
+    /// The bytes end before the frame does. Wait for more, or treat the stream as broken.
+    #[error("frame ends after {got} bytes, {needed} are needed")]
+    Truncated {
+        /// Bytes that the frame needs, as far as can be told.
+        needed: usize,
+        /// Bytes that came.
+        got: usize,
+    },
+    /// Bytes follow the frame. The stream is out of step: drop the connection.
+    #[error("{extra} bytes follow the frame's end")]
+    TrailingBytes {
+        /// How many.
+        extra: usize,
+    },
+    /// Not one of our frames. Check the peer's address.
+    #[error("frame starts with byte {got:#04x}, expected {expected:#04x}")]
+    Magic {
+        /// Our first byte.
+        expected: u8,
+        /// The one that came.
+        got: u8,
+    },
+    /// Another version of the protocol. Run the same release on all workers.
+    #[error("frame version {got}, this worker speaks {expected}")]
+    Version {
+        /// Ours.
+        expected: u8,
+        /// The peer's.
+        got: u8,
+    },
+    /// A kind of frame that this version does not know.
+    #[error("unknown frame kind {got:#04x}")]
+    Kind {
+        /// The kind's byte.
+        got: u8,
+    },
+    /// A flag that this version does not know, or that does not fit the kind.
+    #[error("flags {got:#010b} do not fit a frame of kind {kind:?}")]
+    Flags {
+        /// The kind.
+        kind: FrameKind,
+        /// The flags' byte.
+        got: u8,
+    },
+    /// A header number that is not in its shortest form or does not fit.
+    #[error("header field `{field}` is malformed")]
+    Header {
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A field beyond its limit.
+    #[error("header field `{field}` is {got}, at most {max} is possible here")]
+    TooLarge {
+        /// The field's name.
+        field: &'static str,
+        /// The value that came.
+        got: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The checksum over link, header and payload differs: damaged, or meant for another job, sender or receiver.
+    #[error(
+        "checksum {got:#010x} of the frame, computed {computed:#010x}: damaged, or of another job or link"
+    )]
+    Checksum {
+        /// In the frame.
+        got: u32,
+        /// Over what came.
+        computed: u32,
+    },
+    /// A field that must equal what the plan or the stream says.
+    #[error("header field `{field}` is {got}, expected {expected}")]
+    Unexpected {
+        /// The field's name.
+        field: &'static str,
+        /// By plan or stream.
+        expected: u64,
+        /// In the frame.
+        got: u64,
+    },
+    /// The payload's codes are malformed.
+    #[error("malformed payload")]
+    Code(#[from] CodeError),
+    /// A position and a residue that no hash in the cell has.
+    #[error(
+        "survivor {index}: no hash of the cell has position {position} and residue {residue:#x}"
+    )]
+    Residue {
+        /// Index in the frame.
+        index: usize,
+        /// The survivor's position.
+        position: u64,
+        /// Its residue.
+        residue: u64,
+    },
+}
+
+/// Why a step failed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum DedupError {
+    /// The job's shape is beyond a limit. Ask for less; nothing was started.
+    #[error("{got} {what}, possible are 1 to {max}")]
+    JobShape {
+        /// Workers or cells.
+        what: &'static str,
+        /// Asked for.
+        got: u64,
+        /// The limit.
+        max: u32,
+    },
+    /// A peer's frame was refused; the state is as before. Ask the peer to send it again, or fail the job.
+    #[error("worker {from}, cell {cell:?}: refused frame", from = from.0)]
+    Frame {
+        /// Who sent it.
+        from: WorkerId,
+        /// The cell in its header, if that could be read.
+        cell: Option<u32>,
+        /// What is wrong with it.
+        #[source]
+        source: FrameError,
+    },
+    /// A frame that makes sense only later or never: the sender is out of step. The state is as before.
+    #[error("worker {from}, cell {cell}: {kind:?} frame in the wrong phase", from = from.0)]
+    OutOfPhase {
+        /// Who sent it.
+        from: WorkerId,
+        /// The cell.
+        cell: u32,
+        /// What it is.
+        kind: FrameKind,
+    },
+    /// A peer sent more frames ahead of the plan than it may have unacknowledged.
+    #[error("worker {from} sent {max} frames before the plan", from = from.0)]
+    TooEarly {
+        /// Who.
+        from: WorkerId,
+        /// The limit.
+        max: usize,
+    },
+    /// The driver asked for something that does not fit the job: a bug in the driver.
+    #[error("driver out of step: {what}")]
+    Driver {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// A cell holds more entries than 32-bit indexes can number. Use more cells.
+    #[error("cell {cell} holds {got} entries, at most {max} are possible: use more cells")]
+    CellTooLarge {
+        /// The cell.
+        cell: u32,
+        /// Entries in it.
+        got: usize,
+        /// The limit.
+        max: usize,
+    },
+}

@@ -1,0 +1,70 @@
+//! The sample: a sparse filter over a small part of every owner's range, to estimate how much is shared.
+
+use super::collide::Collided;
+use super::entry::WorkerId;
+use super::error::FrameError;
+use super::frame::{Frame, FrameKind, flag};
+use super::list::LocalList;
+use super::payload::{cut_positions, read_positions};
+use super::plan::{JobShape, SampleOrder};
+use super::sender::Draft;
+use umbel_filter::{HashRange, SingleShotShape};
+
+fn shape(order: SampleOrder, range: HashRange) -> SingleShotShape {
+    SingleShotShape::new(range, order.position_count).expect("the coordinator gives 1..=2^60")
+}
+
+/// A sender's stream of sample positions.
+pub(super) fn sample_drafts(order: SampleOrder, range: HashRange, list: &LocalList) -> Vec<Draft> {
+    let (code, payloads) = cut_positions(shape(order, range), list.entries());
+    Draft::stream(FrameKind::Sample, 0, code.low_bits(), payloads)
+}
+
+/// What an owner has heard of the sample.
+pub(super) struct SampleOwner {
+    width: u64,
+    senders: Vec<Vec<u64>>,
+    next_sequence: Vec<u32>,
+    ended: Vec<bool>,
+}
+
+impl SampleOwner {
+    /// An owner that has heard nothing.
+    pub(super) fn new(order: SampleOrder, job: JobShape, owner: u32) -> Self {
+        let width = shape(order, job.sample_range(owner)).width();
+        let workers = job.workers as usize;
+        Self {
+            width,
+            senders: vec![Vec::new(); workers],
+            next_sequence: vec![0; workers],
+            ended: vec![false; workers],
+        }
+    }
+
+    /// Takes a sender's frame; when all have ended: entries heard of, and how many of them collided.
+    pub(super) fn hear(
+        &mut self,
+        from: WorkerId,
+        frame: &Frame<'_>,
+    ) -> Result<Option<(u64, u64)>, FrameError> {
+        let sender = from.index();
+        let expected = self.next_sequence[sender];
+        if frame.sequence < expected {
+            return Ok(None);
+        }
+        if frame.sequence > expected || self.ended[sender] {
+            let (expected, got) = (expected.into(), frame.sequence.into());
+            return Err(FrameError::Unexpected { field: "sequence", expected, got });
+        }
+        read_positions(frame, self.width, &mut self.senders[sender])?;
+        self.next_sequence[sender] += 1;
+        self.ended[sender] = frame.has(flag::LAST);
+        if self.ended.contains(&false) {
+            return Ok(None);
+        }
+        let collided = Collided::find(self.width, &self.senders);
+        let positions = || self.senders.iter().flatten();
+        let candidates = positions().filter(|&&position| collided.rank(position).is_some());
+        Ok(Some((positions().count() as u64, candidates.count() as u64)))
+    }
+}

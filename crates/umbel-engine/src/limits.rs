@@ -1,0 +1,34 @@
+//! Every limit of the engine, named, with its reason. Each is checked before anything is allocated for it.
+
+/// Most workers of one duplicate-detection job. The exchange opens workers² streams; above this a two-hop grid is
+/// due, which is another protocol.
+pub const DEDUP_WORKERS_MAX: u32 = 1024;
+
+/// Most cells (hash ranges that are exchanged one at a time) of a job: 1,024 workers with 64 cells each, and sixteen
+/// times that for jobs whose cells must be small.
+pub const DEDUP_CELLS_MAX: u32 = 1 << 20;
+
+/// Bits of a [`Place`](crate::dedup::Place) that number the chunk: 16 million chunks are a petabyte at 64 MiB each.
+pub const PLACE_CHUNK_BITS: u32 = 24;
+
+/// Bits of a [`Place`](crate::dedup::Place) that number the item in its chunk.
+pub const PLACE_ITEM_BITS: u32 = 40;
+
+/// Most refinement bits: beyond 24 they cost more than settling a survivor ever saves (r* ≈ log2(128·ln 2) = 6.5).
+pub const REFINE_BITS_MAX: u32 = 24;
+
+/// A frame is cut when its payload has grown to this: large enough that the header is nothing, small enough that
+/// 1,024 peers with two frames each stay below 2 GiB.
+pub const FRAME_PAYLOAD_BYTES_CUT: usize = 1 << 20;
+
+/// Largest payload accepted from a peer. Only a frame of items can pass the cut: it holds at least one whole item,
+/// and the largest record that umbel reads is 1 GiB.
+pub const FRAME_PAYLOAD_BYTES_MAX: usize = (1 << 30) + FRAME_PAYLOAD_BYTES_CUT;
+
+/// Most entries of one worker in one cell. A cell is meant to be worked on in cache; this leaves room for inputs
+/// whose size was guessed a thousand times too small, and keeps every index in 32 bits.
+pub const CELL_ENTRIES_MAX: usize = 1 << 28;
+
+/// Frames a worker keeps for later when they arrive before its own orders, a peer. A sender has at most this many
+/// frames unacknowledged.
+pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
