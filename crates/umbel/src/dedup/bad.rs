@@ -1,0 +1,120 @@
+//! Records that cannot be read: the first one ends the job, or they are listed and left out.
+
+use super::inputs::Source;
+use anyhow::{Error, anyhow};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use umbel_records::{ItemError, ReadError};
+
+/// Why a record (or the rest of a file) is bad.
+#[derive(Debug)]
+pub(crate) enum BadCause {
+    /// The record has no item.
+    Item(ItemError),
+    /// The file cannot be read further: what follows is lost.
+    Read(ReadError),
+}
+
+impl BadCause {
+    /// A short stable name, for the summary.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Item(error) => error.cause(),
+            Self::Read(error) => error.cause(),
+        }
+    }
+
+    fn into_error(self) -> Error {
+        match self {
+            Self::Item(error) => error.into(),
+            Self::Read(error) => error.into(),
+        }
+    }
+
+    /// The cause and what is behind it, in one line.
+    fn text(self) -> String {
+        format!("{:#}", self.into_error())
+    }
+}
+
+/// A bad record of a chunk.
+#[derive(Debug)]
+pub(crate) struct BadRecord {
+    /// Its number in the chunk, from 0.
+    pub(crate) record: u64,
+    /// Where it starts in the file's content.
+    pub(crate) content_offset: u64,
+    /// What is wrong.
+    pub(crate) cause: BadCause,
+}
+
+impl BadRecord {
+    /// The error that ends a job: file, record, byte and cause. `records_before` are those of earlier chunks.
+    pub(crate) fn into_error(self, source: &Source, records_before: u64) -> Error {
+        let record = records_before + self.record + 1;
+        let (name, offset) = (&source.name, self.content_offset);
+        let text = self.cause.text();
+        anyhow!(
+            "{name}: record {record} (byte {offset}): {text}; --skip-bad leaves bad records out"
+        )
+    }
+}
+
+/// A bad record as it is listed.
+#[derive(Serialize, Debug)]
+pub(crate) struct BadLine {
+    file: String,
+    record: u64,
+    byte: u64,
+    cause: &'static str,
+    detail: String,
+    /// Whether everything behind it in the file is lost too.
+    rest_lost: bool,
+}
+
+/// All bad records of a job, in input order.
+#[derive(Default, Debug)]
+pub(crate) struct BadRecords {
+    lines: Vec<BadLine>,
+    by_cause: BTreeMap<&'static str, u64>,
+}
+
+impl BadRecords {
+    /// Lists a bad record.
+    pub(crate) fn add(&mut self, bad: BadRecord, source: &Source, records_before: u64) {
+        let cause = bad.cause.name();
+        *self.by_cause.entry(cause).or_default() += 1;
+        self.lines.push(BadLine {
+            file: source.name.clone(),
+            record: records_before + bad.record + 1,
+            byte: bad.content_offset,
+            cause,
+            rest_lost: matches!(bad.cause, BadCause::Read(_)),
+            detail: bad.cause.text(),
+        });
+    }
+
+    /// How many there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// How many there are of each cause.
+    pub(crate) fn by_cause(&self) -> &BTreeMap<&'static str, u64> {
+        &self.by_cause
+    }
+
+    /// The list, in input order.
+    pub(crate) fn lines(&self) -> &[BadLine] {
+        &self.lines
+    }
+}
+
+impl BadLine {
+    /// One line for people.
+    pub(crate) fn text(&self) -> String {
+        let Self { file, record, byte, detail, .. } = self;
+        let rest = if self.rest_lost { "; the rest of the file is lost" } else { "" };
+        format!("{file}: record {record} (byte {byte}): {detail}{rest}")
+    }
+}

@@ -1,0 +1,69 @@
+//! Sources cut into chunks, and chunks dealt to workers in input order.
+//!
+//! A chunk is the unit of reading: a byte span of a plain file, or a whole compressed one. Chunks are numbered in input
+//! order and dealt contiguously by bytes, so every worker's places lie before those of the next: the keep rules need
+//! no more than a worker's number.
+
+use super::inputs::Source;
+use anyhow::{Result, bail};
+use umbel_engine::limits::PLACE_CHUNK_BITS;
+use umbel_records::{ByteSpan, Compression};
+
+/// Largest chunk of a plain file: some hundred thousand records, so that a handful of threads are kept busy by a
+/// gigabyte, and output waits for its turn in a buffer of this size.
+const CHUNK_BYTES_MAX: u64 = 16 << 20;
+
+/// Least chunk worth a task of its own.
+const CHUNK_BYTES_MIN: u64 = 4 << 10;
+
+/// Chunks of a plain file a worker, so that workers get nearly equal parts.
+const CHUNKS_PER_WORKER: u64 = 4;
+
+/// A part of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    /// Index of the source.
+    pub(crate) source: usize,
+    /// Which bytes of it; `None`: all.
+    pub(crate) span: Option<ByteSpan>,
+    /// Stored bytes, for progress.
+    pub(crate) bytes: u64,
+    /// Who reads it.
+    pub(crate) worker: u16,
+}
+
+/// Cuts all sources into chunks for a number of workers.
+///
+/// # Errors
+///
+/// If there are more chunks than a place can number.
+pub(crate) fn cut(sources: &[Source], workers: u32) -> Result<Vec<Chunk>> {
+    let total: u64 = sources.iter().map(|source| source.bytes).sum();
+    let per_worker = total / (CHUNKS_PER_WORKER * u64::from(workers));
+    let chunk_bytes = per_worker.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+    let mut chunks = Vec::new();
+    let mut before = 0u64;
+    for (source, Source { bytes, compression, .. }) in sources.iter().enumerate() {
+        let parts =
+            if *compression == Compression::Plain { bytes.div_ceil(chunk_bytes) } else { 1 };
+        for part in 0..parts.max(1) {
+            let cut = |part: u64| if parts > 1 { part * bytes / parts } else { part * bytes };
+            let (start, end) = (cut(part), cut(part + 1));
+            let middle = u128::from(before + start.midpoint(end));
+            let worker = middle * u128::from(workers) / u128::from(total.max(1));
+            let worker =
+                u16::try_from(worker.min(u128::from(workers) - 1)).expect("at most 1,024 workers");
+            let span = (parts > 1).then_some(ByteSpan { start, end });
+            chunks.push(Chunk { source, span, bytes: end - start, worker });
+        }
+        before += bytes;
+    }
+    if chunks.len() >= 1 << PLACE_CHUNK_BITS {
+        bail!(
+            "the input makes {} chunks, at most {} are possible",
+            chunks.len(),
+            1 << PLACE_CHUNK_BITS
+        );
+    }
+    Ok(chunks)
+}

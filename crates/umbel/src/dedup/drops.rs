@@ -1,0 +1,72 @@
+//! Which records do not stay: one bit a record, set by many threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bits of one chunk's records while one thread reads it.
+#[derive(Default)]
+pub(crate) struct ChunkBits(Vec<u64>);
+
+impl ChunkBits {
+    /// Marks a record.
+    #[inline]
+    pub(crate) fn set(&mut self, record: u64) {
+        let word = usize::try_from(record / 64).expect("a chunk's records fit in memory as bits");
+        if word >= self.0.len() {
+            self.0.resize((word + 1).next_power_of_two(), 0);
+        }
+        self.0[word] |= 1 << (record % 64);
+    }
+
+    /// The marks as a set of exactly so many records.
+    pub(crate) fn finish(mut self, records: u64) -> SharedBits {
+        let words =
+            usize::try_from(records.div_ceil(64)).expect("a chunk's records fit in memory as bits");
+        self.0.resize(words, 0);
+        SharedBits(self.0.into_iter().map(AtomicU64::new).collect())
+    }
+}
+
+/// Bits of one chunk's records, set by any thread.
+#[derive(Default)]
+pub(crate) struct SharedBits(Box<[AtomicU64]>);
+
+impl SharedBits {
+    /// An empty set of so many records.
+    pub(crate) fn new(records: u64) -> Self {
+        ChunkBits::default().finish(records)
+    }
+
+    /// Marks a record. Relaxed is enough: bits are read only after the threads that set them were joined.
+    #[inline]
+    pub(crate) fn set(&self, record: u64) {
+        let word = usize::try_from(record / 64).expect("a record of the chunk");
+        self.0[word].fetch_or(1 << (record % 64), Ordering::Relaxed);
+    }
+
+    /// Whether a record is marked.
+    #[inline]
+    pub(crate) fn get(&self, record: u64) -> bool {
+        let word = usize::try_from(record / 64).expect("a record of the chunk");
+        self.0[word].load(Ordering::Relaxed) >> (record % 64) & 1 == 1
+    }
+
+    /// How many records are marked.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_found_again() {
+        let mut bits = ChunkBits::default();
+        [3, 64, 700].into_iter().for_each(|record| bits.set(record));
+        let bits = bits.finish(1000);
+        bits.set(999);
+        assert_eq!(bits.count(), 4);
+        assert!(bits.get(64) && bits.get(999) && !bits.get(65));
+    }
+}

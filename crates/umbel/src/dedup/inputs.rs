@@ -1,0 +1,266 @@
+//! Command line arguments to sources: files, directories, globs, standard input.
+//!
+//! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
+//! directory and the matches of a glob by the bytes of their paths.
+
+use crate::exit::UsageError;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use umbel_records::{Compression, Format};
+
+/// Bytes that tell a compression from its magic.
+const HEAD_BYTES: usize = 64;
+
+/// Where a source's bytes are.
+#[derive(Clone, Debug)]
+enum Stored {
+    /// A regular file, opened when it is read: a job may have more files than a process may hold open.
+    Path(PathBuf),
+    /// An open file without a (lasting) name.
+    Open(Arc<File>),
+}
+
+/// One input file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What people call it: the path as given, or `-`.
+    pub(crate) name: String,
+    /// Its path below the output directory.
+    pub(crate) relative: PathBuf,
+    /// Stored bytes, as of the start of the job.
+    pub(crate) bytes: u64,
+    /// How it is packed.
+    pub(crate) compression: Compression,
+    /// How records are cut.
+    pub(crate) format: Format,
+    stored: Stored,
+}
+
+impl Source {
+    /// The open file.
+    pub(crate) fn open(&self) -> Result<Arc<File>> {
+        match &self.stored {
+            Stored::Open(file) => Ok(Arc::clone(file)),
+            Stored::Path(path) => {
+                let file =
+                    File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
+                Ok(Arc::new(file))
+            }
+        }
+    }
+}
+
+/// What standard input is called on the command line and in messages.
+pub(crate) const fn stdin_name() -> &'static str {
+    "-"
+}
+
+/// Resolves the arguments.
+///
+/// # Errors
+///
+/// A [`UsageError`] if a glob or directory gives no file at all; any other error names the file that cannot be read.
+pub(crate) fn resolve(
+    args: &[String],
+    format: Option<Format>,
+    scratch: &Path,
+) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for arg in args {
+        let path = Path::new(arg);
+        if arg == stdin_name() {
+            sources.push(stdin(format, scratch)?);
+        } else if path.is_dir() {
+            let mut files = Vec::new();
+            walk(path, &mut files)?;
+            if files.is_empty() {
+                return Err(UsageError(format!("{arg}: no file in this directory")).into());
+            }
+            for file in files {
+                sources.push(source(file, format, scratch)?);
+            }
+        } else if !path.exists() && arg.contains(['*', '?', '[']) {
+            for file in expand(arg)? {
+                sources.push(source(file, format, scratch)?);
+            }
+        } else {
+            sources.push(source(path.to_owned(), format, scratch)?);
+        }
+    }
+    set_relative_paths(&mut sources);
+    Ok(sources)
+}
+
+/// All regular files below a directory, by the bytes of their paths.
+fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let cannot = || format!("{}: cannot list", directory.display());
+    let entries = std::fs::read_dir(directory).with_context(cannot)?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<io::Result<_>>()
+        .with_context(cannot)?;
+    paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    for path in paths {
+        let cannot = || format!("{}: cannot read", path.display());
+        let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
+        let metadata = std::fs::metadata(&path).with_context(cannot)?;
+        if metadata.is_dir() && !is_link {
+            walk(&path, files)?; // Links to directories are not followed: they may lead in circles.
+        } else if metadata.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
+    let paths = glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: {error}")))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.with_context(|| format!("{pattern}: cannot list"))?;
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    if files.is_empty() {
+        return Err(UsageError(format!("{pattern}: no file matches")).into());
+    }
+    Ok(files)
+}
+
+fn source(path: PathBuf, format: Option<Format>, scratch: &Path) -> Result<Source> {
+    let name = path.display().to_string();
+    let cannot = || format!("{name}: cannot read");
+    let metadata = std::fs::metadata(&path).with_context(cannot)?;
+    let file = File::open(&path).with_context(cannot)?;
+    let format = format.unwrap_or_else(|| Format::from_name(&path));
+    if metadata.is_file() {
+        let compression = detect(&file).with_context(cannot)?;
+        let relative = path.clone();
+        let bytes = metadata.len();
+        return Ok(Source {
+            name,
+            relative,
+            bytes,
+            compression,
+            format,
+            stored: Stored::Path(path),
+        });
+    }
+    // A pipe or device can be read only once, and the job reads twice.
+    spooled(file, name, path, format, scratch)
+}
+
+fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
+    let name = stdin_name().to_owned();
+    let cannot = || "standard input: cannot read";
+    let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
+    let mut file = File::from(file);
+    let format = format.unwrap_or(Format::Text);
+    let relative = PathBuf::from("stdin");
+    let metadata = file.metadata().with_context(cannot)?;
+    let at_start = file.stream_position().is_ok_and(|position| position == 0);
+    if metadata.is_file() && at_start {
+        let compression = detect(&file).with_context(cannot)?;
+        let bytes = metadata.len();
+        // Whoever shares the descriptor sees it read, as with any program.
+        file.seek(SeekFrom::End(0)).with_context(cannot)?;
+        let stored = Stored::Open(Arc::new(file));
+        return Ok(Source { name, relative, bytes, compression, format, stored });
+    }
+    spooled(file, name, relative, format, scratch)
+}
+
+/// Copies what can be read only once to a scratch file without a name.
+fn spooled(
+    mut from: impl Read,
+    name: String,
+    relative: PathBuf,
+    format: Format,
+    scratch: &Path,
+) -> Result<Source> {
+    let cannot = || format!("{name}: cannot copy to a scratch file in {}", scratch.display());
+    let mut file = tempfile::tempfile_in(scratch).with_context(cannot)?;
+    let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
+    let compression = detect(&file).with_context(cannot)?;
+    let stored = Stored::Open(Arc::new(file));
+    Ok(Source { name, relative, bytes, compression, format, stored })
+}
+
+fn detect(file: &File) -> io::Result<Compression> {
+    let mut head = [0; HEAD_BYTES];
+    let mut filled = 0;
+    while filled < HEAD_BYTES {
+        match file.read_at(&mut head[filled..], filled as u64)? {
+            0 => break,
+            bytes => filled += bytes,
+        }
+    }
+    Ok(Compression::detect(&head[..filled]))
+}
+
+/// Makes paths relative to the directory that all sources have in common.
+fn set_relative_paths(sources: &mut [Source]) {
+    let parent = |source: &Source| source.relative.parent().map(Path::to_owned).unwrap_or_default();
+    let Some(mut common) = sources.first().map(parent) else { return };
+    for source in sources.iter() {
+        while !source.relative.starts_with(&common) {
+            common.pop();
+        }
+    }
+    for source in sources.iter_mut() {
+        if let Ok(relative) = source.relative.strip_prefix(&common) {
+            source.relative = relative.to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_and_globs_come_in_byte_order_and_pipes_are_spooled() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x\n").unwrap();
+        };
+        ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl"].into_iter().for_each(write);
+        let root = directory.path().display().to_string();
+        let scratch = directory.path();
+        let relative = |args: &[String]| -> Vec<String> {
+            let sources = resolve(args, None, scratch).unwrap();
+            sources.iter().map(|source| source.relative.display().to_string()).collect()
+        };
+        assert_eq!(
+            relative(std::slice::from_ref(&root)),
+            ["B.txt", "a/y.jsonl", "a/z.txt", "b.txt"]
+        );
+        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "b.txt"]);
+        assert_eq!(
+            relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
+            ["b.txt", "a/y.jsonl", "a/z.txt"]
+        );
+        let spool =
+            spooled(&b"abc"[..], "-".into(), "stdin".into(), Format::Text, scratch).unwrap();
+        assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
+    }
+
+    #[test]
+    fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
+        let scratch = std::env::temp_dir();
+        let error = resolve(&["/nonexistent-*.txt".into()], None, &scratch).unwrap_err();
+        assert!(error.is::<UsageError>());
+        let error = resolve(&["/nonexistent.txt".into()], None, &scratch).unwrap_err();
+        assert!(!error.is::<UsageError>() && format!("{error:#}").contains("/nonexistent.txt"));
+    }
+}

@@ -1,0 +1,81 @@
+//! How much memory a job may use, and how it divides it.
+
+use anyhow::{Result, bail};
+use std::path::Path;
+
+/// Default share of the machine's (or the control group's) memory.
+const DEFAULT_SHARE: u64 = 4;
+
+/// Most memory that a job takes unless it is told to take more.
+const DEFAULT_BYTES_MAX: u64 = 1 << 30;
+
+/// Least memory that a job can work with.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// What a thread needs beside the entries: a block of input, a run under construction and in partition, the cell in
+/// exchange, output that waits for its turn.
+const THREAD_BYTES: u64 = 24 << 20;
+
+/// Bytes of entries (and later of the report) that are held in memory; what is more goes to scratch disk.
+pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
+    (memory_bytes / 8 * 7).saturating_sub(THREAD_BYTES * threads as u64)
+}
+
+/// 1 GiB, or a quarter of the memory that this process may use if that is less; at least the least.
+pub(crate) fn default_memory_bytes() -> u64 {
+    let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max")).ok();
+    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| {
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    });
+    let limit = group.into_iter().chain(machine).min();
+    let share = limit.map_or(DEFAULT_BYTES_MAX, |bytes| bytes / DEFAULT_SHARE);
+    share.clamp(MEMORY_BYTES_MIN, DEFAULT_BYTES_MAX)
+}
+
+/// Reads a size: a number with an optional K, M, G or T (powers of 1,024), with or without `B` or `iB` behind.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => bail!("`{text}` is not a size: write 512M, 2G or a number of bytes"),
+    };
+    let Ok(number) = number.parse::<u64>() else {
+        bail!("`{text}` is not a size: write 512M, 2G or a number of bytes");
+    };
+    match number.checked_mul(1 << shift) {
+        Some(bytes) => Ok(bytes),
+        None => bail!("`{text}` is more than 2^64 bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("77", 77),
+            ("128M", 128 << 20),
+            ("2g", 2 << 30),
+            ("1KiB", 1024),
+            ("3MB", 3 << 20),
+        ] {
+            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "M", "1X", "-1", "1.5G", "99999999999T"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a job will need, from the sizes of its inputs and a look at their beginnings.
+
+use super::inputs::Source;
+use super::job::{Job, JobSpec};
+use super::memory::MEMORY_BYTES_MIN;
+use crate::exit::UsageError;
+use anyhow::Result;
+use std::fmt::Write as _;
+use umbel_engine::dedup::{CostQuestion, JobShape, Level, Mode, cheapest};
+use umbel_engine::limits::DEDUP_CELLS_MAX;
+use umbel_records::{ByteSpan, Compression, ReadLimits, RecordReader, records};
+
+/// Files whose beginnings are looked at.
+const PROBED_FILES: usize = 16;
+
+/// Content bytes that are looked at in each.
+const PROBED_BYTES: usize = 256 << 10;
+
+/// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
+const CELL_ENTRIES: u64 = 1 << 16;
+
+/// Entries of one worker in one cell, at least: with fewer, frame headers would be a notable part of the bytes.
+const STREAM_ENTRIES_MIN: u64 = 1 << 12;
+
+/// Most cells that the entries of a job are cut into: a run has 2^18 entries, and pieces of fewer than 64 of them
+/// would be slow to read back from disk.
+const CELLS_MAX: u64 = 1 << 12;
+
+/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared.
+const CELL_BYTES_PER_ENTRY: u64 = 96;
+
+/// What is expected of the input.
+pub(crate) struct Forecast {
+    /// Stored bytes.
+    pub(crate) stored_bytes: u64,
+    /// Content bytes, once unpacked.
+    pub(crate) content_bytes: u64,
+    /// Records.
+    pub(crate) records: u64,
+}
+
+/// Looks at the input's sizes and the beginnings of some files.
+pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
+    if spec.memory_bytes < MEMORY_BYTES_MIN {
+        let (given, needed) = (spec.memory_bytes >> 20, MEMORY_BYTES_MIN >> 20);
+        return Err(
+            UsageError(format!("--memory {given}M is too little, {needed}M are needed")).into()
+        );
+    }
+    let stored_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+    let step = sources.len().div_ceil(PROBED_FILES).max(1);
+    let mut seen = Probe { stored: 0, content: 1, records: 1 };
+    for source in sources.iter().step_by(step) {
+        seen.add(source)?;
+    }
+    let scale = |part: u64| {
+        let scaled = u128::from(stored_bytes) * u128::from(part) / u128::from(seen.stored.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    };
+    Ok(Forecast { stored_bytes, content_bytes: scale(seen.content), records: scale(seen.records) })
+}
+
+/// What the beginnings of some files have shown.
+struct Probe {
+    stored: u64,
+    content: u64,
+    records: u64,
+}
+
+impl Probe {
+    fn add(&mut self, source: &Source) -> Result<()> {
+        let limits = ReadLimits { block_bytes: PROBED_BYTES, ..ReadLimits::default() };
+        let plain = source.compression == Compression::Plain;
+        let span = plain.then_some(ByteSpan { start: 0, end: PROBED_BYTES as u64 });
+        let mut reader = RecordReader::open(source.open()?, source.compression, span, limits)?;
+        // Damage is reported when the file is read in earnest.
+        let mut content = 0u64;
+        let mut count = 0u64;
+        if let Ok(Some(block)) = reader.next_block() {
+            content = block.len() as u64;
+            count = records(block).count() as u64;
+        }
+        self.stored += if plain { content } else { reader.stored_bytes_read().min(source.bytes) };
+        self.content += content;
+        self.records += count;
+        Ok(())
+    }
+}
+
+/// Workers and cells: cells small enough for the cache, and at level `bytes` for the items to be compared.
+pub(crate) fn shape(spec: &JobSpec, workers: u32, forecast: &Forecast) -> JobShape {
+    let wanted = u64::from(workers.max(1));
+    let by_cache = forecast.records / CELL_ENTRIES;
+    let by_stream = forecast.records / (wanted * STREAM_ENTRIES_MIN);
+    let mut cells = by_cache.min(by_stream).min(CELLS_MAX);
+    // Where that would make cells too large for the memory, more of them are needed whatever they cost.
+    let cell_bytes_max = spec.memory_bytes / 16;
+    cells = cells.max(forecast.records.saturating_mul(CELL_BYTES_PER_ENTRY) / cell_bytes_max);
+    if spec.level == Level::Bytes {
+        cells = cells.max(forecast.content_bytes / cell_bytes_max);
+    }
+    let per_owner = (cells / wanted).max(1).next_power_of_two();
+    let per_owner_max = u64::from(DEDUP_CELLS_MAX) / wanted;
+    JobShape {
+        workers,
+        cells_per_owner: u32::try_from(per_owner.min(per_owner_max.max(1))).unwrap_or(u32::MAX),
+        level: spec.level,
+        keep: spec.keep,
+        report_kept: spec.duplicates.is_some(),
+        item_bytes_mean: forecast.content_bytes as f64 / forecast.records.max(1) as f64,
+    }
+}
+
+/// Bytes of an entry that waits for the exchange.
+const ENTRY_BYTES: u64 = super::hash_runs::ENTRY_BYTES as u64;
+
+/// Shares of entries that other workers hold too, for which the exchange is forecast.
+const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
+
+/// The forecast for people.
+pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
+    let mut text = String::new();
+    let Forecast { stored_bytes, content_bytes, records } = *forecast;
+    let entries_bytes = records * ENTRY_BYTES;
+    let resident = job.resident_bytes().min(entries_bytes);
+    let workers = job.shape.workers;
+    let cells = job.cells().get();
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    row(
+        "input",
+        format!(
+            "{} files, {stored_bytes} bytes stored, about {content_bytes} bytes of content",
+            job.sources.len()
+        ),
+    );
+    row("records", format!("about {records}"));
+    row("workers", format!("{workers} on {} threads, {cells} hash ranges", job.threads));
+    row("memory", format!("{} bytes allowed, about {resident} for entries", job.spec.memory_bytes));
+    row(
+        "scratch",
+        format!("about {} bytes in {}", entries_bytes - resident, job.spec.scratch.display()),
+    );
+    row("phases", phases(job));
+    if workers > 1 {
+        row("exchange", "shared entries -> how, expected bits and bytes in all (of which 1/workers stays local)".into());
+        for delta in DELTAS {
+            let question = CostQuestion {
+                workers,
+                entries: records.max(1) as f64,
+                delta,
+                survivor_extra_bits: 0.0,
+            };
+            let cost = cheapest(&question);
+            let how = match cost.mode {
+                Mode::Wide | Mode::Local => "whole hashes".to_owned(),
+                Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),
+                Mode::Filter => format!("filter + {} refinement bits", cost.refine_bits),
+            };
+            let bytes = (cost.bits_per_entry * question.entries / 8.0).round();
+            let percent = 100.0 * delta;
+            row(
+                "",
+                format!(
+                    "{percent:>5.1} % -> {how}, {:.1} bits an entry, {bytes:.0} bytes",
+                    cost.bits_per_entry
+                ),
+            );
+        }
+    }
+    text
+}
+
+fn phases(job: &Job<'_>) -> String {
+    let mut phases = vec!["read and hash", "exchange and settle"];
+    if job.shape.level == Level::Bytes {
+        phases.push("read again and compare");
+    }
+    phases.push("read again and write");
+    phases.join(", ")
+}

@@ -1,0 +1,114 @@
+//! Entries of one chunk, gathered and then partitioned by cell into a run.
+//!
+//! ```text
+//! run:  | cell 0: entry entry entry | cell 1: entry | ... |      entry: hi u64 LE, lo u64 LE, item u32 LE = 20 bytes
+//! ```
+//!
+//! Items are numbered from the run's first one, so 32 bits are enough. A small cache of recent hashes drops the
+//! nearest repeats at once: a hot item costs a run one entry, not thousands.
+
+use super::hash_runs::{ENTRY_BYTES, Run};
+use umbel_engine::dedup::Keep;
+use umbel_filter::{CellCount, ItemHash};
+
+/// Entries of a run: its 5 MiB of partitioned entries fit the cache that a core can hope for.
+pub(crate) const RUN_ENTRIES_MAX: usize = 1 << 18;
+
+/// Slots of the cache of recent hashes.
+const RECENT_SLOTS: usize = 1 << 12;
+
+/// An item that was dropped at once: its number in the chunk.
+pub(crate) type EarlyDrop = u64;
+
+/// Gathers entries of a chunk.
+pub(crate) struct RunBuilder {
+    cells: CellCount,
+    keep: Keep,
+    /// Whether a repeat may be dropped without being remembered: not where its kept twin must be named or compared.
+    drops_early: bool,
+    entries: Vec<(ItemHash, u32)>,
+    cell_entries: Vec<u32>,
+    recent: Vec<u32>,
+    first_item: u64,
+}
+
+impl RunBuilder {
+    /// An empty builder.
+    pub(crate) fn new(cells: CellCount, keep: Keep, drops_early: bool) -> Self {
+        Self {
+            cells,
+            keep,
+            drops_early,
+            entries: Vec::new(),
+            cell_entries: vec![0; cells.get() as usize],
+            recent: vec![0; RECENT_SLOTS],
+            first_item: 0,
+        }
+    }
+
+    /// Adds item number `item` of the chunk; returns one that is dropped at once.
+    #[inline]
+    pub(crate) fn push(&mut self, hash: ItemHash, item: u64) -> Option<EarlyDrop> {
+        if self.entries.is_empty() {
+            self.first_item = item;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a run is taken long before 2^32 items"
+        )]
+        let number = (item - self.first_item) as u32;
+        if self.drops_early {
+            #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]
+            let slot = &mut self.recent[hash.lo() as usize & (RECENT_SLOTS - 1)];
+            // A slot left by an earlier run points at some other entry, and the comparison tells.
+            match self.entries.get_mut(*slot as usize) {
+                Some((recent, held)) if *recent == hash => {
+                    let dropped = match self.keep {
+                        Keep::First => number,
+                        Keep::Last => std::mem::replace(held, number),
+                    };
+                    return Some(self.first_item + u64::from(dropped));
+                }
+                _ => *slot = u32::try_from(self.entries.len()).expect("a run has 2^18 entries"),
+            }
+        }
+        self.entries.push((hash, number));
+        self.cell_entries[self.cells.cell_of(hash.hi()) as usize] += 1;
+        None
+    }
+
+    /// Whether a run should be taken before the next item.
+    #[inline]
+    pub(crate) fn is_full(&self, next_item: u64) -> bool {
+        self.entries.len() >= RUN_ENTRIES_MAX || next_item - self.first_item >= u64::from(u32::MAX)
+    }
+
+    /// Partitions what was gathered; `None` if that is nothing.
+    pub(crate) fn take(&mut self) -> Option<Run> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let mut offsets = Vec::with_capacity(self.cell_entries.len() + 1);
+        let mut sum = 0u32;
+        for entries in &mut self.cell_entries {
+            offsets.push(sum);
+            sum += std::mem::replace(entries, sum);
+        }
+        offsets.push(sum);
+        // cell_entries now holds where each cell's next entry goes.
+        let mut bytes = vec![0u8; self.entries.len() * ENTRY_BYTES];
+        for &(hash, number) in &self.entries {
+            let slot = &mut self.cell_entries[self.cells.cell_of(hash.hi()) as usize];
+            let at = *slot as usize * ENTRY_BYTES;
+            *slot += 1;
+            let entry: &mut [u8; ENTRY_BYTES] =
+                (&mut bytes[at..at + ENTRY_BYTES]).try_into().expect("exactly so long");
+            entry[..8].copy_from_slice(&hash.hi().to_le_bytes());
+            entry[8..16].copy_from_slice(&hash.lo().to_le_bytes());
+            entry[16..].copy_from_slice(&number.to_le_bytes());
+        }
+        self.cell_entries.fill(0);
+        self.entries.clear();
+        Some(Run { first_item: self.first_item, offsets, bytes })
+    }
+}

@@ -1,0 +1,268 @@
+//! Where output goes: standard output, or a file that appears under its name only when all is done.
+//!
+//! A file is written aside, in the same directory, fsynced, and renamed at the commit of the whole job. Whatever ends
+//! the job earlier leaves nothing that looks finished. A name that ends in `.gz` or `.zst` is compressed.
+
+use crate::exit::UsageError;
+use crate::interrupt::PartialFile;
+use anyhow::{Context, Error, Result};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use umbel_records::Compression;
+
+/// zstd level of outputs: the library's default.
+const ZSTD_LEVEL: i32 = 3;
+
+/// The reader of our standard output has gone: not an error, but nothing more to do.
+#[derive(Debug)]
+pub(crate) struct ClosedPipe;
+
+impl fmt::Display for ClosedPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl std::error::Error for ClosedPipe {}
+
+/// Whether an error only says that the reader of our standard output has gone.
+pub(crate) fn is_closed_pipe(error: &Error) -> bool {
+    error.is::<ClosedPipe>()
+}
+
+enum Encoder {
+    Plain(File),
+    Gzip(flate2::write::GzEncoder<File>),
+    Zstd(zstd::Encoder<'static, File>),
+}
+
+impl Encoder {
+    fn new(file: File, compression: Compression) -> io::Result<Self> {
+        Ok(match compression {
+            Compression::Plain => Self::Plain(file),
+            Compression::Gzip => {
+                Self::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
+            }
+            Compression::Zstd => {
+                let mut encoder = zstd::Encoder::new(file, ZSTD_LEVEL)?;
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
+        })
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.write_all(bytes),
+            Self::Gzip(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    fn finish(self) -> io::Result<File> {
+        match self {
+            Self::Plain(file) => Ok(file),
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// An output that is being written.
+pub(crate) struct Sink {
+    name: String,
+    encoder: Encoder,
+    /// The file aside and its name to be; `None` for standard output and devices, which are written directly.
+    aside: Option<(PartialFile, PathBuf)>,
+    /// The last record had no line end: the next one needs one before it.
+    unterminated: bool,
+}
+
+/// An output that is complete and durable, but not yet under its name.
+pub(crate) struct Complete(Option<(PartialFile, PathBuf)>);
+
+/// The compression that a file name asks for.
+fn compression_of_name(path: &Path) -> Compression {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz" | "gzip") => Compression::Gzip,
+        Some("zst" | "zstd") => Compression::Zstd,
+        _ => Compression::Plain,
+    }
+}
+
+impl Sink {
+    /// Standard output.
+    pub(crate) fn stdout() -> Result<Self> {
+        let file = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
+        let encoder = Encoder::Plain(File::from(file));
+        let name = "standard output".to_owned();
+        Ok(Self { name, encoder, aside: None, unterminated: false })
+    }
+
+    /// A file under this name, compressed as the name says.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if the file exists and may not be replaced; else what the system said, with the path.
+    pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
+        Self::packed_file(path, compression_of_name(path), overwrite)
+    }
+
+    /// A file under this name, compressed like this.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::file`].
+    pub(crate) fn packed_file(
+        path: &Path,
+        compression: Compression,
+        overwrite: bool,
+    ) -> Result<Self> {
+        let name = path.display().to_string();
+        let cannot = || format!("{name}: cannot create");
+        let existing = std::fs::metadata(path).ok();
+        if existing.as_ref().is_some_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
+            let encoder = Encoder::new(file, compression).with_context(cannot)?;
+            return Ok(Self { name, encoder, aside: None, unterminated: false });
+        }
+        if !overwrite {
+            refuse_existing_file(path)?;
+        }
+        let aside = PartialFile::guard(path_aside(path));
+        let file = File::create(aside.path()).with_context(cannot)?;
+        let encoder = Encoder::new(file, compression).with_context(cannot)?;
+        Ok(Self { name, encoder, aside: Some((aside, path.to_owned())), unterminated: false })
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let outcome = self.encoder.write_all(bytes);
+        outcome.map_err(|error| self.explain(error))
+    }
+
+    /// Writes whole records, the last of which may lack its line end. Two records never run into one.
+    pub(crate) fn write_records(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Some(last) = bytes.last() {
+            if self.unterminated {
+                self.write(b"\n")?;
+            }
+            self.unterminated = *last != b'\n';
+            self.write(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is held back and makes it durable.
+    pub(crate) fn complete(self) -> Result<Complete> {
+        let Self { name, encoder, aside, .. } = self;
+        let is_file = aside.is_some();
+        let outcome =
+            encoder.finish().and_then(|file| if is_file { file.sync_all() } else { Ok(()) });
+        outcome.map_err(|error| explain(&name, is_file, error))?;
+        Ok(Complete(aside))
+    }
+
+    fn explain(&self, error: io::Error) -> Error {
+        explain(&self.name, self.aside.is_some(), error)
+    }
+}
+
+fn explain(name: &str, is_file: bool, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::BrokenPipe && !is_file {
+        return ClosedPipe.into();
+    }
+    Error::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
+}
+
+/// Refuses a path at which a file (not a device or pipe, which is only written to) stands.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names it.
+pub(crate) fn refuse_existing_file(path: &Path) -> Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() || metadata.is_dir() => {
+            let name = path.display();
+            Err(UsageError(format!("{name} exists: --overwrite replaces it")).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name under which a file is written: in the same directory, hidden, of this process.
+fn path_aside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".umbel-{}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Puts all outputs under their names, in order.
+pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for (aside, path) in outputs.into_iter().filter_map(|Complete(aside)| aside) {
+        aside
+            .rename(&path)
+            .with_context(|| format!("{}: cannot rename into place", path.display()))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new(".")).to_owned();
+        if directories.last() != Some(&directory) {
+            directories.push(directory);
+        }
+    }
+    directories.sort();
+    directories.dedup();
+    for directory in directories {
+        let synced = File::open(&directory).and_then(|handle| handle.sync_all());
+        synced.with_context(|| format!("{}: cannot sync", directory.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_file_appears_at_the_commit_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.txt");
+        let mut sink = Sink::file(&path, false).unwrap();
+        sink.write_records(b"a\nb").unwrap();
+        sink.write_records(b"c").unwrap();
+        let complete = sink.complete().unwrap();
+        assert!(!path.exists());
+        commit(vec![complete]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\nc");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        assert!(Sink::file(&path, false).err().unwrap().is::<UsageError>());
+        drop(Sink::file(&path, true).unwrap());
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn names_choose_the_compression() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.gz");
+        let mut sink = Sink::file(&path, false).unwrap();
+        sink.write(b"hello").unwrap();
+        commit(vec![sink.complete().unwrap()]).unwrap();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn a_full_device_is_an_error_that_names_it() {
+        let full = Path::new("/dev/full");
+        if full.exists() {
+            let error = Sink::file(full, false).unwrap().write(b"x").unwrap_err();
+            assert!(format!("{error:#}").starts_with("/dev/full: cannot write"));
+        }
+    }
+}

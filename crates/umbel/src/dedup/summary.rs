@@ -1,0 +1,263 @@
+//! The summary of a job: JSON for programs, a table for people.
+//!
+//! Field names are a public interface. Only `job`, `seed`, `plan`, `exchange` and `run` may differ between equal jobs.
+
+use super::bad::BadRecords;
+use super::exchange::Outcome;
+use super::job::{Job, OutputTarget};
+use super::local_pass::LocalTimes;
+use super::output::OutputTimes;
+use crate::clock::{cpu_seconds, rss_bytes_max};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+use umbel_engine::dedup::{FrameKind, Keep, Level, Mode};
+use umbel_records::Granularity;
+
+/// What the summary is made of.
+pub(crate) struct Facts<'a> {
+    pub(crate) job: &'a Job<'a>,
+    pub(crate) items: u64,
+    pub(crate) records: u64,
+    pub(crate) exchange: &'a Outcome,
+    pub(crate) bad: &'a BadRecords,
+    pub(crate) early_drops: u64,
+    pub(crate) phases: &'a [(&'static str, Duration)],
+    pub(crate) wall: Duration,
+    pub(crate) local_times: LocalTimes,
+    pub(crate) output_times: OutputTimes,
+    pub(crate) scratch_bytes: u64,
+}
+
+/// The summary of a finished job.
+pub(crate) struct Summary {
+    value: Value,
+}
+
+impl Summary {
+    /// Computes it.
+    pub(crate) fn new(facts: &Facts<'_>) -> Self {
+        let report = &facts.exchange.report;
+        let level = level_name(facts.job.shape.level);
+        let dropped = facts.early_drops + report.local_drops + report.cross_drops;
+        let keep = match facts.job.spec.keep {
+            Keep::First => "first",
+            Keep::Last => "last",
+        };
+        let value = json!({
+            "job": format!("{:#018x}", facts.job.id),
+            "seed": format!("{:#018x}", facts.job.spec.seed),
+            "spec": spec(facts.job),
+            "level": level,
+            "keep": keep,
+            "records": facts.records,
+            "items": facts.items,
+            "distinct": facts.items - dropped,
+            "collisions": report.collisions,
+            "dropped": { "input": dropped, "reference": 0 },
+            "bad": { "total": facts.bad.total(), "by_cause": facts.bad.by_cause() },
+            "plan": plan(facts),
+            "exchange": exchange(facts),
+            "run": run(facts),
+        });
+        Self { value }
+    }
+
+    /// As JSON.
+    pub(crate) fn json(&self) -> Result<String> {
+        let mut text = serde_json::to_string_pretty(&self.value).context("summary")?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// As a table.
+    pub(crate) fn table(&self) -> String {
+        let get = |path: &str| self.value.pointer(path).cloned().unwrap_or(Value::Null);
+        let number = |path: &str| get(path).as_f64().unwrap_or(0.0);
+        let count = |path: &str| grouped(get(path).as_u64().unwrap_or(0));
+        let mut text = String::new();
+        let mut row = |name: &str, value: String| {
+            let _ = writeln!(text, "  {name:<10} {value}");
+        };
+        let records = number("/records").max(1.0);
+        let share = 100.0 * number("/dropped/input") / records;
+        row("records", count("/records"));
+        row("kept", count("/distinct"));
+        row("dropped", format!("{} ({share:.2} %)", count("/dropped/input")));
+        if number("/bad/total") > 0.0 {
+            row(
+                "left out",
+                format!("{} bad records: {}", count("/bad/total"), get("/bad/by_cause")),
+            );
+        }
+        if number("/collisions") > 0.0 {
+            row("collisions", count("/collisions"));
+        }
+        let level = get("/level").as_str().unwrap_or_default().to_owned();
+        row("level", level);
+        let mode = get("/plan/mode").as_str().unwrap_or_default().to_owned();
+        let workers = count("/plan/workers");
+        if mode == "local" {
+            row("exchange", "none: one worker".into());
+        } else {
+            let bytes = number("/exchange/network_bytes");
+            let each = bytes / number("/items").max(1.0);
+            let bytes = count("/exchange/network_bytes");
+            row(
+                "exchange",
+                format!("{workers} workers, {mode}: {bytes} bytes, {each:.2} a record"),
+            );
+        }
+        let wall = number("/run/wall_s");
+        let rate = records / wall.max(1e-9) / 1e6;
+        let cpu = number("/run/cpu_s");
+        let memory = number("/run/rss_bytes_max/0") / f64::from(1 << 20);
+        row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate:.1} million records/s"));
+        row(
+            "memory",
+            format!("{memory:.0} MiB, {} bytes of scratch disk", count("/run/scratch_bytes_max/0")),
+        );
+        text
+    }
+}
+
+/// A number with a comma at every third digit.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn level_name(level: Level) -> &'static str {
+    match level {
+        Level::Approximate { .. } => "approximate",
+        Level::Fingerprint => "fingerprint",
+        Level::Bytes => "bytes",
+    }
+}
+
+fn spec(job: &Job<'_>) -> Value {
+    let (granularity, keys) = match &job.spec.granularity {
+        Granularity::Line => ("line", Vec::new()),
+        Granularity::Record => ("record", Vec::new()),
+        Granularity::Key(paths) => ("key", paths.iter().map(ToString::to_string).collect()),
+    };
+    let rate = match job.spec.level {
+        Level::Approximate { false_positive_rate } => Some(false_positive_rate),
+        _ => None,
+    };
+    let output = match &job.spec.output {
+        OutputTarget::Stdout => "-".to_owned(),
+        OutputTarget::File(path) | OutputTarget::Directory(path) => path.display().to_string(),
+    };
+    json!({
+        "inputs": job.spec.inputs,
+        "granularity": granularity,
+        "key": keys,
+        "false_positive_rate": rate,
+        "output": output,
+        "memory_bytes": job.spec.memory_bytes,
+    })
+}
+
+fn plan(facts: &Facts<'_>) -> Value {
+    let plan = facts.exchange.plan;
+    let report = &facts.exchange.report;
+    let n = report.entries;
+    let mode = match plan.mode {
+        Mode::Local => "local",
+        Mode::Wide => "wide",
+        Mode::Filter if plan.refine_bits > 0 => "refine",
+        Mode::Filter => "one_pass",
+    };
+    json!({
+        "mode": mode,
+        "workers": plan.shape.workers,
+        "segments": plan.shape.cells_per_owner,
+        "n": n,
+        "m": plan.position_count,
+        "f": plan.position_count as f64 / n.max(1) as f64,
+        "modulus_bits": if plan.mode == Mode::Filter { plan.modulus_bits() } else { 0 },
+        "refine_bits": plan.refine_bits,
+        "delta_estimate": plan.delta_estimate,
+        "delta": report.shared as f64 / n.max(1) as f64,
+    })
+}
+
+fn exchange(facts: &Facts<'_>) -> Value {
+    let report = &facts.exchange.report;
+    let n = report.entries.max(1) as f64;
+    let bits = |kind| report.payload_bits(kind) as f64 / n;
+    let entropy = |kind| report.entropy_bits(kind) / n;
+    json!({
+        "bits_per_item": {
+            "sample": bits(FrameKind::Sample),
+            "filter": bits(FrameKind::Positions),
+            "verdict1": bits(FrameKind::PositionsVerdict),
+            "refine": bits(FrameKind::Refine),
+            "verdict2": bits(FrameKind::RefineVerdict),
+            "settle": bits(FrameKind::Settle),
+            "verdict3": bits(FrameKind::SettleVerdict),
+            "items": bits(FrameKind::Items),
+            "verdict4": bits(FrameKind::ItemsVerdict),
+            "headers": 8.0 * report.header_bytes as f64 / n,
+        },
+        "entropy_bits_per_item": {
+            "filter": entropy(FrameKind::Positions),
+            "verdict1": entropy(FrameKind::PositionsVerdict),
+            "verdict2": entropy(FrameKind::RefineVerdict),
+        },
+        "predicted_bits_per_item": facts.exchange.plan.predicted_bits_per_entry,
+        "local_duplicates": facts.early_drops + report.local_drops,
+        "candidates": report.candidates,
+        "survivors": report.survivors,
+        "network_bytes": report.network_bytes,
+        "self_bytes": report.self_bytes,
+        "frames": report.network_frames,
+    })
+}
+
+fn run(facts: &Facts<'_>) -> Value {
+    let seconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 1e4;
+    let phases: serde_json::Map<String, Value> = facts
+        .phases
+        .iter()
+        .map(|(name, time)| ((*name).to_owned(), seconds(*time).into()))
+        .collect();
+    let (local, output) = (facts.local_times, facts.output_times);
+    json!({
+        "wall_s": seconds(facts.wall),
+        "cpu_s": cpu_seconds(),
+        "threads": facts.job.threads,
+        "rss_bytes_max": [rss_bytes_max()],
+        "scratch_bytes_max": [facts.scratch_bytes],
+        "resumed": 0,
+        "phase_wall_s": phases,
+        "thread_s": {
+            "read": seconds(local.read),
+            "hash": seconds(local.hash),
+            "partition": seconds(local.partition),
+            "settle": seconds(facts.exchange.settle_time),
+            "pick": seconds(output.pick),
+            "write": seconds(output.write),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let groups = [0, 7, 999, 1000, 12_345, 1_234_567].map(grouped);
+        assert_eq!(groups, ["0", "7", "999", "1,000", "12,345", "1,234,567"]);
+    }
+}

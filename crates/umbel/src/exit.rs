@@ -1,0 +1,42 @@
+//! How a command ends, as the shell sees it.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// Everything asked for was done.
+    Done = 0,
+    /// It failed; nothing looks finished that is not.
+    Failed = 1,
+    /// Nothing to do, or wrong usage.
+    Usage = 2,
+    /// Done, but bad records were left out.
+    BadSkipped = 3,
+}
+
+impl Exit {
+    /// The exit code of an error: 2 if it is a [`UsageError`], else 1.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if error.is::<UsageError>() { Self::Usage } else { Self::Failed }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The command makes no sense as given, or there is nothing to do.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}

@@ -1,0 +1,43 @@
+//! The `umbel` command: parses its arguments, runs a subcommand, turns its outcome into an exit code.
+//!
+//! Exit codes, the same for every subcommand: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad
+//! records were left out, 130 interrupted.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod clock;
+mod commands;
+mod dedup;
+mod exit;
+mod interrupt;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A cluster that remembers what it has seen.
+#[derive(Parser)]
+#[command(name = "umbel", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find and drop duplicate records in files, exactly.
+    Dedup(Box<commands::dedup::DedupArgs>),
+}
+
+fn main() -> ExitCode {
+    interrupt::remove_partial_files_on_interrupt();
+    let outcome = match Cli::parse().command {
+        Command::Dedup(args) => commands::dedup::run(&args),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("umbel: {error:#}");
+            exit::Exit::of(&error).into()
+        }
+    }
+}
