@@ -10,6 +10,7 @@ mod commands;
 mod dedup;
 mod exit;
 mod interrupt;
+mod say;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("umbel: {error:#}");
+            say::say_line(format_args!("{error:#}"));
             exit::Exit::of(&error).into()
         }
     }

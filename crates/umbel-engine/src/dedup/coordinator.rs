@@ -146,14 +146,40 @@ impl Coordinator {
         Ok(())
     }
 
-    fn all_counted(&self, out: &mut Outbox<CoordinatorOutput>) {
-        let wants_filter = match self.choice {
-            FilterChoice::Auto => self.items >= FILTER_ITEMS_MIN,
+    /// Whether the plan of a job with so many items waits for a sample.
+    fn needs_sample(shape: JobShape, items: u64, choice: FilterChoice) -> bool {
+        let wants_filter = match choice {
+            FilterChoice::Auto => items >= FILTER_ITEMS_MIN,
             FilterChoice::SingleShot => true,
             FilterChoice::Wide => false,
         };
-        let is_approximate = matches!(self.shape.level, Level::Approximate { .. });
-        if self.shape.workers > 1 && wants_filter && !is_approximate {
+        let is_approximate = matches!(shape.level, Level::Approximate { .. });
+        shape.workers > 1 && wants_filter && !is_approximate
+    }
+
+    /// What the exchange of a job will cost if so many entries come and share δ of them stands with several workers.
+    ///
+    /// # Panics
+    ///
+    /// If the shape is beyond a limit.
+    #[must_use]
+    pub fn expected_cost(shape: JobShape, items: u64, delta: f64, choice: FilterChoice) -> Cost {
+        if Self::needs_sample(shape, items, choice) {
+            return sampled_cost(&question(shape, items as f64, delta, None), choice);
+        }
+        let plan = Self::plan_without_sample(shape, items, None, choice);
+        let Plan {
+            mode,
+            position_count,
+            refine_bits,
+            predicted_bits_per_entry: bits_per_entry,
+            ..
+        } = plan;
+        Cost { mode, position_count, refine_bits, bits_per_entry }
+    }
+
+    fn all_counted(&self, out: &mut Outbox<CoordinatorOutput>) {
+        if Self::needs_sample(self.shape, self.items, self.choice) {
             out.push(CoordinatorOutput::Sample(self.sample_order()));
         } else {
             let places = self.place_bits();
@@ -216,11 +242,7 @@ impl Coordinator {
         let entries = (sampled / self.shape.sample_share()).clamp(1.0, self.items.max(1) as f64);
         let delta = self.delta(entries);
         let question = question(self.shape, entries, delta, place_bits);
-        let cost = match self.choice {
-            FilterChoice::SingleShot => question.cheapest_filter(),
-            _ => None,
-        };
-        let cost = cost.unwrap_or_else(|| cheapest(&question));
+        let cost = sampled_cost(&question, self.choice);
         plan(self.shape, cost, None, place_bits, entries, delta)
     }
 
@@ -235,6 +257,15 @@ impl Coordinator {
         let candidates = self.sample_candidates as f64 / self.sample_entries as f64;
         ((candidates - by_chance) / (1.0 - by_chance)).clamp(0.0, 1.0)
     }
+}
+
+/// The cheapest exchange that the choice allows.
+fn sampled_cost(question: &CostQuestion, choice: FilterChoice) -> Cost {
+    let filter = match choice {
+        FilterChoice::SingleShot => question.cheapest_filter(),
+        _ => None,
+    };
+    filter.unwrap_or_else(|| cheapest(question))
 }
 
 fn question(

@@ -12,12 +12,14 @@ use super::output;
 use super::plan;
 use super::progress::{Bar, Unit};
 use super::report;
-use super::sink::{Complete, Sink, commit, refuse_existing_file};
+use super::sink::{Complete, Sink, commit, is_device, refuse_existing_file};
 use super::spill::{GroupedBytes, ScratchFile};
 use super::summary::{Facts, Summary};
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, UsageError};
+use crate::say::{say, say_line};
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_engine::dedup::{FilterChoice, JobShape, Keep, Level, WorkerId};
@@ -138,23 +140,19 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     let id = job_id(spec);
     let job = Job { spec, sources: &sources, chunks: &chunks, shape, hasher, id, threads };
     if spec.plan_only {
-        print!("{}", plan::explain(&job, &forecast));
+        Sink::stdout()?.write(plan::explain(&job, &forecast).as_bytes())?;
         return Ok(Exit::Done);
     }
-    refuse_existing(&job)?;
+    check_outputs(&job)?;
     execute(&job, watch)
 }
 
-/// Refuses to start where an output would be refused at the end.
-fn refuse_existing(job: &Job<'_>) -> Result<()> {
+/// Refuses to start where an output would be refused at the end, or two would go to one file.
+fn check_outputs(job: &Job<'_>) -> Result<()> {
     let spec = job.spec;
-    if spec.overwrite {
-        return Ok(());
-    }
-    let mut outputs: Vec<PathBuf> = Vec::new();
-    outputs.extend(spec.summary.clone().filter(|path| path != Path::new("-")));
-    outputs.extend(spec.duplicates.clone());
-    outputs.extend(spec.bad.clone());
+    let is_stdout = |path: &&PathBuf| path.as_path() == Path::new("-");
+    let named = [&spec.summary, &spec.duplicates, &spec.bad].into_iter().flatten();
+    let mut outputs: Vec<PathBuf> = named.filter(|path| !is_stdout(path)).cloned().collect();
     match &spec.output {
         OutputTarget::Stdout => {}
         OutputTarget::File(path) => outputs.push(path.clone()),
@@ -165,7 +163,17 @@ fn refuse_existing(job: &Job<'_>) -> Result<()> {
             }
         }
     }
-    outputs.iter().try_for_each(|path| refuse_existing_file(path))
+    let mut seen = BTreeSet::new();
+    for path in &outputs {
+        if !seen.insert(path) && !is_device(path) {
+            let text = format!("{}: two outputs would be written there", path.display());
+            return Err(UsageError(text).into());
+        }
+        if !spec.overwrite {
+            refuse_existing_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Name of the list of bad records in an output directory.
@@ -258,7 +266,7 @@ fn finish(
         commit(vec![sink.complete()?])?;
     }
     if !spec.quiet {
-        eprint!("{}", summary.table());
+        say(summary.table());
     }
     Ok(if bad.total() > 0 { Exit::BadSkipped } else { Exit::Done })
 }
@@ -309,10 +317,10 @@ fn write_bad(job: &Job<'_>, bad: &TakenFacts) -> Result<Option<Complete>> {
             lines
                 .iter()
                 .take(BAD_LINES_SHOWN)
-                .for_each(|line| eprintln!("umbel: left out: {}", line.text()));
+                .for_each(|line| say_line(format_args!("left out: {}", line.text())));
             if lines.len() > BAD_LINES_SHOWN {
                 let more = lines.len() - BAD_LINES_SHOWN;
-                eprintln!("umbel: left out: {more} more; --bad FILE lists them all");
+                say_line(format_args!("left out: {more} more; --bad FILE lists them all"));
             }
             return Ok(None);
         }

@@ -10,6 +10,7 @@ use super::progress::Bar;
 use super::run_builder::RunBuilder;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
+use crate::exit::UsageError;
 use anyhow::{Context, Result};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -129,7 +130,7 @@ impl<'a> ChunkReader<'a> {
         let source = &job.sources[chunk.source];
         let mut reader = open(source, chunk)?;
         let mut extractor = ItemExtractor::new(source.format, job.spec.granularity.clone())
-            .with_context(|| source.name.clone())?;
+            .map_err(|error| UsageError(format!("{}: {error}", source.name)))?;
         let lines = job.spec.granularity == Granularity::Line;
         let mut facts = ChunkFacts::default();
         let mut dropped = ChunkBits::default();

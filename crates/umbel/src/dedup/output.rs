@@ -7,9 +7,7 @@ use super::progress::Bar;
 use super::sink::{Complete, Sink};
 use super::turns::{Turns, lock, run_tasks};
 use crate::clock::Stopwatch;
-use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -89,14 +87,6 @@ fn directory(
     times: &Mutex<OutputTimes>,
     bar: &Bar,
 ) -> Result<Vec<Complete>> {
-    let mut relative = BTreeSet::new();
-    for source in job.sources {
-        if !relative.insert(&source.relative) {
-            let (name, root) = (source.relative.display(), root.display());
-            let text = format!("two inputs would both be written to {root}/{name}");
-            return Err(UsageError(text).into());
-        }
-    }
     let complete: Mutex<Vec<(usize, Complete)>> = Mutex::default();
     let work = |kept: &mut Vec<u8>, index: usize| {
         let source = &job.sources[index];

@@ -6,7 +6,7 @@ use super::memory::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::fmt::Write as _;
-use umbel_engine::dedup::{CostQuestion, JobShape, Level, Mode, cheapest};
+use umbel_engine::dedup::{Coordinator, JobShape, Level, Mode};
 use umbel_engine::limits::DEDUP_CELLS_MAX;
 use umbel_records::{ByteSpan, Compression, ReadLimits, RecordReader, records};
 
@@ -131,7 +131,7 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
     row(
         "input",
         format!(
-            "{} files, {stored_bytes} bytes stored, about {content_bytes} bytes of content",
+            "{} file(s), {stored_bytes} bytes stored, about {content_bytes} bytes of content",
             job.sources.len()
         ),
     );
@@ -146,19 +146,13 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
     if workers > 1 {
         row("exchange", "shared entries -> how, expected bits and bytes in all (of which 1/workers stays local)".into());
         for delta in DELTAS {
-            let question = CostQuestion {
-                workers,
-                entries: records.max(1) as f64,
-                delta,
-                survivor_extra_bits: 0.0,
-            };
-            let cost = cheapest(&question);
+            let cost = Coordinator::expected_cost(job.shape, records, delta, job.spec.filter);
             let how = match cost.mode {
                 Mode::Wide | Mode::Local => "whole hashes".to_owned(),
                 Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),
                 Mode::Filter => format!("filter + {} refinement bits", cost.refine_bits),
             };
-            let bytes = (cost.bits_per_entry * question.entries / 8.0).round();
+            let bytes = (cost.bits_per_entry * records as f64 / 8.0).round();
             let percent = 100.0 * delta;
             row(
                 "",

@@ -123,8 +123,7 @@ impl Sink {
     ) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
-        let existing = std::fs::metadata(path).ok();
-        if existing.as_ref().is_some_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+        if is_device(path) {
             let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
             let encoder = Encoder::new(file, compression).with_context(cannot)?;
             return Ok(Self { name, encoder, aside: None, unterminated: false });
@@ -178,19 +177,23 @@ fn explain(name: &str, is_file: bool, error: io::Error) -> Error {
     Error::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
 }
 
+/// Whether a device or pipe stands at this path: it is written directly.
+pub(crate) fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
 /// Refuses a path at which a file (not a device or pipe, which is only written to) stands.
 ///
 /// # Errors
 ///
 /// A [`UsageError`] that names it.
 pub(crate) fn refuse_existing_file(path: &Path) -> Result<()> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() || metadata.is_dir() => {
-            let name = path.display();
-            Err(UsageError(format!("{name} exists: --overwrite replaces it")).into())
-        }
-        _ => Ok(()),
+    if path.exists() && !is_device(path) {
+        return Err(
+            UsageError(format!("{} exists: --overwrite replaces it", path.display())).into()
+        );
     }
+    Ok(())
 }
 
 /// The name under which a file is written: in the same directory, hidden, of this process.

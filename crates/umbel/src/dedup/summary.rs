@@ -110,15 +110,24 @@ impl Summary {
             );
         }
         let wall = number("/run/wall_s");
-        let rate = records / wall.max(1e-9) / 1e6;
+        let rate = rate(records / wall.max(1e-9));
         let cpu = number("/run/cpu_s");
         let memory = number("/run/rss_bytes_max/0") / f64::from(1 << 20);
-        row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate:.1} million records/s"));
+        row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate} records/s"));
         row(
             "memory",
             format!("{memory:.0} MiB, {} bytes of scratch disk", count("/run/scratch_bytes_max/0")),
         );
         text
+    }
+}
+
+/// A rate in the unit that suits it.
+fn rate(per_second: f64) -> String {
+    if per_second >= 1e6 {
+        format!("{:.1} million", per_second / 1e6)
+    } else {
+        format!("{per_second:.0}")
     }
 }
 
