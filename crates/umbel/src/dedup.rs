@@ -22,6 +22,7 @@ mod job;
 mod local_pass;
 mod memory;
 mod output;
+mod outputs;
 mod plan;
 mod progress;
 mod report;

@@ -39,9 +39,9 @@ pub(crate) struct DedupArgs {
     /// When records are equal
     #[arg(long, value_enum, default_value_t = ExactnessArg::Fingerprint)]
     exactness: ExactnessArg,
-    /// At exactness approximate: chance that a record is dropped wrongly
-    #[arg(long, value_name = "RATE", default_value_t = 1e-3)]
-    false_positive_rate: f64,
+    /// At exactness approximate: chance that a record is dropped wrongly [default: 0.001]
+    #[arg(long, value_name = "RATE")]
+    false_positive_rate: Option<f64>,
     /// Which of equal records stays
     #[arg(long, value_enum, default_value_t = KeepArg::First)]
     keep: KeepArg,
@@ -64,7 +64,7 @@ pub(crate) struct DedupArgs {
     #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615")]
     skip_bad: Option<u64>,
     /// List bad records that were left out, as JSON Lines [default: bad.jsonl in an output directory]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "skip_bad")]
     bad: Option<PathBuf>,
     /// Replace outputs that exist
     #[arg(long)]
@@ -194,10 +194,14 @@ impl DedupArgs {
     }
 
     fn level(&self) -> Result<Level> {
-        let rate = self.false_positive_rate;
+        let rate = self.false_positive_rate.unwrap_or(1e-3);
         if !(rate > 0.0 && rate < 1.0) {
             let text = format!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
             return Err(UsageError(text).into());
+        }
+        if self.false_positive_rate.is_some() && self.exactness != ExactnessArg::Approximate {
+            let text = "--false-positive-rate goes with --exactness approximate";
+            return Err(UsageError(text.into()).into());
         }
         Ok(match self.exactness {
             ExactnessArg::Approximate => Level::Approximate { false_positive_rate: rate },

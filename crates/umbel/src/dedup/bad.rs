@@ -1,7 +1,7 @@
 //! Records that cannot be read: the first one ends the job, or they are listed and left out.
 
 use super::inputs::Source;
-use anyhow::{Error, anyhow};
+use anyhow::Error;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use umbel_records::{ItemError, ReadError};
@@ -49,14 +49,11 @@ pub(crate) struct BadRecord {
 }
 
 impl BadRecord {
-    /// The error that ends a job: file, record, byte and cause. `records_before` are those of earlier chunks.
-    pub(crate) fn into_error(self, source: &Source, records_before: u64) -> Error {
+    /// File, record, byte and cause. `records_before` are those of earlier chunks.
+    pub(crate) fn text(self, source: &Source, records_before: u64) -> String {
         let record = records_before + self.record + 1;
         let (name, offset) = (&source.name, self.content_offset);
-        let text = self.cause.text();
-        anyhow!(
-            "{name}: record {record} (byte {offset}): {text}; --skip-bad leaves bad records out"
-        )
+        format!("{name}: record {record} (byte {offset}): {}", self.cause.text())
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// Its path below the output directory.
     pub(crate) relative: PathBuf,
+    /// Which file it is, however it was spelled; `None` for a pipe.
+    pub(crate) identity: Option<PathBuf>,
     /// Stored bytes, as of the start of the job.
     pub(crate) bytes: u64,
     /// How it is packed.
@@ -143,19 +145,13 @@ fn source(path: PathBuf, format: Option<Format>, scratch: &Path) -> Result<Sourc
     let format = format.unwrap_or_else(|| Format::from_name(&path));
     if metadata.is_file() {
         let compression = detect(&file).with_context(cannot)?;
-        let relative = path.clone();
-        let bytes = metadata.len();
-        return Ok(Source {
-            name,
-            relative,
-            bytes,
-            compression,
-            format,
-            stored: Stored::Path(path),
-        });
+        let (relative, identity) = (directory_identity(&path), Some(identity(&path)));
+        let (bytes, stored) = (metadata.len(), Stored::Path(path));
+        return Ok(Source { name, relative, identity, bytes, compression, format, stored });
     }
     // A pipe or device can be read only once, and the job reads twice.
-    spooled(file, name, path, format, scratch)
+    let relative = PathBuf::from(path.file_name().unwrap_or_default());
+    spooled(file, name, relative, format, scratch)
 }
 
 fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
@@ -173,7 +169,7 @@ fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
         // Whoever shares the descriptor sees it read, as with any program.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
         let stored = Stored::Open(Arc::new(file));
-        return Ok(Source { name, relative, bytes, compression, format, stored });
+        return Ok(Source { name, relative, identity: None, bytes, compression, format, stored });
     }
     spooled(file, name, relative, format, scratch)
 }
@@ -191,7 +187,7 @@ fn spooled(
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
     let compression = detect(&file).with_context(cannot)?;
     let stored = Stored::Open(Arc::new(file));
-    Ok(Source { name, relative, bytes, compression, format, stored })
+    Ok(Source { name, relative, identity: None, bytes, compression, format, stored })
 }
 
 fn detect(file: &File) -> io::Result<Compression> {
@@ -206,11 +202,34 @@ fn detect(file: &File) -> io::Result<Compression> {
     Ok(Compression::detect(&head[..filled]))
 }
 
-/// Makes paths relative to the directory that all sources have in common.
+/// Which file a path means, whether it is there or not: absolute, without links and detours.
+pub(crate) fn identity(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| directory_identity(path))
+}
+
+/// As [`identity`], but a link stays what it is called: only the directory it stands in is resolved.
+fn directory_identity(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return absolute;
+    };
+    match std::fs::canonicalize(parent) {
+        Ok(parent) => parent.join(name),
+        Err(_) => directory_identity(parent).join(name),
+    }
+}
+
+/// Whether a path is the dash that stands for standard input or output.
+pub(crate) fn is_dash(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Makes absolute paths relative to the directory that they have in common.
 fn set_relative_paths(sources: &mut [Source]) {
-    let parent = |source: &Source| source.relative.parent().map(Path::to_owned).unwrap_or_default();
-    let Some(mut common) = sources.first().map(parent) else { return };
-    for source in sources.iter() {
+    let named = || sources.iter().filter(|source| source.relative.is_absolute());
+    let Some(mut common) = named().next().map(|source| source.relative.clone()) else { return };
+    common.pop();
+    for source in named() {
         while !source.relative.starts_with(&common) {
             common.pop();
         }

@@ -6,25 +6,25 @@ use super::compare::{self, Suspects};
 use super::exchange::{self, Decisions};
 use super::hash_runs::RunStore;
 use super::inputs::{Source, resolve};
-use super::local_pass::{self, ChunkFacts, LocalPass};
+use super::local_pass::{self, ChunkFacts};
 use super::memory::resident_bytes;
 use super::output;
+use super::outputs::{Named, Outputs, check_against_inputs, check_named, write_bad};
 use super::plan;
 use super::progress::{Bar, Unit};
 use super::report;
-use super::sink::{Complete, Sink, commit, is_device, refuse_existing_file};
+use super::sink::{Complete, Sink, commit};
 use super::spill::{GroupedBytes, ScratchFile};
 use super::summary::{Facts, Summary};
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, UsageError};
-use crate::say::{say, say_line};
-use anyhow::{Context, Result};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use crate::say::say;
+use anyhow::Result;
+use std::path::PathBuf;
 use std::sync::Arc;
 use umbel_engine::dedup::{FilterChoice, JobShape, Keep, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
-use umbel_records::{Format, Granularity};
+use umbel_records::{Format, Granularity, ItemExtractor};
 
 /// Where kept records go.
 #[derive(Clone, Debug)]
@@ -129,7 +129,14 @@ impl Job<'_> {
 /// committed then.
 pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     let watch = Stopwatch::start();
+    if !spec.plan_only {
+        check_named(spec)?;
+    }
     let sources = resolve(&spec.inputs, spec.format, &spec.scratch)?;
+    for source in &sources {
+        ItemExtractor::new(source.format, spec.granularity.clone())
+            .map_err(|error| UsageError(format!("{}: {error} (--format jsonl)", source.name)))?;
+    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = spec.workers.unwrap_or_else(|| u32::try_from(threads).unwrap_or(u32::MAX));
     let forecast = plan::forecast(spec, &sources)?;
@@ -143,41 +150,9 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
         Sink::stdout()?.write(plan::explain(&job, &forecast).as_bytes())?;
         return Ok(Exit::Done);
     }
-    check_outputs(&job)?;
-    execute(&job, watch)
+    check_against_inputs(spec, &sources)?;
+    execute(&job, Outputs::open(spec)?, watch)
 }
-
-/// Refuses to start where an output would be refused at the end, or two would go to one file.
-fn check_outputs(job: &Job<'_>) -> Result<()> {
-    let spec = job.spec;
-    let is_stdout = |path: &&PathBuf| path.as_path() == Path::new("-");
-    let named = [&spec.summary, &spec.duplicates, &spec.bad].into_iter().flatten();
-    let mut outputs: Vec<PathBuf> = named.filter(|path| !is_stdout(path)).cloned().collect();
-    match &spec.output {
-        OutputTarget::Stdout => {}
-        OutputTarget::File(path) => outputs.push(path.clone()),
-        OutputTarget::Directory(root) => {
-            outputs.extend(job.sources.iter().map(|source| root.join(&source.relative)));
-            if spec.skip_bad.is_some() && spec.bad.is_none() {
-                outputs.push(root.join(BAD_LIST_NAME));
-            }
-        }
-    }
-    let mut seen = BTreeSet::new();
-    for path in &outputs {
-        if !seen.insert(path) && !is_device(path) {
-            let text = format!("{}: two outputs would be written there", path.display());
-            return Err(UsageError(text).into());
-        }
-        if !spec.overwrite {
-            refuse_existing_file(path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Name of the list of bad records in an output directory.
-const BAD_LIST_NAME: &str = "bad.jsonl";
 
 /// Number of the job: from its seed and input names, so that a repeated job repeats its frames.
 fn job_id(spec: &JobSpec) -> u64 {
@@ -185,7 +160,7 @@ fn job_id(spec: &JobSpec) -> u64 {
     ItemHasher::Xxh3 { seed: spec.seed }.hash(names.as_bytes()).lo()
 }
 
-fn execute(job: &Job<'_>, mut watch: Stopwatch) -> Result<Exit> {
+fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> {
     let spec = job.spec;
     let total = watch;
     let input_bytes: u64 = job.chunks.iter().map(|chunk| chunk.bytes).sum();
@@ -225,11 +200,13 @@ fn execute(job: &Job<'_>, mut watch: Stopwatch) -> Result<Exit> {
     }
 
     let exchange = exchange.outcome;
-    let (mut outputs, output_times) =
-        output::run(job, &local.facts, &bar("write", input_bytes, Unit::Bytes))?;
-    outputs.extend(write_report(job, &local, dropped.as_ref())?);
-    let bad = take_bad(job, local.facts)?;
-    outputs.extend(write_bad(job, &bad)?);
+    let bar = bar("write", input_bytes, Unit::Bytes);
+    let mut written = output::run(job, named.kept, &local.facts, &bar)?;
+    drop(bar);
+    let report = write_report(job, named.duplicates, &local.facts, dropped.as_ref())?;
+    written.complete.extend(report);
+    let bad = take_bad(job, local.facts);
+    written.complete.extend(write_bad(spec, named.bad, &bad.records)?);
     phases.push(("output", watch.lap()));
 
     let facts = Facts {
@@ -242,43 +219,34 @@ fn execute(job: &Job<'_>, mut watch: Stopwatch) -> Result<Exit> {
         phases: &phases,
         wall: total.elapsed(),
         local_times: local.times,
-        output_times,
+        output_times: written.times,
         scratch_bytes: scratch.bytes(),
     };
-    finish(spec, outputs, &Summary::new(&facts), &bad.records)
-}
-
-/// Commits everything, the summary last: where it stands, the job is done.
-fn finish(
-    spec: &JobSpec,
-    outputs: Vec<Complete>,
-    summary: &Summary,
-    bad: &BadRecords,
-) -> Result<Exit> {
-    commit(outputs)?;
-    if let Some(path) = &spec.summary {
-        let mut sink = if path == Path::new("-") {
-            Sink::stdout()?
-        } else {
-            Sink::file(path, spec.overwrite)?
-        };
+    let summary = Summary::new(&facts);
+    if let Some(named) = named.summary {
+        // Renamed last: where it stands, the job is done.
+        let mut sink = named.sink()?;
         sink.write(summary.json()?.as_bytes())?;
-        commit(vec![sink.complete()?])?;
+        written.complete.push(sink.complete()?);
     }
-    if !spec.quiet {
+    commit(written.complete)?;
+    // Like `sort | head`: whoever has heard enough is not told more.
+    if !spec.quiet && !written.was_closed {
         say(summary.table());
     }
-    Ok(if bad.total() > 0 { Exit::BadSkipped } else { Exit::Done })
+    Ok(if bad.records.total() > 0 { Exit::BadSkipped } else { Exit::Done })
 }
 
+/// Writes which records were dropped for which, if the user wants to know.
 fn write_report(
     job: &Job<'_>,
-    local: &LocalPass,
+    named: Option<Named>,
+    facts: &[ChunkFacts],
     dropped: Option<&GroupedBytes>,
 ) -> Result<Option<Complete>> {
-    let (Some(path), Some(dropped)) = (&job.spec.duplicates, dropped) else { return Ok(None) };
-    let mut sink = Sink::file(path, job.spec.overwrite)?;
-    report::write(job.sources, job.chunks, &local.facts, dropped, &mut sink)?;
+    let (Some(named), Some(dropped)) = (named, dropped) else { return Ok(None) };
+    let mut sink = named.sink()?;
+    report::write(job.sources, job.chunks, facts, dropped, &mut sink)?;
     Ok(Some(sink.complete()?))
 }
 
@@ -288,7 +256,7 @@ struct TakenFacts {
     early_drops: u64,
 }
 
-fn take_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> Result<TakenFacts> {
+fn take_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> TakenFacts {
     let before = report::records_before(job.chunks, &facts);
     let mut taken = TakenFacts { records: BadRecords::default(), early_drops: 0 };
     for ((chunk, facts), before) in job.chunks.iter().zip(facts).zip(before) {
@@ -297,39 +265,5 @@ fn take_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> Result<TakenFacts> {
             taken.records.add(bad, &job.sources[chunk.source], before);
         }
     }
-    let (total, max) = (taken.records.total(), job.spec.skip_bad.unwrap_or(0));
-    anyhow::ensure!(total <= max, "{total} bad records, --skip-bad={max} allows {max}");
-    Ok(taken)
-}
-
-/// Bad records that are shown on standard error where no list is written.
-const BAD_LINES_SHOWN: usize = 20;
-
-fn write_bad(job: &Job<'_>, bad: &TakenFacts) -> Result<Option<Complete>> {
-    let lines = bad.records.lines();
-    if lines.is_empty() {
-        return Ok(None);
-    }
-    let path = match (&job.spec.bad, &job.spec.output) {
-        (Some(path), _) => path.clone(),
-        (None, OutputTarget::Directory(directory)) => directory.join(BAD_LIST_NAME),
-        (None, _) => {
-            lines
-                .iter()
-                .take(BAD_LINES_SHOWN)
-                .for_each(|line| say_line(format_args!("left out: {}", line.text())));
-            if lines.len() > BAD_LINES_SHOWN {
-                let more = lines.len() - BAD_LINES_SHOWN;
-                say_line(format_args!("left out: {more} more; --bad FILE lists them all"));
-            }
-            return Ok(None);
-        }
-    };
-    let mut sink = Sink::file(&path, job.spec.overwrite)?;
-    for line in lines {
-        let mut text = serde_json::to_vec(line).context("list of bad records")?;
-        text.push(b'\n');
-        sink.write(&text)?;
-    }
-    Ok(Some(sink.complete()?))
+    taken
 }

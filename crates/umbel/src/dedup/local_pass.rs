@@ -10,8 +10,7 @@ use super::progress::Bar;
 use super::run_builder::RunBuilder;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
-use crate::exit::UsageError;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_records::{ContentDigest, Granularity, ItemExtractor, RecordReader, line_item, records};
@@ -71,11 +70,10 @@ pub(crate) fn run(job: &Job<'_>, store: &RunStore, bar: &Bar) -> Result<LocalPas
         || ChunkReader::new(job, store),
         |reader, chunk| {
             let facts_of_chunk = reader.read(chunk, bar)?;
-            let is_bad = !facts_of_chunk.bad.is_empty();
+            let is_too_bad = facts_of_chunk.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0);
             lock(&facts)[chunk] = facts_of_chunk;
             // The message needs record numbers of earlier chunks, which are all in work: it is made at the end.
-            anyhow::ensure!(job.spec.skip_bad.is_some() || !is_bad, "bad record");
-            Ok(())
+            if is_too_bad { Err(TooManyBad.into()) } else { Ok(()) }
         },
         |reader| {
             let mut sum = lock(&times);
@@ -86,15 +84,23 @@ pub(crate) fn run(job: &Job<'_>, store: &RunStore, bar: &Bar) -> Result<LocalPas
         },
     );
     let facts = facts.into_inner().expect("threads are done");
-    if let Err(error) = outcome {
-        return Err(first_bad(job, facts).unwrap_or(error));
+    let bad: usize = facts.iter().map(|facts| facts.bad.len()).sum();
+    match outcome {
+        Err(error) if !error.is::<TooManyBad>() => return Err(error),
+        Ok(()) if bad as u64 <= job.spec.skip_bad.unwrap_or(0) => {}
+        _ => return Err(first_bad(job, facts)),
     }
     let times = *lock(&times);
     Ok(LocalPass { facts, times })
 }
 
+/// More bad records than may be left out; which, the facts of the chunks tell.
+#[derive(Debug, thiserror::Error)]
+#[error("too many bad records")]
+struct TooManyBad;
+
 /// The error about the first bad record in input order.
-fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> Option<anyhow::Error> {
+fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
     let mut source = 0;
     let mut records_before = 0;
     for (chunk, facts) in job.chunks.iter().zip(facts) {
@@ -102,11 +108,17 @@ fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> Option<anyhow::Error> {
             (source, records_before) = (chunk.source, 0);
         }
         if let Some(bad) = facts.bad.into_iter().next() {
-            return Some(bad.into_error(&job.sources[source], records_before));
+            let text = bad.text(&job.sources[source], records_before);
+            return match job.spec.skip_bad {
+                None => anyhow!("{text}; --skip-bad leaves bad records out"),
+                Some(max) => anyhow!(
+                    "more than {max} bad records, as --skip-bad={max} allows; the first: {text}"
+                ),
+            };
         }
         records_before += facts.records;
     }
-    None
+    TooManyBad.into()
 }
 
 /// Reads chunks on one thread.
@@ -130,7 +142,7 @@ impl<'a> ChunkReader<'a> {
         let source = &job.sources[chunk.source];
         let mut reader = open(source, chunk)?;
         let mut extractor = ItemExtractor::new(source.format, job.spec.granularity.clone())
-            .map_err(|error| UsageError(format!("{}: {error}", source.name)))?;
+            .with_context(|| source.name.clone())?;
         let lines = job.spec.granularity == Granularity::Line;
         let mut facts = ChunkFacts::default();
         let mut dropped = ChunkBits::default();
@@ -165,7 +177,7 @@ impl<'a> ChunkReader<'a> {
             let stored = reader.stored_bytes_read();
             bar.add(stored - stored_before);
             stored_before = stored;
-            if !facts.bad.is_empty() && job.spec.skip_bad.is_none() {
+            if facts.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0) {
                 break;
             }
         }
@@ -226,11 +238,9 @@ impl<'a> ChunkReader<'a> {
                     let cause = BadCause::Item(error);
                     facts.bad.push(BadRecord { record: facts.records, content_offset, cause });
                     dropped.set(facts.records);
-                    let Some(max) = self.job.spec.skip_bad else { return Ok(()) };
-                    anyhow::ensure!(
-                        facts.bad.len() as u64 <= max,
-                        "more than {max} bad records: raise --skip-bad={max}, or look at the input"
-                    );
+                    if facts.bad.len() as u64 > self.job.spec.skip_bad.unwrap_or(0) {
+                        return Ok(()); // Enough to end the job.
+                    }
                 }
             }
             facts.records += 1;

@@ -3,8 +3,9 @@
 use super::inputs::Source;
 use super::job::{Job, OutputTarget};
 use super::local_pass::{ChunkFacts, open};
+use super::outputs::Named;
 use super::progress::Bar;
-use super::sink::{Complete, Sink};
+use super::sink::{Complete, Sink, is_closed_pipe};
 use super::turns::{Turns, lock, run_tasks};
 use crate::clock::Stopwatch;
 use anyhow::{Context, Result, bail};
@@ -25,22 +26,40 @@ pub(crate) struct OutputTimes {
     pub(crate) write: Duration,
 }
 
+/// What the phase leaves.
+pub(crate) struct Written {
+    /// The outputs, to be committed.
+    pub(crate) complete: Vec<Complete>,
+    /// Sums over threads.
+    pub(crate) times: OutputTimes,
+    /// The reader of standard output has left before the end.
+    pub(crate) was_closed: bool,
+}
+
 /// Writes the records that stay.
 pub(crate) fn run(
     job: &Job<'_>,
+    kept: Option<Named>,
     facts: &[ChunkFacts],
     bar: &Bar,
-) -> Result<(Vec<Complete>, OutputTimes)> {
+) -> Result<Written> {
     let times = Mutex::new(OutputTimes::default());
-    let complete = match &job.spec.output {
-        OutputTarget::Stdout => vec![stream(job, facts, Sink::stdout()?, &times, bar)?],
-        OutputTarget::File(path) => {
-            vec![stream(job, facts, Sink::file(path, job.spec.overwrite)?, &times, bar)?]
-        }
-        OutputTarget::Directory(path) => directory(job, facts, path, &times, bar)?,
+    let mut was_closed = false;
+    let complete = match (kept, &job.spec.output) {
+        (Some(named), _) => match stream(job, facts, named.sink()?, &times, bar) {
+            Ok(complete) => vec![complete],
+            // Nobody reads the records any more; the reports are still wanted.
+            Err(error) if is_closed_pipe(&error) => {
+                was_closed = true;
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        },
+        (None, OutputTarget::Directory(path)) => directory(job, facts, path, &times, bar)?,
+        (None, _) => Vec::new(),
     };
     let times = *lock(&times);
-    Ok((complete, times))
+    Ok(Written { complete, times, was_closed })
 }
 
 /// All sources into one sink. Chunks are read by all threads and written in turn.

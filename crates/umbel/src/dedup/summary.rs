@@ -195,7 +195,7 @@ fn plan(facts: &Facts<'_>) -> Value {
         "f": plan.position_count as f64 / n.max(1) as f64,
         "modulus_bits": if plan.mode == Mode::Filter { plan.modulus_bits() } else { 0 },
         "refine_bits": plan.refine_bits,
-        "delta_estimate": plan.delta_estimate,
+        "delta_estimate": (report.payload_bits(FrameKind::Sample) > 0).then_some(plan.delta_estimate),
         "delta": report.shared as f64 / n.max(1) as f64,
     })
 }

@@ -1,0 +1,176 @@
+//! Named outputs of a job: checked and opened before anything is read, completed at the end, committed together.
+//!
+//! Whatever would make an output fail at the end of a long job fails it at the start: a file that stands there, a
+//! directory that is missing, two outputs in one file, a report in the place of an input.
+
+use super::bad::BadRecords;
+use super::inputs::{Source, identity, is_dash};
+use super::job::{JobSpec, OutputTarget};
+use super::sink::{Complete, Sink, is_device, refuse_existing_file};
+use crate::exit::UsageError;
+use crate::say::say_line;
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Name of the list of bad records in an output directory.
+const BAD_LIST_NAME: &str = "bad.jsonl";
+
+/// Bad records that are shown on standard error where no list is written.
+const BAD_LINES_SHOWN: usize = 20;
+
+/// An output with a name. Devices and pipes are opened when they are written: opening one may wait for its reader.
+pub(crate) enum Named {
+    Open(Box<Sink>),
+    Late(PathBuf),
+}
+
+impl Named {
+    fn new(path: &Path, overwrite: bool) -> Result<Self> {
+        if is_dash(path) {
+            Ok(Self::Open(Box::new(Sink::stdout()?)))
+        } else if is_device(path) {
+            Ok(Self::Late(path.to_owned()))
+        } else {
+            Ok(Self::Open(Box::new(Sink::file(path, overwrite)?)))
+        }
+    }
+
+    /// The sink.
+    pub(crate) fn sink(self) -> Result<Sink> {
+        match self {
+            Self::Open(sink) => Ok(*sink),
+            Self::Late(path) => Sink::file(&path, true),
+        }
+    }
+}
+
+/// The outputs of a job that have names, ready to be written.
+pub(crate) struct Outputs {
+    /// Kept records, if they go to one stream.
+    pub(crate) kept: Option<Named>,
+    /// The report of dropped records.
+    pub(crate) duplicates: Option<Named>,
+    /// The list of bad records.
+    pub(crate) bad: Option<Named>,
+    /// The summary.
+    pub(crate) summary: Option<Named>,
+}
+
+impl Outputs {
+    /// Opens all of them.
+    pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
+        let open = |path: &PathBuf| Named::new(path, spec.overwrite);
+        let report = |path: &Option<PathBuf>| path.as_ref().map(open).transpose();
+        let kept = match &spec.output {
+            OutputTarget::Stdout => Some(Named::new(Path::new("-"), spec.overwrite)?),
+            OutputTarget::File(path) => Some(open(path)?),
+            OutputTarget::Directory(_) => None,
+        };
+        let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
+        Ok(Self { kept, duplicates, bad, summary: report(&spec.summary)? })
+    }
+}
+
+fn refuse<T>(text: String) -> Result<T> {
+    Err(UsageError(text).into())
+}
+
+/// Refuses named outputs that could not be written at the end, or not side by side. Needs no input.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names the output.
+pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
+    let mut paths: Vec<&PathBuf> =
+        [&spec.duplicates, &spec.bad, &spec.summary].into_iter().flatten().collect();
+    let mut streams = paths.iter().filter(|path| is_dash(path)).count();
+    match &spec.output {
+        OutputTarget::Stdout => streams += 1,
+        OutputTarget::File(path) => paths.push(path),
+        OutputTarget::Directory(_) => {}
+    }
+    if streams > 1 {
+        let text =
+            "two outputs would go to standard output: name a file for one of them, or --output";
+        return refuse(text.into());
+    }
+    let mut seen = BTreeSet::new();
+    for path in paths.into_iter().filter(|path| !is_dash(path)) {
+        if path.is_dir() {
+            return refuse(format!("{} is a directory, expected a file", path.display()));
+        }
+        check_free(path, spec.overwrite, &mut seen)?;
+    }
+    Ok(())
+}
+
+fn check_free(path: &Path, overwrite: bool, seen: &mut BTreeSet<PathBuf>) -> Result<()> {
+    if !overwrite {
+        refuse_existing_file(path)?;
+    }
+    if !is_device(path) && !seen.insert(identity(path)) {
+        return refuse(format!("{}: two outputs would be written there", path.display()));
+    }
+    Ok(())
+}
+
+/// Refuses outputs that clash with inputs, or in an output directory with each other.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names the output.
+pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    let inputs: BTreeSet<&PathBuf> =
+        sources.iter().filter_map(|source| source.identity.as_ref()).collect();
+    let reports = [&spec.duplicates, &spec.bad, &spec.summary].into_iter().flatten();
+    let mut seen = BTreeSet::new();
+    for path in reports.filter(|path| !is_dash(path)) {
+        if inputs.contains(&identity(path)) {
+            return refuse(format!("{} is an input, a report cannot replace it", path.display()));
+        }
+        seen.insert(identity(path));
+    }
+    if let OutputTarget::Directory(root) = &spec.output {
+        for source in sources {
+            check_free(&root.join(&source.relative), spec.overwrite, &mut seen)?;
+        }
+        if spec.skip_bad.is_some() && spec.bad.is_none() {
+            check_free(&root.join(BAD_LIST_NAME), spec.overwrite, &mut seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lists the bad records where the user wants them, or shows some.
+pub(crate) fn write_bad(
+    spec: &JobSpec,
+    named: Option<Named>,
+    bad: &BadRecords,
+) -> Result<Option<Complete>> {
+    let lines = bad.lines();
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    let mut sink = match (named, &spec.output) {
+        (Some(named), _) => named.sink()?,
+        (None, OutputTarget::Directory(root)) => {
+            Sink::file(&root.join(BAD_LIST_NAME), spec.overwrite)?
+        }
+        (None, _) => {
+            let shown = lines.iter().take(BAD_LINES_SHOWN);
+            shown.for_each(|line| say_line(format_args!("left out: {}", line.text())));
+            if lines.len() > BAD_LINES_SHOWN {
+                let more = lines.len() - BAD_LINES_SHOWN;
+                say_line(format_args!("left out: {more} more; --bad FILE lists them all"));
+            }
+            return Ok(None);
+        }
+    };
+    for line in lines {
+        let mut text = serde_json::to_vec(line).context("list of bad records")?;
+        text.push(b'\n');
+        sink.write(&text)?;
+    }
+    Ok(Some(sink.complete()?))
+}

@@ -1,0 +1,119 @@
+//! Outputs that would meet each other or leave their directory: refused, because records would be lost.
+
+use crate::sandbox::Sandbox;
+
+/// Runs what must be refused as wrong usage without touching any file.
+#[track_caller]
+fn is_refused(sandbox: &Sandbox, args: &str) {
+    let contents = || -> Vec<(String, String)> {
+        sandbox.files().into_iter().map(|name| (name.clone(), sandbox.text(&name))).collect()
+    };
+    let before = contents();
+    let ran = sandbox.run(args);
+    assert_eq!(contents(), before, "{args}");
+    ran.refused(2, &[]);
+}
+
+fn two_files() -> Sandbox {
+    Sandbox::with(&[("d/a.txt", "x\ny\nx\n"), ("e/a.txt", "y\nz\n"), ("b.txt", "x\nb\nb\n")])
+}
+
+#[test]
+fn two_inputs_for_one_output_file_are_refused() {
+    is_refused(&two_files(), "b.txt b.txt --output out/");
+}
+
+#[test]
+fn one_input_under_two_spellings_for_one_output_file_is_refused() {
+    is_refused(&two_files(), "b.txt ./b.txt --output out/");
+    is_refused(&two_files(), "b.txt d/../b.txt --output out/");
+}
+
+#[test]
+fn equal_names_in_different_directories_do_not_meet() {
+    let sandbox = two_files();
+    sandbox.run("d/a.txt e/a.txt --output out/").kept();
+    assert_eq!(sandbox.text("out/d/a.txt"), "x\ny\n");
+    assert_eq!(sandbox.text("out/e/a.txt"), "z\n");
+}
+
+#[test]
+fn one_file_for_two_outputs_is_refused() {
+    for args in [
+        "b.txt --output out --duplicates out",
+        "b.txt --output out --summary out",
+        "b.txt --duplicates out --summary out",
+        "b.txt --output out/ --duplicates out/b.txt",
+        "b.txt --output out --duplicates ./out",
+    ] {
+        is_refused(&two_files(), args);
+        is_refused(&two_files(), &format!("{args} --overwrite"));
+    }
+}
+
+#[test]
+fn an_input_called_like_the_list_of_bad_records_does_not_meet_it() {
+    let sandbox =
+        Sandbox::with(&[("in/bad.jsonl", "{\"a\":1}\n{\n"), ("in/b.jsonl", "{\"a\":2}\n")]);
+    is_refused(&sandbox, "in --key a --skip-bad --output out/");
+    sandbox.run("in --key a --skip-bad --output out/ --bad list.jsonl").ended_with(3);
+    assert_eq!(sandbox.text("out/bad.jsonl"), "{\"a\":1}\n");
+}
+
+#[test]
+fn outputs_of_absolute_and_relative_inputs_stay_in_the_output_directory() {
+    let sandbox = two_files();
+    let absolute = sandbox.path("d/a.txt").display().to_string();
+    let ran = sandbox.run(&format!("b.txt {absolute} --output out/ --overwrite"));
+    assert_eq!(sandbox.text("d/a.txt"), "x\ny\nx\n", "an input was replaced");
+    ran.kept();
+    assert_eq!(sandbox.text("out/b.txt"), "x\nb\n");
+}
+
+#[test]
+fn outputs_of_standard_input_and_absolute_inputs_stay_in_the_output_directory() {
+    let sandbox = two_files();
+    let absolute = sandbox.path("d/a.txt").display().to_string();
+    let ran = sandbox.run_piped(&format!("- {absolute} --output out/ --overwrite"), b"x\n");
+    assert_eq!(sandbox.text("d/a.txt"), "x\ny\nx\n", "an input was replaced");
+    ran.kept();
+    assert_eq!(sandbox.text("out/stdin"), "x\n");
+}
+
+#[test]
+fn outputs_of_inputs_above_the_working_directory_stay_in_the_output_directory() {
+    let sandbox = Sandbox::with(&[("work/b.txt", "b\n"), ("a.txt", "a\na\n")]);
+    let mut command = sandbox.command("b.txt ../a.txt --output out/ --overwrite");
+    let ran = sandbox.ended(command.current_dir(sandbox.path("work")).output().unwrap());
+    let outside =
+        |name: &String| !name.starts_with("work/out/") && name != "work/b.txt" && name != "a.txt";
+    let outside: Vec<String> = sandbox.files().into_iter().filter(outside).collect();
+    assert!(outside.is_empty(), "written outside of the output directory: {outside:?}");
+    ran.kept();
+    // Below the directory that both inputs have in common.
+    assert_eq!(sandbox.text("work/out/work/b.txt"), "b\n");
+    assert_eq!(sandbox.text("work/out/a.txt"), "a\n");
+}
+
+#[test]
+fn a_report_never_replaces_an_input() {
+    for option in ["--duplicates", "--summary", "--skip-bad --bad"] {
+        let args = format!("d/a.txt b.txt --output out/ --overwrite {option}");
+        is_refused(&two_files(), &format!("{args} b.txt"));
+        is_refused(&two_files(), &format!("{args} d/../d/a.txt"));
+    }
+}
+
+#[test]
+fn a_directory_is_no_place_for_a_report() {
+    for option in ["--duplicates", "--summary"] {
+        for overwrite in ["", "--overwrite"] {
+            is_refused(&two_files(), &format!("b.txt --output out.txt {option} d {overwrite}"));
+        }
+    }
+}
+
+#[test]
+fn two_streams_into_standard_output_are_refused() {
+    is_refused(&two_files(), "b.txt --summary -");
+}

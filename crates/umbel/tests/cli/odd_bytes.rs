@@ -1,0 +1,72 @@
+//! Lines that are not tidy text: line ends of all kinds, no line end, any byte, any length.
+
+use crate::sandbox::Sandbox;
+
+/// Runs on these files, named a, b, c and so on, in this order.
+fn kept(files: &[&[u8]], options: &str) -> Vec<u8> {
+    let names = ["a", "b", "c"];
+    let named: Vec<(&str, &[u8])> = names.into_iter().zip(files.iter().copied()).collect();
+    let sandbox = Sandbox::with(&named);
+    sandbox.run(&format!("{} {options}", names[..files.len()].join(" "))).kept()
+}
+
+#[test]
+fn a_carriage_return_is_part_of_the_line_and_stays() {
+    assert_eq!(kept(&[b"a\r\nb\r\na\r\n"], ""), b"a\r\nb\r\n");
+    assert_eq!(kept(&[b"a\r\na\na\r\na\n"], ""), b"a\r\na\n");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_compared_and_kept_as_they_are() {
+    assert_eq!(kept(&[b"\xff\xfe\n\0\n\xff\xfe\n\0\0\n\0\n"], ""), b"\xff\xfe\n\0\n\0\0\n");
+}
+
+#[test]
+fn letters_that_only_look_alike_differ() {
+    let composed_or_not = "\u{e9}\ne\u{301}\n\u{e9}\n";
+    assert_eq!(kept(&[composed_or_not.as_bytes()], ""), "\u{e9}\ne\u{301}\n".as_bytes());
+    assert_eq!(kept(&[b"a\na \n A\na\n"], ""), b"a\na \n A\n");
+}
+
+#[test]
+fn the_empty_line_is_a_record_like_any_other() {
+    assert_eq!(kept(&[b"\n\na\n\n"], ""), b"\na\n");
+    assert_eq!(kept(&[b"\n\na\n\n"], "--keep last"), b"a\n\n");
+    assert_eq!(kept(&[b"\n"], ""), b"\n");
+}
+
+#[test]
+fn a_last_line_without_line_end_stays_so_at_the_end() {
+    assert_eq!(kept(&[b"a"], ""), b"a");
+    assert_eq!(kept(&[b"a\nb"], "--workers 3"), b"a\nb");
+    assert_eq!(kept(&[b"a\nb", b"b\n"], ""), b"a\nb");
+}
+
+#[test]
+fn a_line_without_line_end_does_not_run_into_the_next_file() {
+    assert_eq!(kept(&[b"a\nb", b"c\n", b"d"], ""), b"a\nb\nc\nd");
+    assert_eq!(kept(&[b"a\nb", b"", b"c"], ""), b"a\nb\nc");
+    assert_eq!(kept(&[b"a\nb", b"a\nb\n", b"c\n"], ""), b"a\nb\nc\n");
+}
+
+#[test]
+fn a_line_without_line_end_equals_the_line_with_one() {
+    assert_eq!(kept(&[b"a\nb\na"], ""), b"a\nb\n");
+    assert_eq!(kept(&[b"a\nb\na"], "--keep last"), b"b\na");
+    assert_eq!(kept(&[b"a\nb", b"b\na\n"], "--keep last"), b"b\na\n");
+}
+
+#[test]
+fn a_line_far_longer_than_any_buffer_is_compared_whole() {
+    let mut long = vec![b'x'; 30 << 20];
+    long.push(b'\n');
+    let mut other = long.clone();
+    other[29 << 20] = b'y';
+    let sandbox = Sandbox::with(&[
+        ("once.txt", [&long[..], b"a\n"].concat()),
+        ("again.txt", [b"a\n", &long[..], &other].concat()),
+    ]);
+    let expected = [&long[..], b"a\n", &other].concat();
+    let kept = sandbox.run("once.txt again.txt --memory 64M --workers 8").kept();
+    assert!(kept == expected, "{} bytes, not {}", kept.len(), expected.len());
+}

@@ -1,0 +1,164 @@
+//! A directory of its own for every test, and the binary run in it.
+//!
+//! Whatever a run does, it must leave neither unfinished outputs nor scratch files: that is checked
+//! after every run.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// Where runs put scratch files, below the sandbox.
+const SCRATCH: &str = ".scratch";
+
+/// A working directory that goes away with the test.
+pub(crate) struct Sandbox {
+    root: TempDir,
+}
+
+/// How a run ended.
+pub(crate) struct Ran {
+    /// `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(SCRATCH)).unwrap();
+        Self { root }
+    }
+
+    /// A sandbox with these files.
+    pub(crate) fn with<Bytes: AsRef<[u8]>>(files: &[(&str, Bytes)]) -> Self {
+        let sandbox = Self::new();
+        files.iter().for_each(|(name, bytes)| sandbox.write(name, bytes));
+        sandbox
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: impl AsRef<Path>) -> Vec<u8> {
+        let path = self.path(name);
+        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.read(name)).unwrap()
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// All files by their relative paths, in order.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let mut files = Vec::new();
+        walk(self.root.path(), &mut files);
+        let relative = |path: &PathBuf| path.strip_prefix(self.root.path()).unwrap().to_owned();
+        let mut names: Vec<String> =
+            files.iter().map(|path| relative(path).display().to_string()).collect();
+        names.sort();
+        names
+    }
+
+    /// `umbel dedup` with these arguments, words separated by blanks, ready to be started here.
+    pub(crate) fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
+        command.arg("dedup").args(args.split_whitespace());
+        command.current_dir(self.root.path()).env("TMPDIR", self.path(SCRATCH));
+        command.env_remove("RUST_BACKTRACE");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &str) -> Ran {
+        let output = self.command(args).output().unwrap();
+        self.ended(output)
+    }
+
+    /// Runs with these bytes in a pipe as standard input.
+    pub(crate) fn run_piped(&self, args: &str, stdin: &[u8]) -> Ran {
+        self.run_piping(args, stdin).0
+    }
+
+    /// As [`Sandbox::run_piped`]; also whether all bytes could be written.
+    pub(crate) fn run_piping(&self, args: &str, stdin: &[u8]) -> (Ran, io::Result<()>) {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(move || pipe.write_all(stdin));
+            let output = child.wait_with_output().unwrap();
+            (self.ended(output), writing.join().unwrap())
+        })
+    }
+
+    /// What came of a run, after a look at what it left behind.
+    pub(crate) fn ended(&self, output: Output) -> Ran {
+        let ran = Ran {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        };
+        let left = |name: &String| name.contains(".partial") || name.starts_with(SCRATCH);
+        let left: Vec<String> = self.files().into_iter().filter(left).collect();
+        assert!(left.is_empty(), "left behind: {left:?}; {}", ran.stderr);
+        ran
+    }
+}
+
+fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            walk(&entry.path(), files);
+        } else {
+            files.push(entry.path());
+        }
+    }
+}
+
+impl Ran {
+    /// Standard output of a run that must have ended with this code.
+    #[track_caller]
+    pub(crate) fn ended_with(self, code: i32) -> Vec<u8> {
+        assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
+        self.stdout
+    }
+
+    /// Standard output of a run that must have succeeded.
+    #[track_caller]
+    pub(crate) fn kept(self) -> Vec<u8> {
+        self.ended_with(0)
+    }
+
+    /// Standard output as text.
+    #[track_caller]
+    pub(crate) fn kept_text(self) -> String {
+        String::from_utf8(self.kept()).unwrap()
+    }
+
+    /// A run that must have failed with this code, said all of this, and printed no record.
+    #[track_caller]
+    pub(crate) fn refused(self, code: i32, said: &[&str]) {
+        let stderr = &self.stderr;
+        assert_eq!(self.code, Some(code), "stderr: {stderr}");
+        for words in said {
+            assert!(stderr.contains(words), "`{words}` is not in: {stderr}");
+        }
+        assert!(stderr.ends_with('\n') && !stderr.contains("panicked"), "{stderr}");
+        let stdout = &self.stdout[..self.stdout.len().min(80)];
+        assert!(stdout.is_empty(), "stdout: {}...", String::from_utf8_lossy(stdout));
+    }
+}

@@ -1,0 +1,145 @@
+//! Wrong usage, nothing to do, `--plan`, `--quiet` and the closing table.
+
+use crate::model::lines;
+use crate::sandbox::Sandbox;
+
+#[test]
+fn nothing_to_do_is_exit_code_2() {
+    let sandbox = Sandbox::with(&[("empty.txt", "")]);
+    std::fs::create_dir(sandbox.path("bare")).unwrap();
+    for (args, said) in [
+        ("*.nothing", "*.nothing"),
+        ("bare", "bare"),
+        ("bare/*", "bare/*"),
+        ("empty.txt", "no record"),
+        ("empty.txt --output out/ --summary s.json", "no record"),
+        ("-", "no record"),
+    ] {
+        sandbox.run(args).refused(2, &[said]);
+        assert_eq!(sandbox.files(), ["empty.txt"], "{args}");
+    }
+}
+
+#[test]
+fn wrong_options_are_exit_code_2_and_are_named() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("a.jsonl", "{\"k\":1}\n")]);
+    let files = sandbox.files();
+    for (args, said) in [
+        ("", "INPUT"),
+        ("a.txt --no-such-flag", "--no-such-flag"),
+        ("a.txt --workers 0", "--workers"),
+        ("a.txt --workers 1025", "--workers"),
+        ("a.txt --memory 1M", "64M"),
+        ("a.txt --memory much", "--memory"),
+        ("a.txt --memory 99999999999T", "--memory"),
+        ("a.txt --granularity key", "--key"),
+        ("a.jsonl --granularity line --key k", "--key"),
+        ("a.jsonl --key a..b", "--key a..b"),
+        ("a.txt --exactness approximate --false-positive-rate 0", "--false-positive-rate"),
+        ("a.txt --exactness approximate --false-positive-rate 1", "--false-positive-rate"),
+        ("a.txt --exactness approximate --false-positive-rate NaN", "--false-positive-rate"),
+        ("a.txt --exactness exactly", "exactly"),
+        ("a.txt --keep middle", "middle"),
+        ("a.txt --skip-bad=some", "--skip-bad"),
+        ("a.txt --seed x", "--seed"),
+    ] {
+        sandbox.run(&format!("{args} --output out.txt")).refused(2, &[said]);
+        assert_eq!(sandbox.files(), files, "{args}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_exit_code_1_and_is_named() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n")]);
+    for args in ["gone.txt", "a.txt gone.txt", "a.txt gone.txt --output out/"] {
+        sandbox.run(args).refused(1, &["gone.txt", "No such file"]);
+        assert_eq!(sandbox.files(), ["a.txt"], "{args}");
+    }
+}
+
+#[test]
+fn keys_of_a_text_are_wrong_usage_with_the_way_out() {
+    let sandbox = Sandbox::with(&[("a.txt", "{\"k\":1}\n"), ("b.jsonl", "{\"k\":1}\n")]);
+    for args in ["a.txt", "b.jsonl a.txt", "b.jsonl --format text"] {
+        let name = if args.contains("a.txt") { "a.txt" } else { "b.jsonl" };
+        sandbox
+            .run(&format!("{args} --key k --output out.txt"))
+            .refused(2, &[name, "--format jsonl"]);
+        assert!(!sandbox.exists("out.txt"));
+    }
+    sandbox.run_piped("- --key k", b"{\"k\":1}\n").refused(2, &["--format jsonl"]);
+}
+
+#[test]
+fn a_scratch_directory_that_is_missing_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.run_piped("- --scratch gone", b"x\n").refused(1, &["gone"]);
+}
+
+#[test]
+fn a_plan_only_prints_a_forecast() {
+    let sandbox = Sandbox::with(&[("in/a.txt", lines(1, 5000)), ("in/b.txt", lines(2, 100))]);
+    let files = sandbox.files();
+    for options in ["", "--workers 8", "--exactness bytes --workers 8", "--memory 64M"] {
+        let ran = sandbox.run(&format!(
+            "in {options} --plan --output out/ --duplicates d.jsonl --summary s.json"
+        ));
+        assert_eq!(ran.stderr, "", "{options}");
+        assert_eq!(sandbox.files(), files, "{options}");
+        let forecast = ran.kept_text();
+        for row in ["input", "records", "workers", "memory", "scratch"] {
+            assert!(forecast.lines().any(|line| line.starts_with(row)), "{row}: {forecast}");
+        }
+        assert!(forecast.contains("2 file"), "{forecast}");
+        assert!(!sandbox.exists("out"), "a directory was made");
+    }
+}
+
+#[test]
+fn a_plan_refuses_what_the_job_would_refuse() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n")]);
+    sandbox.run("a.txt --plan --memory 1M").refused(2, &["64M"]);
+    sandbox.run("*.nothing --plan").refused(2, &["*.nothing"]);
+    sandbox.run("gone.txt --plan").refused(1, &["gone.txt"]);
+}
+
+#[test]
+fn quiet_is_silent() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
+    for option in ["--quiet", "-q"] {
+        let ran = sandbox.run(&format!("a.txt {option} --workers 3"));
+        assert_eq!((ran.stderr.clone(), ran.kept_text()), (String::new(), "x\n".into()));
+    }
+}
+
+#[test]
+fn quiet_still_tells_why_it_failed() {
+    Sandbox::new().run("gone.txt --quiet").refused(1, &["gone.txt"]);
+}
+
+#[test]
+fn the_closing_table_counts_and_is_plain_text() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n".repeat(1999) + "y\n")]);
+    for workers in [1, 3] {
+        let ran = sandbox.run(&format!("a.txt --workers {workers}"));
+        let table = ran.stderr;
+        let row = |name: &str| {
+            let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name));
+            row.unwrap_or_else(|| panic!("no {name}: {table}")).trim().to_owned()
+        };
+        assert_eq!((row("records"), row("kept")), ("2,000".into(), "2".into()));
+        assert_eq!(row("dropped"), "1,998 (99.90 %)");
+        assert!(row("level").contains("fingerprint"), "{table}");
+        let is_control = |c: char| c.is_control() && c != '\n';
+        assert!(!table.contains(is_control), "{table:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_exit_code_0() {
+    let sandbox = Sandbox::new();
+    let help = sandbox.run("--help").kept_text();
+    for word in ["--skip-bad", "--workers", "Exit codes", "standard input"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+}
