@@ -115,9 +115,9 @@ impl Job<'_> {
         if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
     }
 
-    /// Whether a repeat may be forgotten as soon as it is seen.
+    /// Whether a repeat may be dropped as soon as it is seen: not where its bytes are to be compared.
     pub(crate) fn drops_early(&self) -> bool {
-        !self.shape.report_kept && self.shape.level != Level::Bytes
+        self.shape.level != Level::Bytes
     }
 }
 
@@ -169,7 +169,13 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
     let mut phases = vec![("open", watch.lap())];
 
     let store = RunStore::new(job.resident_bytes(), Arc::clone(&scratch));
-    let local = local_pass::run(job, &store, &bar("read", input_bytes, Unit::Bytes))?;
+    let dropped = spec.duplicates.as_ref().map(|_| {
+        let groups = report::group_count(job.chunks.len());
+        GroupedBytes::new(groups, job.resident_bytes() / 4, Arc::clone(&scratch))
+    });
+    let bar_read = bar("read", input_bytes, Unit::Bytes);
+    let local = local_pass::run(job, &store, dropped.as_ref(), &bar_read)?;
+    drop(bar_read);
     let items: u64 = local.facts.iter().map(ChunkFacts::items).sum();
     let records: u64 = local.facts.iter().map(|facts| facts.records).sum();
     if records == 0 && local.facts.iter().all(|facts| facts.bad.is_empty()) {
@@ -178,10 +184,6 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
     phases.push(("local", watch.lap()));
 
     let runs = store.finish(job.shape.workers);
-    let dropped = spec.duplicates.as_ref().map(|_| {
-        let groups = report::group_count(job.chunks.len());
-        GroupedBytes::new(groups, job.resident_bytes() / 4, Arc::clone(&scratch))
-    });
     let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {
@@ -246,7 +248,7 @@ fn write_report(
 ) -> Result<Option<Complete>> {
     let (Some(named), Some(dropped)) = (named, dropped) else { return Ok(None) };
     let mut sink = named.sink()?;
-    report::write(job.sources, job.chunks, facts, dropped, &mut sink)?;
+    report::write(job.sources, job.chunks, facts, dropped, job.spec.keep, &mut sink)?;
     Ok(Some(sink.complete()?))
 }
 

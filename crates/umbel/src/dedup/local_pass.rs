@@ -7,12 +7,15 @@ use super::hash_runs::RunStore;
 use super::inputs::Source;
 use super::job::Job;
 use super::progress::Bar;
-use super::run_builder::RunBuilder;
+use super::report::DropWriter;
+use super::run_builder::{EarlyDrop, RunBuilder};
+use super::spill::{GroupWriter, GroupedBytes};
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
 use anyhow::{Context, Result, anyhow};
 use std::sync::Mutex;
 use std::time::Duration;
+use umbel_engine::dedup::Place;
 use umbel_records::{ContentDigest, Granularity, ItemExtractor, RecordReader, line_item, records};
 
 /// What reading a chunk has shown.
@@ -60,14 +63,19 @@ pub(crate) struct LocalPass {
 }
 
 /// Reads all chunks.
-pub(crate) fn run(job: &Job<'_>, store: &RunStore, bar: &Bar) -> Result<LocalPass> {
+pub(crate) fn run(
+    job: &Job<'_>,
+    store: &RunStore,
+    dropped: Option<&GroupedBytes>,
+    bar: &Bar,
+) -> Result<LocalPass> {
     let facts: Mutex<Vec<ChunkFacts>> = Mutex::default();
     lock(&facts).resize_with(job.chunks.len(), ChunkFacts::default);
     let times = Mutex::new(LocalTimes::default());
     let outcome = run_tasks(
         job.threads,
         job.chunks.len(),
-        || ChunkReader::new(job, store),
+        || Ok(ChunkReader::new(job, store, dropped)),
         |reader, chunk| {
             let facts_of_chunk = reader.read(chunk, bar)?;
             let is_too_bad = facts_of_chunk.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0);
@@ -80,7 +88,7 @@ pub(crate) fn run(job: &Job<'_>, store: &RunStore, bar: &Bar) -> Result<LocalPas
             sum.read += reader.times.read;
             sum.hash += reader.times.hash;
             sum.partition += reader.times.partition;
-            Ok(())
+            reader.report.map_or(Ok(()), DropWriter::finish)
         },
     );
     let facts = facts.into_inner().expect("threads are done");
@@ -126,14 +134,15 @@ struct ChunkReader<'a> {
     job: &'a Job<'a>,
     store: &'a RunStore,
     builder: RunBuilder,
+    report: Option<DropWriter<'a>>,
     times: LocalTimes,
 }
 
 impl<'a> ChunkReader<'a> {
-    #[expect(clippy::unnecessary_wraps, reason = "run_tasks lets a thread's start fail")]
-    fn new(job: &'a Job<'a>, store: &'a RunStore) -> Result<Self> {
+    fn new(job: &'a Job<'a>, store: &'a RunStore, dropped: Option<&'a GroupedBytes>) -> Self {
         let builder = RunBuilder::new(job.cells(), job.spec.keep, job.drops_early());
-        Ok(Self { job, store, builder, times: LocalTimes::default() })
+        let writer = |store| DropWriter::new(GroupWriter::new(store), job.chunks.len());
+        Self { job, store, builder, report: dropped.map(writer), times: LocalTimes::default() }
     }
 
     fn read(&mut self, index: usize, bar: &Bar) -> Result<ChunkFacts> {
@@ -201,8 +210,7 @@ impl<'a> ChunkReader<'a> {
             let item = line_item(record);
             facts.item_bytes += item.len() as u64;
             if let Some(drop) = self.builder.push(hasher.hash(item), facts.records) {
-                facts.early_drops += 1;
-                dropped.set(drop);
+                self.drop_early(index, drop, facts, dropped)?;
             }
             facts.records += 1;
             if self.builder.is_full(facts.records) {
@@ -230,8 +238,7 @@ impl<'a> ChunkReader<'a> {
                 Ok(item) => {
                     facts.item_bytes += item.len() as u64;
                     if let Some(drop) = self.builder.push(hasher.hash(item), facts.records) {
-                        facts.early_drops += 1;
-                        dropped.set(drop);
+                        self.drop_early(index, drop, facts, dropped)?;
                     }
                 }
                 Err(error) => {
@@ -249,6 +256,24 @@ impl<'a> ChunkReader<'a> {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Marks a repeat, and reports it against the record that stands for it; whether that one stays, the exchange
+    /// decides.
+    fn drop_early(
+        &mut self,
+        index: usize,
+        drop: EarlyDrop,
+        facts: &mut ChunkFacts,
+        dropped: &mut ChunkBits,
+    ) -> Result<()> {
+        facts.early_drops += 1;
+        dropped.set(drop.dropped);
+        if let Some(report) = &mut self.report {
+            let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
+            report.append(Place::new(chunk, drop.dropped), Place::new(chunk, drop.kept))?;
         }
         Ok(())
     }

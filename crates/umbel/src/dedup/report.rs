@@ -7,7 +7,7 @@ use super::sink::Sink;
 use super::spill::{GroupWriter, GroupedBytes};
 use anyhow::{Context, Result};
 use serde::Serialize;
-use umbel_engine::dedup::Place;
+use umbel_engine::dedup::{Keep, Place};
 
 /// Groups of chunks: a group's drops are sorted in memory, so there are many.
 const GROUPS_MAX: usize = 1024;
@@ -72,6 +72,7 @@ pub(crate) fn write(
     chunks: &[Chunk],
     facts: &[ChunkFacts],
     store: &GroupedBytes,
+    keep: Keep,
     sink: &mut Sink,
 ) -> Result<()> {
     let records_before = records_before(chunks, facts);
@@ -86,6 +87,7 @@ pub(crate) fn write(
         let (pairs, _) = bytes.as_chunks::<PAIR_BYTES>();
         let mut pairs: Vec<(Place, Place)> = pairs.iter().map(decode_pair).collect();
         pairs.sort_unstable();
+        resolve(&mut pairs, keep);
         for (place, kept) in pairs {
             let (file, record) = name(place);
             let (kept_file, kept_record) = name(kept);
@@ -101,6 +103,19 @@ pub(crate) fn write(
         }
     }
     sink.write(&lines)
+}
+
+/// Makes every pair name the record that stays in the end: one that a near repeat was dropped for may have been dropped
+/// itself, and then stands in the same chunk, so in the same group. Every record is dropped for a better one, so from
+/// the best to the worst each chain is one step long.
+fn resolve(pairs: &mut [(Place, Place)], keep: Keep) {
+    for step in 0..pairs.len() {
+        let at = if keep == Keep::First { step } else { pairs.len() - 1 - step };
+        let kept = pairs[at].1;
+        if let Ok(next) = pairs.binary_search_by_key(&kept, |&(dropped, _)| dropped) {
+            pairs[at].1 = pairs[next].1;
+        }
+    }
 }
 
 fn decode_pair(pair: &[u8; PAIR_BYTES]) -> (Place, Place) {
@@ -124,4 +139,22 @@ pub(crate) fn records_before(chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u64>
         before
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_of_near_repeats_end_at_the_record_that_stays() {
+        let place = |item| Place::new(0, item);
+        let kept_elsewhere = Place::new(9, 9);
+        let mut pairs: Vec<_> = (0..1000).map(|item| (place(item), place(item + 1))).collect();
+        pairs.push((place(1000), kept_elsewhere));
+        resolve(&mut pairs, Keep::Last);
+        assert!(pairs.iter().all(|&(_, kept)| kept == kept_elsewhere));
+        let mut pairs = vec![(place(1), place(0)), (place(5), place(4)), (place(7), place(5))];
+        resolve(&mut pairs, Keep::First);
+        assert_eq!(pairs, [(place(1), place(0)), (place(5), place(4)), (place(7), place(4))]);
+    }
 }

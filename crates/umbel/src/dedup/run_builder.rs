@@ -17,14 +17,18 @@ pub(crate) const RUN_ENTRIES_MAX: usize = 1 << 18;
 /// Slots of the cache of recent hashes.
 const RECENT_SLOTS: usize = 1 << 12;
 
-/// An item that was dropped at once: its number in the chunk.
-pub(crate) type EarlyDrop = u64;
+/// An item that was dropped at once, by its number in the chunk, and the one that stands for it until the exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EarlyDrop {
+    pub(crate) dropped: u64,
+    pub(crate) kept: u64,
+}
 
 /// Gathers entries of a chunk.
 pub(crate) struct RunBuilder {
     cells: CellCount,
     keep: Keep,
-    /// Whether a repeat may be dropped without being remembered: not where its kept twin must be named or compared.
+    /// Whether a repeat may be dropped without being compared.
     drops_early: bool,
     entries: Vec<(ItemHash, u32)>,
     cell_entries: Vec<u32>,
@@ -63,11 +67,12 @@ impl RunBuilder {
             // A slot left by an earlier run points at some other entry, and the comparison tells.
             match self.entries.get_mut(*slot as usize) {
                 Some((recent, held)) if *recent == hash => {
-                    let dropped = match self.keep {
-                        Keep::First => number,
-                        Keep::Last => std::mem::replace(held, number),
+                    let (dropped, kept) = match self.keep {
+                        Keep::First => (number, *held),
+                        Keep::Last => (std::mem::replace(held, number), number),
                     };
-                    return Some(self.first_item + u64::from(dropped));
+                    let at = |number: u32| self.first_item + u64::from(number);
+                    return Some(EarlyDrop { dropped: at(dropped), kept: at(kept) });
                 }
                 _ => *slot = u32::try_from(self.entries.len()).expect("a run has 2^18 entries"),
             }
