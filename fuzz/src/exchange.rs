@@ -1,0 +1,158 @@
+//! A worker of a two-worker exchange, and frames for it as a fuzzer writes them.
+//!
+//! ```text
+//! input:  plan u8 | frame | frame | ...
+//! frame:  kind u8 (modulo 9) | flags u8 | param u8 | cell u8 | sequence u8 | from u8 | count u16 | covered u16 | bytes u16 | payload
+//! ```
+//!
+//! Numbers are small on purpose, so that most inputs get past the checks of the header; checksums are put right.
+
+use umbel_engine::Outbox;
+use umbel_engine::dedup::{
+    Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
+    Level, Mode, Output, Place, PlaceBits, Plan, Suspect, Worker, WorkerId,
+};
+use umbel_filter::ItemHash;
+
+/// Bytes of a frame before its payload.
+const HEAD_BYTES: usize = 12;
+
+/// Number of the job.
+const JOB: u64 = 1;
+
+/// Items that each worker reads; the second one starts in the middle of the first one's.
+const ITEMS: u64 = 40;
+
+/// The plan that a byte chooses: every level and mode, with and without places.
+#[must_use]
+pub fn plan(choice: u8) -> Plan {
+    let level = match choice % 3 {
+        0 => Level::Fingerprint,
+        1 => Level::Bytes,
+        _ => Level::Approximate { false_positive_rate: 1e-3 },
+    };
+    let report_kept = choice & 8 != 0;
+    let keep = if choice & 4 != 0 { Keep::Last } else { Keep::First };
+    let shape =
+        JobShape { workers: 2, cells_per_owner: 1, level, keep, report_kept, item_bytes_mean: 0.0 };
+    let place_bits = report_kept.then_some(PlaceBits { chunk: 1, item: 8 });
+    let plan = Coordinator::plan_without_sample(shape, 2 * ITEMS, place_bits, FilterChoice::Auto);
+    if choice & 16 != 0 && plan.truncation.is_none() {
+        let refine_bits = u32::from(choice >> 5);
+        return Plan { mode: Mode::Filter, position_count: 100, refine_bits, ..plan };
+    }
+    plan
+}
+
+/// The hash of an item; every eighth shares its hash with the next one.
+fn hash(number: u64) -> ItemHash {
+    let number = if number % 8 == 1 { number - 1 } else { number };
+    let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ItemHash::new(spread, spread.rotate_left(17))
+}
+
+/// A worker that has its plan and its cells, and what it sent.
+#[must_use]
+pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
+    let mut worker = Worker::new(WorkerId(id), plan.shape, JOB).expect("a shape within limits");
+    let mut outbox = Outbox::new();
+    worker.step(Input::Plan(plan), &mut outbox).expect("the first plan");
+    let first = u64::from(id) * ITEMS / 2;
+    for cell in 0..2 {
+        let own =
+            (0..ITEMS).filter(|item| plan.shape.cells().cell_of(hash(first + item).hi()) == cell);
+        let entry = |item| Entry { hash: hash(first + item), place: Place::new(id.into(), item) };
+        let entries = own.map(entry).collect();
+        worker.step(Input::Cell { cell, entries }, &mut outbox).expect("each cell once");
+    }
+    (worker, outbox.take())
+}
+
+/// The items that a worker asks for.
+#[must_use]
+pub fn items(suspects: &[Suspect]) -> Vec<Item> {
+    let item = |&Suspect { place, shared }: &Suspect| {
+        let number = u64::from(place.chunk()) * ITEMS / 2 + place.item();
+        Item { hash: hash(number), place, shared, bytes: number.to_le_bytes().to_vec() }
+    };
+    suspects.iter().map(item).collect()
+}
+
+/// The link from a worker to worker 0.
+#[must_use]
+pub fn link(sender: u16) -> FrameLink {
+    FrameLink { job: JOB, sender, receiver: 0, attempt: 0 }
+}
+
+/// The next frame of an input: who sends it, and the frame; none at the input's end.
+pub fn next_frame<'a>(input: &mut &'a [u8]) -> Option<(u16, Frame<'a>)> {
+    let head = input.split_off(..HEAD_BYTES)?;
+    let &[kind, flags, param, cell, sequence, from, c0, c1, v0, v1, b0, b1] = head else {
+        return None;
+    };
+    let kind = FrameKind::ALL[usize::from(kind) % FrameKind::ALL.len()];
+    let payload = input.split_off(..usize::from(u16::from_le_bytes([b0, b1])).min(input.len()))?;
+    let covered = if kind.is_verdict() { u16::from_le_bytes([v0, v1]) } else { 0 };
+    let frame = Frame {
+        kind,
+        flags,
+        param,
+        cell: u32::from(cell % 3),
+        sequence: u32::from(sequence % 4),
+        count: u32::from(u16::from_le_bytes([c0, c1])),
+        covered: u32::from(covered),
+        payload,
+    };
+    Some((u16::from(from % 2), frame))
+}
+
+/// An input that replays what a real exchange sends to worker 0.
+///
+/// # Panics
+///
+/// If the exchange fails, which would be a bug.
+#[must_use]
+pub fn recorded(choice: u8) -> Vec<u8> {
+    let plan = plan(choice);
+    let mut input = vec![choice];
+    let (first, second) = (worker(0, plan), worker(1, plan));
+    let mut mail: Vec<(u16, Output)> = first.1.into_iter().map(|order| (0, order)).collect();
+    mail.extend(second.1.into_iter().map(|order| (1, order)));
+    let mut workers = [first.0, second.0];
+    let mut outbox = Outbox::new();
+    while !mail.is_empty() {
+        let (from, order) = mail.remove(0);
+        let (to, next) = match order {
+            Output::Send { to, frame } => {
+                if to == WorkerId(0) {
+                    record(
+                        &Frame::decode(&frame, link(from)).expect("our own frame"),
+                        from,
+                        &mut input,
+                    );
+                }
+                (to.0, Input::Frame { from: WorkerId(from), bytes: frame })
+            }
+            Output::Compare { cell, suspects } => {
+                (from, Input::Items { cell, items: items(&suspects) })
+            }
+            _ => continue,
+        };
+        workers[usize::from(to)].step(next, &mut outbox).expect("an undisturbed exchange");
+        mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+    }
+    input
+}
+
+fn record(frame: &Frame<'_>, from: u16, input: &mut Vec<u8>) {
+    let narrow = |number: u32| u16::try_from(number).expect("a small exchange").to_le_bytes();
+    let byte = |number: u32| u8::try_from(number).expect("a small exchange");
+    let kind =
+        FrameKind::ALL.into_iter().position(|kind| kind == frame.kind).expect("in the table");
+    input.extend([u8::try_from(kind).expect("nine kinds"), frame.flags, frame.param]);
+    input.extend([byte(frame.cell), byte(frame.sequence), u8::try_from(from).expect("0 or 1")]);
+    input.extend(narrow(frame.count));
+    input.extend(narrow(frame.covered));
+    input.extend(narrow(u32::try_from(frame.payload.len()).expect("a small exchange")));
+    input.extend_from_slice(frame.payload);
+}

@@ -1,0 +1,88 @@
+//! The inputs that each corpus begins with, and a test that holds the files to them.
+//!
+//! `UMBEL_WRITE_SEEDS=1 cargo test --manifest-path fuzz/Cargo.toml` writes the files anew.
+
+use std::iter::Copied;
+use std::num::NonZeroU64;
+use std::slice::Iter;
+
+use crate::exchange::recorded;
+use umbel_codec::{
+    BitWriter, Frame, FrameKey, GolombCode, RiceCode, encode_indexes, encode_positions,
+};
+use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
+
+/// One seed: the target, the name of the file behind `seed-`, the bytes.
+pub type Seed = (&'static str, &'static str, Vec<u8>);
+
+/// Every seed of every target.
+#[must_use]
+pub fn all() -> Vec<Seed> {
+    let sparse: Vec<u64> = (0..20).map(|at| at * at * 37).collect();
+    let huge = [3, 1 << 40, (1 << 62) + 5, u64::MAX - 1];
+    vec![
+        ("frame_decode", "empty", frame(1 << 20, HashFunction::Xxh3Seeded, vec![])),
+        ("frame_decode", "full", frame(16, HashFunction::Xxh3Seeded, (0..16).collect())),
+        ("frame_decode", "sparse", frame(1 << 14, HashFunction::SipHash13Keyed, sparse.clone())),
+        ("rice_decode", "positions", rice(5, &sparse, encode_positions)),
+        ("rice_decode", "indexes", rice(5, &sparse, encode_indexes)),
+        ("rice_decode", "escaped", rice(2, &huge, encode_indexes)),
+        ("rice_decode", "wide", rice(60, &huge, encode_positions)),
+        ("golomb_decode", "five", golomb(5, &[0, 2, 3, 4, 7, 159, 160])),
+        ("golomb_decode", "unary", golomb(1, &[0, 1, 31, 32])),
+        ("golomb_decode", "huge", golomb(u64::MAX, &huge)),
+        // Plans by number: 210 has mode Filter, level Fingerprint and 6 refinement bits.
+        ("exchange_frames", "wide", recorded(0)),
+        ("exchange_frames", "refined", recorded(210)),
+        ("exchange_frames", "one-pass-places", recorded(16 + 8)),
+        ("exchange_frames", "bytes", recorded(1 + 8 + 16)),
+        ("exchange_frames", "approximate", recorded(2)),
+    ]
+}
+
+fn frame(position_count: u64, function: HashFunction, positions: Vec<u64>) -> Vec<u8> {
+    let shape = SingleShotShape::new(HashRange::WHOLE, position_count).expect("within limits");
+    let filter = SingleShot::from_positions(shape, positions).expect("sorted, below the width");
+    Frame::encode_single_shot(&filter, FrameKey { function, key_id: 7 }).expect("small")
+}
+
+fn rice<'a, F>(low_bits: u8, list: &'a [u64], encode: F) -> Vec<u8>
+where
+    F: FnOnce(RiceCode, Copied<Iter<'a, u64>>, &mut BitWriter),
+{
+    let count = u16::try_from(list.len()).expect("short");
+    let mut input = vec![low_bits];
+    input.extend(count.to_le_bytes());
+    input.extend(u64::MAX.to_le_bytes());
+    let mut writer = BitWriter::with_buffer(input);
+    let code = RiceCode::new(low_bits.into()).expect("at most 63");
+    encode(code, list.iter().copied(), &mut writer);
+    writer.finish()
+}
+
+fn golomb(modulus: u64, values: &[u64]) -> Vec<u8> {
+    let code = GolombCode::new(NonZeroU64::new(modulus).expect("not 0"));
+    let mut writer = BitWriter::with_buffer(modulus.to_le_bytes().to_vec());
+    values.iter().for_each(|&value| code.write(&mut writer, value));
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn the_files_are_the_seeds() {
+        let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+        for (target, name, bytes) in super::all() {
+            let folder = corpora.join(target);
+            let file = folder.join(format!("seed-{name}"));
+            if std::env::var_os("UMBEL_WRITE_SEEDS").is_some() {
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(&file, &bytes).unwrap();
+            }
+            assert_eq!(fs::read(&file).unwrap(), bytes, "{}", file.display());
+        }
+    }
+}
