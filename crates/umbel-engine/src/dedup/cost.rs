@@ -17,6 +17,7 @@
 
 use super::plan::Mode;
 use crate::limits::REFINE_BITS_MAX;
+use std::ops::RangeInclusive;
 use umbel_codec::RiceCode;
 use umbel_filter::sizing::binary_entropy_bits;
 
@@ -29,7 +30,10 @@ const FILTER_SHARE_MAX: f64 = 0.55;
 const REFINE_SAVING_MIN: f64 = 0.03;
 
 /// Mean positions per entry that are worth trying.
-const POSITIONS_PER_ENTRY: std::ops::RangeInclusive<f64> = 0.5..=65_536.0;
+const POSITIONS_PER_ENTRY: RangeInclusive<f64> = 0.5..=65_536.0;
+
+/// Largest B that is tried: with 1,024 workers 65,536 positions an entry have a mean gap below 2^27.
+const LOW_BITS_MAX: i32 = 27;
 
 /// What the cost of an exchange depends on.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -101,59 +105,36 @@ impl CostQuestion {
         }
     }
 
-    /// The cheapest filter exchange, over every modulus worth trying and 0..=24 refinement bits; of equal costs the
-    /// one with fewer positions, then with fewer bits. `None` if there is nothing to exchange.
-    #[must_use]
-    pub fn cheapest_filter(&self) -> Option<Cost> {
-        let mut best: Option<Cost> = None;
-        let mut one_pass_at_best = f64::INFINITY;
-        for low_bits in 0..=40u32 {
-            let per_entry = 1.5 * f64::from(low_bits).exp2() / f64::from(self.workers);
-            let positions = (per_entry * self.entries).ceil();
-            if !POSITIONS_PER_ENTRY.contains(&per_entry)
-                || !(1.0..=2f64.powi(60)).contains(&positions)
-            {
-                continue;
-            }
-            #[expect(clippy::cast_possible_truncation, reason = "checked to lie in 1..=2^60")]
-            let position_count = positions as u64;
-            let refine_bits_max = REFINE_BITS_MAX.min(127 - position_count.ilog2());
-            for refine_bits in 0..=refine_bits_max {
-                let bits_per_entry = self.filter_bits(position_count, refine_bits);
-                if refine_bits == 0 {
-                    one_pass_at_best = one_pass_at_best.min(bits_per_entry);
-                }
-                if best.is_none_or(|best| bits_per_entry < best.bits_per_entry) {
-                    let mode = Mode::Filter;
-                    best = Some(Cost { mode, position_count, refine_bits, bits_per_entry });
-                }
-            }
-        }
-        let best = best?;
-        if best.refine_bits > 0
-            && best.bits_per_entry > (1.0 - REFINE_SAVING_MIN) * one_pass_at_best
-        {
-            return self.cheapest_one_pass();
-        }
-        Some(best)
+    /// Position counts worth trying: those whose gap lies at 1.5·2^B.
+    fn position_counts(&self) -> impl Iterator<Item = u64> + '_ {
+        let per_entry = |low_bits: i32| 1.5 * f64::from(low_bits).exp2() / f64::from(self.workers);
+        let worth = (0..=LOW_BITS_MAX).map(per_entry).filter(|f| POSITIONS_PER_ENTRY.contains(f));
+        let positions = worth.map(|per_entry| (per_entry * self.entries).ceil());
+        let possible = positions.filter(|positions| (1.0..=2f64.powi(60)).contains(positions));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in 1..=2^60")]
+        possible.map(|positions| positions as u64)
     }
 
-    fn cheapest_one_pass(&self) -> Option<Cost> {
-        (0..=40u32)
-            .filter_map(|low_bits| {
-                let per_entry = 1.5 * f64::from(low_bits).exp2() / f64::from(self.workers);
-                let positions = (per_entry * self.entries).ceil();
-                if !POSITIONS_PER_ENTRY.contains(&per_entry)
-                    || !(1.0..=2f64.powi(60)).contains(&positions)
-                {
-                    return None;
-                }
-                #[expect(clippy::cast_possible_truncation, reason = "checked to lie in 1..=2^60")]
-                let position_count = positions as u64;
-                let bits_per_entry = self.filter_bits(position_count, 0);
-                Some(Cost { mode: Mode::Filter, position_count, refine_bits: 0, bits_per_entry })
+    /// The cheapest filter exchange with these numbers of refinement bits; of equal costs the one with fewer positions,
+    /// then with fewer bits. `None` if there is nothing to exchange.
+    fn cheapest_of(&self, refine_bits: RangeInclusive<u32>) -> Option<Cost> {
+        let costs = self.position_counts().flat_map(|position_count| {
+            refine_bits.clone().map(move |refine_bits| {
+                let bits_per_entry = self.filter_bits(position_count, refine_bits);
+                Cost { mode: Mode::Filter, position_count, refine_bits, bits_per_entry }
             })
-            .min_by(|a, b| a.bits_per_entry.total_cmp(&b.bits_per_entry))
+        });
+        costs.min_by(|a, b| a.bits_per_entry.total_cmp(&b.bits_per_entry))
+    }
+
+    /// The cheapest filter exchange: refined, unless that would save too little. `None` if there is nothing to exchange.
+    #[must_use]
+    pub fn cheapest_filter(&self) -> Option<Cost> {
+        let one_pass = self.cheapest_of(0..=0)?;
+        let refined = self.cheapest_of(1..=REFINE_BITS_MAX)?;
+        let is_worth_it =
+            refined.bits_per_entry <= (1.0 - REFINE_SAVING_MIN) * one_pass.bits_per_entry;
+        Some(if is_worth_it { refined } else { one_pass })
     }
 }
 
