@@ -10,6 +10,7 @@ use super::payload::{
 };
 use super::plan::{Mode, Plan};
 use super::sender::Draft;
+use crate::limits::CELL_ENTRIES_MAX;
 use umbel_filter::{HashRange, ItemHash};
 
 /// What the owner has heard from one sender in the present pass, and knows from earlier ones.
@@ -17,8 +18,10 @@ use umbel_filter::{HashRange, ItemHash};
 struct Stream {
     next_sequence: u32,
     ended: bool,
-    /// Entries that the sender still owes in this pass.
-    owed: usize,
+    /// Entries that the sender still owes in this pass; `None`: as many as it likes, up to the limit.
+    owed: Option<usize>,
+    /// Entries that were heard in this pass.
+    heard: usize,
     /// Positions of the sender's entries, then of its candidates, then of its survivors.
     positions: Vec<u64>,
     /// For each of those: the number of its collided position.
@@ -50,8 +53,7 @@ pub(super) struct OwnerCell {
 impl OwnerCell {
     /// An owner that has heard nothing yet.
     pub(super) fn new(plan: &Plan) -> Self {
-        let stream = || Stream { owed: usize::MAX, ..Stream::default() };
-        let streams = (0..plan.shape.workers).map(|_| stream()).collect();
+        let streams = (0..plan.shape.workers).map(|_| Stream::default()).collect();
         Self { pass: FrameKind::Positions, streams, shared_hashes: 0, collisions: 0, shared: 0 }
     }
 
@@ -71,8 +73,15 @@ impl OwnerCell {
         }
         let unexpected =
             |field, expected: u64, got: u64| Err(FrameError::Unexpected { field, expected, got });
-        if frame.kind != self.pass || stream.ended {
+        if frame.kind != self.pass {
             return unexpected("kind", self.pass as u64, frame.kind as u64);
+        }
+        if stream.ended {
+            return unexpected(
+                "frames",
+                stream.next_sequence.into(),
+                u64::from(frame.sequence) + 1,
+            );
         }
         if frame.sequence != stream.next_sequence {
             return unexpected("sequence", stream.next_sequence.into(), frame.sequence.into());
@@ -81,18 +90,19 @@ impl OwnerCell {
         if frame.flags & !flag::LAST != flags_due {
             return unexpected("flags", flags_due.into(), frame.flags.into());
         }
-        expect_at_most("count", frame.count as usize, stream.owed)?;
+        let left = stream.owed.unwrap_or(CELL_ENTRIES_MAX - stream.heard);
+        let count = frame.count as usize;
+        expect_at_most("count", count, left)?;
         let last = frame.has(flag::LAST);
-        if last && stream.owed != usize::MAX && frame.count as usize != stream.owed {
-            return unexpected("count", stream.owed as u64, frame.count.into());
+        if last && stream.owed.is_some_and(|owed| owed != count) {
+            return unexpected("count", left as u64, frame.count.into());
         }
-        stream.read(plan, cell, frame)?;
+        stream.read(plan, cell, frame, left)?;
         stream.next_sequence += 1;
         stream.ended = last;
-        if stream.owed != usize::MAX {
-            stream.owed -= frame.count as usize;
-        }
-        let complete = self.streams.iter().all(|stream| stream.ended || stream.owed == 0);
+        stream.heard += count;
+        stream.owed = stream.owed.map(|owed| owed - count);
+        let complete = self.streams.iter().all(|stream| stream.ended || stream.owed == Some(0));
         Ok(complete.then(|| self.decide(plan, cell)))
     }
 
@@ -212,7 +222,7 @@ impl OwnerCell {
         for (sender, (list, &covered)) in (0u16..).zip(lists.iter_mut().zip(&covered)) {
             list.indexes.sort_unstable();
             let stream = &mut self.streams[usize::from(sender)];
-            *stream = Stream { owed: usize::MAX, ..Stream::default() };
+            *stream = Stream::default();
             stream.ended = list.indexes.is_empty();
             if covered > 0 {
                 let covered = u32::try_from(covered).expect("32-bit indexes");
@@ -244,7 +254,13 @@ impl OwnerCell {
 
 impl Stream {
     /// Appends a frame's entries to what was heard.
-    fn read(&mut self, plan: &Plan, cell: u32, frame: &Frame<'_>) -> Result<(), FrameError> {
+    fn read(
+        &mut self,
+        plan: &Plan,
+        cell: u32,
+        frame: &Frame<'_>,
+        left: usize,
+    ) -> Result<(), FrameError> {
         match frame.kind {
             FrameKind::Positions if plan.mode == Mode::Wide => {
                 let range = HashRange::cell(cell, plan.shape.cells());
@@ -255,7 +271,7 @@ impl Stream {
                 read_positions(frame, plan.cell_shape(cell).width(), &mut self.positions)
             }
             FrameKind::Refine => read_refine(frame, plan.refine_bits, &mut self.bits),
-            FrameKind::Settle => self.read_settle(plan, cell, frame),
+            FrameKind::Settle => self.read_settle(plan, cell, frame, left),
             _ => {
                 self.items.append(&mut read_items(frame, plan)?);
                 Ok(())
@@ -264,12 +280,18 @@ impl Stream {
     }
 
     /// Restores the survivors' hashes from what is known and what the frame adds.
-    fn read_settle(&mut self, plan: &Plan, cell: u32, frame: &Frame<'_>) -> Result<(), FrameError> {
+    fn read_settle(
+        &mut self,
+        plan: &Plan,
+        cell: u32,
+        frame: &Frame<'_>,
+        left: usize,
+    ) -> Result<(), FrameError> {
         let shape = plan.cell_shape(cell);
         let (hi, lo) = (plan.residue_bits(shape), plan.settle_low_bits());
         let bits = ResidueBits { hi, lo, place: plan.place_bits };
         let before = self.settled.len();
-        for residue in bits.read(frame, self.owed)? {
+        for residue in bits.read(frame, left)? {
             let index = self.settled.len();
             let position = self.positions[index];
             let Some(hi) = shape.restore(position, residue.hi) else {
@@ -289,7 +311,8 @@ impl Stream {
     fn open_pass(&mut self, owed: usize) {
         self.next_sequence = 0;
         self.ended = owed == 0;
-        self.owed = owed;
+        self.owed = Some(owed);
+        self.heard = 0;
     }
 }
 
