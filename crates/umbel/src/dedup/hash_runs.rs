@@ -5,7 +5,7 @@ use anyhow::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use umbel_engine::dedup::{Entry, Place};
-use umbel_filter::ItemHash;
+use umbel_filter::{CellCount, ItemHash};
 
 /// Bytes of an entry in a run.
 pub(crate) const ENTRY_BYTES: usize = 20;
@@ -14,7 +14,7 @@ pub(crate) const ENTRY_BYTES: usize = 20;
 pub(crate) struct Run {
     /// Number in the chunk of the run's item 0.
     pub(crate) first_item: u64,
-    /// First entry of each cell, and the number of all entries.
+    /// First entry of each cell, and the number of all entries; none if the run is shorter than that table would be.
     pub(crate) offsets: Vec<u32>,
     /// The entries.
     pub(crate) bytes: Vec<u8>,
@@ -30,6 +30,8 @@ struct StoredRun {
     chunk: u32,
     first_item: u64,
     offsets: Vec<u32>,
+    /// Bytes of all entries.
+    length: usize,
     body: Body,
 }
 
@@ -51,7 +53,9 @@ impl RunStore {
     /// Stores a run of a worker's chunk.
     pub(crate) fn push(&self, worker: u16, chunk: u32, run: Run) -> Result<()> {
         let Run { first_item, offsets, bytes } = run;
-        let length = bytes.len() as u64;
+        // The table of a run that stays in memory is counted with it.
+        let length = (bytes.len() + 4 * offsets.len()) as u64;
+        let run_bytes = bytes.len();
         let resident = self.resident_bytes.fetch_add(length, Ordering::Relaxed) + length;
         let body = if resident <= self.resident_bytes_max {
             Body::Memory(bytes)
@@ -59,18 +63,18 @@ impl RunStore {
             self.resident_bytes.fetch_sub(length, Ordering::Relaxed);
             Body::Disk(self.scratch.append(&bytes)?)
         };
-        let run = StoredRun { worker, chunk, first_item, offsets, body };
+        let run = StoredRun { worker, chunk, first_item, offsets, length: run_bytes, body };
         self.runs.lock().expect("no thread panics while it holds the lock").push(run);
         Ok(())
     }
 
     /// No more runs come: they can be read, cell by cell.
-    pub(crate) fn finish(self, workers: u32) -> HashRuns {
+    pub(crate) fn finish(self, workers: u32, cells: CellCount) -> HashRuns {
         let mut runs = self.runs.into_inner().expect("no thread panics while it holds the lock");
         runs.sort_by_key(|run| (run.worker, run.chunk, run.first_item));
         let starts =
             (0..=workers).map(|w| runs.partition_point(|run| u32::from(run.worker) < w)).collect();
-        HashRuns { runs, starts, scratch: self.scratch }
+        HashRuns { runs, starts, cells, scratch: self.scratch }
     }
 }
 
@@ -79,7 +83,15 @@ pub(crate) struct HashRuns {
     runs: Vec<StoredRun>,
     /// First run of each worker, and the number of all runs.
     starts: Vec<usize>,
+    cells: CellCount,
     scratch: Arc<ScratchFile>,
+}
+
+/// An entry as it is stored: hi, lo and number in the run, little-endian.
+type StoredEntry = [u8; ENTRY_BYTES];
+
+fn word(entry: &StoredEntry, at: usize) -> u64 {
+    u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"))
 }
 
 impl HashRuns {
@@ -87,32 +99,79 @@ impl HashRuns {
     pub(crate) fn cell(&self, worker: u16, cell: u32) -> Result<Vec<Entry>> {
         let worker = usize::from(worker);
         let runs = &self.runs[self.starts[worker]..self.starts[worker + 1]];
-        let part = |run: &StoredRun| {
-            let cell = cell as usize;
-            run.offsets[cell] as usize * ENTRY_BYTES..run.offsets[cell + 1] as usize * ENTRY_BYTES
-        };
-        let bytes: usize = runs.iter().map(|run| part(run).len()).sum();
-        let mut entries = Vec::with_capacity(bytes / ENTRY_BYTES);
+        let mut entries = Vec::new();
         let mut buffer = Vec::new();
         for run in runs {
-            let part = part(run);
-            let bytes = match &run.body {
-                Body::Memory(bytes) => &bytes[part],
-                Body::Disk(offset) => {
-                    buffer.resize(part.len(), 0);
-                    self.scratch.read(*offset + part.start as u64, &mut buffer)?;
-                    &buffer[..]
-                }
-            };
-            let (whole, _) = bytes.as_chunks::<ENTRY_BYTES>();
-            entries.extend(whole.iter().map(|entry| {
-                let word =
-                    |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"));
+            let stored = self.stored(run, cell, &mut buffer)?;
+            entries.reserve(stored.len());
+            entries.extend(stored.iter().map(|entry| {
                 let number = u32::from_le_bytes(entry[16..].try_into().expect("4 bytes"));
                 let place = Place::new(run.chunk, run.first_item + u64::from(number));
-                Entry { hash: ItemHash::new(word(0), word(8)), place }
+                Entry { hash: ItemHash::new(word(entry, 0), word(entry, 8)), place }
             }));
         }
         Ok(entries)
+    }
+
+    /// The entries of a run in a cell.
+    fn stored<'a>(
+        &self,
+        run: &'a StoredRun,
+        cell: u32,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [StoredEntry]> {
+        let part = match run.offsets.get(cell as usize..cell as usize + 2) {
+            Some(&[start, end]) => start as usize * ENTRY_BYTES..end as usize * ENTRY_BYTES,
+            _ => 0..run.length,
+        };
+        let bytes = match &run.body {
+            Body::Memory(bytes) => &bytes[part],
+            Body::Disk(offset) => {
+                buffer.resize(part.len(), 0);
+                self.scratch.read(*offset + part.start as u64, buffer)?;
+                &buffer[..]
+            }
+        };
+        let (stored, _) = bytes.as_chunks::<ENTRY_BYTES>();
+        if !run.offsets.is_empty() {
+            return Ok(stored);
+        }
+        let before =
+            |cell| stored.partition_point(|entry| self.cells.cell_of(word(entry, 0)) < cell);
+        Ok(&stored[before(cell)..before(cell + 1)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run_builder::RunBuilder;
+    use super::*;
+    use umbel_engine::dedup::Keep;
+    use umbel_filter::ItemHasher;
+
+    /// Long and short runs, in memory and on disk, give back every entry in its cell.
+    #[test]
+    fn what_is_stored_comes_back_cell_by_cell() {
+        let cells = CellCount::new(7).unwrap();
+        let hash = |number: u64| ItemHasher::Xxh3 { seed: 1 }.hash(&number.to_le_bytes());
+        for resident_bytes_max in [0, 2000, u64::MAX] {
+            let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
+            let store = RunStore::new(resident_bytes_max, scratch);
+            let mut expected = vec![Vec::new(); 7];
+            let mut builder = RunBuilder::new(cells, Keep::First, true);
+            for (chunk, length) in [(0, 100), (1, 2), (2, 1), (3, 30)] {
+                for item in 0..length {
+                    let hash = hash(u64::from(chunk) * 1000 + item);
+                    assert_eq!(builder.push(hash, item), None);
+                    let entry = Entry { hash, place: Place::new(chunk, item) };
+                    expected[cells.cell_of(hash.hi()) as usize].push(entry);
+                }
+                store.push(0, chunk, builder.take().unwrap()).unwrap();
+            }
+            let runs = store.finish(1, cells);
+            for (cell, expected) in (0..7).zip(&expected) {
+                assert_eq!(&runs.cell(0, cell).unwrap(), expected);
+            }
+        }
     }
 }

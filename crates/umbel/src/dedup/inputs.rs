@@ -74,6 +74,7 @@ pub(crate) fn resolve(
     scratch: &Path,
 ) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
+    let mut directories = Directories::default();
     for arg in args {
         let path = Path::new(arg);
         if arg == stdin_name() {
@@ -85,14 +86,14 @@ pub(crate) fn resolve(
                 return Err(UsageError(format!("{arg}: no file in this directory")).into());
             }
             for file in files {
-                sources.push(source(file, format, scratch)?);
+                sources.push(source(file, format, scratch, &mut directories)?);
             }
         } else if !path.exists() && arg.contains(['*', '?', '[']) {
             for file in expand(arg)? {
-                sources.push(source(file, format, scratch)?);
+                sources.push(source(file, format, scratch, &mut directories)?);
             }
         } else {
-            sources.push(source(path.to_owned(), format, scratch)?);
+            sources.push(source(path.to_owned(), format, scratch, &mut directories)?);
         }
     }
     set_relative_paths(&mut sources);
@@ -137,7 +138,34 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn source(path: PathBuf, format: Option<Format>, scratch: &Path) -> Result<Source> {
+/// Remembers the last directory: files come directory by directory.
+#[derive(Default)]
+struct Directories {
+    last: Option<(PathBuf, PathBuf)>,
+}
+
+impl Directories {
+    /// The file's name in its resolved directory.
+    fn identity(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return directory_identity(path);
+        };
+        if self.last.as_ref().is_none_or(|(last, _)| last != parent) {
+            let resolved = directory_identity(path);
+            let directory = resolved.parent().unwrap_or(&resolved).to_owned();
+            self.last = Some((parent.to_owned(), directory));
+        }
+        let (_, directory) = self.last.as_ref().expect("just set");
+        directory.join(name)
+    }
+}
+
+fn source(
+    path: PathBuf,
+    format: Option<Format>,
+    scratch: &Path,
+    directories: &mut Directories,
+) -> Result<Source> {
     let name = path.display().to_string();
     let cannot = || format!("{name}: cannot read");
     let metadata = std::fs::metadata(&path).with_context(cannot)?;
@@ -145,7 +173,9 @@ fn source(path: PathBuf, format: Option<Format>, scratch: &Path) -> Result<Sourc
     let format = format.unwrap_or_else(|| Format::from_name(&path));
     if metadata.is_file() {
         let compression = detect(&file).with_context(cannot)?;
-        let (relative, identity) = (directory_identity(&path), Some(identity(&path)));
+        let relative = directories.identity(&path);
+        let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
+        let identity = Some(if is_link { identity(&path) } else { relative.clone() });
         let (bytes, stored) = (metadata.len(), Stored::Path(path));
         return Ok(Source { name, relative, identity, bytes, compression, format, stored });
     }

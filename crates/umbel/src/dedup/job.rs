@@ -183,7 +183,7 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
     }
     phases.push(("local", watch.lap()));
 
-    let runs = store.finish(job.shape.workers);
+    let runs = store.finish(job.shape.workers, job.cells());
     let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {

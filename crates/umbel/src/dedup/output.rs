@@ -114,8 +114,10 @@ fn directory(
         std::fs::create_dir_all(parent)
             .with_context(|| format!("{}: cannot create directory", parent.display()))?;
         let mut sink = Sink::packed_file(&path, source.compression, job.spec.overwrite)?;
-        let own = (0..job.chunks.len()).filter(|&chunk| job.chunks[chunk].source == index);
-        for chunk in own {
+        // Chunks are cut source by source.
+        let first = job.chunks.partition_point(|chunk| chunk.source < index);
+        let next = job.chunks.partition_point(|chunk| chunk.source <= index);
+        for chunk in first..next {
             let mut write = |kept: &[u8]| sink.write_records(kept);
             copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
             write(kept)?;

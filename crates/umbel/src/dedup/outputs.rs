@@ -121,15 +121,12 @@ fn check_free(path: &Path, overwrite: bool, seen: &mut BTreeSet<PathBuf>) -> Res
 ///
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
-    let inputs: BTreeSet<&PathBuf> =
-        sources.iter().filter_map(|source| source.identity.as_ref()).collect();
     let reports = [&spec.duplicates, &spec.bad, &spec.summary].into_iter().flatten();
-    let mut seen = BTreeSet::new();
-    for path in reports.filter(|path| !is_dash(path)) {
-        if inputs.contains(&identity(path)) {
-            return refuse(format!("{} is an input, a report cannot replace it", path.display()));
-        }
-        seen.insert(identity(path));
+    let reports = reports.filter(|path| !is_dash(path)).map(|path| identity(path));
+    let mut seen: BTreeSet<PathBuf> = reports.collect();
+    let is_report = |source: &&Source| source.identity.as_ref().is_some_and(|id| seen.contains(id));
+    if let Some(source) = sources.iter().find(is_report) {
+        return refuse(format!("{} is an input, a report cannot replace it", source.name));
     }
     if let OutputTarget::Directory(root) = &spec.output {
         for source in sources {

@@ -112,6 +112,9 @@ impl RunBuilder {
             entry[8..16].copy_from_slice(&hash.lo().to_le_bytes());
             entry[16..].copy_from_slice(&number.to_le_bytes());
         }
+        if self.entries.len() < offsets.len() {
+            offsets = Vec::new(); // A search in so few entries is as good as a table, and many small files make many runs.
+        }
         self.cell_entries.fill(0);
         self.entries.clear();
         Some(Run { first_item: self.first_item, offsets, bytes })
