@@ -26,6 +26,8 @@
 mod collide;
 mod coordinator;
 mod cost;
+#[cfg(test)]
+mod drawn_test;
 mod entry;
 mod error;
 mod frame;
