@@ -26,8 +26,26 @@ impl Stopwatch {
     }
 }
 
-/// Processor time that this process has used so far, in seconds; 0 where the system does not tell.
-pub(crate) fn cpu_seconds() -> f64 {
+/// Processor time of this process since a start: what ran under its number before, like the program that replaced
+/// itself by this one, does not count.
+#[derive(Clone, Copy)]
+pub(crate) struct ProcessorTime {
+    start_s: f64,
+}
+
+impl ProcessorTime {
+    /// Starts to count.
+    pub(crate) fn start() -> Self {
+        Self { start_s: process_cpu_seconds() }
+    }
+
+    /// Seconds since the start; 0 where the system does not tell.
+    pub(crate) fn seconds(self) -> f64 {
+        process_cpu_seconds() - self.start_s
+    }
+}
+
+fn process_cpu_seconds() -> f64 {
     // Fields 14 and 15 of /proc/self/stat are user and system time in ticks of 1/100 s, behind the name in brackets.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

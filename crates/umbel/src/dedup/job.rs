@@ -3,10 +3,10 @@
 use super::bad::BadRecords;
 use super::chunks::{Chunk, cut};
 use super::compare::{self, Suspects};
-use super::exchange::{self, Decisions};
+use super::exchange::{self, Decisions, Outcome};
 use super::hash_runs::RunStore;
 use super::inputs::{Source, resolve};
-use super::local_pass::{self, ChunkFacts};
+use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::resident_bytes;
 use super::output;
 use super::outputs::{Named, Outputs, check_against_inputs, check_named, write_bad};
@@ -16,7 +16,7 @@ use super::report;
 use super::sink::{Complete, Sink, commit};
 use super::spill::{GroupedBytes, ScratchFile};
 use super::summary::{Facts, Summary};
-use crate::clock::Stopwatch;
+use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::{Exit, UsageError};
 use crate::say::say;
 use anyhow::Result;
@@ -108,6 +108,11 @@ impl Job<'_> {
         (0..workers).map(WorkerId)
     }
 
+    /// Stored bytes of the input.
+    fn input_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.bytes).sum()
+    }
+
     /// Bytes that the entries of the job may take in memory; at level `bytes` the items to be compared as much again, at
     /// another time, for freed memory is not always returned.
     pub(crate) fn resident_bytes(&self) -> u64 {
@@ -128,7 +133,7 @@ impl Job<'_> {
 /// A [`UsageError`] where there is nothing to do; any other error names file and record or path. Nothing was
 /// committed then.
 pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
-    let watch = Stopwatch::start();
+    let clocks = (Stopwatch::start(), ProcessorTime::start());
     if !spec.plan_only {
         check_named(spec)?;
     }
@@ -151,7 +156,7 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     check_against_inputs(spec, &sources)?;
-    execute(&job, Outputs::open(spec)?, watch)
+    execute(&job, Outputs::open(spec)?, clocks)
 }
 
 /// Number of the job: from its seed and input names, so that a repeated job repeats its frames.
@@ -160,10 +165,14 @@ fn job_id(spec: &JobSpec) -> u64 {
     ItemHasher::Xxh3 { seed: spec.seed }.hash(names.as_bytes()).lo()
 }
 
-fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> {
+fn execute(
+    job: &Job<'_>,
+    named: Outputs,
+    (total, cpu): (Stopwatch, ProcessorTime),
+) -> Result<Exit> {
     let spec = job.spec;
-    let total = watch;
-    let input_bytes: u64 = job.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let mut watch = total;
+    let input_bytes = job.input_bytes();
     let scratch = Arc::new(ScratchFile::new(&spec.scratch));
     let bar = |phase, length, unit| Bar::new(phase, length, unit, spec.quiet);
     let mut phases = vec![("open", watch.lap())];
@@ -183,25 +192,9 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
     }
     phases.push(("local", watch.lap()));
 
-    let runs = store.finish(job.shape.workers, job.cells());
-    let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
-    let suspect = |suspect| {
-        if let Some(suspects) = &suspects {
-            suspects.add(suspect);
-        }
-    };
-    let decisions = Decisions { facts: &local.facts, dropped: dropped.as_ref(), suspect: &suspect };
-    let cells = bar("exchange", job.cells().get().into(), Unit::Cells);
-    let mut exchange = exchange::run(job, &runs, &decisions, &cells)?;
-    drop((cells, runs));
-    phases.push(("exchange", watch.lap()));
-    if let Some(suspects) = &suspects {
-        let bar = bar("compare", input_bytes, Unit::Bytes);
-        compare::run(job, suspects, &mut exchange, &decisions, &scratch, &bar)?;
-        phases.push(("compare", watch.lap()));
-    }
-
-    let exchange = exchange.outcome;
+    let exchange = decide(job, store, &local, dropped.as_ref(), &scratch, |phase| {
+        phases.push((phase, watch.lap()));
+    })?;
     let bar = bar("write", input_bytes, Unit::Bytes);
     let mut written = output::run(job, named.kept, &local.facts, &bar)?;
     drop(bar);
@@ -220,6 +213,7 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
         early_drops: bad.early_drops,
         phases: &phases,
         wall: total.elapsed(),
+        cpu_s: cpu.seconds(),
         local_times: local.times,
         output_times: written.times,
         scratch_bytes: scratch.bytes(),
@@ -237,6 +231,35 @@ fn execute(job: &Job<'_>, named: Outputs, mut watch: Stopwatch) -> Result<Exit> 
         say(summary.table());
     }
     Ok(if bad.records.total() > 0 { Exit::BadSkipped } else { Exit::Done })
+}
+
+/// Exchanges all entries, and at level `bytes` all items in doubt; `done` hears of each phase's end.
+fn decide(
+    job: &Job<'_>,
+    store: RunStore,
+    local: &LocalPass,
+    dropped: Option<&GroupedBytes>,
+    scratch: &Arc<ScratchFile>,
+    mut done: impl FnMut(&'static str),
+) -> Result<Outcome> {
+    let runs = store.finish(job.shape.workers, job.cells());
+    let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
+    let suspect = |suspect| {
+        if let Some(suspects) = &suspects {
+            suspects.add(suspect);
+        }
+    };
+    let decisions = Decisions { facts: &local.facts, dropped, suspect: &suspect };
+    let bar = Bar::new("exchange", job.cells().get().into(), Unit::Cells, job.spec.quiet);
+    let mut exchange = exchange::run(job, &runs, &decisions, &bar)?;
+    drop((bar, runs));
+    done("exchange");
+    if let Some(suspects) = &suspects {
+        let bar = Bar::new("compare", job.input_bytes(), Unit::Bytes, job.spec.quiet);
+        compare::run(job, suspects, &mut exchange, &decisions, scratch, &bar)?;
+        done("compare");
+    }
+    Ok(exchange.outcome)
 }
 
 /// Writes which records were dropped for which, if the user wants to know.

@@ -7,7 +7,7 @@ use super::exchange::Outcome;
 use super::job::{Job, OutputTarget};
 use super::local_pass::LocalTimes;
 use super::output::OutputTimes;
-use crate::clock::{cpu_seconds, rss_bytes_max};
+use crate::clock::rss_bytes_max;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -25,6 +25,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) early_drops: u64,
     pub(crate) phases: &'a [(&'static str, Duration)],
     pub(crate) wall: Duration,
+    pub(crate) cpu_s: f64,
     pub(crate) local_times: LocalTimes,
     pub(crate) output_times: OutputTimes,
     pub(crate) scratch_bytes: u64,
@@ -243,7 +244,7 @@ fn run(facts: &Facts<'_>) -> Value {
     let (local, output) = (facts.local_times, facts.output_times);
     json!({
         "wall_s": seconds(facts.wall),
-        "cpu_s": cpu_seconds(),
+        "cpu_s": (facts.cpu_s * 100.0).round() / 100.0,
         "threads": facts.job.threads,
         "rss_bytes_max": [rss_bytes_max()],
         "scratch_bytes_max": [facts.scratch_bytes],
