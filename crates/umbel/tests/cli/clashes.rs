@@ -82,17 +82,17 @@ fn outputs_of_standard_input_and_absolute_inputs_stay_in_the_output_directory() 
 
 #[test]
 fn outputs_of_inputs_above_the_working_directory_stay_in_the_output_directory() {
-    let sandbox = Sandbox::with(&[("work/b.txt", "b\n"), ("a.txt", "a\na\n")]);
+    let sandbox = Sandbox::with(&[("here/b.txt", "b\n"), ("a.txt", "a\na\n")]);
     let mut command = sandbox.command("b.txt ../a.txt --output out/ --overwrite");
-    let ran = sandbox.ended(command.current_dir(sandbox.path("work")).output().unwrap());
+    let ran = sandbox.ended(command.current_dir(sandbox.path("here")).output().unwrap());
     let outside =
-        |name: &String| !name.starts_with("work/out/") && name != "work/b.txt" && name != "a.txt";
+        |name: &String| !name.starts_with("here/out/") && name != "here/b.txt" && name != "a.txt";
     let outside: Vec<String> = sandbox.files().into_iter().filter(outside).collect();
     assert!(outside.is_empty(), "written outside of the output directory: {outside:?}");
     ran.kept();
     // Below the directory that both inputs have in common.
-    assert_eq!(sandbox.text("work/out/work/b.txt"), "b\n");
-    assert_eq!(sandbox.text("work/out/a.txt"), "a\n");
+    assert_eq!(sandbox.text("here/out/here/b.txt"), "b\n");
+    assert_eq!(sandbox.text("here/out/a.txt"), "a\n");
 }
 
 #[test]
