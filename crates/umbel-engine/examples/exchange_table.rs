@@ -4,6 +4,7 @@
 //! duplicates. Entries are random 128-bit hashes, made cell by cell from a fixed seed, so that a billion of them need no
 //! more memory than a cell; workers, coordinator, sample and frames are those of a real job.
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{
@@ -212,12 +213,12 @@ impl Job {
 /// Gives every worker its input and carries frames until all is silent.
 fn carry(workers: &mut [Worker], inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
     let mut outbox = Outbox::new();
-    let mut mail = Vec::new();
+    let mut mail = VecDeque::new(); // oldest first: frames of a stream must not overtake each other
     for (id, input) in (0u16..).zip(inputs) {
         workers[usize::from(id)].step(input, &mut outbox).expect("an order that fits");
         mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id), order)));
     }
-    while let Some((from, order)) = mail.pop() {
+    while let Some((from, order)) = mail.pop_front() {
         match order {
             Output::Send { to, frame } => {
                 let input = Input::Frame { from, bytes: frame };

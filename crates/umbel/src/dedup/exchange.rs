@@ -13,7 +13,7 @@ use super::spill::{GroupWriter, GroupedBytes};
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_engine::Outbox;
@@ -59,7 +59,8 @@ pub(crate) struct Decisions<'a> {
 struct Lane<'a> {
     workers: Vec<Worker>,
     outbox: Outbox<Output>,
-    mail: Vec<(WorkerId, Output)>,
+    /// Oldest first: frames of a stream must not overtake each other.
+    mail: VecDeque<(WorkerId, Output)>,
     drops: Option<DropWriter<'a>>,
     /// Level `bytes`: the cells and workers that wait for items.
     compares: Vec<(u32, WorkerId)>,
@@ -81,7 +82,7 @@ impl<'a> Lane<'a> {
         Ok(Self {
             workers,
             outbox,
-            mail: Vec::new(),
+            mail: VecDeque::new(),
             drops,
             compares: Vec::new(),
             settle_time: Duration::ZERO,
@@ -100,7 +101,7 @@ impl<'a> Lane<'a> {
         &mut self,
         mut order: impl FnMut(&mut Self, WorkerId, Output) -> Result<()>,
     ) -> Result<()> {
-        while let Some((from, output)) = self.mail.pop() {
+        while let Some((from, output)) = self.mail.pop_front() {
             match output {
                 Output::Send { to, frame } => self.step(to, Input::Frame { from, bytes: frame })?,
                 other => order(self, from, other)?,

@@ -70,3 +70,17 @@ fn a_line_far_longer_than_any_buffer_is_compared_whole() {
     let kept = sandbox.run("once.txt again.txt --memory 64M --workers 8").kept();
     assert!(kept == expected, "{} bytes, not {}", kept.len(), expected.len());
 }
+
+/// Shared items of more than a frame's payload make streams of several frames, which must not overtake each other.
+#[test]
+fn long_lines_that_workers_share_are_compared_byte_by_byte() {
+    let line = |number: u8| [vec![b'a' + number; 300_000], vec![b'\n']].concat();
+    let lines: Vec<Vec<u8>> = (0..16).map(line).collect();
+    let expected = lines.concat();
+    let backwards: Vec<u8> = lines.into_iter().rev().flatten().collect();
+    let files = [&expected[..], &backwards];
+    for options in ["--workers 2", "--workers 2 --filter single-shot", "--workers 3"] {
+        let kept = kept(&files, &format!("{options} --exactness bytes"));
+        assert!(kept == expected, "{options}: {} bytes, not {}", kept.len(), expected.len());
+    }
+}
