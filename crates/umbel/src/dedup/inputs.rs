@@ -58,11 +58,6 @@ impl Source {
     }
 }
 
-/// What standard input is called on the command line and in messages.
-pub(crate) const fn stdin_name() -> &'static str {
-    "-"
-}
-
 /// Resolves the arguments.
 ///
 /// # Errors
@@ -77,7 +72,7 @@ pub(crate) fn resolve(
     let mut directories = Directories::default();
     for arg in args {
         let path = Path::new(arg);
-        if arg == stdin_name() {
+        if is_dash(path) {
             sources.push(stdin(format, scratch)?);
         } else if path.is_dir() {
             let mut files = Vec::new();
@@ -185,7 +180,7 @@ fn source(
 }
 
 fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
-    let name = stdin_name().to_owned();
+    let name = "-".to_owned();
     let cannot = || "standard input: cannot read";
     let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
     let mut file = File::from(file);
