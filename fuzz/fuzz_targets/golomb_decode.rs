@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 
 use libfuzzer_sys::fuzz_target;
-use umbel_codec::{BitReader, BitWriter, GolombCode};
+use umbel_bits::{BitReader, BitWriter, GolombCode};
 use umbel_fuzz::assert_same_bits;
 
 fuzz_target!(|input: &[u8]| {

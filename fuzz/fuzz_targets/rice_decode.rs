@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_codec::{
+use umbel_bits::{
     BitReader, BitWriter, CodeError, RiceCode, decode_indexes, decode_positions, encode_indexes,
     encode_positions, indexes_bits, positions_bits,
 };

@@ -3,7 +3,7 @@
 //! A target's input begins with its parameters in fixed places, little-endian, and goes on with the
 //! bytes to decode. Inputs too short for the parameters are left alone.
 
-use umbel_codec::BitReader;
+use umbel_bits::BitReader;
 
 pub mod exchange;
 pub mod seeds;

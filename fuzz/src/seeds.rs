@@ -7,9 +7,8 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
-use umbel_codec::{
-    BitWriter, Frame, FrameKey, GolombCode, RiceCode, encode_indexes, encode_positions,
-};
+use umbel_bits::{BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
+use umbel_codec::{Frame, FrameKey};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.

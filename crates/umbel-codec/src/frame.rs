@@ -18,15 +18,12 @@
 //! Payload of kind 1: `count` Rice codes of the positions' gaps, as indexes (see `gaps`), zeros up
 //! to the end of the byte. A frame that decodes encodes to the same bytes.
 
+use umbel_bits::{BitReader, BitWriter, RiceCode, decode_indexes, encode_indexes, indexes_bits};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
-use crate::bit_reader::BitReader;
-use crate::bit_writer::BitWriter;
 use crate::checksum::crc32c;
 use crate::error::{FrameError, KeyMismatch};
-use crate::gaps::{decode_indexes, encode_indexes, indexes_bits};
 use crate::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_POSITION_COUNT_MAX};
-use crate::rice::RiceCode;
 
 #[cfg(test)]
 mod frame_test;

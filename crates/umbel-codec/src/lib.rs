@@ -1,57 +1,25 @@
-//! Bits on the wire: Golomb and Rice codes, gap coding and filter frames.
+//! Filter frames: how a filter, or what changed in it, travels and is stored.
 //!
 //! Everything that reads is *total*: whatever the bytes, the outcome is a value or an error that
 //! names what was expected and what came, never a panic, and never an allocation that the bytes
 //! at hand do not pay for. Everything that is read and accepted encodes to the same bits again,
-//! so equal values have equal bytes.
+//! so equal values have equal bytes. The codes themselves are those of `umbel-bits`.
 //!
 //! | question | module |
 //! |---|---|
-//! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
-//! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
-//! | how is a sorted list written? | `gaps` |
 //! | how does a filter travel? | `frame` |
 //! | how is damage found? | `checksum` |
-//!
-//! ```
-//! use umbel_codec::{BitReader, BitWriter, RiceCode, decode_positions, encode_positions};
-//!
-//! let code = RiceCode::new(2)?;
-//! let mut writer = BitWriter::new();
-//! encode_positions(code, [3, 4, 9].into_iter(), &mut writer);
-//! // Gaps 3, 1, 5: (0 11) (0 01) (10 01), and six zeros of padding.
-//! let bytes = writer.finish();
-//! assert_eq!(bytes, [0b0110_0110, 0b0100_0000]);
-//!
-//! let mut positions = Vec::new();
-//! decode_positions(&mut BitReader::new(&bytes), code, 3, 10, &mut positions)?;
-//! assert_eq!(positions, [3, 4, 9]);
-//! # Ok::<(), umbel_codec::CodeError>(())
-//! ```
 
 // Input is hostile here: an index out of bounds must be an error, not a panic.
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-mod bit_reader;
-mod bit_writer;
 mod checksum;
 mod error;
 mod frame;
-mod gaps;
-mod golomb;
 mod limits;
-mod rice;
 
-pub use bit_reader::BitReader;
-pub use bit_writer::BitWriter;
 pub use checksum::crc32c;
-pub use error::{CodeError, FrameError, KeyMismatch, ProbabilityOutOfRange};
+pub use error::{FrameError, KeyMismatch};
 pub use frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, Frame, FrameKey};
-pub use gaps::{
-    decode_indexes, decode_positions, encode_indexes, encode_positions, indexes_bits,
-    positions_bits,
-};
-pub use golomb::GolombCode;
 pub use limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_POSITION_COUNT_MAX};
-pub use rice::{LOW_BITS_MAX, QUOTIENT_ESCAPE, RiceCode};

@@ -22,11 +22,12 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 5] = [
-    ("umbel-filter", &[]),
-    ("umbel-codec", &["umbel-filter"]),
+const ARROWS: [(&str, &[&str]); 6] = [
+    ("umbel-bits", &[]),
+    ("umbel-filter", &["umbel-bits"]),
+    ("umbel-codec", &["umbel-bits", "umbel-filter"]),
     ("umbel-records", &[]),
-    ("umbel-engine", &["umbel-codec", "umbel-filter"]),
+    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter"]),
     ("umbel", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-records"]),
 ];
 
@@ -50,7 +51,7 @@ const BINARY_ONLY: [&str; 14] = [
 ];
 
 /// Crates whose algorithms get all that they know as arguments.
-const PURE: [&str; 3] = ["umbel-filter", "umbel-codec", "umbel-engine"];
+const PURE: [&str; 4] = ["umbel-bits", "umbel-filter", "umbel-codec", "umbel-engine"];
 
 /// Modules of `std` that pure crates do without.
 const IMPURE_MODULES: [&str; 3] = ["fs", "net", "thread"];

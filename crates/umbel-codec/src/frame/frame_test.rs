@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use umbel_filter::{HashRangeError, ItemHash, ItemHasher, ShapeError};
 
 use super::*;
-use crate::error::CodeError;
+use umbel_bits::CodeError;
 
 /// The first frame ever written; releases must read and write it for ever. To look at it:
 /// `xxd crates/umbel-codec/testdata/frames/v1/single_shot.bin`.

@@ -18,8 +18,7 @@
 use super::plan::Mode;
 use crate::limits::REFINE_BITS_MAX;
 use std::ops::RangeInclusive;
-use umbel_codec::RiceCode;
-use umbel_filter::sizing::binary_entropy_bits;
+use umbel_bits::{RiceCode, binary_entropy_bits};
 
 /// A refined or one-pass exchange must cost less than this share of shipping every hash whole: it takes two or three
 /// exchanges of latency where `wide` takes one. Schlag measured the single-shot filter as faster up to about half

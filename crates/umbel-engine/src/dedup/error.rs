@@ -3,7 +3,7 @@
 use super::entry::WorkerId;
 use super::frame::FrameKind;
 use thiserror::Error;
-use umbel_codec::CodeError;
+use umbel_bits::CodeError;
 
 /// Why a frame was refused. The worker's state is as before: fix or replace the sender, or send the frame again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -19,7 +19,7 @@ use super::error::FrameError;
 use super::frame::{Frame, flag};
 use super::plan::PlaceBits;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
-use umbel_codec::{
+use umbel_bits::{
     BitReader, BitWriter, CodeError, RiceCode, decode_indexes, decode_positions, encode_indexes,
     indexes_bits,
 };

@@ -3,7 +3,7 @@
 use super::entry::Keep;
 use super::error::DedupError;
 use crate::limits::{DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX};
-use umbel_codec::RiceCode;
+use umbel_bits::RiceCode;
 use umbel_filter::{CellCount, HashRange, ItemHash, SingleShotShape};
 
 /// When two items count as equal.

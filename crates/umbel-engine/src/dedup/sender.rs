@@ -10,7 +10,7 @@ use super::payload::{
 };
 use super::plan::{Mode, Plan};
 use super::worker::Drops;
-use umbel_codec::RiceCode;
+use umbel_bits::RiceCode;
 
 /// A frame without its link: what a half of a worker wants sent.
 pub(super) struct Draft {

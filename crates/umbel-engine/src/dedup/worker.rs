@@ -12,8 +12,8 @@ use super::sender::{Draft, SenderCell, SenderStep};
 use crate::Outbox;
 use crate::limits::{CELL_ENTRIES_MAX, EARLY_FRAMES_PER_PEER_MAX};
 use std::collections::{BTreeMap, BTreeSet};
+use umbel_bits::{binary_entropy_bits, gap_entropy_bits};
 use umbel_filter::HashRange;
-use umbel_filter::sizing::{binary_entropy_bits, gap_entropy_bits};
 
 /// What a worker is told.
 #[derive(Clone, PartialEq, Debug)]

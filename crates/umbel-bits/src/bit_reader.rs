@@ -20,14 +20,14 @@ const REFILLED_BITS: u32 = 56;
 /// Reads bits from a slice of bytes. After an error it stands somewhere in the refused code.
 ///
 /// ```
-/// use umbel_codec::BitReader;
+/// use umbel_bits::BitReader;
 ///
 /// let mut reader = BitReader::new(&[0b1011_1000]);
 /// assert_eq!(reader.read_bits(3)?, 0b101);
 /// assert_eq!(reader.read_unary(32)?, 2); // two ones and a zero
 /// assert_eq!(reader.bits_left(), 2);
 /// reader.finish()?;
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct BitReader<'a> {

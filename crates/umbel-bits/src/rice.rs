@@ -33,7 +33,7 @@ const LN_GOLDEN_RATIO: f64 = 0.481_211_825_059_603_4;
 /// A Rice code with B low bits, 0 to [`LOW_BITS_MAX`].
 ///
 /// ```
-/// use umbel_codec::{BitReader, BitWriter, RiceCode};
+/// use umbel_bits::{BitReader, BitWriter, RiceCode};
 ///
 /// let code = RiceCode::new(2)?;
 /// let mut writer = BitWriter::new();
@@ -42,7 +42,7 @@ const LN_GOLDEN_RATIO: f64 = 0.481_211_825_059_603_4;
 /// let bytes = writer.finish();
 /// assert_eq!(bytes, [0b1001_0000]);
 /// assert_eq!(code.read(&mut BitReader::new(&bytes))?, 5);
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RiceCode {
@@ -66,7 +66,7 @@ impl RiceCode {
     /// [`LOW_BITS_MAX`] for a mean of 2^64 and beyond.
     ///
     /// ```
-    /// use umbel_codec::RiceCode;
+    /// use umbel_bits::RiceCode;
     ///
     /// // q = 6/7: q^2 = 0.73, q^4 = 0.54, hence B = 2.
     /// assert_eq!(RiceCode::for_mean_gap(6.0).low_bits(), 2);
@@ -158,7 +158,7 @@ impl RiceCode {
     /// below the best one.
     ///
     /// ```
-    /// use umbel_codec::RiceCode;
+    /// use umbel_bits::RiceCode;
     ///
     /// // Mean 1 is a run of coin tosses: q = 1/2, and unary code is 1/(1 − 1/2) = 2 bits long.
     /// let expected_bits = RiceCode::for_mean_gap(1.0).expected_bits(1.0);
@@ -205,9 +205,9 @@ pub(crate) fn read_escaped(
 
 #[cfg(test)]
 mod tests {
+    use crate::entropy::gap_entropy_bits;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use umbel_filter::sizing::gap_entropy_bits;
 
     use super::*;
 

@@ -24,7 +24,7 @@ use crate::rice::RiceCode;
 /// If a position is below the one before it: the caller has not sorted them.
 ///
 /// ```
-/// use umbel_codec::{BitWriter, RiceCode, encode_positions, positions_bits};
+/// use umbel_bits::{BitWriter, RiceCode, encode_positions, positions_bits};
 ///
 /// let (code, positions) = (RiceCode::new(1)?, [2, 2, 5]);
 /// let mut writer = BitWriter::new();
@@ -32,7 +32,7 @@ use crate::rice::RiceCode;
 /// // Gaps 2, 0, 3: (10 0) (0 0) (10 1).
 /// assert_eq!(writer.bit_len(), positions_bits(code, positions.into_iter()));
 /// assert_eq!(writer.finish(), [0b1000_0101]);
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 pub fn encode_positions(code: RiceCode, positions: impl Iterator<Item = u64>, out: &mut BitWriter) {
     position_gaps(positions).for_each(|gap| code.write(out, gap));
@@ -47,13 +47,13 @@ pub fn encode_positions(code: RiceCode, positions: impl Iterator<Item = u64>, ou
 /// If the bits end, are no codes, or lead to a position of `width` or more.
 ///
 /// ```
-/// use umbel_codec::{BitReader, RiceCode, decode_positions};
+/// use umbel_bits::{BitReader, RiceCode, decode_positions};
 ///
 /// let mut positions = vec![];
 /// let bytes = [0b1000_0101];
 /// decode_positions(&mut BitReader::new(&bytes), RiceCode::new(1)?, 3, 6, &mut positions)?;
 /// assert_eq!(positions, [2, 2, 5]);
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 pub fn decode_positions(
     reader: &mut BitReader<'_>,
@@ -80,13 +80,13 @@ pub fn positions_bits(code: RiceCode, positions: impl Iterator<Item = u64>) -> u
 /// If an index is not above the one before it, or is `u64::MAX`.
 ///
 /// ```
-/// use umbel_codec::{BitWriter, RiceCode, encode_indexes};
+/// use umbel_bits::{BitWriter, RiceCode, encode_indexes};
 ///
 /// let mut writer = BitWriter::new();
 /// encode_indexes(RiceCode::new(0)?, [0, 1, 4].into_iter(), &mut writer);
 /// // Gaps 0, 0, 2 in unary code: (0) (0) (110).
 /// assert_eq!(writer.finish(), [0b0011_0000]);
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 pub fn encode_indexes(code: RiceCode, indexes: impl Iterator<Item = u64>, out: &mut BitWriter) {
     index_gaps(indexes).for_each(|gap| code.write(out, gap));
@@ -99,7 +99,7 @@ pub fn encode_indexes(code: RiceCode, indexes: impl Iterator<Item = u64>, out: &
 /// If the bits end, are no codes, or lead to an index of `covered` or more.
 ///
 /// ```
-/// use umbel_codec::{BitReader, CodeError, RiceCode, decode_indexes};
+/// use umbel_bits::{BitReader, CodeError, RiceCode, decode_indexes};
 ///
 /// let (code, bytes) = (RiceCode::new(0)?, [0b0011_0000]);
 /// let mut indexes = vec![];

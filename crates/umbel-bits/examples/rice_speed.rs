@@ -3,12 +3,12 @@
 //! A million geometric gaps of the mean that suits each parameter, from a fixed generator; the
 //! least of 21 runs. Prints one line per parameter B.
 //!
-//! `cargo run --release -p umbel-codec --example rice_speed`
+//! `cargo run --release -p umbel-bits --example rice_speed`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use umbel_codec::{BitReader, BitWriter, RiceCode, decode_positions, encode_positions};
+use umbel_bits::{BitReader, BitWriter, RiceCode, decode_positions, encode_positions};
 
 const GAP_COUNT: u64 = 1_000_000;
 const RUN_COUNT: u32 = 21;

@@ -11,7 +11,7 @@
 /// Writes bits into a vector of bytes.
 ///
 /// ```
-/// use umbel_codec::BitWriter;
+/// use umbel_bits::BitWriter;
 ///
 /// let mut writer = BitWriter::new();
 /// writer.write_bits(0b101, 3);

@@ -23,7 +23,7 @@ use crate::rice::{ESCAPED_BITS, QUOTIENT_ESCAPE, read_escaped, write_escaped};
 ///
 /// ```
 /// use std::num::NonZeroU64;
-/// use umbel_codec::{BitReader, BitWriter, GolombCode};
+/// use umbel_bits::{BitReader, BitWriter, GolombCode};
 ///
 /// let code = GolombCode::new(NonZeroU64::new(5).expect("5 is not 0"));
 /// let mut writer = BitWriter::new();
@@ -32,7 +32,7 @@ use crate::rice::{ESCAPED_BITS, QUOTIENT_ESCAPE, read_escaped, write_escaped};
 /// let bytes = writer.finish();
 /// assert_eq!(bytes, [0b1010_0000]);
 /// assert_eq!(code.read(&mut BitReader::new(&bytes))?, 7);
-/// # Ok::<(), umbel_codec::CodeError>(())
+/// # Ok::<(), umbel_bits::CodeError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GolombCode {
@@ -62,11 +62,11 @@ impl GolombCode {
     /// If `probability` lies outside (0, 1].
     ///
     /// ```
-    /// use umbel_codec::GolombCode;
+    /// use umbel_bits::GolombCode;
     ///
     /// assert_eq!(GolombCode::optimal(1.0 / 8.0)?.modulus().get(), 5);
     /// assert_eq!(GolombCode::optimal(1.0)?.modulus().get(), 1);
-    /// # Ok::<(), umbel_codec::ProbabilityOutOfRange>(())
+    /// # Ok::<(), umbel_bits::ProbabilityOutOfRange>(())
     /// ```
     pub fn optimal(probability: f64) -> Result<Self, ProbabilityOutOfRange> {
         // Written so that NaN fails too.
@@ -157,7 +157,7 @@ impl GolombCode {
     /// If `probability` lies outside (0, 1].
     ///
     /// ```
-    /// use umbel_codec::GolombCode;
+    /// use umbel_bits::GolombCode;
     ///
     /// // M = 1 is unary code, 1/p bits on average.
     /// let unary = GolombCode::optimal(0.5)?;
@@ -165,7 +165,7 @@ impl GolombCode {
     /// // M = 5 at p = 1/8: 2 + (1 + 0.6699 − 0.5129) / 0.4871; the entropy is 4.349.
     /// let code = GolombCode::optimal(0.125)?;
     /// assert!((code.expected_bits(0.125)? - 4.375).abs() < 0.001);
-    /// # Ok::<(), umbel_codec::ProbabilityOutOfRange>(())
+    /// # Ok::<(), umbel_bits::ProbabilityOutOfRange>(())
     /// ```
     pub fn expected_bits(self, probability: f64) -> Result<f64, ProbabilityOutOfRange> {
         if !(probability > 0.0 && probability <= 1.0) {

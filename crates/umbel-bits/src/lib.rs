@@ -1,0 +1,52 @@
+//! Bit streams, Golomb and Rice codes, coded gap lists: short, fast, and total on hostile input.
+//!
+//! Everything that reads is *total*: whatever the bytes, the outcome is a value or an error that
+//! names what was expected and what came, never a panic, and never an allocation that the bytes
+//! at hand do not pay for. Everything that is read and accepted encodes to the same bits again,
+//! so equal values have equal bytes.
+//!
+//! | question | module |
+//! |---|---|
+//! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
+//! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
+//! | how is a sorted list written? | `gaps` |
+//! | how short could any code be? | `entropy` |
+//!
+//! ```
+//! use umbel_bits::{BitReader, BitWriter, RiceCode, decode_positions, encode_positions};
+//!
+//! let code = RiceCode::new(2)?;
+//! let mut writer = BitWriter::new();
+//! encode_positions(code, [3, 4, 9].into_iter(), &mut writer);
+//! // Gaps 3, 1, 5: (0 11) (0 01) (10 01), and six zeros of padding.
+//! let bytes = writer.finish();
+//! assert_eq!(bytes, [0b0110_0110, 0b0100_0000]);
+//!
+//! let mut positions = Vec::new();
+//! decode_positions(&mut BitReader::new(&bytes), code, 3, 10, &mut positions)?;
+//! assert_eq!(positions, [3, 4, 9]);
+//! # Ok::<(), umbel_bits::CodeError>(())
+//! ```
+
+// Input is hostile here: an index out of bounds must be an error, not a panic.
+#![deny(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+mod bit_reader;
+mod bit_writer;
+mod entropy;
+mod error;
+mod gaps;
+mod golomb;
+mod rice;
+
+pub use bit_reader::BitReader;
+pub use bit_writer::BitWriter;
+pub use entropy::{binary_entropy_bits, gap_entropy_bits};
+pub use error::{CodeError, ProbabilityOutOfRange};
+pub use gaps::{
+    decode_indexes, decode_positions, encode_indexes, encode_positions, indexes_bits,
+    positions_bits,
+};
+pub use golomb::GolombCode;
+pub use rice::{LOW_BITS_MAX, QUOTIENT_ESCAPE, RiceCode};
