@@ -24,6 +24,7 @@
 //! ```
 
 mod hash;
+mod lanes;
 mod range;
 mod shape;
 mod single_shot;
