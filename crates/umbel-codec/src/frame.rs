@@ -65,7 +65,7 @@ pub struct FrameKey {
 ///
 /// ```
 /// use umbel_codec::{Frame, FrameKey};
-/// use umbel_filter::{HashFunction, HashRange, ItemHash, SingleShot, SingleShotShape};
+/// use umbel_filter::{HashFunction, HashRange, Insert, ItemHash, SingleShot, SingleShotShape};
 ///
 /// let mut filter = SingleShot::new(SingleShotShape::new(HashRange::WHOLE, 16)?);
 /// filter.insert(ItemHash::new(0x3000_0000_0000_0000, 0))?;

@@ -1,47 +1,291 @@
-//! Shape of a single-shot filter: how `hi` maps to a position and how little restores it.
-//!
-//! With m positions over the whole hash space, `hi` at offset o = hi − start of its range has the
-//! position x = ⌊o · m / 2^64⌋ (multiply-shift, Lemire 2019, doi:10.1145/3230636). The map is
-//! monotone, so sorted hashes give sorted positions for any m.
-//!
-//! *Residue*: the offsets on position x are the at most ⌈2^64 / m⌉ ≤ 2^t neighbours from
-//! ⌈x · 2^64 / m⌉ on, t = 64 − ⌊log2 m⌋. No two of them share their low t bits, so whoever knows x
-//! needs only those t bits, the residue, to restore all 64 of `hi`.
-//!
-//! ```text
-//!            x − 1            x              x + 1
-//! offsets ────────────┼┄┄┄┄┄┄┄┄●┄┄┄┄┄┼──────────────        ● = the only one with these low t bits
-//!                     ⌈x·2^64/m⌉     at most 2^t later
-//! ```
+//! Shapes: what must be equal for two filters to merge, and the errors of shapes that are none.
+
+use std::fmt;
 
 use thiserror::Error;
 
+use crate::block_map::{BLOCK_COUNT_MAX, BlockMap};
+use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::range::HashRange;
+use crate::scalable_shape::ScalableShape;
+use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
+use crate::sizing::SizingError;
 
-/// Largest position count: 2^60 leaves every position 16 hashes, and sums of positions fit a u64.
-pub const POSITION_COUNT_MAX: u64 = 1 << 60;
+/// Bits of a cache line, the unit in which filters are allocated.
+pub const LINE_BITS: u32 = 512;
 
-/// What must be equal for two single-shot filters to merge: the hash range and m.
-///
-/// `position_count` is m, the number of positions over the *whole* hash space, 1 to
-/// [`POSITION_COUNT_MAX`]. A filter over half of the space has about m/2 positions.
+/// Largest block of the kinds that spread their probes, 2^19 bits or 64 KiB: their rate is within
+/// half a percent of the unblocked one, and a hash range can still be cut at a border every 64 KiB.
+pub const BLOCK_BITS_MAX: u32 = 1 << 19;
+
+/// Most probes of an item in the kinds that spread them: enough for the best filter of rate 2^-64,
+/// and one byte in a frame.
+pub const PROBE_COUNT_MAX: u32 = 64;
+
+/// Largest filter in memory, 2^42 bytes (4 TiB), so that a size of any origin fails before it is
+/// asked of the allocator, and sums of sizes stay far from 2^64.
+pub const FILTER_BYTES_MAX: u64 = 1 << 42;
+
+/// The kinds of filters, by the number that stands for them in frames.
 ///
 /// ```
-/// use umbel_filter::{HashRange, SingleShotShape};
+/// use umbel_filter::Kind;
 ///
-/// // 16 positions over the space: the position is the top hexadecimal digit.
-/// let shape = SingleShotShape::new(HashRange::WHOLE, 16)?;
-/// assert_eq!(shape.position(0xabcd_0000_0000_0000), 0xa);
-/// assert_eq!(shape.residue_bits(), 60);
-/// assert_eq!(shape.residue(0xabcd_0000_0000_0000), 0xbcd_0000_0000_0000);
-/// assert_eq!(shape.restore(0xa, 0xbcd_0000_0000_0000), Some(0xabcd_0000_0000_0000));
-/// assert_eq!(shape.width(), 16);
+/// assert_eq!(Kind::from_id(2), Some(Kind::Blocked));
+/// assert_eq!(Kind::Counting.to_string(), "counting");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// One probe an item, stored as Golomb-coded gaps.
+    SingleShot = 1,
+    /// Up to 16 probes in one block of 512 bits.
+    Blocked = 2,
+    /// k probes anywhere in a block of up to 64 KiB.
+    Classic = 3,
+    /// One probe in each of k parts of a block of up to 64 KiB.
+    Partitioned = 4,
+    /// As blocked, with a 4-bit counter in place of each bit.
+    Counting = 5,
+    /// A chain of blocked filters that grows.
+    Scalable = 6,
+}
+
+impl Kind {
+    /// Every kind, by ascending number.
+    pub const ALL: [Self; 6] = [
+        Self::SingleShot,
+        Self::Blocked,
+        Self::Classic,
+        Self::Partitioned,
+        Self::Counting,
+        Self::Scalable,
+    ];
+
+    /// The kind with this stored number, or None if no release knows it.
+    #[must_use]
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
+    /// The number stored for it, never reused.
+    #[must_use]
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SingleShot => "single-shot",
+            Self::Blocked => "blocked",
+            Self::Classic => "classic",
+            Self::Partitioned => "partitioned",
+            Self::Counting => "counting",
+            Self::Scalable => "scalable",
+        })
+    }
+}
+
+/// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
+/// [`Kind::Partitioned`], [`Kind::Counting`].
+///
+/// ```
+/// use umbel_filter::{BlockShape, HashRange, Kind};
+///
+/// let shape = BlockShape::new(Kind::Blocked, HashRange::WHOLE, 1_000, 512, 6)?;
+/// assert_eq!(shape.position_count(), 512_000);
+/// assert_eq!(shape.memory_bytes(), 64_000);
 /// # Ok::<(), umbel_filter::ShapeError>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SingleShotShape {
-    range: HashRange,
-    position_count: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BlockShape {
+    kind: Kind,
+    map: BlockMap,
+    block_bits: u32,
+    probe_count: u32,
+}
+
+impl BlockShape {
+    /// Checks the numbers: `block_count` blocks over the whole hash space, each of `block_bits`
+    /// positions (512 for blocked and counting, else a multiple of 512 up to [`BLOCK_BITS_MAX`]),
+    /// k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`].
+    ///
+    /// # Errors
+    /// If the kind is no array of blocks, a number is out of its range, or the filter would be
+    /// larger than [`FILTER_BYTES_MAX`].
+    pub fn new(
+        kind: Kind,
+        range: HashRange,
+        block_count: u64,
+        block_bits: u32,
+        probe_count: u32,
+    ) -> Result<Self, ShapeError> {
+        let (block_bits_max, probe_count_max) = match kind {
+            Kind::Blocked | Kind::Counting => (LINE_BITS, BLOCK_PROBE_COUNT_MAX),
+            Kind::Classic | Kind::Partitioned => (BLOCK_BITS_MAX, PROBE_COUNT_MAX),
+            Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
+        };
+        if block_bits == 0 || !block_bits.is_multiple_of(LINE_BITS) || block_bits > block_bits_max {
+            return Err(ShapeError::BlockBits { block_bits, block_bits_max });
+        }
+        if probe_count == 0 || probe_count > probe_count_max {
+            return Err(ShapeError::ProbeCount { probe_count, probe_count_max });
+        }
+        let map = BlockMap::new(range, block_count)?;
+        let shape = Self { kind, map, block_bits, probe_count };
+        let bytes = u128::from(map.len()) * u128::from(shape.block_lines()) * 64;
+        if bytes > FILTER_BYTES_MAX.into() {
+            return Err(ShapeError::TooLarge { bytes });
+        }
+        Ok(shape)
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// Where an item lives.
+    #[inline]
+    #[must_use]
+    pub const fn map(self) -> BlockMap {
+        self.map
+    }
+
+    /// The hash range whose items the filter holds.
+    #[inline]
+    #[must_use]
+    pub const fn range(self) -> HashRange {
+        self.map.range()
+    }
+
+    /// Positions of a block.
+    #[inline]
+    #[must_use]
+    pub const fn block_bits(self) -> u32 {
+        self.block_bits
+    }
+
+    /// Probes an item, k.
+    #[inline]
+    #[must_use]
+    pub const fn probe_count(self) -> u32 {
+        self.probe_count
+    }
+
+    /// Number of positions in the range's blocks, m.
+    #[must_use]
+    pub const fn position_count(self) -> u64 {
+        self.map.len() * self.block_bits as u64
+    }
+
+    /// Bytes that the range's blocks take in memory.
+    #[must_use]
+    pub const fn memory_bytes(self) -> u64 {
+        self.map.len() * self.block_lines() * 64
+    }
+
+    /// The same blocks for a part of the range.
+    ///
+    /// # Errors
+    /// None for a part of the range; a larger range may be too large.
+    pub fn with_range(self, range: HashRange) -> Result<Self, ShapeError> {
+        let Self { kind, map, block_bits, probe_count } = self;
+        Self::new(kind, range, map.block_count(), block_bits, probe_count)
+    }
+
+    /// Cache lines of a block: a counter takes four bits.
+    #[inline]
+    pub(crate) const fn block_lines(self) -> u64 {
+        let lines = (self.block_bits / LINE_BITS) as u64;
+        if matches!(self.kind, Kind::Counting) { 4 * lines } else { lines }
+    }
+}
+
+impl fmt::Display for BlockShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, last) = (self.range().start(), self.range().last());
+        write!(
+            f,
+            "{}, {} blocks of {} with {} probes over hashes {start} to {last}",
+            self.kind,
+            self.map.block_count(),
+            self.block_bits,
+            self.probe_count
+        )
+    }
+}
+
+/// What must be equal for two filters to merge: kind, hash range, size and probes.
+///
+/// ```
+/// use umbel_filter::{HashRange, Kind, Shape, SingleShotShape};
+///
+/// let shape = Shape::from(SingleShotShape::new(HashRange::WHOLE, 16)?);
+/// assert_eq!(shape.kind(), Kind::SingleShot);
+/// # Ok::<(), umbel_filter::ShapeError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Shape {
+    /// An array of blocks.
+    Blocks(BlockShape),
+    /// Sorted positions.
+    SingleShot(SingleShotShape),
+    /// A chain of filters.
+    Scalable(ScalableShape),
+}
+
+impl Shape {
+    /// The kind.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Blocks(shape) => shape.kind(),
+            Self::SingleShot(_) => Kind::SingleShot,
+            Self::Scalable(_) => Kind::Scalable,
+        }
+    }
+
+    /// The hash range whose items the filter holds.
+    #[must_use]
+    pub const fn range(self) -> HashRange {
+        match self {
+            Self::Blocks(shape) => shape.range(),
+            Self::SingleShot(shape) => shape.range(),
+            Self::Scalable(shape) => shape.range(),
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocks(shape) => shape.fmt(f),
+            Self::SingleShot(shape) => shape.fmt(f),
+            Self::Scalable(shape) => shape.fmt(f),
+        }
+    }
+}
+
+impl From<BlockShape> for Shape {
+    fn from(shape: BlockShape) -> Self {
+        Self::Blocks(shape)
+    }
+}
+
+impl From<SingleShotShape> for Shape {
+    fn from(shape: SingleShotShape) -> Self {
+        Self::SingleShot(shape)
+    }
+}
+
+impl From<ScalableShape> for Shape {
+    fn from(shape: ScalableShape) -> Self {
+        Self::Scalable(shape)
+    }
 }
 
 /// The numbers are no shape. Fix the caller, or refuse the message.
@@ -53,215 +297,68 @@ pub enum ShapeError {
         /// The count that was asked for.
         position_count: u64,
     },
+    /// Name a block count within the limits.
+    #[error("{block_count} blocks, expected 1 to {BLOCK_COUNT_MAX}")]
+    BlockCount {
+        /// The count that was asked for.
+        block_count: u64,
+    },
+    /// Name a block size within the kind's limits.
+    #[error(
+        "blocks of {block_bits} positions, expected a multiple of {LINE_BITS} up to {block_bits_max}"
+    )]
+    BlockBits {
+        /// The size that was asked for.
+        block_bits: u32,
+        /// The kind's largest.
+        block_bits_max: u32,
+    },
+    /// Name a number of probes within the kind's limits.
+    #[error("{probe_count} probes per item, expected 1 to {probe_count_max}")]
+    ProbeCount {
+        /// The number that was asked for.
+        probe_count: u32,
+        /// The kind's largest.
+        probe_count_max: u32,
+    },
+    /// The kind has a shape of its own.
+    #[error("a {kind} filter is no array of blocks")]
+    Kind {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Plan a smaller filter, or cut it by hash range.
+    #[error("filter of {bytes} bytes, expected at most {FILTER_BYTES_MAX}")]
+    TooLarge {
+        /// The size that was asked for.
+        bytes: u128,
+    },
 }
 
-impl SingleShotShape {
-    /// Checks the numbers.
-    ///
-    /// # Errors
-    /// If `position_count` is 0 or above [`POSITION_COUNT_MAX`].
-    pub const fn new(range: HashRange, position_count: u64) -> Result<Self, ShapeError> {
-        if position_count == 0 || position_count > POSITION_COUNT_MAX {
-            return Err(ShapeError::PositionCount { position_count });
-        }
-        Ok(Self { range, position_count })
-    }
-
-    /// The hash range whose items the filter holds.
-    #[inline]
-    #[must_use]
-    pub const fn range(self) -> HashRange {
-        self.range
-    }
-
-    /// Number of positions over the whole hash space, m.
-    #[inline]
-    #[must_use]
-    pub const fn position_count(self) -> u64 {
-        self.position_count
-    }
-
-    /// Position of an item, counted from the range's start: below [`width`](Self::width) and
-    /// monotone in `hi`, which must lie in the range. For any other `hi` the result means nothing,
-    /// and debug builds stop.
-    #[inline]
-    #[must_use]
-    pub fn position(self, hi: u64) -> u64 {
-        self.position_of_offset(self.offset(hi))
-    }
-
-    /// Number of positions in the range: the last one plus 1, at most m.
-    #[inline]
-    #[must_use]
-    pub fn width(self) -> u64 {
-        self.position(self.range.last()) + 1
-    }
-
-    /// Number t of residue bits: 64 − ⌊log2 m⌋, from 4 (m = 2^60) to 64 (m = 1).
-    #[inline]
-    #[must_use]
-    pub const fn residue_bits(self) -> u32 {
-        64 - self.position_count.ilog2()
-    }
-
-    /// The low t bits of hi − start. `hi` must lie in the range, as for
-    /// [`position`](Self::position).
-    #[inline]
-    #[must_use]
-    pub fn residue(self, hi: u64) -> u64 {
-        self.offset(hi) & self.residue_mask()
-    }
-
-    /// The `hi` with this position and residue, or None if there is none in the range: such a pair
-    /// can only come from a damaged or hostile message.
-    #[inline]
-    #[must_use]
-    pub fn restore(self, position: u64, residue: u64) -> Option<u64> {
-        // Beyond m the first offset would not fit into 64 bits.
-        if position >= self.position_count || residue > self.residue_mask() {
-            return None;
-        }
-        let first = (u128::from(position) << 64).div_ceil(self.position_count.into());
-        let first = u64::try_from(first).ok()?;
-        // From the position's first offset up to the next one with the right low bits.
-        let step = residue.wrapping_sub(first) & self.residue_mask();
-        let offset = first.checked_add(step)?;
-        let hi = self.range.start().checked_add(offset)?;
-        (hi <= self.range.last() && self.position_of_offset(offset) == position).then_some(hi)
-    }
-
-    #[inline]
-    fn offset(self, hi: u64) -> u64 {
-        debug_assert!(self.range.contains(hi), "{hi} lies outside {:?}", self.range);
-        hi.wrapping_sub(self.range.start())
-    }
-
-    #[inline]
-    fn position_of_offset(self, offset: u64) -> u64 {
-        ((u128::from(offset) * u128::from(self.position_count)) >> 64) as u64
-    }
-
-    #[inline]
-    const fn residue_mask(self) -> u64 {
-        // t is at least 4, so the shift is at most 60.
-        u64::MAX >> (64 - self.residue_bits())
-    }
+/// Why a filter was not created.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum CreateError {
+    /// No filter has such a shape. Fix the numbers.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// No filter reaches such a rate, or is made for so many items. Fix the numbers.
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+    /// The allocator refused. Free memory, or plan a smaller filter.
+    #[error("no memory for a filter of {bytes} bytes")]
+    OutOfMemory {
+        /// The size that was asked for.
+        bytes: u64,
+    },
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Position counts of all magnitudes, often beside a power of two, where t changes.
-    fn position_counts() -> impl Strategy<Value = u64> {
-        let by_magnitude = (0..=60u32).prop_flat_map(|bits| 1..=1u64 << bits);
-        let near_power = (1..60u32, 0..3u64).prop_map(|(bits, step)| (1u64 << bits) - 1 + step);
-        prop_oneof![by_magnitude, near_power]
-    }
-
-    fn ranges() -> impl Strategy<Value = HashRange> {
-        let inside = (any::<u64>(), any::<u64>(), 0..64u32).prop_map(|(start, width, shift)| {
-            let end = u128::from(start) + u128::from(width >> shift) + 1;
-            HashRange::new(start, end.min(1 << 64)).unwrap()
-        });
-        prop_oneof![Just(HashRange::WHOLE), inside]
-    }
-
-    fn shapes() -> impl Strategy<Value = SingleShotShape> {
-        (ranges(), position_counts()).prop_map(|(range, m)| SingleShotShape::new(range, m).unwrap())
-    }
-
-    /// A hash inside the range, often at one of its ends.
-    fn hi_inside(range: HashRange, pick: u64) -> u64 {
-        match pick % 4 {
-            0 => range.start(),
-            1 => range.last(),
-            _ => range.start() + u64::try_from(u128::from(pick) % range.width()).unwrap(),
-        }
-    }
-
-    #[test]
-    fn position_counts_are_checked() {
-        for position_count in [0, POSITION_COUNT_MAX + 1, u64::MAX] {
-            let refused = Err(ShapeError::PositionCount { position_count });
-            assert_eq!(SingleShotShape::new(HashRange::WHOLE, position_count), refused);
-        }
-    }
-
-    #[test]
-    fn the_extremes_of_m() {
-        let one = SingleShotShape::new(HashRange::WHOLE, 1).unwrap();
-        assert_eq!((one.width(), one.residue_bits()), (1, 64));
-        assert_eq!(one.restore(0, u64::MAX), Some(u64::MAX));
-        assert_eq!(one.restore(1, 0), None);
-        let most = SingleShotShape::new(HashRange::WHOLE, POSITION_COUNT_MAX).unwrap();
-        assert_eq!((most.width(), most.residue_bits()), (1 << 60, 4));
-        assert_eq!(most.restore((1 << 60) - 1, 15), Some(u64::MAX));
-        assert_eq!(most.restore(1 << 60, 0), None);
-        assert_eq!(most.restore(0, 16), None);
-    }
-
-    /// m = 3 by hand: the borders are at thirds of 2^64, and 2 bits less than 64 do not suffice.
-    #[test]
-    fn three_positions() {
-        let shape = SingleShotShape::new(HashRange::WHOLE, 3).unwrap();
-        let third = u64::MAX / 3;
-        assert_eq!([third, third + 1].map(|hi| shape.position(hi)), [0, 1]);
-        assert_eq!(shape.residue_bits(), 63);
-        assert_eq!(shape.restore(1, third + 1), Some(third + 1));
-    }
-
-    /// Every hash of hundreds of neighbouring positions, also the first and the last of each. Just
-    /// above a power of two, positions of 2^t hashes begin between two offsets, the tightest case.
-    #[test]
-    fn whole_positions_are_restored() {
-        for m in [(1 << 60) - 1, 1 << 60, (1 << 59) + 1, 3 << 57, (1 << 58) + 1, (1 << 57) + 9] {
-            let shape = SingleShotShape::new(HashRange::WHOLE, m).unwrap();
-            for base in [0, 1 << 40, (1 << 63) - 2_000, u64::MAX - 4_000] {
-                for hi in base..=base + 4_000 {
-                    let (position, residue) = (shape.position(hi), shape.residue(hi));
-                    assert_eq!(shape.restore(position, residue), Some(hi), "m = {m}");
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn restore_inverts(shape in shapes(), pick: u64) {
-            let hi = hi_inside(shape.range(), pick);
-            let position = shape.position(hi);
-            prop_assert!(position < shape.width());
-            prop_assert_eq!(shape.restore(position, shape.residue(hi)), Some(hi));
-        }
-
-        #[test]
-        fn restore_is_total_and_exact(
-            shape in shapes(), position: u64, position_shift in 0..64u32,
-            residue: u64, residue_shift in 0..64u32,
-        ) {
-            let (position, residue) = (position >> position_shift, residue >> residue_shift);
-            if let Some(hi) = shape.restore(position, residue) {
-                prop_assert!(shape.range().contains(hi));
-                prop_assert_eq!((shape.position(hi), shape.residue(hi)), (position, residue));
-            }
-        }
-
-        #[test]
-        fn positions_are_monotone(shape in shapes(), a: u64, b: u64) {
-            let (a, b) = (hi_inside(shape.range(), a), hi_inside(shape.range(), b));
-            prop_assert!(shape.position(a.min(b)) <= shape.position(a.max(b)));
-        }
-
-        /// The slow twin: a division of 128 bits instead of multiply and shift back and forth.
-        #[test]
-        fn the_position_is_the_quotient(shape in shapes(), pick: u64) {
-            let hi = hi_inside(shape.range(), pick);
-            let offset = u128::from(hi - shape.range().start());
-            let slow = offset * u128::from(shape.position_count()) / (1 << 64);
-            prop_assert_eq!(u128::from(shape.position(hi)), slow);
-        }
-    }
+/// Two filters differ in shape, so their positions mean different items. Build one of them anew
+/// with the other's shape; nothing was changed.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[error("shape mismatch: ours is {ours}; theirs {theirs}")]
+pub struct ShapeMismatch {
+    /// Shape of the filter that was to be changed.
+    pub ours: Shape,
+    /// Shape of the filter that was to be merged into it.
+    pub theirs: Shape,
 }

@@ -11,9 +11,12 @@
 
 use thiserror::Error;
 
+use crate::capability::{
+    Contains, Insert, InsertError, Insertion, Merge, OutOfRange, check_all_in_range, check_in_range,
+};
 use crate::hash::ItemHash;
-use crate::range::HashRange;
-use crate::shape::SingleShotShape;
+use crate::shape::ShapeMismatch;
+use crate::single_shot_shape::SingleShotShape;
 
 #[cfg(test)]
 mod single_shot_test;
@@ -21,7 +24,9 @@ mod single_shot_test;
 /// A filter with one probe per item over a hash range.
 ///
 /// ```
-/// use umbel_filter::{HashRange, Insertion, ItemHash, SingleShot, SingleShotShape};
+/// use umbel_filter::{
+///     Contains, HashRange, Insert, Insertion, ItemHash, SingleShot, SingleShotShape,
+/// };
 ///
 /// // 16 positions: the top hexadecimal digit of `hi`.
 /// let mut filter = SingleShot::new(SingleShotShape::new(HashRange::WHOLE, 16)?);
@@ -38,46 +43,6 @@ pub struct SingleShot {
     shape: SingleShotShape,
     /// Strictly increasing, each below the shape's width.
     positions: Vec<u64>,
-}
-
-/// Outcome of an insert.
-///
-/// ```
-/// use umbel_filter::Insertion;
-///
-/// assert_ne!(Insertion::New, Insertion::Present);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Insertion {
-    /// The item was certainly not inserted before; it is now.
-    New,
-    /// The item, or another one on its position, was inserted before; nothing changed.
-    Present,
-}
-
-/// The item belongs to another hash range. Send it to that range's filter; nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("hash {hi} lies outside the filter's hash range {} to {}", range.start(), range.last())]
-pub struct OutOfRange {
-    /// The item's place in the hash space.
-    pub hi: u64,
-    /// The filter's hash range.
-    pub range: HashRange,
-}
-
-/// Two filters differ in shape, so their positions mean different items. Build one of them anew
-/// with the other's shape; nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error(
-    "shape mismatch: ours has {} positions over hashes {} to {}, theirs {} over {} to {}",
-    ours.position_count(), ours.range().start(), ours.range().last(),
-    theirs.position_count(), theirs.range().start(), theirs.range().last()
-)]
-pub struct ShapeMismatch {
-    /// Shape of the filter that was to be changed.
-    pub ours: SingleShotShape,
-    /// Shape of the filter that was to be merged into it.
-    pub theirs: SingleShotShape,
 }
 
 /// The hashes are not what [`SingleShot::from_sorted_hashes`] takes. A bug of the caller.
@@ -138,7 +103,7 @@ impl SingleShot {
                 return Err(SortedHashesError::NotSorted { index });
             }
             previous = Some(hash);
-            check_in_range(shape, hash)?;
+            check_in_range(shape.range(), hash)?;
             let position = shape.position(hash.hi());
             if positions.last() != Some(&position) {
                 positions.push(position);
@@ -166,56 +131,6 @@ impl SingleShot {
             }
             _ => Ok(Self { shape, positions }),
         }
-    }
-
-    /// Inserts one item.
-    ///
-    /// Moves the positions above it, so a filter of many items is built faster by
-    /// [`from_sorted_hashes`](Self::from_sorted_hashes), or by parts and [`merge`](Self::merge).
-    ///
-    /// # Errors
-    /// If the item lies outside the shape's range.
-    pub fn insert(&mut self, hash: ItemHash) -> Result<Insertion, OutOfRange> {
-        check_in_range(self.shape, hash)?;
-        let position = self.shape.position(hash.hi());
-        Ok(match self.positions.binary_search(&position) {
-            Ok(_) => Insertion::Present,
-            Err(index) => {
-                self.positions.insert(index, position);
-                Insertion::New
-            }
-        })
-    }
-
-    /// Whether the item may have been inserted. False is certain; true errs with the filter's
-    /// false-positive rate. An item outside the shape's range was never inserted: false.
-    #[must_use]
-    pub fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi())
-            && self.positions.binary_search(&self.shape.position(hash.hi())).is_ok()
-    }
-
-    /// ORs another filter of equal shape into this one and returns how many positions it newly set.
-    ///
-    /// # Errors
-    /// If the shapes differ.
-    pub fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(ShapeMismatch { ours: self.shape, theirs: other.shape });
-        }
-        let len_before = self.positions.len();
-        let mut merged = Vec::with_capacity(len_before + other.positions.len());
-        let mut ours = self.positions.iter().copied().peekable();
-        for &theirs in &other.positions {
-            while let Some(below) = ours.next_if(|&position| position < theirs) {
-                merged.push(below);
-            }
-            ours.next_if_eq(&theirs);
-            merged.push(theirs);
-        }
-        merged.extend(ours);
-        self.positions = merged;
-        Ok((self.positions.len() - len_before) as u64)
     }
 
     /// Number of set positions: the number of items but for those that share one.
@@ -250,7 +165,61 @@ impl SingleShot {
     }
 }
 
-fn check_in_range(shape: SingleShotShape, hash: ItemHash) -> Result<(), OutOfRange> {
-    let range = shape.range();
-    if range.contains(hash.hi()) { Ok(()) } else { Err(OutOfRange { hi: hash.hi(), range }) }
+impl Contains for SingleShot {
+    fn contains(&self, hash: ItemHash) -> bool {
+        self.shape.range().contains(hash.hi())
+            && self.positions.binary_search(&self.shape.position(hash.hi())).is_ok()
+    }
+}
+
+/// An insert moves the positions above it, so a filter of many items is built faster by
+/// [`SingleShot::from_sorted_hashes`], or by parts and [`merge`](Merge::merge).
+impl Insert for SingleShot {
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        check_in_range(self.shape.range(), hash)?;
+        let position = self.shape.position(hash.hi());
+        Ok(match self.positions.binary_search(&position) {
+            Ok(_) => Insertion::Present,
+            Err(index) => {
+                self.positions.insert(index, position);
+                Insertion::New
+            }
+        })
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        outcomes.clear();
+        check_all_in_range(self.shape.range(), hashes)?;
+        for &hash in hashes {
+            outcomes.push(self.insert(hash)?);
+        }
+        Ok(())
+    }
+}
+
+impl Merge for SingleShot {
+    const IS_IDEMPOTENT: bool = true;
+
+    fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
+        if self.shape != other.shape {
+            return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
+        }
+        let len_before = self.positions.len();
+        let mut merged = Vec::with_capacity(len_before + other.positions.len());
+        let mut ours = self.positions.iter().copied().peekable();
+        for &theirs in &other.positions {
+            while let Some(below) = ours.next_if(|&position| position < theirs) {
+                merged.push(below);
+            }
+            ours.next_if_eq(&theirs);
+            merged.push(theirs);
+        }
+        merged.extend(ours);
+        self.positions = merged;
+        Ok((self.positions.len() - len_before) as u64)
+    }
 }

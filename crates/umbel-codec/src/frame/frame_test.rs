@@ -6,6 +6,7 @@ use umbel_filter::{HashRangeError, ItemHash, ItemHasher, ShapeError};
 
 use super::*;
 use umbel_bits::CodeError;
+use umbel_filter::Insert;
 
 /// The first frame ever written; releases must read and write it for ever. To look at it:
 /// `xxd crates/umbel-codec/testdata/frames/v1/single_shot.bin`.

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::range::HashRange;
 
 /// The slow twin: positions in a tree, computed by division.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,7 +138,7 @@ fn items_of_other_ranges_are_refused_and_absent() {
         let hash = ItemHash::new(hi, 0);
         assert!(!filter.contains(hash));
         let error = OutOfRange { hi, range: shape().range() };
-        assert_eq!(filter.insert(hash), Err(error));
+        assert_eq!(filter.insert(hash), Err(error.into()));
         assert_eq!(SingleShot::from_sorted_hashes(shape(), &[hash]), Err(error.into()));
     }
     assert_eq!(filter, before);
@@ -171,7 +172,7 @@ fn filters_of_other_shapes_do_not_merge() {
     for theirs in [other_count, other_range] {
         let mut filter = filter_of(&[ItemHash::new(1 << 62, 0)]);
         let before = filter.clone();
-        let refused = Err(ShapeMismatch { ours: shape(), theirs });
+        let refused = Err(ShapeMismatch { ours: shape().into(), theirs: theirs.into() });
         assert_eq!(filter.merge(&SingleShot::new(theirs)), refused);
         assert_eq!(filter, before);
     }
@@ -184,7 +185,8 @@ fn errors_name_their_numbers() {
     let theirs = SingleShotShape::new(HashRange::new(10, 20).unwrap(), 7).unwrap();
     let ours = SingleShotShape::new(HashRange::new(0, 20).unwrap(), 8).unwrap();
     assert_eq!(
-        ShapeMismatch { ours, theirs }.to_string(),
-        "shape mismatch: ours has 8 positions over hashes 0 to 19, theirs 7 over 10 to 19"
+        ShapeMismatch { ours: ours.into(), theirs: theirs.into() }.to_string(),
+        "shape mismatch: ours is single-shot, 8 positions over hashes 0 to 19; \
+         theirs single-shot, 7 positions over hashes 10 to 19"
     );
 }
