@@ -13,6 +13,7 @@ mod plan;
 mod range;
 mod scalable_shape;
 mod shape;
+mod shared_blocked;
 mod single_shot;
 mod single_shot_shape;
 pub mod sizing;
@@ -33,5 +34,6 @@ pub use shape::{
     BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, Kind, LINE_BITS, PROBE_COUNT_MAX,
     Shape, ShapeError, ShapeMismatch,
 };
+pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
