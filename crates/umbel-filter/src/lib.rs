@@ -7,8 +7,10 @@ mod block_array;
 mod block_map;
 mod blocked;
 mod capability;
+mod classic;
 mod hash;
 mod lanes;
+mod partitioned;
 mod plan;
 mod range;
 mod scalable_shape;
@@ -17,6 +19,7 @@ mod shared_blocked;
 mod single_shot;
 mod single_shot_shape;
 pub mod sizing;
+mod spread;
 pub mod words;
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
@@ -24,8 +27,10 @@ pub use capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
     Remove,
 };
+pub use classic::Classic;
 pub use hash::{HashFunction, ItemHash, ItemHasher};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
+pub use partitioned::Partitioned;
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,
 };

@@ -1,0 +1,165 @@
+//! Classic Bloom filter: k probes anywhere in the array (Bloom 1970, doi:10.1145/362686.362692).
+//!
+//! After n items a bit of m is one with probability 1 − (1 − 1/m)^(k·n), and an item that was not
+//! inserted meets k ones with that to the power of k: the least memory of all kinds here at a rate
+//! below about 1 %, and up to k accesses to memory an operation (`spread` chooses the positions).
+//!
+//! *Anywhere* is anywhere in the item's block of up to 64 KiB. A filter up to that size is one
+//! block; a larger one is an array of them, so that a hash range is a slice of it, and one page of
+//! memory serves all probes of an item. Blocks of tens of thousands of items fill so evenly that the
+//! rate rises by less than half a percent of itself ([`blocked_free_false_positive_rate`] has it).
+//!
+//! [`blocked_free_false_positive_rate`]: crate::sizing::blocked_free_false_positive_rate
+
+use crate::blocked::FoldError;
+use crate::capability::{Contains, Describe, Description, Insert, InsertError, Insertion, Merge};
+use crate::hash::ItemHash;
+use crate::range::HashRange;
+use crate::shape::{BlockShape, CreateError, Kind, Shape, ShapeMismatch};
+use crate::spread::Spread;
+
+#[cfg(test)]
+mod classic_test;
+
+/// A classic filter over a hash range.
+///
+/// ```
+/// use umbel_filter::{Classic, Contains, HashRange, Insert, Insertion, ItemHasher};
+///
+/// let hasher = ItemHasher::Xxh3 { seed: 7 };
+/// let mut seen = Classic::for_rate(HashRange::WHOLE, 1_000, 0.01)?;
+/// assert_eq!(seen.insert(hasher.hash(b"alice"))?, Insertion::New);
+/// assert_eq!(seen.insert(hasher.hash(b"alice"))?, Insertion::Present);
+/// assert!(!seen.contains(hasher.hash(b"bob")));
+/// // 1 % costs 9.585 bits an item, rounded up to whole lines.
+/// assert_eq!(seen.block_shape().position_count(), 9_728);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Classic {
+    blocks: Spread,
+}
+
+impl Classic {
+    /// An empty filter of `block_count` blocks over the whole hash space, of which it holds those
+    /// of `range`. Each has `block_bits` bits, a multiple of 512 up to
+    /// [`BLOCK_BITS_MAX`](crate::BLOCK_BITS_MAX); an item has k = `probe_count` probes, 1 to
+    /// [`PROBE_COUNT_MAX`](crate::PROBE_COUNT_MAX).
+    ///
+    /// # Errors
+    /// If the numbers are no shape, or there is no memory.
+    pub fn new(
+        range: HashRange,
+        block_count: u64,
+        block_bits: u32,
+        probe_count: u32,
+    ) -> Result<Self, CreateError> {
+        let kind = Kind::Classic;
+        Self::with_shape(BlockShape::new(kind, range, block_count, block_bits, probe_count)?)
+    }
+
+    /// The smallest empty filter that holds `item_count` items of the range at this
+    /// `false_positive_rate`.
+    ///
+    /// # Errors
+    /// If there are no items, no filter of this kind has such a rate, or there is no memory.
+    pub fn for_rate(
+        range: HashRange,
+        item_count: u64,
+        false_positive_rate: f64,
+    ) -> Result<Self, CreateError> {
+        let kind = Kind::Classic;
+        Self::with_shape(BlockShape::for_rate(kind, range, item_count, false_positive_rate)?)
+    }
+
+    /// An empty filter of this shape.
+    ///
+    /// # Errors
+    /// If the shape is another kind's, or there is no memory.
+    pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
+        Ok(Self { blocks: Spread::new(Kind::Classic, shape)? })
+    }
+
+    /// The blocks' bits, from the range's first block on, b / 64 words a block. Bit i of a block
+    /// is bit i mod 64 of its word i / 64.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.blocks.bits().words()
+    }
+
+    /// The same, to be changed: a bit that is set is never wrong, a bit that is cleared makes
+    /// items absent.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        self.blocks.bits_mut().words_mut()
+    }
+
+    /// The filter's shape.
+    #[must_use]
+    pub const fn block_shape(&self) -> BlockShape {
+        self.blocks.shape()
+    }
+
+    /// ORs a filter over a part of our hash range in and returns how many bits it newly set.
+    ///
+    /// # Errors
+    /// If the shapes differ in more than the range, or the part leaves our range. Nothing was
+    /// changed.
+    pub fn merge_part(&mut self, part: &Self) -> Result<u64, ShapeMismatch> {
+        self.blocks.merge_part(&part.blocks)
+    }
+
+    /// The filter of half the size that contains the same items: neighbouring blocks, ORed, or the
+    /// neighbouring bits of a single block. Its rate is that of a filter that was made so small
+    /// from the start.
+    ///
+    /// # Errors
+    /// If the number of blocks over the whole hash space is odd and above 1, if a single block
+    /// cannot be halved, or there is no memory.
+    pub fn fold(&self) -> Result<Self, FoldError> {
+        Ok(Self { blocks: self.blocks.fold()? })
+    }
+}
+
+impl Contains for Classic {
+    #[inline]
+    fn contains(&self, hash: ItemHash) -> bool {
+        self.blocks.contains(hash)
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        self.blocks.contains_batch(hashes, present);
+    }
+}
+
+impl Insert for Classic {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        Ok(self.blocks.insert(hash)?)
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        Ok(self.blocks.insert_batch(hashes, outcomes)?)
+    }
+}
+
+impl Merge for Classic {
+    const IS_IDEMPOTENT: bool = true;
+
+    fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
+        self.blocks.merge(&other.blocks)
+    }
+}
+
+impl Describe for Classic {
+    fn shape(&self) -> Shape {
+        self.block_shape().into()
+    }
+
+    fn describe(&self) -> Description {
+        self.block_shape().describe(self.blocks.bits().count_ones())
+    }
+}
