@@ -8,6 +8,7 @@ mod block_map;
 mod blocked;
 mod capability;
 mod classic;
+mod counting;
 mod hash;
 mod lanes;
 mod partitioned;
@@ -27,6 +28,7 @@ pub use capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
     Remove,
 };
+pub use counting::{COUNTER_MAX, Counting};
 pub use classic::Classic;
 pub use hash::{HashFunction, ItemHash, ItemHasher};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
