@@ -14,6 +14,7 @@ mod lanes;
 mod partitioned;
 mod plan;
 mod range;
+mod scalable;
 mod scalable_shape;
 mod shape;
 mod shared_blocked;
@@ -36,6 +37,7 @@ pub use partitioned::Partitioned;
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,
 };
+pub use scalable::{FilterLevel, LevelsError, Scalable};
 pub use scalable_shape::ScalableShape;
 pub use shape::{
     BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, Kind, LINE_BITS, PROBE_COUNT_MAX,

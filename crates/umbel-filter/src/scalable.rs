@@ -1,0 +1,408 @@
+//! Scalable Bloom filter: a chain of blocked filters, for items whose number nobody knows before.
+//!
+//! A level holds a fixed number of items; the next item opens the next level, which is larger and
+//! errs more rarely. An item is present if any level has it, so a query errs with at most the sum
+//! of the levels' rates, and these are terms of a series with a bounded sum (Almeida, Baquero,
+//! Preguiça & Hutchison 2007, doi:10.1016/j.ipl.2006.10.007; [`sizing::scalable_level`] has the
+//! terms).
+//!
+//! ```text
+//! level 0  ████      full: it took as many new items as it has capacity
+//! level 1  ████████  full
+//! level 2  █████▁▁▁▁▁▁▁▁▁▁▁   takes the new items
+//! ```
+//!
+//! *Invariant.* Every level but the last has taken exactly its capacity of new items, the last one
+//! at most as many. So the rate of all levels stays below the one that was asked for, however many
+//! items come. *New* is what no level called present: an item that is there already, or that a
+//! level takes for present by mistake, sets no bit and fills nothing.
+//!
+//! A new item sets at least one bit where any other may set none, so a full level's rate is not p
+//! but up to p · (1 + p); errors that several levels share outweigh that.
+//!
+//! There is no merge. The union of two filters may hold more items than any of its levels has
+//! capacity for, and then nothing bounds its rate; [`from_levels`](Scalable::from_levels) would
+//! refuse it.
+
+use thiserror::Error;
+
+use crate::blocked::Blocked;
+use crate::capability::{
+    Contains, Describe, Description, Insert, InsertError, Insertion, check_all_in_range,
+    check_in_range,
+};
+use crate::hash::ItemHash;
+use crate::range::HashRange;
+use crate::scalable_shape::ScalableShape;
+use crate::shape::{BlockShape, CreateError, Kind, Shape};
+use crate::sizing::{self, Estimate};
+
+#[cfg(test)]
+mod scalable_test;
+
+/// Items that a batch asks every level about before it settles them: enough to overlap the accesses
+/// to memory, few enough that their blocks are still in cache when they are settled.
+const CHUNK_ITEM_COUNT: usize = 512;
+
+/// How much higher than its share the rate of a level may be that came from elsewhere: logarithms of
+/// two platforms may differ in the last digit, and with them a level's size by a block.
+const RATE_SLACK: f64 = 1e-3;
+
+/// A filter over a hash range that grows.
+///
+/// ```
+/// use umbel_filter::{Contains, HashRange, Insert, ItemHasher, Scalable};
+///
+/// let hasher = ItemHasher::Xxh3 { seed: 7 };
+/// let mut seen = Scalable::new(HashRange::WHOLE, 100, 0.01)?;
+/// for number in 0..10_000u32 {
+///     seen.insert(hasher.hash(&number.to_le_bytes()))?;
+/// }
+/// assert!((0..10_000u32).all(|number| seen.contains(hasher.hash(&number.to_le_bytes()))));
+/// assert_eq!(seen.levels()[0].item_count(), 100);
+/// let errors = (10_000..20_000u32)
+///     .filter(|number| seen.contains(hasher.hash(&number.to_le_bytes())))
+///     .count();
+/// assert!(errors <= 120, "{errors} of 10,000, where 100 are expected at most");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scalable {
+    shape: ScalableShape,
+    /// At least one; all but the last are full.
+    levels: Vec<FilterLevel>,
+}
+
+/// One filter of the chain.
+///
+/// ```
+/// use umbel_filter::{HashRange, Insert, ItemHash, Scalable};
+///
+/// let mut seen = Scalable::new(HashRange::WHOLE, 2, 0.01)?;
+/// for number in 1..=3 {
+///     seen.insert(ItemHash::new(number << 60, number << 32))?;
+/// }
+/// // Two fill the first level; the third opens the next one, of twice the size.
+/// let [first, second] = seen.levels() else { panic!("two levels") };
+/// assert_eq!((first.item_count(), first.capacity()), (2, 2));
+/// assert_eq!((second.item_count(), second.capacity()), (1, 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct FilterLevel {
+    filter: Blocked,
+    capacity: u64,
+    item_count: u64,
+}
+
+/// The parts are no scalable filter. Refuse the message that they came in, or fix the caller.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum LevelsError {
+    /// A scalable filter has a first level from the start.
+    #[error("no levels, expected at least one")]
+    None,
+    /// No level of such a number exists: there are too many.
+    #[error("no scalable filter of this shape has a level {level}")]
+    Create {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// Why there is none.
+        #[source]
+        source: CreateError,
+    },
+    /// The level's filter holds another hash range than the chain.
+    #[error(
+        "level {level} covers hashes {} to {}, expected {} to {}",
+        got.start(), got.last(), expected.start(), expected.last()
+    )]
+    Range {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// Hash range of the filter that came.
+        got: HashRange,
+        /// Hash range of the chain.
+        expected: HashRange,
+    },
+    /// The level's filter is too small for the level's share of the rate.
+    #[error("level {level} errs at {got} when it is full, expected at most {expected}")]
+    Rate {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// Rate of the filter that came, at the level's capacity.
+        got: f64,
+        /// The level's share of the rate.
+        expected: f64,
+    },
+    /// A level opens when the one before is full, and holds no more than its capacity.
+    #[error("level {level} has {item_count} items, expected {least} to {capacity}")]
+    ItemCount {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// The count that came.
+        item_count: u64,
+        /// The capacity, but 0 for the last level.
+        least: u64,
+        /// The capacity.
+        capacity: u64,
+    },
+    /// A new item sets at least one bit and at most k, so the count is wrong or the bits are.
+    #[error(
+        "level {level} has {one_count} ones, expected {item_count} to {probe_count} times that"
+    )]
+    OneCount {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// Number of the filter's set bits.
+        one_count: u64,
+        /// The count that came.
+        item_count: u64,
+        /// Probes an item, k.
+        probe_count: u32,
+    },
+}
+
+impl FilterLevel {
+    /// The level's items.
+    #[must_use]
+    pub const fn filter(&self) -> &Blocked {
+        &self.filter
+    }
+
+    /// Number of new items that the level may take.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Number of new items that it took, at most its capacity.
+    #[must_use]
+    pub const fn item_count(&self) -> u64 {
+        self.item_count
+    }
+
+    /// The empty level of this number.
+    fn new(shape: ScalableShape, level: u32) -> Result<Self, CreateError> {
+        let (capacity, block_shape) = level_shape(shape, level)?;
+        Ok(Self { filter: Blocked::with_shape(block_shape)?, capacity, item_count: 0 })
+    }
+
+    /// Checks a level that came from elsewhere.
+    fn from_parts(
+        shape: ScalableShape,
+        level: u32,
+        is_last: bool,
+        filter: Blocked,
+        item_count: u64,
+    ) -> Result<Self, LevelsError> {
+        let size =
+            sizing::scalable_level(shape.first_capacity(), shape.false_positive_rate(), level)
+                .map_err(|source| LevelsError::Create { level, source: source.into() })?;
+        let (capacity, expected) = (size.capacity, size.false_positive_rate);
+        let got = filter.block_shape();
+        if got.range() != shape.range() {
+            return Err(LevelsError::Range { level, got: got.range(), expected: shape.range() });
+        }
+        let rate = got.false_positive_rate(capacity);
+        if rate > expected * (1.0 + RATE_SLACK) {
+            return Err(LevelsError::Rate { level, got: rate, expected });
+        }
+        let least = if is_last { 0 } else { capacity };
+        if item_count < least || item_count > capacity {
+            return Err(LevelsError::ItemCount { level, item_count, least, capacity });
+        }
+        let (one_count, probe_count) = (filter.describe().one_count, got.probe_count());
+        if one_count < item_count || one_count > item_count.saturating_mul(probe_count.into()) {
+            return Err(LevelsError::OneCount { level, one_count, item_count, probe_count });
+        }
+        Ok(Self { filter, capacity, item_count })
+    }
+}
+
+/// Capacity and shape of a level.
+fn level_shape(shape: ScalableShape, level: u32) -> Result<(u64, BlockShape), CreateError> {
+    let (first_capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
+    let size = sizing::scalable_level(first_capacity, rate, level)?;
+    let (capacity, rate) = (size.capacity, size.false_positive_rate);
+    Ok((capacity, BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?))
+}
+
+impl Scalable {
+    /// An empty filter whose first level is made for `first_capacity` items of the range, and whose
+    /// levels together keep `false_positive_rate` as bound.
+    ///
+    /// # Errors
+    /// If there is no such first level, or no memory for it.
+    pub fn new(
+        range: HashRange,
+        first_capacity: u64,
+        false_positive_rate: f64,
+    ) -> Result<Self, CreateError> {
+        let shape = ScalableShape::new(range, first_capacity, false_positive_rate)?;
+        Ok(Self { shape, levels: vec![FilterLevel::new(shape, 0)?] })
+    }
+
+    /// The filter of these levels, first to last: each a blocked filter with the number of new
+    /// items that it took, as [`levels`](Self::levels) lists them.
+    ///
+    /// # Errors
+    /// If there are none, one has another range or a higher rate, one but the last is not full, or
+    /// a count does not fit its filter's ones.
+    pub fn from_levels(
+        shape: ScalableShape,
+        levels: Vec<(Blocked, u64)>,
+    ) -> Result<Self, LevelsError> {
+        let Some(last) = levels.len().checked_sub(1) else {
+            return Err(LevelsError::None);
+        };
+        let levels = (0..).zip(levels).enumerate().map(|(at, (level, (filter, item_count)))| {
+            FilterLevel::from_parts(shape, level, at == last, filter, item_count)
+        });
+        Ok(Self { shape, levels: levels.collect::<Result<_, _>>()? })
+    }
+
+    /// The levels, first to last: at least one, and all but the last are full.
+    #[must_use]
+    pub fn levels(&self) -> &[FilterLevel] {
+        &self.levels
+    }
+
+    /// The filter's shape.
+    #[must_use]
+    pub const fn scalable_shape(&self) -> ScalableShape {
+        self.shape
+    }
+
+    /// Inserts an item of the range that no level before this one has.
+    fn settle(&mut self, hash: ItemHash, first_level: usize) -> Result<Insertion, InsertError> {
+        if self.levels[first_level..].iter().rev().any(|level| level.filter.contains(hash)) {
+            return Ok(Insertion::Present);
+        }
+        if self.newest().item_count == self.newest().capacity {
+            let number = u32::try_from(self.levels.len()).expect("sizes limit the levels to a few");
+            let level = FilterLevel::new(self.shape, number).map_err(InsertError::Grow)?;
+            self.levels.push(level);
+        }
+        let newest = self.levels.last_mut().expect("there is always a level");
+        newest.filter.insert(hash)?;
+        newest.item_count += 1;
+        Ok(Insertion::New)
+    }
+
+    fn newest(&self) -> &FilterLevel {
+        self.levels.last().expect("there is always a level")
+    }
+
+    /// One answer a hash. The newest level is the largest, so it is asked first, and every older
+    /// one only about what the newer ones do not have.
+    fn ask(&self, hashes: &[ItemHash], present: &mut Vec<bool>, open: &mut Open) {
+        self.newest().filter.contains_batch(hashes, present);
+        for older in self.levels.iter().rev().skip(1) {
+            open.fill(hashes, present);
+            older.filter.contains_batch(&open.hashes, &mut open.present);
+            for (&place, &is_present) in open.places.iter().zip(&open.present) {
+                present[place] = is_present;
+            }
+        }
+    }
+}
+
+/// The items of a chunk that no level had so far.
+#[derive(Default)]
+struct Open {
+    hashes: Vec<ItemHash>,
+    /// Where in the chunk each stands.
+    places: Vec<usize>,
+    present: Vec<bool>,
+}
+
+impl Open {
+    fn fill(&mut self, hashes: &[ItemHash], present: &[bool]) {
+        self.hashes.clear();
+        self.places.clear();
+        for (place, &hash) in hashes.iter().enumerate() {
+            if !present[place] {
+                self.hashes.push(hash);
+                self.places.push(place);
+            }
+        }
+    }
+}
+
+impl Contains for Scalable {
+    fn contains(&self, hash: ItemHash) -> bool {
+        self.levels.iter().rev().any(|level| level.filter.contains(hash))
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        present.clear();
+        let (mut answers, mut open) = (Vec::new(), Open::default());
+        for chunk in hashes.chunks(CHUNK_ITEM_COUNT) {
+            self.ask(chunk, &mut answers, &mut open);
+            present.extend_from_slice(&answers);
+        }
+    }
+}
+
+/// A new item that finds the newest level full opens the next one first. If that fails, nothing was
+/// changed, and the filter goes on answering.
+impl Insert for Scalable {
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        check_in_range(self.shape.range(), hash)?;
+        self.settle(hash, 0)
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        outcomes.clear();
+        check_all_in_range(self.shape.range(), hashes)?;
+        let (mut present, mut open) = (Vec::new(), Open::default());
+        for chunk in hashes.chunks(CHUNK_ITEM_COUNT) {
+            self.ask(chunk, &mut present, &mut open);
+            // Of the levels that just answered, the chunk itself changes only the newest.
+            let first_level = self.levels.len() - 1;
+            for (&hash, &is_present) in chunk.iter().zip(&present) {
+                outcomes.push(if is_present {
+                    Insertion::Present
+                } else {
+                    self.settle(hash, first_level)?
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Items are counted, not estimated: `item_count` is the number of items that were called new, with
+/// standard error 0. What was called present by mistake is missing in it, on average at most the
+/// false-positive rate's share of all items.
+impl Describe for Scalable {
+    fn shape(&self) -> Shape {
+        self.shape.into()
+    }
+
+    fn describe(&self) -> Description {
+        let mut sum = Description {
+            shape: self.shape.into(),
+            memory_bytes: 0,
+            position_count: 0,
+            one_count: 0,
+            item_count: None,
+            false_positive_rate: 0.0,
+        };
+        let mut item_count = 0;
+        for level in &self.levels {
+            let one = level.filter.describe();
+            sum.memory_bytes += one.memory_bytes;
+            sum.position_count += one.position_count;
+            sum.one_count += one.one_count;
+            item_count += level.item_count;
+            // 1 − (1 − p)(1 − q), written so that small rates keep their digits.
+            sum.false_positive_rate += one.false_positive_rate * (1.0 - sum.false_positive_rate);
+        }
+        sum.item_count = Some(Estimate { item_count: item_count as f64, standard_error: 0.0 });
+        sum
+    }
+}
