@@ -46,6 +46,30 @@ impl<'a> BitReader<'a> {
         Self { rest: bytes, window: 0, valid: 0 }
     }
 
+    /// A reader of the bits from number `bit_offset` on, in constant time; of none if the bytes do
+    /// not reach so far.
+    ///
+    /// ```
+    /// use umbel_bits::BitReader;
+    ///
+    /// let mut reader = BitReader::at(&[0b0000_0000, 0b0001_0110], 11);
+    /// assert_eq!(reader.bits_left(), 5);
+    /// assert_eq!(reader.read_bits(5)?, 0b10110);
+    /// # Ok::<(), umbel_bits::CodeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn at(bytes: &'a [u8], bit_offset: u64) -> Self {
+        let byte_offset = usize::try_from(bit_offset / 8).unwrap_or(usize::MAX);
+        let mut reader = Self::new(bytes.get(byte_offset..).unwrap_or_default());
+        let skipped = (bit_offset % 8) as u32;
+        if skipped > 0 && !reader.rest.is_empty() {
+            reader.refill();
+            reader.consume(skipped);
+        }
+        reader
+    }
+
     /// Reads `width` bits, 0 to 64, as a number.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod single_shot;
 mod single_shot_shape;
 pub mod sizing;
 mod spread;
+mod stored_single_shot;
 pub mod words;
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
@@ -46,3 +47,4 @@ pub use shape::{
 pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
+pub use stored_single_shot::StoredSingleShot;
