@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a file, a clock or dice.
 
+mod any;
 mod bits;
 mod block_array;
 mod block_map;
@@ -24,14 +25,16 @@ pub mod sizing;
 mod spread;
 mod stored_single_shot;
 pub mod words;
+
+pub use any::{AnyFilter, FilterPlan, MergeError, RemoveError};
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
 pub use capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
     Remove,
 };
-pub use counting::{COUNTER_MAX, Counting};
 pub use classic::Classic;
+pub use counting::{COUNTER_MAX, Counting};
 pub use hash::{HashFunction, ItemHash, ItemHasher};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
 pub use partitioned::Partitioned;

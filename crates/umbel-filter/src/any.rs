@@ -1,0 +1,303 @@
+//! A filter of any kind behind one type: what a frame or a user's command may name.
+//!
+//! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
+//! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
+//!
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable |
+//! |---|---|---|---|---|---|---|
+//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● |
+//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | |
+//! | [`remove`](AnyFilter::remove) | | | | | ● | |
+
+use thiserror::Error;
+
+use crate::blocked::Blocked;
+use crate::capability::{
+    Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
+    Remove,
+};
+use crate::classic::Classic;
+use crate::counting::Counting;
+use crate::hash::ItemHash;
+use crate::partitioned::Partitioned;
+use crate::range::HashRange;
+use crate::scalable::Scalable;
+use crate::shape::{CreateError, Kind, Shape, ShapeMismatch};
+use crate::single_shot_shape::SingleShotShape;
+use crate::sizing::{self, SizingError};
+use crate::stored_single_shot::StoredSingleShot;
+
+#[cfg(test)]
+mod any_test;
+
+/// A filter of one of the kinds.
+///
+/// ```
+/// use umbel_filter::{
+///     AnyFilter, Contains, FilterPlan, HashRange, Insert, ItemHasher, Kind, RemoveError,
+/// };
+///
+/// let alice = ItemHasher::Xxh3 { seed: 7 }.hash(b"alice");
+/// for kind in Kind::ALL {
+///     let range = HashRange::WHOLE;
+///     let plan = FilterPlan { kind, range, item_count: 1_000, false_positive_rate: 0.01 };
+///     let mut filter = AnyFilter::create(&plan)?;
+///     filter.insert(alice)?;
+///     assert!(filter.contains(alice));
+///     if kind != Kind::Counting {
+///         assert_eq!(filter.remove(alice), Err(RemoveError::Unsupported { kind }));
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub enum AnyFilter {
+    /// One probe an item, stored as Golomb-coded gaps.
+    SingleShot(StoredSingleShot),
+    /// Up to 16 probes in one block of 512 bits.
+    Blocked(Blocked),
+    /// k probes anywhere in a block of up to 64 KiB.
+    Classic(Classic),
+    /// One probe in each of k parts of a block of up to 64 KiB.
+    Partitioned(Partitioned),
+    /// As blocked, with a 4-bit counter in place of each bit.
+    Counting(Counting),
+    /// A chain of blocked filters that grows.
+    Scalable(Scalable),
+}
+
+/// What a new filter is asked to do.
+///
+/// ```
+/// use umbel_filter::{AnyFilter, Describe, FilterPlan, HashRange, Kind};
+///
+/// let plan = FilterPlan {
+///     kind: Kind::SingleShot,
+///     range: HashRange::WHOLE,
+///     item_count: 1,
+///     false_positive_rate: 0.001,
+/// };
+/// // One item takes one position, which may be one of a thousand.
+/// assert_eq!(AnyFilter::create(&plan)?.describe().position_count, 1_000);
+/// # Ok::<(), umbel_filter::CreateError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FilterPlan {
+    /// The kind.
+    pub kind: Kind,
+    /// The hash range whose items it holds.
+    pub range: HashRange,
+    /// Number of different items of the range that are planned for, n, at least 1. For a scalable
+    /// filter those of its first level.
+    pub item_count: u64,
+    /// The rate that it shall have with so many items, p, above 0 and below 1. For a scalable
+    /// filter the bound with any number of items.
+    pub false_positive_rate: f64,
+}
+
+/// Why an item was not taken out. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum RemoveError {
+    /// Send the item to the filter of its hash range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// The kind cannot take items out: their positions may be other items' too. Build a counting
+    /// filter, which can.
+    #[error("a {kind} filter cannot remove items, a {} filter can", Kind::Counting)]
+    Unsupported {
+        /// The filter's kind.
+        kind: Kind,
+    },
+}
+
+/// Why a filter was not merged. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum MergeError {
+    /// The filters differ in kind, hash range, size or probes. Build one of them anew with the
+    /// other's shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeMismatch),
+    /// The kind does not merge. Keep both filters and ask both, or build one of all items.
+    #[error("{kind} filters do not merge")]
+    Unsupported {
+        /// The filter's kind.
+        kind: Kind,
+    },
+}
+
+/// Does the same with the filter of every kind.
+macro_rules! each {
+    ($any:expr, $filter:ident => $result:expr) => {
+        match $any {
+            AnyFilter::SingleShot($filter) => $result,
+            AnyFilter::Blocked($filter) => $result,
+            AnyFilter::Classic($filter) => $result,
+            AnyFilter::Partitioned($filter) => $result,
+            AnyFilter::Counting($filter) => $result,
+            AnyFilter::Scalable($filter) => $result,
+        }
+    };
+}
+
+impl AnyFilter {
+    /// The smallest empty filter that does what is planned.
+    ///
+    /// # Errors
+    /// If nothing is planned for, no filter of the kind has such a rate, or there is no memory.
+    pub fn create(plan: &FilterPlan) -> Result<Self, CreateError> {
+        let FilterPlan { kind, range, item_count, false_positive_rate } = *plan;
+        Ok(match kind {
+            Kind::SingleShot => StoredSingleShot::new(single_shot_shape(plan)?).into(),
+            Kind::Blocked => Blocked::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Classic => Classic::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Partitioned => {
+                Partitioned::for_rate(range, item_count, false_positive_rate)?.into()
+            }
+            Kind::Counting => Counting::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Scalable => Scalable::new(range, item_count, false_positive_rate)?.into(),
+        })
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::SingleShot(_) => Kind::SingleShot,
+            Self::Blocked(_) => Kind::Blocked,
+            Self::Classic(_) => Kind::Classic,
+            Self::Partitioned(_) => Kind::Partitioned,
+            Self::Counting(_) => Kind::Counting,
+            Self::Scalable(_) => Kind::Scalable,
+        }
+    }
+
+    /// Removes one item, which must have been inserted, as [`Remove::remove`] does.
+    ///
+    /// # Errors
+    /// If the kind cannot, or the item lies outside the filter's hash range. Nothing was changed.
+    pub fn remove(&mut self, hash: ItemHash) -> Result<Removal, RemoveError> {
+        match self {
+            Self::Counting(filter) => Ok(filter.remove(hash)?),
+            _ => Err(RemoveError::Unsupported { kind: self.kind() }),
+        }
+    }
+
+    /// Merges another filter into this one and returns how many positions it set that were not set
+    /// before. Merging twice is merging once, but for counting filters, which add.
+    ///
+    /// # Errors
+    /// If this filter's kind does not merge, or the shapes, which include the kind, differ. Nothing
+    /// was changed.
+    pub fn merge(&mut self, other: &Self) -> Result<u64, MergeError> {
+        Ok(match (&mut *self, other) {
+            (Self::SingleShot(ours), Self::SingleShot(theirs)) => ours.merge(theirs)?,
+            (Self::Blocked(ours), Self::Blocked(theirs)) => ours.merge(theirs)?,
+            (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
+            (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
+            (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
+            (Self::Scalable(_), _) => {
+                return Err(MergeError::Unsupported { kind: Kind::Scalable });
+            }
+            (ours, theirs) => {
+                return Err(ShapeMismatch { ours: ours.shape(), theirs: theirs.shape() }.into());
+            }
+        })
+    }
+}
+
+/// The least positions m with 1 − (1 − 1/m)^n ≤ p for the range's n items, over the whole space.
+fn single_shot_shape(plan: &FilterPlan) -> Result<SingleShotShape, CreateError> {
+    let FilterPlan { range, item_count, false_positive_rate: rate, .. } = *plan;
+    if item_count == 0 {
+        return Err(SizingError::NoItems.into());
+    }
+    // Written so that NaN fails too.
+    if !(rate > 0.0 && rate < 1.0) {
+        return Err(SizingError::Rate { rate }.into());
+    }
+    // The rate falls with m, so m is found by halving. Too many positions are refused as a shape.
+    let (mut least, mut most) = (1, u64::MAX);
+    while least < most {
+        let middle = least + (most - least) / 2;
+        if sizing::single_shot_false_positive_rate(middle, item_count)? <= rate {
+            most = middle;
+        } else {
+            least = middle + 1;
+        }
+    }
+    let over_the_space = (u128::from(least) << 64).div_ceil(range.width());
+    let position_count = u64::try_from(over_the_space).unwrap_or(u64::MAX);
+    Ok(SingleShotShape::new(range, position_count)?)
+}
+
+impl Contains for AnyFilter {
+    #[inline]
+    fn contains(&self, hash: ItemHash) -> bool {
+        each!(self, filter => filter.contains(hash))
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        each!(self, filter => filter.contains_batch(hashes, present));
+    }
+}
+
+impl Insert for AnyFilter {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        each!(self, filter => filter.insert(hash))
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        each!(self, filter => filter.insert_batch(hashes, outcomes))
+    }
+}
+
+impl Describe for AnyFilter {
+    fn shape(&self) -> Shape {
+        each!(self, filter => Describe::shape(filter))
+    }
+
+    fn describe(&self) -> Description {
+        each!(self, filter => filter.describe())
+    }
+}
+
+impl From<StoredSingleShot> for AnyFilter {
+    fn from(filter: StoredSingleShot) -> Self {
+        Self::SingleShot(filter)
+    }
+}
+
+impl From<Blocked> for AnyFilter {
+    fn from(filter: Blocked) -> Self {
+        Self::Blocked(filter)
+    }
+}
+
+impl From<Classic> for AnyFilter {
+    fn from(filter: Classic) -> Self {
+        Self::Classic(filter)
+    }
+}
+
+impl From<Partitioned> for AnyFilter {
+    fn from(filter: Partitioned) -> Self {
+        Self::Partitioned(filter)
+    }
+}
+
+impl From<Counting> for AnyFilter {
+    fn from(filter: Counting) -> Self {
+        Self::Counting(filter)
+    }
+}
+
+impl From<Scalable> for AnyFilter {
+    fn from(filter: Scalable) -> Self {
+        Self::Scalable(filter)
+    }
+}
