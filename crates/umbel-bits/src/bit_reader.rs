@@ -161,6 +161,31 @@ impl<'a> BitReader<'a> {
         Some((ones, (after_zero >> 1) >> (63 - low_bits)))
     }
 
+    /// Fills the window to at least 56 bits if eight bytes are left outside of it, and says so.
+    /// Otherwise does nothing: the last bytes are for [`read_bits`](Self::read_bits).
+    #[inline]
+    pub(crate) fn refill_far_from_end(&mut self) -> bool {
+        let Some(&next) = self.rest.first_chunk::<8>() else {
+            return false;
+        };
+        self.window |= u64::from_be_bytes(next) >> self.valid;
+        // The mask changes nothing; it shows that no bound needs to be checked.
+        let taken = ((63 - self.valid) / 8) & 7;
+        self.rest = self.rest.get(taken as usize..).unwrap_or_default();
+        self.valid |= REFILLED_BITS;
+        true
+    }
+
+    /// Takes `width` bits, 1 to 63, that the window is known to hold.
+    #[inline]
+    pub(crate) const fn take(&mut self, width: u32) -> u64 {
+        debug_assert!(0 < width && width <= self.valid, "a refill said that the bits are there");
+        let value = self.window.wrapping_shr(width.wrapping_neg());
+        self.window = self.window.wrapping_shl(width);
+        self.valid = self.valid.wrapping_sub(width);
+        value
+    }
+
     /// Fills the window as far as the bytes reach: to at least 56 valid bits, or to the end.
     #[inline]
     fn refill(&mut self) {
@@ -304,6 +329,40 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+
+        /// Refilling far from the end changes nothing but the window, and fails only near it.
+        #[test]
+        fn taking_what_a_refill_promised_is_reading(
+            bytes in bytes(), widths in vec(1..=56u32, 0..40),
+        ) {
+            let mut reader = BitReader::new(&bytes);
+            let mut twin = reader.clone();
+            for width in widths {
+                let left = reader.bits_left();
+                if !reader.refill_far_from_end() {
+                    prop_assert!(left < 64 + 64);
+                    break;
+                }
+                prop_assert_eq!(reader.bits_left(), left);
+                prop_assert_eq!(Ok(reader.take(width)), twin.read_bits(width));
+            }
+            prop_assert_eq!(reader.bits_left(), twin.bits_left());
+        }
+
+        /// The slow twin: read from the start and skip.
+        #[test]
+        fn starting_at_a_bit_is_skipping_the_bits_before(
+            bytes in bytes(), offset in 0..700u64, reads in vec(1..=64u32, 0..20),
+        ) {
+            let mut reader = BitReader::at(&bytes, offset);
+            let mut twin = Twin::new(&bytes);
+            twin.at = twin.bits.len().min(usize::try_from(offset).unwrap());
+            for width in reads {
+                prop_assert_eq!(reader.bits_left(), (twin.bits.len() - twin.at) as u64);
+                let Some(value) = twin.read_bits(width) else { break };
+                prop_assert_eq!(reader.read_bits(width), Ok(value));
             }
         }
 

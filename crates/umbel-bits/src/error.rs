@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::ans::{ANS_RATIO_MAX, ANS_RATIO_MIN};
 use crate::rice::LOW_BITS_MAX;
 
 /// Why bits are no codes of ours. Refuse the message: reading it again gives the same error. The
@@ -16,8 +17,8 @@ pub enum CodeError {
         /// Number of bits that were left.
         left: u64,
     },
-    /// The parameter is none of a Rice code. Refuse the message, or fix the caller.
-    #[error("rice parameter of {low_bits} low bits, expected at most {LOW_BITS_MAX}")]
+    /// The parameter is none of a code. Refuse the message, or fix the caller.
+    #[error("parameter of {low_bits} low bits, expected at most {LOW_BITS_MAX}")]
     LowBits {
         /// Number of low bits that was asked for.
         low_bits: u32,
@@ -66,6 +67,29 @@ pub enum CodeError {
     Padding {
         /// The padding as a number.
         bits: u64,
+    },
+    /// The ratio is none of an ANS gap code. Refuse the message, or fix the caller.
+    #[error("ratio {ratio}, expected {ANS_RATIO_MIN} to {ANS_RATIO_MAX}")]
+    AnsRatio {
+        /// The ratio that was asked for.
+        ratio: u8,
+    },
+    /// A gap of an ANS gap code has more than 64 bits. Refuse the message.
+    #[error("gap with quotient {quotient} and {low_bits} low bits exceeds 64 bits")]
+    GapOverflow {
+        /// Quotient that was read; if it exceeds 64 bits itself, what is escaped of it.
+        quotient: u64,
+        /// Number of low bits.
+        low_bits: u32,
+    },
+    /// Decoding ended in a state that no encoder starts from. Refuse the message: it is damaged, or
+    /// its count is wrong.
+    #[error("automaton {lane} ends in state {state}, expected 0")]
+    AnsEndState {
+        /// Which of the automata that take turns.
+        lane: u8,
+        /// The state.
+        state: u32,
     },
 }
 

@@ -10,6 +10,7 @@
 //! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
 //! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
 //! | how is a sorted list written? | `gaps` |
+//! | how is a long sorted list written in the fewest bits? | `ans` |
 //! | how short could any code be? | `entropy` |
 //!
 //! ```
@@ -32,6 +33,7 @@
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+mod ans;
 mod bit_reader;
 mod bit_writer;
 mod entropy;
@@ -40,6 +42,7 @@ mod gaps;
 mod golomb;
 mod rice;
 
+pub use ans::{ANS_RATIO_MAX, ANS_RATIO_MIN, ANS_START_BITS, AnsGapCode, AnsReader};
 pub use bit_reader::BitReader;
 pub use bit_writer::BitWriter;
 pub use entropy::{binary_entropy_bits, gap_entropy_bits};
