@@ -518,7 +518,8 @@ mod planted {
     fn unsafe_code_is_found() {
         assert_eq!(count(check_unsafe, "a.rs", "unsafe { f() }"), 1);
         assert_eq!(count(check_unsafe, "a.rs", "#![forbid(unsafe_code)] // unsafe"), 0);
-        for (path, broken) in [("wide.rs", 0), ("wide/x86.rs", 0), ("wider.rs", 1), ("a/wide.rs", 1)]
+        for (path, broken) in
+            [("wide.rs", 0), ("wide/x86.rs", 0), ("wider.rs", 1), ("a/wide.rs", 1)]
         {
             let path = format!("crates/umbel-filter/src/bits/{path}");
             assert_eq!(count(check_unsafe, &path, "unsafe { f() }"), broken, "{path}");
