@@ -1,4 +1,5 @@
-//! Decodes any bytes as a filter frame. Accepted frames must encode to the same bytes.
+//! Decodes any bytes as a filter frame of any kind. Accepted frames must encode to the same bytes,
+//! and merge into a filter of their shape without panic.
 //!
 //! Input: the frame. It is decoded twice: as it is, and with payload length and checksum put right,
 //! because no fuzzer guesses a checksum and the payload's decoder lies behind it.
@@ -6,7 +7,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_codec::{FRAME_HEADER_BYTES, Frame, FrameError, crc32c};
+use umbel_codec::{
+    FRAME_HEADER_BYTES, FilterAssembler, FrameError, FrameMergeError, FrameView, crc32c,
+};
+use umbel_filter::{AnyFilter, Blocked, HashRange, Kind, Shape};
+
+/// Most memory that a frame's filter may take here: enough for every encoding to have its say.
+const FILTER_BYTES_MAX: u64 = 1 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
     decode(bytes);
@@ -16,11 +23,15 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn decode(bytes: &[u8]) {
-    let total_bytes = Frame::total_bytes(bytes);
-    match Frame::decode(bytes) {
-        Ok((frame, consumed_bytes)) => {
+    let total_bytes = FrameView::total_bytes(bytes);
+    match FrameView::parse(bytes) {
+        Ok((view, consumed_bytes)) => {
             assert_eq!(total_bytes, Ok(Some(consumed_bytes)));
-            assert_eq!(frame.encode().as_deref(), Ok(&bytes[..consumed_bytes]));
+            if let Ok(again) = view.encode(FILTER_BYTES_MAX) {
+                assert_eq!(again, &bytes[..consumed_bytes]);
+            }
+            merge(&view);
+            assemble(&view);
         }
         // The stream's reader must come to the same end as the decoder.
         Err(FrameError::Truncated { needed, available }) => {
@@ -28,6 +39,38 @@ fn decode(bytes: &[u8]) {
             assert!(total_bytes == Ok(None) || total_bytes == Ok(Some(needed)));
         }
         Err(_) => {}
+    }
+}
+
+/// Into a filter of its own, into the same again, and into one over the whole hash space.
+fn merge(view: &FrameView<'_>) {
+    let key = view.key();
+    let Ok(mut filter) = view.to_filter(key, FILTER_BYTES_MAX) else { return };
+    match view.merge_into(&mut filter, key) {
+        Ok(new_count) => assert_eq!(new_count, 0),
+        Err(FrameMergeError::NotEmpty { .. }) => assert_eq!(view.kind(), Kind::Counting),
+        Err(_) => assert_eq!(view.kind(), Kind::Scalable),
+    }
+    if let Shape::Blocks(shape) = view.shape()
+        && let Ok(whole) = shape.with_range(HashRange::WHOLE)
+        && shape.kind() == Kind::Blocked
+        && whole.memory_bytes() <= FILTER_BYTES_MAX
+    {
+        let mut whole = Blocked::with_shape(whole).expect("small");
+        let new_count = view.merge_into(&mut whole, key).expect("a part of the whole");
+        let AnyFilter::Blocked(part) = filter else { panic!("a blocked frame, another filter") };
+        assert_eq!(whole.merge_part(&part), Ok(0));
+        assert_eq!(new_count, umbel_filter::words::count_ones(part.words()));
+    }
+}
+
+/// As a stream of one frame, which is a whole filter unless it is a part of one.
+fn assemble(view: &FrameView<'_>) {
+    let assembler = FilterAssembler::new(view.shape(), view.key(), FILTER_BYTES_MAX);
+    let Ok(mut assembler) = assembler else { return };
+    if assembler.push(view).is_ok() {
+        let filter = assembler.finish();
+        assert!(view.kind() == Kind::Scalable || filter.is_ok());
     }
 }
 

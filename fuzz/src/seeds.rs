@@ -8,18 +8,42 @@ use std::slice::Iter;
 
 use crate::exchange::recorded;
 use umbel_bits::{BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
-use umbel_codec::{Frame, FrameKey};
+use umbel_codec::{FrameKey, frames};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.
 pub type Seed = (&'static str, &'static str, Vec<u8>);
+
+/// The golden frames: one a kind and an encoding.
+macro_rules! golden_frames {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_bytes!(concat!(
+            "../../crates/umbel-codec/testdata/frames/v1/", $name, ".bin"
+        )).as_slice())),*]
+    };
+}
+
+const GOLDEN_FRAMES: [(&str, &[u8]); 11] = golden_frames![
+    "blocked_gaps",
+    "blocked_holes",
+    "blocked_probes",
+    "blocked_raw",
+    "classic",
+    "counting_gaps",
+    "counting_raw",
+    "partitioned",
+    "scalable_level",
+    "single_shot",
+    "single_shot_part",
+];
 
 /// Every seed of every target.
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let sparse: Vec<u64> = (0..20).map(|at| at * at * 37).collect();
     let huge = [3, 1 << 40, (1 << 62) + 5, u64::MAX - 1];
-    vec![
+    let golden = GOLDEN_FRAMES.map(|(name, bytes)| ("frame_decode", name, bytes.to_vec()));
+    let made = vec![
         ("frame_decode", "empty", frame(1 << 20, HashFunction::Xxh3Seeded, vec![])),
         ("frame_decode", "full", frame(16, HashFunction::Xxh3Seeded, (0..16).collect())),
         ("frame_decode", "sparse", frame(1 << 14, HashFunction::SipHash13Keyed, sparse.clone())),
@@ -36,13 +60,15 @@ pub fn all() -> Vec<Seed> {
         ("exchange_frames", "one-pass-places", recorded(16 + 8)),
         ("exchange_frames", "bytes", recorded(1 + 8 + 16)),
         ("exchange_frames", "approximate", recorded(2)),
-    ]
+    ];
+    golden.into_iter().chain(made).collect()
 }
 
 fn frame(position_count: u64, function: HashFunction, positions: Vec<u64>) -> Vec<u8> {
     let shape = SingleShotShape::new(HashRange::WHOLE, position_count).expect("within limits");
     let filter = SingleShot::from_positions(shape, positions).expect("sorted, below the width");
-    Frame::encode_single_shot(&filter, FrameKey { function, key_id: 7 }).expect("small")
+    let mut frames = frames(&filter, FrameKey { function, key_id: 7 }, 1 << 20);
+    frames.next().expect("one frame at least").expect("small")
 }
 
 fn rice<'a, F>(low_bits: u8, list: &'a [u64], encode: F) -> Vec<u8>

@@ -20,6 +20,13 @@ mod frame;
 mod limits;
 
 pub use checksum::crc32c;
-pub use error::{FrameError, KeyMismatch};
-pub use frame::{FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, Frame, FrameKey};
-pub use limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_POSITION_COUNT_MAX};
+pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};
+pub use frame::{
+    AssembleError, Encoding, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FilterAssembler,
+    FilterMut, FilterRef, FrameKey, FrameLevel, FrameView, Frames, cheapest_encoding,
+    counters_bits, frames, gaps_bits, probes_bits,
+};
+pub use limits::{
+    FRAME_FILTER_BYTES_MAX, FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX,
+    FRAME_POSITION_COUNT_MAX,
+};

@@ -1,0 +1,96 @@
+//! What stands before the codes of a level of a scalable filter.
+//!
+//! ```text
+//! 0      4       8     16       24     32
+//! │level │levels │rate │capacity│items │ codes
+//! │ u32  │ u32   │ f64 │ u64    │ u64  │
+//!
+//! level     number of the level, from 0 on       rate      false-positive rate of all levels
+//! levels    how many there are                   capacity  items that level 0 is made for
+//!                                                items     new items that the level took
+//! ```
+
+use umbel_filter::{HashRange, Scalable, ScalableShape};
+
+use crate::error::PayloadError;
+use crate::limits::FRAME_LEVEL_COUNT_MAX;
+
+/// Bytes before the codes.
+pub(super) const LEVEL_BYTES: usize = 32;
+
+/// Which level of which scalable filter a frame belongs to.
+///
+/// ```
+/// use umbel_codec::{FrameKey, FrameView, frames};
+/// use umbel_filter::{HashFunction, HashRange, Scalable};
+///
+/// let filter = Scalable::new(HashRange::WHOLE, 1_000, 0.01)?;
+/// let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
+/// let frame = frames(&filter, key, 1 << 20).next().expect("one frame at least")?;
+/// let (view, _) = FrameView::parse(&frame)?;
+/// let level = view.level().expect("a frame of a scalable filter");
+/// assert_eq!((level.level, level.level_count, level.first_capacity), (0, 1, 1_000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FrameLevel {
+    /// Number of the level, from 0 on.
+    pub level: u32,
+    /// Number of levels that the filter has.
+    pub level_count: u32,
+    /// Bound of the rate of all levels together, 0 to 1.
+    pub false_positive_rate: f64,
+    /// Number of items that level 0 is made for.
+    pub first_capacity: u64,
+    /// Number of new items that the level took, in the whole of its hash range.
+    pub item_count: u64,
+}
+
+impl FrameLevel {
+    pub(super) fn of(filter: &Scalable, index: usize) -> Self {
+        let number = |index: usize| u32::try_from(index).expect("sizes limit the levels to a few");
+        let shape = filter.scalable_shape();
+        Self {
+            level: number(index),
+            level_count: number(filter.levels().len()),
+            false_positive_rate: shape.false_positive_rate(),
+            first_capacity: shape.first_capacity(),
+            item_count: filter.levels().get(index).map_or(0, umbel_filter::FilterLevel::item_count),
+        }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; LEVEL_BYTES] {
+        let mut bytes = [0; LEVEL_BYTES];
+        let fields = self
+            .level
+            .to_le_bytes()
+            .into_iter()
+            .chain(self.level_count.to_le_bytes())
+            .chain(self.false_positive_rate.to_bits().to_le_bytes())
+            .chain(self.first_capacity.to_le_bytes())
+            .chain(self.item_count.to_le_bytes());
+        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    /// Reads and checks the fields, and returns the filter's shape as far as the range goes.
+    pub(super) fn parse(
+        bytes: [u8; LEVEL_BYTES],
+        range: HashRange,
+    ) -> Result<(Self, ScalableShape), PayloadError> {
+        let words = bytes.as_chunks::<8>().0;
+        let mut words = words.iter().map(|&bytes| u64::from_le_bytes(bytes));
+        let mut next = || words.next().unwrap_or_default();
+        let numbers = next();
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+        let (level, level_count) = (numbers as u32, (numbers >> 32) as u32);
+        let (rate, first_capacity, item_count) = (f64::from_bits(next()), next(), next());
+        if level >= level_count || level_count > FRAME_LEVEL_COUNT_MAX {
+            return Err(PayloadError::Level { level, level_count });
+        }
+        let shape = ScalableShape::new(range, first_capacity, rate);
+        let shape = shape.map_err(PayloadError::Scalable)?;
+        let false_positive_rate = rate;
+        Ok((Self { level, level_count, false_positive_rate, first_capacity, item_count }, shape))
+    }
+}

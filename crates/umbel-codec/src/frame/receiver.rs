@@ -1,0 +1,152 @@
+//! A filter that frames are merged into.
+
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge, Partitioned,
+    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
+};
+
+/// A filter to merge frames into; every kind converts into it. Scalable filters do not merge: their
+/// frames go to a [`FilterAssembler`](crate::FilterAssembler).
+///
+/// ```
+/// use umbel_codec::FilterMut;
+/// use umbel_filter::{Blocked, HashRange};
+///
+/// let mut filter = Blocked::new(HashRange::WHOLE, 16, 6)?;
+/// let _ = FilterMut::from(&mut filter);
+/// # Ok::<(), umbel_filter::CreateError>(())
+/// ```
+#[derive(Debug)]
+pub struct FilterMut<'a>(pub(super) Receiver<'a>);
+
+#[derive(Debug)]
+pub(super) enum Receiver<'a> {
+    /// Apart from the other arrays, because insertions need the filter's lane sets.
+    Blocked(&'a mut Blocked),
+    Array(BlockShape, &'a mut [u64]),
+    SingleShot(&'a mut SingleShot),
+    Stored(&'a mut StoredSingleShot),
+    Scalable(ScalableShape),
+}
+
+impl<'a> From<&'a mut Blocked> for FilterMut<'a> {
+    fn from(filter: &'a mut Blocked) -> Self {
+        Self(Receiver::Blocked(filter))
+    }
+}
+
+impl<'a> From<&'a mut Classic> for FilterMut<'a> {
+    fn from(filter: &'a mut Classic) -> Self {
+        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
+    }
+}
+
+impl<'a> From<&'a mut Partitioned> for FilterMut<'a> {
+    fn from(filter: &'a mut Partitioned) -> Self {
+        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
+    }
+}
+
+impl<'a> From<&'a mut Counting> for FilterMut<'a> {
+    fn from(filter: &'a mut Counting) -> Self {
+        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
+    }
+}
+
+impl<'a> From<&'a mut SingleShot> for FilterMut<'a> {
+    fn from(filter: &'a mut SingleShot) -> Self {
+        Self(Receiver::SingleShot(filter))
+    }
+}
+
+impl<'a> From<&'a mut StoredSingleShot> for FilterMut<'a> {
+    fn from(filter: &'a mut StoredSingleShot) -> Self {
+        Self(Receiver::Stored(filter))
+    }
+}
+
+impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
+    fn from(filter: &'a mut AnyFilter) -> Self {
+        match filter {
+            AnyFilter::SingleShot(filter) => filter.into(),
+            AnyFilter::Blocked(filter) => filter.into(),
+            AnyFilter::Classic(filter) => filter.into(),
+            AnyFilter::Partitioned(filter) => filter.into(),
+            AnyFilter::Counting(filter) => filter.into(),
+            AnyFilter::Scalable(filter) => Self(Receiver::Scalable(filter.scalable_shape())),
+        }
+    }
+}
+
+impl Receiver<'_> {
+    pub(super) fn shape(&self) -> Shape {
+        match self {
+            Self::Blocked(filter) => filter.block_shape().into(),
+            Self::Array(shape, _) => (*shape).into(),
+            Self::SingleShot(filter) => filter.shape().into(),
+            Self::Stored(filter) => filter.single_shot_shape().into(),
+            Self::Scalable(shape) => (*shape).into(),
+        }
+    }
+
+    /// The words of the blocks that a part has.
+    pub(super) fn words_of(&mut self, part: BlockShape) -> Result<&mut [u64], ShapeMismatch> {
+        let mismatch = ShapeMismatch { ours: self.shape(), theirs: part.into() };
+        let (ours, words) = match self {
+            Self::Blocked(filter) => (filter.block_shape(), filter.words_mut()),
+            Self::Array(shape, words) => (*shape, &mut **words),
+            _ => return Err(mismatch),
+        };
+        let is_alike = ours.kind() == part.kind()
+            && ours.block_bits() == part.block_bits()
+            && ours.probe_count() == part.probe_count();
+        let offset = ours.map().offset_of(part.map()).filter(|_| is_alike).ok_or(mismatch)?;
+        let block_words = ours.memory_bytes() / ours.map().len() / 8;
+        let from = usize::try_from(offset * block_words).ok();
+        let len = usize::try_from(part.map().len() * block_words).ok();
+        let slice = from.zip(len).and_then(|(from, len)| words.get_mut(from..)?.get_mut(..len));
+        Ok(slice.expect("a filter has the words of its shape"))
+    }
+
+    /// Checks that a part of this shape, which begins where its filter does, has our positions.
+    pub(super) fn check_positions(&self, part: SingleShotShape) -> Result<(), ShapeMismatch> {
+        match self.shape() {
+            Shape::SingleShot(ours)
+                if ours.position_count() == part.position_count()
+                    && ours.range().start() == part.range().start()
+                    && ours.range().last() >= part.range().last() =>
+            {
+                Ok(())
+            }
+            ours => Err(ShapeMismatch { ours, theirs: part.into() }),
+        }
+    }
+
+    /// Merges positions that strictly increase and exist in the filter.
+    pub(super) fn merge_positions(&mut self, positions: impl ExactSizeIterator<Item = u64>) -> u64 {
+        let valid = "positions strictly increase and lie below the part's width";
+        let alike = "the part was made with our shape";
+        match self {
+            Self::SingleShot(filter) => {
+                let part = SingleShot::from_positions(filter.shape(), positions.collect());
+                filter.merge(&part.expect(valid)).expect(alike)
+            }
+            Self::Stored(filter) => {
+                let shape = filter.single_shot_shape();
+                let part = StoredSingleShot::from_positions(shape, positions).expect(valid);
+                filter.merge(&part).expect(alike)
+            }
+            _ => unreachable!("only single-shot filters have the shape of one"),
+        }
+    }
+}
+
+/// An empty filter of the shape.
+pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
+    Ok(match shape.kind() {
+        Kind::Classic => Classic::with_shape(shape)?.into(),
+        Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
+        Kind::Counting => Counting::with_shape(shape)?.into(),
+        _ => Blocked::with_shape(shape)?.into(),
+    })
+}

@@ -1,0 +1,270 @@
+//! From a filter to frames, one at a time: cut by hash range, each coded on its own.
+//!
+//! ```text
+//! blocks      │ 0 … b−1 │ b … 2b−1 │ 2b … 3b−1 │ …        b blocks of words fill a payload
+//! frames      ├─ gaps ──┼── raw ───┼── holes ──┼ …        and bound every other encoding
+//! ```
+//!
+//! Lists are cut by `lists`. Every frame begins where the one before ends, so the hash ranges tile
+//! the filter's.
+
+use umbel_bits::BitWriter;
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Classic, Counting, Partitioned, Scalable, SingleShot,
+    SparseBlocked, StoredSingleShot,
+};
+
+use super::content::{Content, cheapest};
+use super::header::{Body, Header, check_payload_bytes};
+use super::level::{FrameLevel, LEVEL_BYTES};
+use super::lists::{PositionCursor, ProbeCursor};
+use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
+use crate::checksum::crc32c;
+use crate::error::FrameError;
+use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
+
+/// A filter that frames can be made of; every kind converts into it.
+///
+/// ```
+/// use umbel_codec::FilterRef;
+/// use umbel_filter::{Blocked, HashRange};
+///
+/// let filter = Blocked::new(HashRange::WHOLE, 16, 6)?;
+/// let _ = FilterRef::from(&filter);
+/// # Ok::<(), umbel_filter::CreateError>(())
+/// ```
+pub struct FilterRef<'a>(Source<'a>);
+
+/// A filter and how far it was written.
+enum Source<'a> {
+    Array(ArrayCursor<'a>),
+    Levels(LevelCursor<'a>),
+    Positions(PositionCursor<'a>),
+    Probes(ProbeCursor<'a>),
+}
+
+impl<'a> FilterRef<'a> {
+    const fn array(shape: BlockShape, words: &'a [u64]) -> Self {
+        Self(Source::Array(ArrayCursor { shape, words, next: 0 }))
+    }
+}
+
+impl<'a> From<&'a Blocked> for FilterRef<'a> {
+    fn from(filter: &'a Blocked) -> Self {
+        Self::array(filter.block_shape(), filter.words())
+    }
+}
+
+impl<'a> From<&'a Classic> for FilterRef<'a> {
+    fn from(filter: &'a Classic) -> Self {
+        Self::array(filter.block_shape(), filter.words())
+    }
+}
+
+impl<'a> From<&'a Partitioned> for FilterRef<'a> {
+    fn from(filter: &'a Partitioned) -> Self {
+        Self::array(filter.block_shape(), filter.words())
+    }
+}
+
+impl<'a> From<&'a Counting> for FilterRef<'a> {
+    fn from(filter: &'a Counting) -> Self {
+        Self::array(filter.block_shape(), filter.words())
+    }
+}
+
+impl<'a> From<&'a SingleShot> for FilterRef<'a> {
+    fn from(filter: &'a SingleShot) -> Self {
+        let positions = filter.positions().iter().copied();
+        Self(Source::Positions(PositionCursor::new(filter.shape(), filter.len(), positions)))
+    }
+}
+
+impl<'a> From<&'a StoredSingleShot> for FilterRef<'a> {
+    fn from(filter: &'a StoredSingleShot) -> Self {
+        let (shape, positions) = (filter.single_shot_shape(), filter.positions());
+        Self(Source::Positions(PositionCursor::new(shape, filter.len(), positions)))
+    }
+}
+
+impl<'a> From<&'a SparseBlocked> for FilterRef<'a> {
+    fn from(filter: &'a SparseBlocked) -> Self {
+        Self(Source::Probes(ProbeCursor::new(filter)))
+    }
+}
+
+impl<'a> From<&'a Scalable> for FilterRef<'a> {
+    fn from(filter: &'a Scalable) -> Self {
+        Self(Source::Levels(LevelCursor { filter, level: 0, next: 0 }))
+    }
+}
+
+impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
+    fn from(filter: &'a AnyFilter) -> Self {
+        match filter {
+            AnyFilter::SingleShot(filter) => filter.into(),
+            AnyFilter::Blocked(filter) => filter.into(),
+            AnyFilter::Classic(filter) => filter.into(),
+            AnyFilter::Partitioned(filter) => filter.into(),
+            AnyFilter::Counting(filter) => filter.into(),
+            AnyFilter::Scalable(filter) => filter.into(),
+        }
+    }
+}
+
+/// The frames of a filter, in order of hash range (and of level before that), each with at most
+/// `payload_bytes_max` bytes behind its header, or [`FRAME_PAYLOAD_BYTES_MAX`] if that is less.
+/// Only the frame at hand is in memory; of single-shot filters its list of positions, too.
+///
+/// ```
+/// use umbel_codec::{FRAME_HEADER_BYTES, FrameError, FrameKey, frames};
+/// use umbel_filter::{HashFunction, HashRange, Insert, ItemHash, SingleShot, SingleShotShape};
+///
+/// let mut filter = SingleShot::new(SingleShotShape::new(HashRange::WHOLE, 16)?);
+/// filter.insert(ItemHash::new(0x3000_0000_0000_0000, 0))?;
+/// let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
+/// let frames: Vec<Vec<u8>> = frames(&filter, key, 1 << 20).collect::<Result<_, FrameError>>()?;
+/// // One byte for the code of position 3.
+/// assert_eq!(frames.len(), 1);
+/// assert_eq!(frames[0].len(), FRAME_HEADER_BYTES + 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn frames<'a>(
+    filter: impl Into<FilterRef<'a>>,
+    key: FrameKey,
+    payload_bytes_max: usize,
+) -> Frames<'a> {
+    let payload_bytes_max = payload_bytes_max.min(FRAME_PAYLOAD_BYTES_MAX) as u64;
+    let FilterRef(source) = filter.into();
+    Frames { source, budget: Budget { key, payload_bytes_max }, is_done: false }
+}
+
+/// The frames of a filter, one at a time; see [`frames`]. Ends after the first error.
+#[must_use = "frames are made as they are asked for"]
+pub struct Frames<'a> {
+    source: Source<'a>,
+    budget: Budget,
+    is_done: bool,
+}
+
+/// What is the same for all frames.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    pub(super) key: FrameKey,
+    pub(super) payload_bytes_max: u64,
+}
+
+/// A frame, and whether it is the last.
+pub(super) type Next = Result<(Vec<u8>, bool), FrameError>;
+
+impl Iterator for Frames<'_> {
+    type Item = Result<Vec<u8>, FrameError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let next = match &mut self.source {
+            Source::Array(cursor) => cursor.next(self.budget),
+            Source::Levels(cursor) => cursor.next(self.budget),
+            Source::Positions(cursor) => cursor.next(self.budget),
+            Source::Probes(cursor) => cursor.next(self.budget),
+        };
+        self.is_done = next.as_ref().map_or(true, |&(_, is_last)| is_last);
+        Some(next.map(|(frame, _)| frame))
+    }
+}
+
+/// An array of blocks and the next block.
+struct ArrayCursor<'a> {
+    shape: BlockShape,
+    words: &'a [u64],
+    next: u64,
+}
+
+impl<'a> ArrayCursor<'a> {
+    fn next(&mut self, budget: Budget) -> Next {
+        let (slice, words) = self.cut(budget.payload_bytes_max)?;
+        Ok((seal_array(budget.key, Body::Blocks(slice), &[], words)?, self.is_done()))
+    }
+
+    const fn is_done(&self) -> bool {
+        self.next == self.shape.map().len()
+    }
+
+    /// The next blocks whose words fill so many bytes: their shape and their words.
+    fn cut(&mut self, bytes_max: u64) -> Result<(BlockShape, &'a [u64]), FrameError> {
+        let (shape, map, from) = (self.shape, self.shape.map(), self.next);
+        let block_bytes = shape.memory_bytes() / map.len();
+        let block_count = bytes_max / block_bytes;
+        if block_count == 0 {
+            return Err(FrameError::BlockTooLarge { block_bytes, payload_bytes_max: bytes_max });
+        }
+        self.next = map.len().min(from + block_count);
+        let slice = shape.with_range(map.range_of_blocks(from..self.next));
+        let word = |block: u64| usize::try_from(block * block_bytes / 8).ok();
+        let words = word(from).zip(word(self.next)).and_then(|(from, to)| self.words.get(from..to));
+        let words = words.expect("a filter has the words of its shape");
+        Ok((slice.expect("a part of a shape is a shape"), words))
+    }
+}
+
+/// A scalable filter, the level at work and its next block.
+struct LevelCursor<'a> {
+    filter: &'a Scalable,
+    level: usize,
+    next: u64,
+}
+
+impl LevelCursor<'_> {
+    fn next(&mut self, budget: Budget) -> Next {
+        let levels = self.filter.levels();
+        let level = levels.get(self.level).expect("the last frame of the last level ends it");
+        let (shape, words) = (level.filter().block_shape(), level.filter().words());
+        let mut blocks = ArrayCursor { shape, words, next: self.next };
+        let bytes_max = budget.payload_bytes_max.saturating_sub(LEVEL_BYTES as u64);
+        let (slice, words) = blocks.cut(bytes_max)?;
+        let prefix = FrameLevel::of(self.filter, self.level).to_bytes();
+        self.next = blocks.next;
+        if blocks.is_done() {
+            (self.next, self.level) = (0, self.level + 1);
+        }
+        let frame = seal_array(budget.key, Body::Level(slice), &prefix, words)?;
+        Ok((frame, self.level == levels.len()))
+    }
+}
+
+/// The frame of an array, written in the cheapest way.
+fn seal_array(
+    key: FrameKey,
+    body: Body,
+    prefix: &[u8],
+    words: &[u64],
+) -> Result<Vec<u8>, FrameError> {
+    let (encoding, code, count) = cheapest(body.kind(), words);
+    let header = Header::new(key, body, encoding, code, count);
+    seal(header, prefix, Content::array(body.kind(), words))
+}
+
+/// The frame of a header whose length and checksum are not yet known.
+pub(super) fn seal(
+    mut header: Header,
+    prefix: &[u8],
+    content: Content<'_>,
+) -> Result<Vec<u8>, FrameError> {
+    let code_bytes = content.bits(header.encoding, header.code).div_ceil(8);
+    header.payload_bytes = check_payload_bytes(code_bytes.saturating_add(prefix.len() as u64))?;
+    let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + header.payload_bytes);
+    bytes.extend(header.to_checked_bytes());
+    bytes.extend([0; 4]); // the checksum, once the payload is there
+    bytes.extend(prefix);
+    let mut writer = BitWriter::with_buffer(bytes);
+    content.write(header.encoding, header.code, &mut writer);
+    let mut bytes = writer.finish();
+    if let Some((header, payload)) = bytes.split_first_chunk_mut::<FRAME_HEADER_BYTES>()
+        && let Some((checked, checksum)) = header.split_first_chunk_mut::<CHECKED_HEADER_BYTES>()
+    {
+        checksum.copy_from_slice(&crc32c(&[checked, payload]).to_le_bytes());
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,139 @@
+//! Random filters of every kind, and what the tests do with their frames.
+
+use proptest::prelude::*;
+use umbel_codec::{FrameKey, FrameView, frames};
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Classic, Counting, Describe, HashFunction, HashRange, Insert,
+    ItemHash, ItemHasher, Kind, Partitioned, Scalable, ScalableShape, Shape, SingleShotShape,
+    StoredSingleShot,
+};
+
+pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
+
+/// Enough memory for every filter of the tests.
+pub(crate) const MEMORY: u64 = 1 << 26;
+
+/// Ranges of all widths that leave every filter some positions.
+pub(crate) fn ranges() -> impl Strategy<Value = HashRange> {
+    let inside = (any::<u64>(), any::<u64>(), 0..20u32).prop_map(|(start, width, shift)| {
+        let end = u128::from(start) + u128::from(width >> shift) + 1;
+        HashRange::new(start, end.min(1 << 64)).unwrap()
+    });
+    prop_oneof![Just(HashRange::WHOLE), inside]
+}
+
+/// So many different items of the range.
+pub(crate) fn items(range: HashRange, seed: u64, count: u64) -> Vec<ItemHash> {
+    let hash = |item: u64| {
+        let hasher = ItemHasher::Xxh3 { seed };
+        let hash = hasher.hash(&item.to_le_bytes());
+        let offset = (u128::from(hash.hi()) * range.width()) >> 64;
+        ItemHash::new(range.start() + u64::try_from(offset).unwrap(), hash.lo())
+    };
+    (0..count).map(hash).collect()
+}
+
+/// An empty filter of an array kind.
+pub(crate) fn array(shape: BlockShape) -> AnyFilter {
+    match shape.kind() {
+        Kind::Classic => Classic::with_shape(shape).unwrap().into(),
+        Kind::Partitioned => Partitioned::with_shape(shape).unwrap().into(),
+        Kind::Counting => Counting::with_shape(shape).unwrap().into(),
+        _ => Blocked::with_shape(shape).unwrap().into(),
+    }
+}
+
+/// A filter by what it was made from: short where a test prints it.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    shape: Shape,
+    seed: u64,
+    item_count: u64,
+}
+
+impl Recipe {
+    pub(crate) fn filter(&self) -> AnyFilter {
+        let mut filter = empty(self.shape);
+        for item in items(self.shape.range(), self.seed, self.item_count) {
+            filter.insert(item).unwrap();
+        }
+        filter
+    }
+}
+
+fn array_shapes() -> impl Strategy<Value = BlockShape> {
+    (ranges(), 2..=5u8, 1..60u64, 1..4u32, 1..=16u32).prop_map(|(range, kind, blocks, lines, k)| {
+        let kind = Kind::from_id(kind).unwrap();
+        let lines = if matches!(kind, Kind::Classic | Kind::Partitioned) { lines } else { 1 };
+        BlockShape::new(kind, range, blocks, 512 * lines, k).unwrap()
+    })
+}
+
+/// Filters of kinds that merge, of any fill.
+pub(crate) fn merging_filters() -> impl Strategy<Value = Recipe> {
+    let shape = prop_oneof![
+        3 => array_shapes().prop_map(Shape::from),
+        1 => single_shot_shapes().prop_map(Shape::from),
+    ];
+    let item_count = prop_oneof![0..30u64, 0..2_000u64];
+    (shape, any::<u64>(), item_count).prop_map(|(shape, seed, item_count)| Recipe {
+        shape,
+        seed,
+        item_count,
+    })
+}
+
+/// Position counts of all magnitudes, powers of two and others.
+pub(crate) fn single_shot_shapes() -> impl Strategy<Value = SingleShotShape> {
+    (ranges(), 0..=60u32, 0..7u64).prop_map(|(range, bits, odd)| {
+        SingleShotShape::new(range, ((1u64 << bits) + odd).min(1 << 60)).unwrap()
+    })
+}
+
+/// Scalable filters of one to a few levels.
+fn scalable_filters() -> impl Strategy<Value = Recipe> {
+    (any::<u64>(), 1..200u64, 0..1_500u64, 1..4i32).prop_map(
+        |(seed, capacity, item_count, digits)| {
+            let rate = 0.1f64.powi(digits);
+            let shape = ScalableShape::new(HashRange::WHOLE, capacity, rate).unwrap();
+            Recipe { shape: shape.into(), seed, item_count }
+        },
+    )
+}
+
+/// Any filter.
+pub(crate) fn all_filters() -> impl Strategy<Value = Recipe> {
+    prop_oneof![4 => merging_filters(), 1 => scalable_filters()]
+}
+
+/// Payload sizes that cut most filters into a few frames; every block fits into them.
+pub(crate) fn payload_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![(256 + 32..1_000usize), (1_000..20_000usize)]
+}
+
+pub(crate) fn all_frames(filter: &AnyFilter, payload_bytes_max: usize) -> Vec<Vec<u8>> {
+    frames(filter, KEY, payload_bytes_max).map(Result::unwrap).collect()
+}
+
+pub(crate) fn view(frame: &[u8]) -> FrameView<'_> {
+    let (view, consumed_bytes) = FrameView::parse(frame).unwrap();
+    assert_eq!(consumed_bytes, frame.len());
+    view
+}
+
+/// The empty filter of this shape.
+pub(crate) fn empty(shape: Shape) -> AnyFilter {
+    match shape {
+        Shape::Blocks(shape) => array(shape),
+        Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),
+        Shape::Scalable(shape) => {
+            let (capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
+            Scalable::new(shape.range(), capacity, rate).unwrap().into()
+        }
+    }
+}
+
+/// The empty filter of the same shape.
+pub(crate) fn emptied(filter: &AnyFilter) -> AnyFilter {
+    empty(filter.shape())
+}

@@ -1,0 +1,112 @@
+//! The frames of version 1, one file a kind and an encoding: releases must read and write them for
+//! ever. To look at one: `xxd crates/umbel-codec/testdata/frames/v1/blocked_gaps.bin`.
+//!
+//! `UMBEL_WRITE_FRAMES=1 cargo test -p umbel-codec golden` writes the files that do not exist yet; it
+//! never changes one.
+
+use std::fs;
+use std::path::Path;
+
+use umbel_codec::{Encoding, frames};
+use umbel_filter::{
+    AnyFilter, BlockShape, Describe, HashRange, Insert, ItemHash, ItemHasher, Kind, Scalable,
+    SingleShotShape, SparseBlocked, StoredSingleShot,
+};
+
+use crate::filters::{KEY, MEMORY, array, emptied, view};
+
+/// The second quarter of the hash space.
+fn quarter() -> HashRange {
+    HashRange::new(1 << 62, 1 << 63).unwrap()
+}
+
+/// The numbers from 0 on as decimal items, as far as they fall into the range.
+fn numbers(range: HashRange, end: u32) -> Vec<ItemHash> {
+    let hasher = ItemHasher::Xxh3 { seed: KEY.key_id };
+    let hashes = (0..end).map(|item| hasher.hash(item.to_string().as_bytes()));
+    hashes.filter(|hash| range.contains(hash.hi())).collect()
+}
+
+fn with_numbers(mut filter: AnyFilter, end: u32) -> AnyFilter {
+    for hash in numbers(filter.shape().range(), end) {
+        filter.insert(hash).unwrap();
+    }
+    filter
+}
+
+fn blocks(kind: Kind, range: HashRange, block_count: u64, block_bits: u32, k: u32) -> AnyFilter {
+    array(BlockShape::new(kind, range, block_count, block_bits, k).unwrap())
+}
+
+/// Every file: the filter, the number of the frame, the most bytes of payload, how it is written.
+fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
+    let blocked = |block_count| blocks(Kind::Blocked, quarter(), block_count, 512, 6);
+    let single_shot = SingleShotShape::new(quarter(), 1_600).unwrap();
+    let single_shot = with_numbers(StoredSingleShot::new(single_shot).into(), 100);
+    let scalable = Scalable::new(quarter(), 10, 0.01).unwrap();
+    let classic = blocks(Kind::Classic, quarter(), 8, 1_024, 7);
+    let partitioned = blocks(Kind::Partitioned, quarter(), 8, 1_024, 7);
+    let counting = |block_count| blocks(Kind::Counting, quarter(), block_count, 512, 6);
+    let large = 1 << 20;
+    vec![
+        ("single_shot", single_shot.clone(), 0, large, Encoding::Gaps),
+        ("single_shot_part", single_shot, 1, 16, Encoding::Part),
+        ("blocked_gaps", with_numbers(blocked(64), 100), 0, large, Encoding::Gaps),
+        ("blocked_holes", with_numbers(blocked(9), 2_500), 0, large, Encoding::Holes),
+        ("blocked_raw", with_numbers(blocked(9), 800), 0, large, Encoding::Raw),
+        ("classic", with_numbers(classic, 200), 0, large, Encoding::Gaps),
+        ("partitioned", with_numbers(partitioned, 200), 0, large, Encoding::Gaps),
+        ("counting_gaps", with_numbers(counting(9), 400), 0, large, Encoding::Gaps),
+        ("counting_raw", with_numbers(counting(4), 3_000), 0, large, Encoding::Raw),
+        ("scalable_level", with_numbers(scalable.into(), 60), 1, large, Encoding::Gaps),
+    ]
+}
+
+fn assert_is_file(name: &str, frame: &[u8]) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/frames/v1/{name}.bin"));
+    if std::env::var_os("UMBEL_WRITE_FRAMES").is_some() && !file.exists() {
+        fs::write(&file, frame).unwrap();
+    }
+    assert_eq!(fs::read(&file).unwrap(), frame, "{}", file.display());
+}
+
+#[test]
+fn golden_frames_are_written_and_read() {
+    for (name, filter, index, payload_bytes_max, encoding) in files() {
+        let frame = frames(&filter, KEY, payload_bytes_max).nth(index).unwrap().unwrap();
+        assert_is_file(name, &frame);
+        let view = view(&frame);
+        assert_eq!((view.kind(), view.encoding(), view.key()), (filter.kind(), encoding, KEY));
+        assert_eq!(view.encode(MEMORY).as_ref(), Ok(&frame), "{name}");
+        let part = view.to_filter(KEY, MEMORY).unwrap();
+        match filter {
+            AnyFilter::Scalable(filter) => {
+                assert_eq!(part, filter.levels()[index].filter().clone().into());
+            }
+            _ if encoding == Encoding::Part => {
+                assert_ne!(view.range(), filter.shape().range());
+                let mut merged = filter.clone();
+                assert_eq!(view.merge_into(&mut merged, KEY), Ok(0));
+                assert_eq!(merged, filter);
+            }
+            _ => {
+                assert_eq!(part, filter, "{name}");
+                let mut merged = emptied(&filter);
+                let one_count = filter.describe().one_count;
+                assert_eq!(view.merge_into(&mut merged, KEY), Ok(one_count));
+                assert_eq!(merged, filter, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_probes_are_written_and_read() {
+    let shape = BlockShape::new(Kind::Blocked, quarter(), 64, 512, 6).unwrap();
+    let batch = SparseBlocked::from_hashes(shape, &numbers(quarter(), 100)).unwrap();
+    let frame = frames(&batch, KEY, 1 << 20).next().unwrap().unwrap();
+    assert_is_file("blocked_probes", &frame);
+    assert_eq!(view(&frame).encoding(), Encoding::Probes);
+    let filter = with_numbers(array(shape), 100);
+    assert_eq!(view(&frame).to_filter(KEY, MEMORY), Ok(filter));
+}

@@ -1,0 +1,190 @@
+//! Laws of cutting a filter into frames and merging them.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use umbel_codec::{FRAME_HEADER_BYTES, FrameMergeError, FrameView, frames};
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Describe, HashRange, Insert, Kind, SingleShot, SingleShotShape,
+    SparseBlocked,
+};
+
+use crate::filters::{
+    KEY, MEMORY, all_filters, all_frames, emptied, items, merging_filters, payload_bytes, ranges,
+    single_shot_shapes, view,
+};
+
+/// Each frame begins where the one before ends.
+fn assert_tiles<'a>(range: HashRange, views: impl Iterator<Item = FrameView<'a>>) {
+    let mut next_start = u128::from(range.start());
+    for view in views {
+        if next_start == range.end() && view.level().is_some() {
+            next_start = range.start().into();
+        }
+        assert_eq!(u128::from(view.range().start()), next_start);
+        next_start = view.range().end();
+    }
+    assert_eq!(next_start, range.end());
+}
+
+proptest! {
+    #[test]
+    fn frames_tile_the_filter_and_keep_the_limit(
+        recipe in all_filters(), payload_bytes_max in payload_bytes(), after in vec(any::<u8>(), 0..9),
+    ) {
+        let filter = recipe.filter();
+        let frames = all_frames(&filter, payload_bytes_max);
+        assert_tiles(filter.shape().range(), frames.iter().map(|frame| view(frame)));
+        for frame in &frames {
+            prop_assert!(frame.len() <= FRAME_HEADER_BYTES + payload_bytes_max);
+            prop_assert_eq!(view(frame).kind(), filter.kind());
+            prop_assert_eq!(&view(frame).encode(MEMORY).unwrap(), frame);
+            let longer = [&frame[..], &after].concat();
+            prop_assert_eq!(FrameView::parse(&longer).unwrap().1, frame.len());
+            prop_assert_eq!(FrameView::total_bytes(&longer), Ok(Some(frame.len())));
+        }
+    }
+
+    /// Frames merge in any order into the filter that they were made of, and count what is new.
+    #[test]
+    fn merging_all_frames_gives_the_filter(
+        recipe in merging_filters(), payload_bytes_max in payload_bytes(), rotation in 0..9usize,
+    ) {
+        let filter = recipe.filter();
+        let mut frames = all_frames(&filter, payload_bytes_max);
+        let len = frames.len();
+        frames.rotate_left(rotation % len);
+        let mut merged = emptied(&filter);
+        let mut new_count = 0;
+        for frame in &frames {
+            new_count += view(frame).merge_into(&mut merged, KEY).unwrap();
+        }
+        prop_assert_eq!(&merged, &filter);
+        prop_assert_eq!(new_count, filter.describe().one_count);
+        for frame in &frames {
+            match view(frame).merge_into(&mut merged, KEY) {
+                Ok(new_count) => prop_assert_eq!(new_count, 0),
+                Err(FrameMergeError::NotEmpty { .. }) => {
+                    prop_assert_eq!(filter.kind(), Kind::Counting);
+                }
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+        }
+        prop_assert_eq!(merged, filter);
+    }
+
+    /// A frame alone is a filter, whose frame is the same again.
+    #[test]
+    fn a_frame_is_a_filter(recipe in merging_filters(), payload_bytes_max in payload_bytes()) {
+        let filter = recipe.filter();
+        let mut merged = emptied(&filter);
+        for frame in all_frames(&filter, payload_bytes_max) {
+            let part = view(&frame).to_filter(KEY, MEMORY).unwrap();
+            prop_assert_eq!(part.shape(), view(&frame).shape());
+            let again = all_frames(&part, 1 << 20);
+            if view(&frame).range() == part.shape().range() {
+                prop_assert_eq!(&again, &[frame]);
+            }
+            if filter.kind() == Kind::Counting {
+                continue;
+            }
+            for frame in again {
+                view(&frame).merge_into(&mut merged, KEY).unwrap();
+            }
+        }
+        prop_assert!(filter.kind() == Kind::Counting || merged == filter);
+    }
+
+    /// The frames of a part of the range go into the filter of the whole range.
+    #[test]
+    fn parts_merge_into_larger_filters(
+        range in ranges(), blocks in 1..40u64, k in 1..=16u32, seed: u64, count in 0..500u64,
+        payload_bytes_max in payload_bytes(),
+    ) {
+        let shape = BlockShape::new(Kind::Blocked, range, blocks, 512, k).unwrap();
+        let mut part = Blocked::with_shape(shape).unwrap();
+        let mut whole = Blocked::new(HashRange::WHOLE, blocks, k).unwrap();
+        for item in items(range, seed, count) {
+            part.insert(item).unwrap();
+            whole.insert(item).unwrap();
+        }
+        let mut merged = Blocked::new(HashRange::WHOLE, blocks, k).unwrap();
+        for frame in frames(&part, KEY, payload_bytes_max) {
+            view(&frame.unwrap()).merge_into(&mut merged, KEY).unwrap();
+        }
+        prop_assert_eq!(merged, whole);
+    }
+
+    /// Insertions as frames of probes: the same bits as insert by insert.
+    #[test]
+    fn probes_are_insertions(
+        range in ranges(), blocks in 1..400u64, k in 1..=16u32, seed: u64, count in 0..300u64,
+        payload_bytes_max in 1_500..3_000usize,
+    ) {
+        let shape = BlockShape::new(Kind::Blocked, range, blocks, 512, k).unwrap();
+        let hashes = items(range, seed, count);
+        let batch = SparseBlocked::from_hashes(shape, &hashes).unwrap();
+        let mut filter = Blocked::with_shape(shape).unwrap();
+        for &hash in &hashes {
+            filter.insert(hash).unwrap();
+        }
+        let frames: Vec<Vec<u8>> =
+            frames(&batch, KEY, payload_bytes_max).map(Result::unwrap).collect();
+        assert_tiles(range, frames.iter().map(|frame| view(frame)));
+        let mut merged = Blocked::with_shape(shape).unwrap();
+        let mut whole = Blocked::new(HashRange::WHOLE, blocks, k).unwrap();
+        let (mut probe_count, mut new_count) = (0, 0);
+        for frame in &frames {
+            prop_assert!(frame.len() <= FRAME_HEADER_BYTES + payload_bytes_max);
+            prop_assert_eq!(&view(frame).encode(MEMORY).unwrap(), frame);
+            probe_count += view(frame).count();
+            new_count += view(frame).merge_into(&mut merged, KEY).unwrap();
+            view(frame).merge_into(&mut whole, KEY).unwrap();
+        }
+        prop_assert_eq!(probe_count, batch.len());
+        prop_assert_eq!(new_count, filter.describe().one_count);
+        prop_assert_eq!(whole.merge_part(&filter), Ok(0));
+        prop_assert_eq!(whole.describe().one_count, new_count);
+        prop_assert_eq!(merged, filter);
+    }
+
+    /// Single-shot filters of any m keep every position exactly, wherever they are cut.
+    #[test]
+    fn positions_survive_cuts(
+        shape in single_shot_shapes(), seed: u64, count in 0..200u64, payload_bytes_max in 20..200usize,
+    ) {
+        let mut hashes = items(shape.range(), seed, count);
+        hashes.sort_unstable();
+        let filter = SingleShot::from_sorted_hashes(shape, &hashes).unwrap();
+        let frames: Vec<Vec<u8>> =
+            frames(&filter, KEY, payload_bytes_max).map(Result::unwrap).collect();
+        assert_tiles(shape.range(), frames.iter().map(|frame| view(frame)));
+        let mut merged = SingleShot::new(shape);
+        for (index, frame) in frames.iter().enumerate() {
+            prop_assert!(frame.len() <= FRAME_HEADER_BYTES + payload_bytes_max);
+            prop_assert_eq!(&view(frame).encode(MEMORY).unwrap(), frame);
+            // No position is lost and none is in two frames.
+            prop_assert_eq!(view(frame).merge_into(&mut merged, KEY), Ok(view(frame).count()));
+            let items = hashes.iter().filter(|hash| view(frame).range().contains(hash.hi()));
+            let mut positions: Vec<u64> = items.map(|hash| shape.position(hash.hi())).collect();
+            positions.dedup();
+            let AnyFilter::SingleShot(part) = view(frame).to_filter(KEY, MEMORY).unwrap() else {
+                panic!("frame {index} is {}", view(frame).shape());
+            };
+            prop_assert!(part.positions().eq(positions));
+        }
+        prop_assert_eq!(merged, filter);
+    }
+}
+
+/// A cut at any hash but the first of a position would put some item elsewhere: with m = 3 the
+/// position of the hash in the middle depends on where counting begins.
+#[test]
+fn positions_depend_on_the_start() {
+    let shape =
+        |start: u64| SingleShotShape::new(HashRange::new(start, 1 << 64).unwrap(), 3).unwrap();
+    let (start, border) = (u64::MAX / 3 + 1, 2 * (u64::MAX / 3) + 1);
+    assert_eq!(shape(0).position(start), 1);
+    assert_eq!(shape(0).position(border), 2);
+    // One less than expected: the floors of a shape that begins at position 1 fall elsewhere.
+    assert_eq!(shape(start).position(border), 0);
+}
