@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
-use umbel_bits::{BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
+use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
@@ -23,7 +23,9 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 11] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 16] = golden_frames![
+    "blocked_ans_gaps",
+    "blocked_ans_holes",
     "blocked_gaps",
     "blocked_holes",
     "blocked_probes",
@@ -32,8 +34,11 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 11] = golden_frames![
     "counting_gaps",
     "counting_raw",
     "partitioned",
+    "scalable_ans_level",
     "scalable_level",
     "single_shot",
+    "single_shot_ans",
+    "single_shot_ans_part",
     "single_shot_part",
 ];
 
@@ -51,6 +56,11 @@ pub fn all() -> Vec<Seed> {
         ("rice_decode", "indexes", rice(5, &sparse, encode_indexes)),
         ("rice_decode", "escaped", rice(2, &huge, encode_indexes)),
         ("rice_decode", "wide", rice(60, &huge, encode_positions)),
+        ("ans_decode", "positions", ans(5, 192, &sparse, AnsGapCode::encode_positions)),
+        ("ans_decode", "indexes", ans(5, 240, &sparse, AnsGapCode::encode_indexes)),
+        ("ans_decode", "escaped", ans(0, 128, &sparse, AnsGapCode::encode_indexes)),
+        ("ans_decode", "wide", ans(60, 200, &huge, AnsGapCode::encode_positions)),
+        ("ans_decode", "empty", ans(0, 128, &[], AnsGapCode::encode_positions)),
         ("golomb_decode", "five", golomb(5, &[0, 2, 3, 4, 7, 159, 160])),
         ("golomb_decode", "unary", golomb(1, &[0, 1, 31, 32])),
         ("golomb_decode", "huge", golomb(u64::MAX, &huge)),
@@ -83,6 +93,19 @@ where
     let code = RiceCode::new(low_bits.into()).expect("at most 63");
     encode(code, list.iter().copied(), &mut writer);
     writer.finish()
+}
+
+fn ans<'a, F>(low_bits: u8, ratio: u8, list: &'a [u64], encode: F) -> Vec<u8>
+where
+    F: FnOnce(AnsGapCode, Copied<Iter<'a, u64>>, &mut Vec<u8>),
+{
+    let count = u16::try_from(list.len()).expect("short");
+    let mut input = vec![low_bits, ratio];
+    input.extend(count.to_le_bytes());
+    input.extend(u64::MAX.to_le_bytes());
+    let code = AnsGapCode::new(low_bits.into(), ratio).expect("within limits");
+    encode(code, list.iter().copied(), &mut input);
+    input
 }
 
 fn golomb(modulus: u64, values: &[u64]) -> Vec<u8> {

@@ -8,10 +8,11 @@
 //! │  4   │u8 │ u8 │u8 │ u8 │ u64  │ u64 │u64 │u64│ u64 │u8│u8│ u16 │ u32  │ u32  │
 //!
 //! ver     1                                    count   codes in the payload; raw: set positions
-//! kind    1 single-shot, 2 blocked, 3 classic  B       low bits of the payload's Rice code; raw: 0
+//! kind    1 single-shot, 2 blocked, 3 classic  B       low bits of the payload's code; raw: 0
 //!         4 partitioned, 5 counting, 6 level   k       probes an item; single-shot: 0
 //! enc     1 gaps, 2 probes, 3 holes, 4 raw,    lines   positions of a block / 512; single-shot: 0
-//!         5 part                               length  bytes of payload
+//!         5 part, 6 ans gaps, 7 ans holes      length  bytes of payload
+//!         8 ans part
 //! hash    1 XXH3-128, 2 SipHash-1-3-128        crc32c  over bytes 0..56 and the payload
 //! key id  seed of XXH3, name of a SipHash key
 //! start   first hash of the frame's range      last    last hash of the range, inclusive
@@ -31,15 +32,20 @@
 //! holes     of a 0 … │ gap │ gap │ …                              count: zeros
 //! raw       the words, 8 bytes each, low byte first               count: ones, or counters above 0
 //! part      │ start of the filter, u64 │ gap │ gap │ …            count: ones
-//! level     │ level, see frame/level.rs, 32 bytes │ gaps, holes or raw
+//! ans …     as gaps, holes or part, but the gaps are │ ratio, u8 │ ANS list of all of them │
+//! level     │ level, see frame/level.rs, 32 bytes │ gaps, holes, ans gaps, ans holes or raw
 //! ```
 //!
 //! | kind | encodings |
 //! |---|---|
-//! | single-shot | gaps, part |
-//! | blocked | gaps, probes, holes, raw |
-//! | classic, partitioned, level | gaps, holes, raw |
+//! | single-shot | gaps, part, ans gaps, ans part |
+//! | blocked | gaps, probes, holes, raw, ans gaps, ans holes |
+//! | classic, partitioned, level | gaps, holes, raw, ans gaps, ans holes |
 //! | counting | gaps, raw |
+//!
+//! *ANS.* A list of positions, without anything in between, may be an `umbel_bits::AnsGapCode` of B
+//! low bits: shorter than the Rice codes of long lists. Its ratio stands behind the fixed part of
+//! the payload, and the list fills the rest.
 //!
 //! *Part.* A single-shot filter over a range from `origin` on has position ⌊(hi − origin)·m / 2^64⌋.
 //! Counted anew from another start, floors would fall elsewhere unless m divides 2^64 · x. So a later
@@ -53,6 +59,7 @@ use umbel_filter::HashFunction;
 mod assembler;
 mod content;
 mod encoding;
+mod gap_code;
 mod header;
 mod level;
 mod lists;

@@ -1,13 +1,14 @@
-//! What a payload says, and its codes: writing them, measuring them, and reading them one by one.
+//! What a payload says, and its codes: writing them, and reading them one by one.
 //!
 //! Readers keep no list. They hand each value on as it comes and end with an error at the first
 //! code that is not valid, so whoever must not act on half a payload reads it twice.
 
-use umbel_bits::{BitReader, BitWriter, CodeError, RiceCode, encode_indexes, indexes_bits};
+use umbel_bits::{BitReader, BitWriter, RiceCode};
 use umbel_filter::words::{count_ones, iter_ones, iter_zeros};
 use umbel_filter::{BlockProbe, Kind};
 
 use super::encoding::{Encoding, RAW_SHARE, SEED_BITS, cheapest_encoding, counters_bits, mean_gap};
+use super::gap_code::{GapCode, next_index};
 use crate::error::PayloadError;
 
 /// Bits of a word.
@@ -38,28 +39,27 @@ pub(super) enum Content<'a> {
     Counters(&'a [u64]),
 }
 
-/// The best way to write an array, by formula; but the words, if the ones are so far from random
-/// that their codes would be longer. Returns the number of codes, too, or of ones.
-pub(super) fn cheapest(kind: Kind, words: &[u64]) -> (Encoding, RiceCode, u64) {
+/// The ones of an array, or its counters above 0; and the best way to code it by formula, with the
+/// number of codes, unless that is the words.
+pub(super) fn cheapest(kind: Kind, words: &[u64]) -> (u64, Option<(Encoding, GapCode, u64)>) {
     let raw_bits = WORD_BITS * words.len() as u64;
-    let (encoding, position_count, ones) = if kind == Kind::Counting {
+    if kind == Kind::Counting {
         let position_count = WORD_COUNTERS * words.len() as u64;
         let (ones, sum) = counters(words)
             .fold((0, 0), |(count, sum), (_, value)| (count + 1, sum + u64::from(value)));
-        let bits = counters_bits(position_count, ones, sum);
-        let pays = bits <= raw_bits as f64 * RAW_SHARE;
-        (if pays { Encoding::Gaps } else { Encoding::Raw }, position_count, ones)
-    } else {
-        let ones = count_ones(words);
-        (cheapest_encoding(raw_bits, ones), raw_bits, ones)
-    };
-    let count = if encoding == Encoding::Holes { position_count - ones } else { ones };
-    let code = RiceCode::for_mean_gap(mean_gap(position_count, count));
-    if encoding == Encoding::Raw || Content::array(kind, words).bits(encoding, code) >= raw_bits {
-        let no_code = RiceCode::new(0).expect("0 low bits are a code");
-        return (Encoding::Raw, no_code, ones);
+        let pays = counters_bits(position_count, ones, sum) <= raw_bits as f64 * RAW_SHARE;
+        let code = GapCode::Rice(RiceCode::for_mean_gap(mean_gap(position_count, ones)));
+        return (ones, pays.then_some((Encoding::Gaps, code, ones)));
     }
-    (encoding, code, count)
+    let ones = count_ones(words);
+    let encoding = cheapest_encoding(raw_bits, ones);
+    let count = match encoding.base() {
+        Encoding::Raw => return (ones, None),
+        Encoding::Holes => raw_bits - ones,
+        _ => ones,
+    };
+    let (code, _) = GapCode::shortest(count, mean_gap(raw_bits, count));
+    (ones, Some((encoding, code, count)))
 }
 
 impl<'a> Content<'a> {
@@ -71,68 +71,45 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Exact length in bits of what [`write`](Self::write) writes.
-    pub(super) fn bits(self, encoding: Encoding, code: RiceCode) -> u64 {
-        match (self, encoding) {
+    /// Appends the codes.
+    pub(super) fn write(self, encoding: Encoding, code: GapCode, out: &mut Vec<u8>) {
+        match (self, encoding.base()) {
             (Self::Bits(words) | Self::Counters(words), Encoding::Raw) => {
-                WORD_BITS * words.len() as u64
-            }
-            (Self::Bits(words), Encoding::Holes) => indexes_bits(code, iter_zeros(words)),
-            (Self::Bits(words), _) => indexes_bits(code, iter_ones(words)),
-            (Self::Counters(words), _) => {
-                let mut from = 0;
-                let bits = counters(words).map(|(position, value)| {
-                    let gap = position - from;
-                    from = position + 1;
-                    code.length_bits(gap) + counter_bits(value)
+                with_writer(out, |out| {
+                    // The writer begins with the top byte, the words with the low one.
+                    words.iter().for_each(|word| out.write_bits(word.swap_bytes(), 64));
                 });
-                bits.sum()
             }
+            (Self::Bits(words), Encoding::Holes) => code.write(iter_zeros(words), out),
+            (Self::Bits(words), _) => code.write(iter_ones(words), out),
             (Self::Positions { positions, first }, _) => {
-                indexes_bits(code, positions.iter().map(|position| position - first))
+                code.write(positions.iter().map(|position| position - first), out);
             }
-            (Self::Probes { probes, first }, _) => {
-                let mut from = first;
-                let bits = probes.iter().map(|probe| {
-                    let gap = probe.block - from;
-                    from = probe.block;
-                    code.length_bits(gap) + u64::from(SEED_BITS)
-                });
-                bits.sum()
-            }
-        }
-    }
-
-    /// Writes the codes.
-    pub(super) fn write(self, encoding: Encoding, code: RiceCode, out: &mut BitWriter) {
-        match (self, encoding) {
-            (Self::Bits(words) | Self::Counters(words), Encoding::Raw) => {
-                // The writer begins with the top byte, the words with the low one.
-                words.iter().for_each(|word| out.write_bits(word.swap_bytes(), 64));
-            }
-            (Self::Bits(words), Encoding::Holes) => encode_indexes(code, iter_zeros(words), out),
-            (Self::Bits(words), _) => encode_indexes(code, iter_ones(words), out),
-            (Self::Counters(words), _) => {
-                let mut from = 0;
+            (Self::Counters(words), _) => with_writer(out, |out| {
+                let (code, mut from) = (code.rice(), 0);
                 for (position, value) in counters(words) {
                     code.write(out, position - from);
                     write_counter(out, value);
                     from = position + 1;
                 }
-            }
-            (Self::Positions { positions, first }, _) => {
-                encode_indexes(code, positions.iter().map(|position| position - first), out);
-            }
-            (Self::Probes { probes, first }, _) => {
-                let mut from = first;
+            }),
+            (Self::Probes { probes, first }, _) => with_writer(out, |out| {
+                let (code, mut from) = (code.rice(), first);
                 for &BlockProbe { block, seed } in probes {
                     code.write(out, block - from);
                     out.write_bits(seed.into(), SEED_BITS);
                     from = block;
                 }
-            }
+            }),
         }
     }
+}
+
+/// Appends bits, and zeros up to the end of the last byte.
+fn with_writer(out: &mut Vec<u8>, write: impl FnOnce(&mut BitWriter)) {
+    let mut writer = BitWriter::with_buffer(std::mem::take(out));
+    write(&mut writer);
+    *out = writer.finish();
 }
 
 /// Position and value of every counter above 0.
@@ -152,10 +129,6 @@ pub(super) fn counters(words: &[u64]) -> impl Iterator<Item = (u64, u32)> + Clon
     )
 }
 
-const fn counter_bits(value: u32) -> u64 {
-    if value < COUNTER_MAX { value as u64 } else { COUNTER_MAX as u64 - 1 }
-}
-
 /// One less than the counter in ones, and a zero; the largest counter needs no zero.
 fn write_counter(out: &mut BitWriter, value: u32) {
     if value < COUNTER_MAX {
@@ -169,7 +142,7 @@ fn write_counter(out: &mut BitWriter, value: u32) {
 #[derive(Clone, Debug)]
 pub(super) struct Codes<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) code: RiceCode,
+    pub(super) code: GapCode,
     pub(super) count: u64,
     /// What all values lie below.
     pub(super) end: u64,
@@ -177,34 +150,21 @@ pub(super) struct Codes<'a> {
 
 impl<'a> Codes<'a> {
     /// Every position of a list of gaps.
-    pub(super) fn each_index(&self, mut visit: impl FnMut(u64)) -> Result<(), PayloadError> {
-        let mut from = 0;
-        let mut reader = BitReader::new(self.bytes);
-        for _ in 0..self.count {
-            let index = self.value(&mut reader, from)?;
-            visit(index);
-            from = index + 1;
-        }
-        Ok(reader.finish()?)
+    pub(super) fn each_index(&self, visit: impl FnMut(u64)) -> Result<(), PayloadError> {
+        Ok(self.code.each_index(self.bytes, self.count, self.end, visit)?)
     }
 
     /// Every position of a list of gaps that was checked.
     pub(super) fn indexes(self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        let (mut from, mut reader) = (0, BitReader::new(self.bytes));
-        let count = usize::try_from(self.count).expect("every code has a bit in memory");
-        (0..count).map(move |_| {
-            let index = self.value(&mut reader, from).expect("checked before");
-            from = index + 1;
-            index
-        })
+        self.code.indexes(self.bytes, self.count, self.end)
     }
 
     /// Every counter above 0, by position.
     pub(super) fn each_counter(&self, mut visit: impl FnMut(u64, u32)) -> Result<(), PayloadError> {
-        let mut from = 0;
+        let (code, mut from) = (self.code.rice(), 0);
         let mut reader = BitReader::new(self.bytes);
         for _ in 0..self.count {
-            let position = self.value(&mut reader, from)?;
+            let position = next_index(code, &mut reader, from, self.end)?;
             visit(position, reader.read_unary(COUNTER_MAX - 1)? + 1);
             from = position + 1;
         }
@@ -213,10 +173,12 @@ impl<'a> Codes<'a> {
 
     /// Every insertion.
     pub(super) fn each_probe(&self, mut visit: impl FnMut(BlockProbe)) -> Result<(), PayloadError> {
+        let code = self.code.rice();
         let mut previous: Option<BlockProbe> = None;
         let mut reader = BitReader::new(self.bytes);
         for _ in 0..self.count {
-            let block = self.value(&mut reader, previous.map_or(0, |probe| probe.block))?;
+            let from = previous.map_or(0, |probe| probe.block);
+            let block = next_index(code, &mut reader, from, self.end)?;
             #[expect(clippy::cast_possible_truncation, reason = "so many bits were read")]
             let seed = reader.read_bits(SEED_BITS)? as u32;
             let probe = BlockProbe { block, seed };
@@ -251,15 +213,6 @@ impl<'a> Codes<'a> {
             return Err(PayloadError::Count { expected: self.count, actual });
         }
         Ok(())
-    }
-
-    #[inline]
-    fn value(&self, reader: &mut BitReader<'_>, from: u64) -> Result<u64, CodeError> {
-        let gap = self.code.read(reader)?;
-        match from.checked_add(gap) {
-            Some(value) if value < self.end => Ok(value),
-            _ => Err(CodeError::BeyondEnd { from, gap, end: self.end }),
-        }
     }
 }
 
@@ -305,4 +258,47 @@ pub(super) const fn bit_at(position: u64) -> (u64, u64) {
 pub(super) fn counter_at(position: u64, value: u32) -> (u64, u64) {
     let shift = u64::from(COUNTER_BITS) * (position % WORD_COUNTERS);
     (position / WORD_COUNTERS, u64::from(value) << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Four words, some of them empty and some full.
+    fn words() -> impl Strategy<Value = Vec<u64>> {
+        vec(
+            prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), (0..64u32).prop_map(|at| 1 << at)],
+            4,
+        )
+    }
+
+    proptest! {
+        /// The slow twin of runs: bit by bit.
+        #[test]
+        fn runs_are_bits(words in words(), from in 0..260u64, to in 0..260u64) {
+            let mut ours = words.clone();
+            let mut twin = words;
+            let mut new_count = 0;
+            for bit in from..to.min(256) {
+                let word = &mut twin[usize::try_from(bit / 64).unwrap()];
+                new_count += u64::from(*word >> (bit % 64) & 1 == 0);
+                *word |= 1 << (bit % 64);
+            }
+            prop_assert_eq!(set_run(&mut ours, from, to), new_count);
+            prop_assert_eq!(ours, twin);
+        }
+
+        /// The slow twin of counters: nibble by nibble.
+        #[test]
+        fn counters_are_nibbles(words in words()) {
+            let twin: Vec<(u64, u32)> = (0..64)
+                .map(|at| (at as u64, u32::try_from(words[at / 16] >> (at % 16 * 4) & 15).unwrap()))
+                .filter(|&(_, value)| value > 0)
+                .collect();
+            prop_assert_eq!(counters(&words).collect::<Vec<_>>(), twin);
+        }
+    }
 }

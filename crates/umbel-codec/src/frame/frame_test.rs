@@ -1,8 +1,8 @@
 //! Single frames: what must be refused, and every encoding with codes that nobody would choose.
 
-use proptest::collection::{btree_set, vec};
+use proptest::collection::vec;
 use proptest::prelude::*;
-use umbel_bits::{BitWriter, CodeError, RiceCode};
+use umbel_bits::{AnsGapCode, CodeError, RiceCode};
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
     BlockProbe, BlockShape, Blocked, Classic, Counting, HashRange, HashRangeError, Insert,
@@ -10,7 +10,8 @@ use umbel_filter::{
     SparseBlocked,
 };
 
-use super::content::{Content, counters, set_run};
+use super::content::{Content, counters};
+use super::gap_code::GapCode;
 use super::header::{Body, Header};
 use super::writer::seal;
 use super::*;
@@ -53,6 +54,27 @@ fn block_shape(kind: Kind, block_count: u64) -> BlockShape {
     BlockShape::new(kind, HashRange::WHOLE, block_count, LINE_BITS, 6).unwrap()
 }
 
+/// The ratio of all ANS lists.
+const RATIO: u8 = 200;
+
+/// The frame of these codes.
+fn sealed(
+    body: Body,
+    encoding: Encoding,
+    low_bits: u32,
+    count: u64,
+    prefix: &[u8],
+    content: Content<'_>,
+) -> Vec<u8> {
+    let code = if encoding.is_ans() {
+        GapCode::Ans(AnsGapCode::new(low_bits, RATIO).unwrap())
+    } else {
+        GapCode::Rice(RiceCode::new(low_bits).unwrap())
+    };
+    let header = Header::new(KEY, body, encoding.base(), code, count);
+    seal(header, code, prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64).unwrap()
+}
+
 /// The frame of an array in a way that nobody chose for it.
 fn array_frame(shape: BlockShape, encoding: Encoding, low_bits: u32, words: &[u64]) -> Vec<u8> {
     let content = Content::array(shape.kind(), words);
@@ -60,9 +82,9 @@ fn array_frame(shape: BlockShape, encoding: Encoding, low_bits: u32, words: &[u6
         Kind::Counting => counters(words).count() as u64,
         _ => words.iter().map(|word| u64::from(word.count_ones())).sum(),
     };
-    let count = if encoding == Encoding::Holes { shape.position_count() - ones } else { ones };
-    let code = RiceCode::new(low_bits).unwrap();
-    seal(Header::new(KEY, Body::Blocks(shape), encoding, code, count), &[], content).unwrap()
+    let is_of_holes = encoding.base() == Encoding::Holes;
+    let count = if is_of_holes { shape.position_count() - ones } else { ones };
+    sealed(Body::Blocks(shape), encoding, low_bits, count, &[], content)
 }
 
 #[test]
@@ -112,12 +134,12 @@ fn foreign_headers_are_named() {
 #[test]
 fn every_kind_has_its_encodings() {
     for kind in Kind::ALL {
-        for encoding in 0..=6 {
+        for encoding in 0..=9 {
             let known = match kind {
-                Kind::SingleShot => [1, 5].contains(&encoding),
-                Kind::Blocked => (1..=4).contains(&encoding),
+                Kind::SingleShot => [1, 5, 6, 8].contains(&encoding),
+                Kind::Blocked => [1, 2, 3, 4, 6, 7].contains(&encoding),
                 Kind::Counting => [1, 4].contains(&encoding),
-                _ => [1, 3, 4].contains(&encoding),
+                _ => [1, 3, 4, 6, 7].contains(&encoding),
             };
             let frame = forged(GOLDEN, 5, &[kind.id(), encoding]);
             let error = HeaderError::Encoding { kind, actual: encoding };
@@ -185,9 +207,8 @@ fn probes_out_of_order_are_named() {
     let probe = |block, seed| BlockProbe { block, seed };
     let frame = |probes: &[BlockProbe]| {
         let body = Body::Blocks(block_shape(Kind::Blocked, 9));
-        let code = RiceCode::new(1).unwrap();
-        let header = Header::new(KEY, body, Encoding::Probes, code, probes.len() as u64);
-        seal(header, &[], Content::Probes { probes, first: 0 }).unwrap()
+        let content = Content::Probes { probes, first: 0 };
+        sealed(body, Encoding::Probes, 1, probes.len() as u64, &[], content)
     };
     assert_eq!(codes_error(&frame(&[probe(3, 1), probe(3, 2), probe(8, 0)])), None);
     let (previous, same) = (probe(3, 2), probe(3, 2));
@@ -200,11 +221,8 @@ fn probes_out_of_order_are_named() {
 #[test]
 fn parts_and_levels_begin_with_valid_numbers() {
     let shape = SingleShotShape::new(HashRange::new(100, 200).unwrap(), 1_000).unwrap();
-    let header = |body, encoding| Header::new(KEY, body, encoding, RiceCode::new(0).unwrap(), 0);
     let empty = Content::Positions { positions: &[], first: 0 };
-    let part = |prefix: &[u8]| {
-        seal(header(Body::SingleShot(shape), Encoding::Part), prefix, empty).unwrap()
-    };
+    let part = |prefix: &[u8]| sealed(Body::SingleShot(shape), Encoding::Part, 0, 0, prefix, empty);
     assert!(FrameView::parse(&part(&99u64.to_le_bytes())).is_ok());
     let error = PayloadError::Origin { origin: 100, start: 100 };
     assert_refused(&part(&100u64.to_le_bytes()), error);
@@ -212,7 +230,7 @@ fn parts_and_levels_begin_with_valid_numbers() {
 
     let level = |level: FrameLevel| {
         let body = Body::Level(block_shape(Kind::Blocked, 2));
-        seal(header(body, Encoding::Gaps), &level.to_bytes(), Content::Bits(&[])).unwrap()
+        sealed(body, Encoding::Gaps, 0, 0, &level.to_bytes(), Content::Bits(&[]))
     };
     let valid = FrameLevel {
         level: 0,
@@ -233,6 +251,38 @@ fn parts_and_levels_begin_with_valid_numbers() {
         FrameView::parse(&nan),
         Err(FrameError::Payload(PayloadError::Scalable(SizingError::Rate { .. })))
     ));
+}
+
+/// The ratio stands behind the fixed part of the payload.
+#[test]
+fn ratios_are_checked() {
+    let range = HashRange::new(100, 1 << 63).unwrap();
+    let shape = SingleShotShape::new(range, 1_000).unwrap();
+    let content = Content::Positions { positions: &[40, 50], first: 30 };
+    let origin = 99u64.to_le_bytes();
+    let part = sealed(Body::SingleShot(shape), Encoding::AnsPart, 3, 2, &origin, content);
+    let array = array_frame(block_shape(Kind::Blocked, 2), Encoding::AnsHoles, 3, &[!1; 16]);
+    for (frame, fixed_bytes) in [(part, 8), (array, 0)] {
+        assert_eq!(codes_error(&frame), None);
+        let at = FRAME_HEADER_BYTES + fixed_bytes;
+        assert_eq!(frame[at], RATIO);
+        for ratio in [0, 127, 241, 255] {
+            let error = PayloadError::Code(CodeError::AnsRatio { ratio });
+            assert_refused(&forged(&frame, at, &[ratio]), error);
+        }
+        // Other tables lead elsewhere: to another end, or to other positions.
+        let other = forged(&frame, at, &[RATIO + 1]);
+        if let Ok(again) = FrameView::parse(&other).unwrap().0.encode(1 << 20) {
+            assert_eq!(again, other);
+        }
+        let payload_bytes = u32::try_from(fixed_bytes).unwrap();
+        let actual = payload_bytes.into();
+        let error = PayloadError::Length { expected: actual + 1, actual };
+        assert_refused(&shortened(&frame, payload_bytes), error);
+        // A list needs 40 bits for its states, and 4 for each gap.
+        let error = codes_error(&forged(&frame, 40, &400u64.to_le_bytes()));
+        assert!(matches!(error, Some(PayloadError::Code(CodeError::TooManyCodes { .. }))));
+    }
 }
 
 #[test]
@@ -353,8 +403,8 @@ proptest! {
     fn encodings_agree(words in words(64), low_bits in 0..64u32, kind in 2..=5u8) {
         let kind = Kind::from_id(kind).unwrap();
         let shape = block_shape(kind, if kind == Kind::Counting { 2 } else { 8 });
-        for encoding in [Encoding::Gaps, Encoding::Holes, Encoding::Raw] {
-            if !encoding.is_of(kind) {
+        for encoding in Encoding::ALL {
+            if !encoding.is_of(kind) || encoding == Encoding::Probes {
                 continue;
             }
             let low_bits = if encoding == Encoding::Raw { 0 } else { low_bits };
@@ -373,43 +423,21 @@ proptest! {
         }
     }
 
-    /// The slow twin of runs: bit by bit.
-    #[test]
-    fn runs_are_bits(words in words(4), from in 0..260u64, to in 0..260u64) {
-        let mut ours = words.clone();
-        let mut twin = words;
-        let mut new_count = 0;
-        for bit in from..to.min(256) {
-            let word = &mut twin[usize::try_from(bit / 64).unwrap()];
-            new_count += u64::from(*word >> (bit % 64) & 1 == 0);
-            *word |= 1 << (bit % 64);
-        }
-        prop_assert_eq!(set_run(&mut ours, from, to), new_count);
-        prop_assert_eq!(ours, twin);
-    }
-
-    /// The slow twin of counters: nibble by nibble.
-    #[test]
-    fn counters_are_nibbles(words in words(4)) {
-        let twin: Vec<(u64, u32)> = (0..64)
-            .map(|at| (at as u64, u32::try_from(words[at / 16] >> (at % 16 * 4) & 15).unwrap()))
-            .filter(|&(_, value)| value > 0)
-            .collect();
-        prop_assert_eq!(counters(&words).collect::<Vec<_>>(), twin);
-    }
-
     /// Any header fields and payload under a right checksum: what is accepted encodes to the same.
     #[test]
-    fn encoding_inverts_decoding(at in 4..56usize, patch in vec(any::<u8>(), 1..12), of in 0..5u8) {
+    fn encoding_inverts_decoding(at in 4..70usize, patch in vec(any::<u8>(), 1..12), of in 0..7u8) {
         let shape = block_shape(Kind::Blocked, 2);
         let frame = match of {
             0 => GOLDEN.to_vec(),
             1 => array_frame(shape, Encoding::Gaps, 3, &[5; 16]),
             2 => array_frame(shape, Encoding::Holes, 0, &[!5; 16]),
             3 => array_frame(block_shape(Kind::Counting, 1), Encoding::Gaps, 1, &[0x302; 32]),
+            4 => array_frame(shape, Encoding::AnsGaps, 2, &[5; 16]),
+            5 => array_frame(shape, Encoding::AnsHoles, 4, &[!5; 16]),
             _ => array_frame(shape, Encoding::Raw, 0, &[0x5555; 16]),
         };
-        let patch = &patch[..patch.len().min(frame.len() - at)];
+        let patch = &patch[..patch.len().min(frame.len().saturating_sub(at))];
+        let at = if patch.is_empty() { 0 } else { at };
         let bytes = forged(&frame, at, patch);
         if let Ok((view, consumed_bytes)) = FrameView::parse(&bytes)
             && let Ok(again) = view.encode(1 << 24)
@@ -423,27 +451,5 @@ proptest! {
         let behind_magic = [FRAME_MAGIC.as_slice(), &[1, kind, 1, 1], &bytes].concat();
         prop_assert!(FrameView::parse(&bytes).is_err());
         prop_assert!(FrameView::parse(&behind_magic).is_err());
-    }
-
-    /// The number of bits is known before they are written.
-    #[test]
-    fn lengths_are_exact(words in words(32), positions in btree_set(any::<u32>(), 0..50), low_bits in 10..64u32) {
-        let code = RiceCode::new(low_bits).unwrap();
-        let positions: Vec<u64> = positions.into_iter().map(u64::from).collect();
-        let probes: Vec<BlockProbe> =
-            positions.iter().map(|&at| BlockProbe { block: at >> 3, seed: 5 }).collect();
-        for (content, encoding) in [
-            (Content::Bits(&words), Encoding::Gaps),
-            (Content::Bits(&words), Encoding::Holes),
-            (Content::Bits(&words), Encoding::Raw),
-            (Content::Counters(&words), Encoding::Gaps),
-            (Content::Counters(&words), Encoding::Raw),
-            (Content::Positions { positions: &positions, first: 0 }, Encoding::Part),
-            (Content::Probes { probes: &probes, first: 0 }, Encoding::Probes),
-        ] {
-            let mut writer = BitWriter::new();
-            content.write(encoding, code, &mut writer);
-            prop_assert_eq!(writer.bit_len(), content.bits(encoding, code));
-        }
     }
 }

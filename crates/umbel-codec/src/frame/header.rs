@@ -4,6 +4,7 @@ use umbel_bits::RiceCode;
 use umbel_filter::{BlockShape, HashFunction, HashRange, Kind, LINE_BITS, SingleShotShape};
 
 use super::encoding::Encoding;
+use super::gap_code::GapCode;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameKey};
 use crate::error::{FrameError, HeaderError};
 use crate::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_POSITION_COUNT_MAX};
@@ -42,7 +43,7 @@ pub(super) struct Header {
     pub(super) key: FrameKey,
     pub(super) body: Body,
     pub(super) encoding: Encoding,
-    pub(super) code: RiceCode,
+    pub(super) low_bits: u32,
     pub(super) count: u64,
     pub(super) payload_bytes: usize,
     pub(super) checksum: u32,
@@ -54,10 +55,11 @@ impl Header {
         key: FrameKey,
         body: Body,
         encoding: Encoding,
-        code: RiceCode,
+        code: GapCode,
         count: u64,
     ) -> Self {
-        Self { key, body, encoding, code, count, payload_bytes: 0, checksum: 0 }
+        let (encoding, low_bits) = (encoding.coded_by(code), code.low_bits());
+        Self { key, body, encoding, low_bits, count, payload_bytes: 0, checksum: 0 }
     }
 
     /// The header at the beginning of the bytes, or None if they end before it does.
@@ -86,19 +88,19 @@ impl Header {
             .ok_or(HeaderError::HashFunction { actual: function })?;
         let [key_id, start, last, m, count] =
             std::array::from_fn(|_| u64::from_le_bytes(fields.take()));
-        let [low_bits, probe_count] = fields.take();
+        let [stored_low_bits, probe_count] = fields.take();
         let block_lines = u16::from_le_bytes(fields.take());
         let [payload_bytes, checksum] = std::array::from_fn(|_| u32::from_le_bytes(fields.take()));
 
         let range = HashRange::new(start, u128::from(last) + 1).map_err(HeaderError::Range)?;
-        let code = RiceCode::new(low_bits.into()).map_err(HeaderError::Code)?;
+        let low_bits = RiceCode::new(stored_low_bits.into()).map_err(HeaderError::Code)?.low_bits();
         if encoding == Encoding::Raw {
-            check_unused("low bits", low_bits.into())?;
+            check_unused("low bits", stored_low_bits.into())?;
         }
         let body = body(kind, range, m, probe_count, block_lines)?;
         let payload_bytes = check_payload_bytes(payload_bytes.into())?;
         let key = FrameKey { function, key_id };
-        let header = Self { key, body, encoding, code, count, payload_bytes, checksum };
+        let header = Self { key, body, encoding, low_bits, count, payload_bytes, checksum };
         header.check_count()?;
         Ok(header)
     }
@@ -106,7 +108,7 @@ impl Header {
     /// Probes may repeat a block, and parts of a single-shot filter are checked when their first
     /// position is known; all other codes stand for different positions.
     fn check_count(&self) -> Result<(), FrameError> {
-        match (self.body, self.encoding) {
+        match (self.body, self.encoding.base()) {
             (_, Encoding::Probes | Encoding::Part) => Ok(()),
             (Body::SingleShot(shape), _) => check_single_shot_count(self.count, shape.width()),
             (Body::Blocks(shape) | Body::Level(shape), _) => {
@@ -124,7 +126,7 @@ impl Header {
                 (shape.map().block_count(), shape.probe_count(), shape.block_bits() / LINE_BITS)
             }
         };
-        let low_bits = u8::try_from(self.code.low_bits()).expect("at most 63");
+        let low_bits = u8::try_from(self.low_bits).expect("at most 63");
         let probe_count = u8::try_from(probe_count).expect("at most PROBE_COUNT_MAX");
         let block_lines = u16::try_from(block_lines).expect("at most BLOCK_BITS_MAX bits");
         let payload_bytes = u32::try_from(self.payload_bytes).expect("at most 64 MiB");

@@ -5,10 +5,11 @@
 //! in two frames.
 
 use umbel_bits::RiceCode;
-use umbel_filter::{HashRange, SingleShotShape, SparseBlocked};
+use umbel_filter::{BlockProbe, HashRange, SingleShotShape, SparseBlocked};
 
 use super::content::Content;
-use super::encoding::{Encoding, gaps_bits, mean_block_gap, mean_gap, probes_bits};
+use super::encoding::{Encoding, mean_block_gap, mean_gap, probes_bits, rice_bits};
+use super::gap_code::GapCode;
 use super::header::{Body, Header};
 use super::writer::{Budget, Next, seal};
 use crate::error::FrameError;
@@ -44,7 +45,7 @@ impl<'a> PositionCursor<'a> {
         let bits_max = 8 * budget.payload_bytes_max.saturating_sub(prefix.len() as u64);
 
         let first = shape.position(self.start);
-        let expected_bits = gaps_bits(shape.width() - first, self.left);
+        let expected_bits = rice_bits(shape.width() - first, self.left);
         let mut count = first_guess(self.left, expected_bits, bits_max);
         // One more tells whether the filter goes on.
         let missing = (count + 1).saturating_sub(self.buffer.len());
@@ -54,22 +55,24 @@ impl<'a> PositionCursor<'a> {
             let cut = after.first().and(positions.last()).map(|last| border(shape, last + 1));
             let end = cut.map_or(range.end(), u128::from);
             let width = cut.map_or(shape.width(), |cut| shape.position(cut)) - first;
-            let code = RiceCode::for_mean_gap(mean_gap(width, count as u64));
+            let (code, _) = GapCode::shortest(count as u64, mean_gap(width, count as u64));
             let encoding = if is_part { Encoding::Part } else { Encoding::Gaps };
             let content = Content::Positions { positions, first };
-            let bits = content.bits(encoding, code);
-            if bits <= bits_max {
-                let range = HashRange::new(self.start, end).expect("a frame has a position");
-                let part = SingleShotShape::new(range, shape.position_count());
-                let body = Body::SingleShot(part.expect("a shape's count is one"));
-                let header = Header::new(budget.key, body, encoding, code, count as u64);
-                let frame = seal(header, prefix, content)?;
-                self.buffer.drain(..count);
-                self.left -= count as u64;
-                self.start = cut.unwrap_or(self.start);
-                return Ok((frame, cut.is_none()));
+            let range = HashRange::new(self.start, end).expect("a frame has a position");
+            let part = SingleShotShape::new(range, shape.position_count());
+            let body = Body::SingleShot(part.expect("a shape's count is one"));
+            let header = Header::new(budget.key, body, encoding, code, count as u64);
+            match seal(header, code, prefix, content, budget.payload_bytes_max) {
+                Err(FrameError::PayloadTooLarge { payload_bytes }) => {
+                    count = fewer(count, payload_bytes, budget)?;
+                }
+                sealed => {
+                    self.buffer.drain(..count);
+                    self.left -= count as u64;
+                    self.start = cut.unwrap_or(self.start);
+                    return Ok((sealed?, cut.is_none()));
+                }
             }
-            count = fewer(count, bits, bits_max)?;
         }
     }
 }
@@ -102,20 +105,25 @@ impl<'a> ProbeCursor<'a> {
             let (probes, after) = rest.split_at(count);
             let cut = after.first().and(probes.last()).map(|last| last.block + 1);
             let end = cut.unwrap_or(map.len());
-            let code = RiceCode::for_mean_gap(mean_block_gap(end - first, count as u64));
+            let mean_gap = mean_block_gap(end - first, count as u64);
+            let code = GapCode::Rice(RiceCode::for_mean_gap(mean_gap));
             let content = Content::Probes { probes, first };
-            let bits = content.bits(Encoding::Probes, code);
-            if bits <= bits_max {
-                let slice = shape.with_range(map.range_of_blocks(first..end));
-                let body = Body::Blocks(slice.expect("a part of a shape is a shape"));
-                let header = Header::new(budget.key, body, Encoding::Probes, code, count as u64);
-                (self.next, self.first) = (self.next + count, end);
-                return Ok((seal(header, &[], content)?, cut.is_none()));
+            let slice = shape.with_range(map.range_of_blocks(first..end));
+            let body = Body::Blocks(slice.expect("a part of a shape is a shape"));
+            let header = Header::new(budget.key, body, Encoding::Probes, code, count as u64);
+            match seal(header, code, &[], content, budget.payload_bytes_max) {
+                Err(FrameError::PayloadTooLarge { payload_bytes }) => {
+                    let block = |probe: Option<&BlockProbe>| probe.map(|probe| probe.block);
+                    if block(probes.first()) == block(probes.last()) {
+                        count = 1;
+                    }
+                    count = fewer(count, payload_bytes, budget)?;
+                }
+                sealed => {
+                    (self.next, self.first) = (self.next + count, end);
+                    return Ok((sealed?, cut.is_none()));
+                }
             }
-            if probes.first().map(|probe| probe.block) == probes.last().map(|probe| probe.block) {
-                count = 1;
-            }
-            count = fewer(count, bits, bits_max)?;
         }
     }
 }
@@ -134,9 +142,9 @@ fn first_guess(len: u64, expected_bits: f64, bits_max: u64) -> usize {
 }
 
 /// An eighth fewer, if there are any fewer.
-fn fewer(count: usize, bits: u64, bits_max: u64) -> Result<usize, FrameError> {
+fn fewer(count: usize, block_bytes: u64, budget: Budget) -> Result<usize, FrameError> {
     if count <= 1 {
-        let (block_bytes, payload_bytes_max) = (bits.div_ceil(8), bits_max / 8);
+        let payload_bytes_max = budget.payload_bytes_max;
         return Err(FrameError::BlockTooLarge { block_bytes, payload_bytes_max });
     }
     Ok(count - count.div_ceil(8))

@@ -1,6 +1,5 @@
 //! A frame where it lies: parsed and checked without allocation, then merged or unfolded.
 
-use umbel_bits::RiceCode;
 use umbel_filter::{
     AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
     ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
@@ -10,6 +9,7 @@ use super::content::{
     Codes, Content, bit_at, counter_at, counter_count, counters, or_word, set_run,
 };
 use super::encoding::Encoding;
+use super::gap_code::GapCode;
 use super::header::{Body, Header, check_single_shot_count};
 use super::level::{FrameLevel, LEVEL_BYTES};
 use super::receiver::{FilterMut, Receiver, empty_array};
@@ -17,7 +17,7 @@ use super::writer::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
 use crate::error::{FrameError, FrameMergeError, KeyMismatch, PayloadError};
-use crate::limits::FRAME_FILTER_BYTES_MAX;
+use crate::limits::{FRAME_FILTER_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
 
 /// A frame in the bytes that it came in: its header is valid, its checksum right and the fixed part
 /// of its payload valid. The codes are checked where they are used.
@@ -63,7 +63,7 @@ enum Fixed {
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
     bytes: Vec<u8>,
-    code: RiceCode,
+    code: GapCode,
     count: u64,
     end: u64,
     /// What the codes count from.
@@ -123,8 +123,8 @@ impl<'a> FrameView<'a> {
 
     /// Takes the fixed part off a payload.
     fn open(header: Header, payload: &'a [u8]) -> Result<Self, FrameError> {
-        let Header { code, count, .. } = header;
-        let (fixed, bytes, end) = match (header.body, header.encoding) {
+        let Header { encoding, low_bits, count, .. } = header;
+        let (fixed, bytes, end) = match (header.body, encoding.base()) {
             (Body::SingleShot(part), Encoding::Part) => {
                 let (origin, bytes) = split_fixed::<8>(payload)?;
                 let origin = u64::from_le_bytes(*origin);
@@ -142,6 +142,7 @@ impl<'a> FrameView<'a> {
             (Body::Blocks(shape), Encoding::Probes) => (Fixed::Nothing, payload, shape.map().len()),
             (Body::Blocks(shape), _) => (Fixed::Nothing, payload, shape.position_count()),
         };
+        let (code, bytes) = GapCode::split(encoding.is_ans(), low_bits, payload, bytes)?;
         Ok(Self { header, fixed, codes: Codes { bytes, code, count, end } })
     }
 
@@ -317,7 +318,7 @@ impl<'a> FrameView<'a> {
     /// Checks the codes from end to end.
     pub(super) fn check_codes(&self) -> Result<(), PayloadError> {
         let counts_counters = self.kind() == Kind::Counting;
-        match self.header.encoding {
+        match self.header.encoding.base() {
             Encoding::Raw => {
                 let ones = if counts_counters { counter_count } else { u64::count_ones };
                 let words = if counts_counters { self.codes.end / 16 } else { self.codes.end / 64 };
@@ -325,14 +326,14 @@ impl<'a> FrameView<'a> {
             }
             Encoding::Probes => self.codes.each_probe(|_| ()),
             Encoding::Gaps if counts_counters => self.codes.each_counter(|_, _| ()),
-            Encoding::Gaps | Encoding::Holes | Encoding::Part => self.codes.each_index(|_| ()),
+            _ => self.codes.each_index(|_| ()),
         }
     }
 
     /// ORs an array's codes, which were checked, into the words of its blocks.
     fn or_into(&self, kind: Kind, words: &mut [u64]) -> u64 {
         let mut new_count = 0;
-        let outcome = match self.header.encoding {
+        let outcome = match self.header.encoding.base() {
             Encoding::Raw if kind == Kind::Counting => {
                 words.iter_mut().zip(self.codes.each_word()).for_each(|(ours, theirs)| {
                     new_count += u64::from(counter_count(theirs));
@@ -403,13 +404,13 @@ impl<'a> FrameView<'a> {
                 };
                 let prefix = origin.as_ref().map_or(&[][..], |bytes| bytes);
                 let first = self.first();
-                seal(self.header, prefix, Content::Positions { positions: &positions, first })
+                self.seal(prefix, Content::Positions { positions: &positions, first })
             }
             Body::Blocks(_) if self.header.encoding == Encoding::Probes => {
                 check_list_bytes::<BlockProbe>(self.header.count, filter_bytes_max)?;
                 let mut probes = Vec::new();
                 self.codes.each_probe(|probe| probes.push(probe))?;
-                seal(self.header, &[], Content::Probes { probes: &probes, first: 0 })
+                self.seal(&[], Content::Probes { probes: &probes, first: 0 })
             }
             Body::Blocks(shape) | Body::Level(shape) => {
                 check_filter_bytes(shape.memory_bytes(), filter_bytes_max)?;
@@ -418,9 +419,13 @@ impl<'a> FrameView<'a> {
                 self.or_into(shape.kind(), &mut words);
                 let content = Content::array(shape.kind(), &words);
                 let prefix = self.level().map(FrameLevel::to_bytes);
-                seal(self.header, prefix.as_ref().map_or(&[][..], |bytes| bytes), content)
+                self.seal(prefix.as_ref().map_or(&[][..], |bytes| bytes), content)
             }
         }
+    }
+
+    fn seal(&self, prefix: &[u8], content: Content<'_>) -> Result<Vec<u8>, FrameError> {
+        seal(self.header, self.codes.code, prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)
     }
 }
 

@@ -8,13 +8,15 @@
 //! Lists are cut by `lists`. Every frame begins where the one before ends, so the hash ranges tile
 //! the filter's.
 
-use umbel_bits::BitWriter;
+use umbel_bits::RiceCode;
 use umbel_filter::{
     AnyFilter, BlockShape, Blocked, Classic, Counting, Partitioned, Scalable, SingleShot,
     SparseBlocked, StoredSingleShot,
 };
 
 use super::content::{Content, cheapest};
+use super::encoding::Encoding;
+use super::gap_code::GapCode;
 use super::header::{Body, Header, check_payload_bytes};
 use super::level::{FrameLevel, LEVEL_BYTES};
 use super::lists::{PositionCursor, ProbeCursor};
@@ -114,7 +116,8 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
 
 /// The frames of a filter, in order of hash range (and of level before that), each with at most
 /// `payload_bytes_max` bytes behind its header, or [`FRAME_PAYLOAD_BYTES_MAX`] if that is less.
-/// Only the frame at hand is in memory; of single-shot filters its list of positions, too.
+/// Only the frame at hand is in memory; of single-shot filters its list of positions, too; and of an
+/// ANS list, while it is written, two bytes a code.
 ///
 /// ```
 /// use umbel_codec::{FRAME_HEADER_BYTES, FrameError, FrameKey, frames};
@@ -234,36 +237,55 @@ impl LevelCursor<'_> {
     }
 }
 
-/// The frame of an array, written in the cheapest way.
+/// The frame of an array, written in the cheapest way: as words, if the ones are so far from random
+/// that their codes turn out longer.
 fn seal_array(
     key: FrameKey,
     body: Body,
     prefix: &[u8],
     words: &[u64],
 ) -> Result<Vec<u8>, FrameError> {
-    let (encoding, code, count) = cheapest(body.kind(), words);
-    let header = Header::new(key, body, encoding, code, count);
-    seal(header, prefix, Content::array(body.kind(), words))
+    let content = Content::array(body.kind(), words);
+    let (ones, coded) = cheapest(body.kind(), words);
+    if let Some((encoding, code, count)) = coded {
+        let header = Header::new(key, body, encoding, code, count);
+        let raw_bytes = (prefix.len() + size_of_val(words)) as u64;
+        match seal(header, code, prefix, content, raw_bytes - 1) {
+            Err(FrameError::PayloadTooLarge { .. }) => (),
+            outcome => return outcome,
+        }
+    }
+    let no_code = GapCode::Rice(RiceCode::new(0).expect("0 low bits are a code"));
+    let header = Header::new(key, body, Encoding::Raw, no_code, ones);
+    seal(header, no_code, prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)
 }
 
-/// The frame of a header whose length and checksum are not yet known.
+/// The frame of a header whose length and checksum are not yet known, unless the payload has more
+/// than so many bytes.
+///
+/// A code's length is known once it is written. What is written in vain is never long: a code that
+/// was made for the mean of the gaps takes at most a few bits more for each, however they are
+/// spread.
 pub(super) fn seal(
     mut header: Header,
+    code: GapCode,
     prefix: &[u8],
     content: Content<'_>,
+    payload_bytes_max: u64,
 ) -> Result<Vec<u8>, FrameError> {
-    let code_bytes = content.bits(header.encoding, header.code).div_ceil(8);
-    header.payload_bytes = check_payload_bytes(code_bytes.saturating_add(prefix.len() as u64))?;
-    let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + header.payload_bytes);
-    bytes.extend(header.to_checked_bytes());
-    bytes.extend([0; 4]); // the checksum, once the payload is there
+    let mut bytes = vec![0; FRAME_HEADER_BYTES];
     bytes.extend(prefix);
-    let mut writer = BitWriter::with_buffer(bytes);
-    content.write(header.encoding, header.code, &mut writer);
-    let mut bytes = writer.finish();
-    if let Some((header, payload)) = bytes.split_first_chunk_mut::<FRAME_HEADER_BYTES>()
-        && let Some((checked, checksum)) = header.split_first_chunk_mut::<CHECKED_HEADER_BYTES>()
+    content.write(header.encoding, code, &mut bytes);
+    let payload_bytes = (bytes.len() - FRAME_HEADER_BYTES) as u64;
+    header.payload_bytes = check_payload_bytes(payload_bytes)?;
+    if payload_bytes > payload_bytes_max {
+        return Err(FrameError::PayloadTooLarge { payload_bytes });
+    }
+    bytes.shrink_to_fit();
+    if let Some((head, payload)) = bytes.split_first_chunk_mut::<FRAME_HEADER_BYTES>()
+        && let Some((checked, checksum)) = head.split_first_chunk_mut::<CHECKED_HEADER_BYTES>()
     {
+        *checked = header.to_checked_bytes();
         checksum.copy_from_slice(&crc32c(&[checked, payload]).to_le_bytes());
     }
     Ok(bytes)

@@ -47,6 +47,10 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
     let classic = blocks(Kind::Classic, quarter(), 8, 1_024, 7);
     let partitioned = blocks(Kind::Partitioned, quarter(), 8, 1_024, 7);
     let counting = |block_count| blocks(Kind::Counting, quarter(), block_count, 512, 6);
+    // Lists long enough for ANS: gaps of mean 8.
+    let dense = SingleShotShape::new(quarter(), 52_900).unwrap();
+    let dense = with_numbers(StoredSingleShot::new(dense).into(), 6_000);
+    let sparse = Scalable::new(quarter(), 400, 0.01).unwrap();
     let large = 1 << 20;
     vec![
         ("single_shot", single_shot.clone(), 0, large, Encoding::Gaps),
@@ -59,6 +63,11 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
         ("counting_gaps", with_numbers(counting(9), 400), 0, large, Encoding::Gaps),
         ("counting_raw", with_numbers(counting(4), 3_000), 0, large, Encoding::Raw),
         ("scalable_level", with_numbers(scalable.into(), 60), 1, large, Encoding::Gaps),
+        ("single_shot_ans", dense.clone(), 0, large, Encoding::AnsGaps),
+        ("single_shot_ans_part", dense, 1, 400, Encoding::AnsPart),
+        ("blocked_ans_gaps", with_numbers(blocked(64), 650), 0, large, Encoding::AnsGaps),
+        ("blocked_ans_holes", with_numbers(blocked(64), 11_900), 0, large, Encoding::AnsHoles),
+        ("scalable_ans_level", with_numbers(sparse.into(), 600), 0, large, Encoding::AnsGaps),
     ]
 }
 
@@ -83,7 +92,7 @@ fn golden_frames_are_written_and_read() {
             AnyFilter::Scalable(filter) => {
                 assert_eq!(part, filter.levels()[index].filter().clone().into());
             }
-            _ if encoding == Encoding::Part => {
+            _ if matches!(encoding, Encoding::Part | Encoding::AnsPart) => {
                 assert_ne!(view.range(), filter.shape().range());
                 let mut merged = filter.clone();
                 assert_eq!(view.merge_into(&mut merged, KEY), Ok(0));

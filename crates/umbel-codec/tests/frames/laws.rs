@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use umbel_codec::{FRAME_HEADER_BYTES, FrameMergeError, FrameView, frames};
+use umbel_codec::{Encoding, FRAME_HEADER_BYTES, FrameMergeError, FrameView, frames};
 use umbel_filter::{
     AnyFilter, BlockShape, Blocked, Describe, HashRange, Insert, Kind, SingleShot, SingleShotShape,
     SparseBlocked,
@@ -174,6 +174,29 @@ proptest! {
         }
         prop_assert_eq!(merged, filter);
     }
+}
+
+/// Long lists are ANS lists: cut into frames they fill them, and merge as others do.
+#[test]
+fn long_lists_survive_cuts() {
+    let shape = SingleShotShape::new(HashRange::WHOLE, 1_000_003).unwrap();
+    let mut hashes = items(HashRange::WHOLE, 5, 100_000);
+    hashes.sort_unstable();
+    let filter = SingleShot::from_sorted_hashes(shape, &hashes).unwrap();
+    let mut merged = SingleShot::new(shape);
+    let mut frame_count = 0;
+    for frame in frames(&filter, KEY, 10_000) {
+        let frame = frame.unwrap();
+        let is_last = view(&frame).range().end() == shape.range().end();
+        assert!((9_500..=10_060).contains(&frame.len()) || is_last, "{}", frame.len());
+        let expected = if frame_count == 0 { Encoding::AnsGaps } else { Encoding::AnsPart };
+        assert_eq!(view(&frame).encoding(), expected);
+        assert_eq!(view(&frame).encode(MEMORY).as_ref(), Ok(&frame));
+        assert_eq!(view(&frame).merge_into(&mut merged, KEY), Ok(view(&frame).count()));
+        frame_count += 1;
+    }
+    assert_eq!(frame_count, 6);
+    assert_eq!(merged, filter);
 }
 
 /// A cut at any hash but the first of a position would put some item elsewhere: with m = 3 the
