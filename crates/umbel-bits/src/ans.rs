@@ -246,34 +246,49 @@ impl AnsGapCode {
         RiceCode::new(mean.ilog2()).expect("at most log2(15) bits")
     }
 
+    fn write_low_bits(self, writer: &mut BitWriter, gaps: &[u64]) {
+        match self.low_bits {
+            0 => {}
+            1..=8 => write_low_bits_by::<8>(writer, gaps, self.low_bits),
+            9..=16 => write_low_bits_by::<4>(writer, gaps, self.low_bits),
+            17..=21 => write_low_bits_by::<3>(writer, gaps, self.low_bits),
+            22..=32 => write_low_bits_by::<2>(writer, gaps, self.low_bits),
+            _ => write_low_bits_by::<1>(writer, gaps, self.low_bits),
+        }
+    }
+
     /// Both encoders: each value is at least `step` above the one before it.
     fn encode(self, mut values: impl Iterator<Item = u64>, step: u64, out: &mut Vec<u8>) {
         let frequencies = frequencies(self.ratio);
         #[expect(clippy::cast_possible_truncation, reason = "at most 60 symbols")]
         let escape = frequencies.len() as u16 - 1;
+        // Growing by doubling would copy every byte once more.
+        let count = values.size_hint().0;
+        out.reserve(count.saturating_mul(self.low_bits as usize + EXPECTED_ANS_BITS) / 8);
         let mut writer = BitWriter::with_buffer(std::mem::take(out));
-        let mut coded = Vec::with_capacity(values.size_hint().0);
+        let mut coded = Vec::with_capacity(count);
         let mut rests = Vec::new();
         let mut from = 0u64;
-        // By blocks, because a vector's length is written back to memory for every push.
-        let mut block = [0; 64];
+        // By blocks, because a vector's length is written back to memory for every push, and so that
+        // low bits are written several at a time.
+        let (mut block, mut gaps) = ([0; 64], [0; 64]);
         loop {
             let mut len = 0;
-            for (symbol, value) in block.iter_mut().zip(values.by_ref()) {
-                let gap = value.checked_sub(from).expect("values are sorted");
+            for ((symbol, gap), value) in block.iter_mut().zip(&mut gaps).zip(values.by_ref()) {
+                *gap = value.checked_sub(from).expect("values are sorted");
                 from = value.checked_add(step).expect("indexes are below u64::MAX");
-                writer.write_bits(gap, self.low_bits);
-                let quotient = gap >> self.low_bits;
-                *symbol = match u16::try_from(quotient) {
-                    Ok(regular) if regular < escape => regular,
-                    _ => {
-                        rests.push(quotient - u64::from(escape));
-                        escape | ESCAPED
-                    }
-                };
+                let quotient = *gap >> self.low_bits;
+                #[expect(clippy::cast_possible_truncation, reason = "below the escape, a u16")]
+                let regular = quotient as u16;
+                *symbol = regular;
+                if quotient >= escape.into() {
+                    rests.push(quotient - u64::from(escape));
+                    *symbol = escape | ESCAPED;
+                }
                 len += 1;
             }
             coded.extend(block.iter().take(len));
+            self.write_low_bits(&mut writer, gaps.get(..len).unwrap_or_default());
             if len < block.len() {
                 break;
             }
@@ -287,6 +302,21 @@ impl AnsGapCode {
     }
 }
 
+/// Writes the low bits of the gaps, N at a time: together they have 64 bits at most.
+fn write_low_bits_by<const N: usize>(writer: &mut BitWriter, gaps: &[u64], low_bits: u32) {
+    let mask = u64::MAX >> (64 - low_bits);
+    let (groups, last) = gaps.as_chunks::<N>();
+    for group in groups {
+        let bits = group.iter().fold(0, |bits, gap| bits << low_bits | gap & mask);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
+        writer.write_bits(bits, N as u32 * low_bits);
+    }
+    last.iter().for_each(|&gap| writer.write_bits(gap, low_bits));
+}
+
+/// Bits of a quotient that room is made for: about what it takes at the largest ratio.
+const EXPECTED_ANS_BITS: usize = 5;
+
 /// Set in what is kept of an escaped gap.
 const ESCAPED: u16 = 1 << 11;
 
@@ -299,11 +329,13 @@ const BITS: u16 = (1 << STATE_BITS) - 1;
 /// Runs the automata over the symbols and leaves in the place of each the bits that it writes:
 /// their number in the top 4 bits, the bits in the low 10, and [`ESCAPED`] where it was. Returns
 /// the states that a decoder starts from, with higher bits.
-fn code_backwards(table: &EncodeTable, coded: &mut [u16]) -> [u16; LANE_COUNT] {
+fn code_backwards(table: &EncodeTable, coded: &mut [u16]) -> [u32; LANE_COUNT] {
     let [mut a, mut b, mut c, mut d] = [EncodeTable::INITIAL_STATE; LANE_COUNT];
     for coded in coded.iter_mut().rev() {
         let (width, bits, next) = table.step(a, *coded);
-        *coded = width << WIDTH_SHIFT | *coded & ESCAPED | bits;
+        #[expect(clippy::cast_possible_truncation, reason = "4 bits, and below them 10")]
+        let kept = (width << WIDTH_SHIFT | bits) as u16;
+        *coded = kept | *coded & ESCAPED;
         // Each in its turn: four locals stay in registers, where an array would not.
         (a, b, c, d) = (b, c, d, next);
     }

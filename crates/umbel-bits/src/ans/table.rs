@@ -114,7 +114,7 @@ struct EncodeStep {
     /// more.
     width_term: u32,
     /// Added to the state without those bits, the index of the next state; wraps around.
-    first: u16,
+    first: u32,
 }
 
 /// The encoder's steps: the decoder's, backwards.
@@ -127,7 +127,7 @@ pub(super) struct EncodeTable {
 
 impl EncodeTable {
     /// The first state of an encoder and the last of a decoder, where this is 0.
-    pub(super) const INITIAL_STATE: u16 = STATE_COUNT;
+    pub(super) const INITIAL_STATE: u32 = STATE_COUNT as u32;
 
     pub(super) fn new(frequencies: &[u16]) -> Self {
         let mut steps = [EncodeStep::default(); SYMBOL_COUNT_MAX];
@@ -137,7 +137,7 @@ impl EncodeTable {
             // From frequency · 2^width_max on it takes width_max bits, below that one fewer.
             let width_max = STATE_BITS - frequency.ilog2();
             step.width_term = (width_max << 16) - (u32::from(frequency) << width_max);
-            step.first = sum.wrapping_sub(frequency);
+            step.first = u32::from(sum).wrapping_sub(frequency.into());
             *next = sum;
             sum += frequency;
         }
@@ -153,11 +153,11 @@ impl EncodeTable {
     /// Codes one symbol in front of those before: the number of bits to write, the bits, and the
     /// next state. From a state of 1024 to 2047 to another one.
     #[inline]
-    pub(super) fn step(&self, state: u16, symbol: u16) -> (u16, u16, u16) {
+    pub(super) fn step(&self, state: u32, symbol: u16) -> (u32, u32, u32) {
         let step = at(&self.steps, symbol.into());
-        let width = (u32::from(state) + step.width_term) >> 16;
+        let width = (state + step.width_term) >> 16;
         let index = (state >> width).wrapping_add(step.first);
-        (width as u16, state & ((1 << width) - 1), at(&self.states, index.into()))
+        (width, state & ((1 << width) - 1), at(&self.states, index as usize).into())
     }
 }
 
