@@ -213,10 +213,12 @@ impl Counting {
     /// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
-        if let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE) {
+        if wide::is_far(self.counters.lines())
+            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
+        {
             let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
             for line in line..line + BLOCK_LINES {
-                wide::prefetch(self.counters.lines(), line);
+                wide::prefetch_far(self.counters.lines(), line);
             }
         }
     }

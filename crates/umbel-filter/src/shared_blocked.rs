@@ -163,8 +163,10 @@ impl SharedBlocked {
     /// Items outside the range lead to no line, and a prefetch of no line does nothing.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
-        if let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE) {
-            wide::prefetch(&self.lines, scalar::line_of(self.shape.map(), ahead));
+        if wide::is_far(&self.lines)
+            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
+        {
+            wide::prefetch_far(&self.lines, scalar::line_of(self.shape.map(), ahead));
         }
     }
 }

@@ -39,10 +39,6 @@ const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// than where an item has one line. Measured in main memory: 8 and 16 are equal, 32 is slower.
 const PREFETCH_DISTANCE: usize = 16;
 
-/// Arrays up to 2^14 lines, 1 MiB, lie in the second cache, where asking early costs more than it
-/// saves.
-const PREFETCH_LINE_COUNT_MIN: usize = 1 << 14;
-
 /// An array of blocks with spread probes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Spread {
@@ -122,10 +118,9 @@ impl Spread {
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], index: usize) {
         let Some(&hash) = hashes.get(index + PREFETCH_DISTANCE) else { return };
-        let is_far = self.bits.lines().len() >= PREFETCH_LINE_COUNT_MIN;
-        if is_far && self.shape.range().contains(hash.hi()) {
+        if wide::is_far(self.bits.lines()) && self.shape.range().contains(hash.hi()) {
             for position in positions(self.shape, hash) {
-                wide::prefetch(self.bits.lines(), bits::index(position / u64::from(LINE_BITS)));
+                wide::prefetch_far(self.bits.lines(), bits::index(position / u64::from(LINE_BITS)));
             }
         }
     }

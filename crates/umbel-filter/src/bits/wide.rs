@@ -12,6 +12,8 @@
 //! * `madvise`: on memory that is ours and not yet initialised.
 #![expect(unsafe_code, reason = "vector instructions, prefetch and huge pages; the only module")]
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::mem::MaybeUninit;
 
 use super::{LINE_WORDS, Line, scalar};
@@ -26,9 +28,18 @@ mod x86;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod wide_test;
 
-/// How many items ahead of the one at work a batch prefetches: enough accesses in flight to hide
-/// the latency of memory, few enough to stay in the first cache. Measured: 16 to 64 are equal.
-const PREFETCH_DISTANCE: usize = 32;
+/// How many items ahead of the one at work a batch asks for its line in the second cache. The first
+/// cache can wait for a dozen or two lines at once, the second for several times as many, and that
+/// number is what bounds random accesses: measured, 9.5 ns a line with requests of the first cache,
+/// 4.2 with those of the second, 3.6 with both.
+const FAR_DISTANCE: usize = 96;
+
+/// How many items ahead the line is taken on to the first cache.
+const NEAR_DISTANCE: usize = 8;
+
+/// Arrays up to 2^14 lines, 1 MiB, lie in the second cache, where asking early costs more than it
+/// saves.
+const FAR_LINE_COUNT_MIN: usize = 1 << 14;
 
 /// Array size from which huge pages are asked for: two of them, so that one fits in whole.
 const HUGE_PAGES_BYTES_MIN: usize = 2 * HUGE_PAGE_BYTES;
@@ -106,16 +117,33 @@ pub(crate) fn and(ours: &mut [u64], theirs: &[u64]) -> u64 {
     widest!(and(ours, theirs))
 }
 
-/// Asks for a line that will be needed soon. Does nothing where there is no such line.
+/// Whether an array is so large that prefetching pays.
 #[inline(always)]
-pub(crate) fn prefetch<T>(array: &[T], index: usize) {
+pub(crate) const fn is_far<T>(lines: &[T]) -> bool {
+    lines.len() >= FAR_LINE_COUNT_MIN
+}
+
+/// Asks for a line in the second cache. Does nothing where there is no such line.
+#[inline(always)]
+pub(crate) fn prefetch_far<T>(array: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         let address = array.as_ptr().wrapping_add(index);
         // SAFETY: a prefetch reads nothing, whatever the address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-        };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, index);
+}
+
+/// Asks for a line in the first cache. Does nothing where there is no such line.
+#[inline(always)]
+pub(crate) fn prefetch_near<T>(array: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let address = array.as_ptr().wrapping_add(index);
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (array, index);

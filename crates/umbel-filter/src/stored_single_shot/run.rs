@@ -32,7 +32,7 @@
 
 use umbel_bits::{BitReader, BitWriter, RiceCode};
 
-use crate::bits::wide::{allocated, prefetch};
+use crate::bits::wide::{allocated, prefetch_far};
 
 /// Least mean number of positions in a bucket; the mean is below twice as many. A bucket's place in
 /// the index costs 512/28 = 18.3 bits, so 0.76 to 0.38 bit a position, and a query decodes half a
@@ -153,14 +153,14 @@ impl Run {
         let mut stretches = [Stretch { base: 0, from: 0, to: 0 }; BATCH_LEN];
         for (chunk, first) in positions.chunks(BATCH_LEN).zip((0..).step_by(BATCH_LEN)) {
             for &position in chunk {
-                prefetch(&self.groups, self.group_of(position).0);
+                prefetch_far(&self.groups, self.group_of(position).0);
             }
             for (stretch, &position) in stretches.iter_mut().zip(chunk) {
                 *stretch = self.stretch(position);
                 let (first, last) = (index_of(stretch.from / 8), index_of(stretch.to / 8));
-                prefetch(&self.bytes, first);
-                prefetch(&self.bytes, last);
-                prefetch(&self.bytes, last.saturating_sub(LINE_BYTES));
+                prefetch_far(&self.bytes, first);
+                prefetch_far(&self.bytes, last);
+                prefetch_far(&self.bytes, last.saturating_sub(LINE_BYTES));
             }
             for ((&stretch, &position), index) in stretches.iter().zip(chunk).zip(first..) {
                 answer(index, self.finds(stretch, position));

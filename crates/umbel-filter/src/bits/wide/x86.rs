@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 };
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Line, PREFETCH_DISTANCE, prefetch, scalar};
+use super::{FAR_DISTANCE, Line, NEAR_DISTANCE, is_far, prefetch_far, prefetch_near, scalar};
 use crate::block_map::BlockMap;
 use crate::capability::Insertion;
 use crate::hash::ItemHash;
@@ -237,18 +237,26 @@ fn outcome(was_present: bool) -> Insertion {
     if was_present { Insertion::Present } else { Insertion::New }
 }
 
-/// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`.
+/// Asks for the blocks of the items that are some places behind `at`.
 #[inline(always)]
 fn prefetch_ahead(lines: &[Line], map: BlockMap, hashes: &[ItemHash], at: usize) {
-    if let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE) {
-        prefetch(lines, scalar::line_of(map, ahead));
+    if !is_far(lines) {
+        return;
+    }
+    if let Some(&ahead) = hashes.get(at + FAR_DISTANCE) {
+        prefetch_far(lines, scalar::line_of(map, ahead));
+    }
+    if let Some(&ahead) = hashes.get(at + NEAR_DISTANCE) {
+        prefetch_near(lines, scalar::line_of(map, ahead));
     }
 }
 
 #[inline(always)]
 fn prefetch_first(lines: &[Line], map: BlockMap, hashes: &[ItemHash]) {
-    for &hash in hashes.iter().take(PREFETCH_DISTANCE) {
-        prefetch(lines, scalar::line_of(map, hash));
+    if is_far(lines) {
+        for &hash in hashes.iter().take(FAR_DISTANCE) {
+            prefetch_far(lines, scalar::line_of(map, hash));
+        }
     }
 }
 
