@@ -13,15 +13,15 @@ use std::process::{Command, ExitCode};
 /// What each loop may take, in instructions; the comment says how many that is for each thing.
 mod limits {
     /// 4,096 hashes.
-    pub(super) const BLOCKED_INSERT_BATCH: u64 = 235_000;
+    pub(super) const BLOCKED_INSERT_BATCH: u64 = 212_000;
     /// 4,096 hashes.
-    pub(super) const BLOCKED_CONTAINS_BATCH: u64 = 217_000;
+    pub(super) const BLOCKED_CONTAINS_BATCH: u64 = 194_000;
     /// 4,096 gaps.
     pub(super) const RICE_ENCODE: u64 = 158_000;
     /// 4,096 gaps.
     pub(super) const RICE_DECODE: u64 = 300_000;
     /// 4,096 gaps, and the tables.
-    pub(super) const ANS_ENCODE: u64 = 390_000;
+    pub(super) const ANS_ENCODE: u64 = 347_000;
     /// 4,096 gaps, and the tables.
     pub(super) const ANS_DECODE: u64 = 355_000;
     /// 1,024 lines.

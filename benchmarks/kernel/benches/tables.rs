@@ -1,6 +1,6 @@
 //! Every structure, size and rate as one table: `target/bench/kernel.csv`, and Markdown on stdout.
 //!
-//! `cargo bench --bench tables -- [--quick] [--all] [--only NAME]`
+//! `cargo bench --bench tables -- [--quick] [--all] [--only NAME,…]`
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ fn contestants() -> Vec<Contestant> {
 struct Options {
     is_quick: bool,
     is_all: bool,
-    only: Option<String>,
+    only: Option<Vec<String>>,
 }
 
 impl Options {
@@ -65,9 +65,10 @@ impl Options {
                 "--quick" => options.is_quick = true,
                 "--all" => options.is_all = true,
                 "--only" => {
-                    options.only = Some(arguments.next().ok_or("--only: which structure?")?);
+                    let names = arguments.next().ok_or("--only: which structures?")?;
+                    options.only = Some(names.split(',').map(str::to_owned).collect());
                 }
-                other => return Err(format!("{other}: expected --quick, --all or --only NAME")),
+                other => return Err(format!("{other}: expected --quick, --all or --only NAME,…")),
             }
         }
         Ok(options)
@@ -80,7 +81,8 @@ impl Options {
     }
 
     fn is_wanted(&self, contestant: &Contestant, case: Case) -> bool {
-        let is_named = self.only.as_ref().is_none_or(|name| contestant.name.contains(name));
+        let is_named =
+            self.only.as_ref().is_none_or(|names| names.iter().any(|name| name == contestant.name));
         is_named && (contestant.suits)(case)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A filter that touches one cache line an operation cannot be faster than this loop, which does
 //! nothing else: it touches one word of a line at a random place. Lines lie on huge pages where the
-//! system gives them, and are prefetched some places ahead; the best distance counts. All `unsafe`
+//! system gives them, and are prefetched some places ahead; the best way counts. All `unsafe`
 //! code of the benchmark is here.
 
 #![expect(unsafe_code, reason = "huge pages, prefetches and a copy of uninterpreted lines")]
@@ -27,9 +27,26 @@ const LINE_WORDS: usize = 8;
 /// A loop over the keys of a chunk.
 type Pass = fn(&[Line], &[u64]) -> u64;
 
-/// With prefetches none ahead, which is best in cache, and at several distances.
-const READS: [Pass; 4] = [read::<0>, read::<16>, read::<32>, read::<64>];
-const WRITES: [Pass; 4] = [write::<0>, write::<16>, write::<32>, write::<64>];
+/// Without prefetches, which is best in cache; with requests of the first cache some places ahead;
+/// of the second, which can wait for more lines at once; and of both.
+const READS: [Pass; 7] = [
+    read::<0, 0>,
+    read::<0, 16>,
+    read::<0, 32>,
+    read::<0, 64>,
+    read::<64, 0>,
+    read::<128, 0>,
+    read::<96, 16>,
+];
+const WRITES: [Pass; 7] = [
+    write::<0, 0>,
+    write::<0, 16>,
+    write::<0, 32>,
+    write::<0, 64>,
+    write::<64, 0>,
+    write::<128, 0>,
+    write::<96, 16>,
+];
 
 /// A cache line. Atomic, so that two threads may write; a relaxed load or store of a word is a
 /// plain instruction.
@@ -125,14 +142,14 @@ fn best(passes: &[Pass], lines: &Lines, thread_count: u64, access_count: u64) ->
     nanoseconds(passes.iter().map(time).min().unwrap_or_default(), access_count)
 }
 
-/// Reads one word of each key's line, prefetching `AHEAD` keys before.
-fn read<const AHEAD: usize>(lines: &[Line], keys: &[u64]) -> u64 {
-    pass::<AHEAD>(lines, keys, |word| word.load(Ordering::Relaxed))
+/// Reads one word of each key's line, prefetching so many keys before.
+fn read<const FAR: usize, const NEAR: usize>(lines: &[Line], keys: &[u64]) -> u64 {
+    pass::<FAR, NEAR>(lines, keys, |word| word.load(Ordering::Relaxed))
 }
 
-/// Changes one word of each key's line, prefetching `AHEAD` keys before.
-fn write<const AHEAD: usize>(lines: &[Line], keys: &[u64]) -> u64 {
-    pass::<AHEAD>(lines, keys, |word| {
+/// Changes one word of each key's line, prefetching so many keys before.
+fn write<const FAR: usize, const NEAR: usize>(lines: &[Line], keys: &[u64]) -> u64 {
+    pass::<FAR, NEAR>(lines, keys, |word| {
         let old = word.load(Ordering::Relaxed);
         word.store(old + 1, Ordering::Relaxed);
         old
@@ -140,7 +157,7 @@ fn write<const AHEAD: usize>(lines: &[Line], keys: &[u64]) -> u64 {
 }
 
 #[inline]
-fn pass<const AHEAD: usize>(
+fn pass<const FAR: usize, const NEAR: usize>(
     lines: &[Line],
     keys: &[u64],
     access: impl Fn(&AtomicU64) -> u64,
@@ -155,23 +172,39 @@ fn pass<const AHEAD: usize>(
     #[expect(clippy::cast_possible_truncation, reason = "any bits do, but the high ones")]
     let word = |key: u64| &line(key).0[usize::from(key as u8) % LINE_WORDS];
     let mut sum = 0u64;
-    let mut step = |key| sum = sum.wrapping_add(access(word(key)));
-    if AHEAD == 0 {
-        keys.iter().for_each(|&key| step(key));
-    } else {
-        keys.iter().take(AHEAD).for_each(|&key| prefetch(line(key)));
-        for (&key, &ahead) in keys.iter().zip(keys.iter().skip(AHEAD)) {
-            prefetch(line(ahead));
-            step(key);
+    keys.iter().take(FAR).for_each(|&key| prefetch_far(line(key)));
+    for (at, &key) in keys.iter().enumerate() {
+        if FAR > 0
+            && let Some(&ahead) = keys.get(at + FAR)
+        {
+            prefetch_far(line(ahead));
         }
-        keys.iter().skip(keys.len().saturating_sub(AHEAD)).for_each(|&key| step(key));
+        if NEAR > 0
+            && let Some(&ahead) = keys.get(at + NEAR)
+        {
+            prefetch_near(line(ahead));
+        }
+        sum = sum.wrapping_add(access(word(key)));
     }
     sum
 }
 
-/// Asks for a line that is needed soon.
+/// Asks for a line in the second cache.
 #[inline]
-fn prefetch(line: &Line) {
+fn prefetch_far(line: &Line) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program sees; any address would do.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(line).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+/// Asks for a line in the first cache.
+#[inline]
+fn prefetch_near(line: &Line) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program sees; any address would do.
     unsafe {
