@@ -7,23 +7,61 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+/// CRC-32C of bytes that come piece by piece.
+///
+/// ```
+/// use umbel_codec::Crc32c;
+///
+/// let mut checksum = Crc32c::new();
+/// checksum.update(b"1234");
+/// checksum.update(b"56789");
+/// // The check value that catalogues of checksums list.
+/// assert_eq!(checksum.value(), 0xe306_9283);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Crc32c(Digest);
+
+impl Crc32c {
+    /// Of no bytes yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all bytes so far.
+    #[must_use]
+    pub fn value(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a 32-bit checksum in a u64")]
+        let checksum = self.0.finalize() as u32;
+        checksum
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// CRC-32C of the parts, as if they were one after the other in memory.
 ///
 /// ```
 /// use umbel_codec::crc32c;
 ///
-/// // The check value that catalogues of checksums list.
 /// assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
 /// ```
 #[must_use]
 pub fn crc32c(parts: &[&[u8]]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut checksum = Crc32c::new();
     for part in parts {
-        digest.update(part);
+        checksum.update(part);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "a 32-bit checksum in a u64")]
-    let checksum = digest.finalize() as u32;
-    checksum
+    checksum.value()
 }
 
 #[cfg(test)]

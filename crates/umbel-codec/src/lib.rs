@@ -19,7 +19,7 @@ mod error;
 mod frame;
 mod limits;
 
-pub use checksum::crc32c;
+pub use checksum::{Crc32c, crc32c};
 pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};
 pub use frame::{
     AssembleError, Encoding, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FilterAssembler,

@@ -19,7 +19,7 @@ use crate::limits::FRAME_POSITION_COUNT_MAX;
 pub(super) struct PositionCursor<'a> {
     shape: SingleShotShape,
     /// Positions that are not in the buffer.
-    rest: Box<dyn Iterator<Item = u64> + 'a>,
+    rest: Box<dyn Iterator<Item = u64> + Send + 'a>,
     /// Number of positions that are not in a frame.
     left: u64,
     /// Positions that are in no frame.
@@ -31,7 +31,7 @@ impl<'a> PositionCursor<'a> {
     pub(super) fn new(
         shape: SingleShotShape,
         len: u64,
-        positions: impl Iterator<Item = u64> + 'a,
+        positions: impl Iterator<Item = u64> + Send + 'a,
     ) -> Self {
         let start = shape.range().start();
         Self { shape, rest: Box::new(positions), left: len, buffer: Vec::new(), start }
