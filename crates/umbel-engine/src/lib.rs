@@ -8,12 +8,24 @@
 //! | module | what it decides |
 //! |---|---|
 //! | [`dedup`] | which records of many workers' inputs are duplicates, for one or two bytes on the wire per record |
+//! | [`placement`] | which hash ranges the shards have, and which nodes their replicas |
+//! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
+//! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
+//! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
 //! | [`limits`] | the largest of everything, with the reason |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
 pub mod dedup;
+mod ids;
 pub mod limits;
+pub mod meta;
 mod outbox;
+pub mod placement;
+pub mod routing;
+pub mod shard;
 
+pub use ids::{
+    Epoch, FilterId, Generation, GroupId, NodeId, RequestId, SessionId, ShardId,
+};
 pub use outbox::Outbox;

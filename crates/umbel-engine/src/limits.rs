@@ -32,3 +32,37 @@ pub const CELL_ENTRIES_MAX: usize = 1 << 28;
 /// Frames a worker keeps for later when they arrive before its own orders, a peer. A sender has at most this many
 /// frames unacknowledged.
 pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
+
+/// Longest name of a filter. Long enough for a path or an address, short enough for a line of a list.
+pub const FILTER_NAME_BYTES_MAX: usize = 1024;
+
+/// Most shards of a cluster. Each costs its nodes a few tasks and a heartbeat; 1,024 keep 32 cores busy on 32 nodes.
+pub const SHARD_COUNT_MAX: u32 = 1024;
+
+/// Most replicas of a shard: four may fail.
+pub const REPLICA_COUNT_MAX: u32 = 9;
+
+/// Most items of one request: 64 Ki hashes are 1 MiB in a log, and their answers 8 KiB.
+pub const REQUEST_ITEMS_MAX: usize = 1 << 16;
+
+/// Largest slice of one filter in one shard: it must travel in a snapshot and be copied while others wait.
+pub const SLICE_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest filter over all shards.
+pub const FILTER_BYTES_MAX: u64 = 64 << 30;
+
+/// Most filters of a cluster: the catalogue is held by every node and travels whole in a snapshot.
+pub const FILTER_COUNT_MAX: usize = 10_000;
+
+/// Most nodes of a cluster: every one is a member of the meta group.
+pub const NODE_COUNT_MAX: usize = 256;
+
+/// Bytes that a shard spends at most to remember its answers. At n/8 bytes a request of n items these are the last
+/// 250 million items, or 300,000 requests of one item each.
+pub const REPLAY_BYTES_MAX: usize = 32 << 20;
+
+/// Most sessions that a shard knows; the one that was quiet for the longest is forgotten first.
+pub const REPLAY_SESSIONS_MAX: usize = 1 << 16;
+
+/// Most requests of one session that a shard remembers; a client with more on their way than this loses first answers.
+pub const REPLAY_REQUESTS_PER_SESSION_MAX: usize = 4096;

@@ -1,0 +1,26 @@
+//! The meta group: nodes, shard map, catalogue of filters, sessions.
+//!
+//! [`MetaState`] is what every node holds after the same log: [`MetaState::apply`] is total and
+//! deterministic, and the state is its own snapshot. [`next_tasks`] is what the group's leader asks
+//! again and again: what has to be done so that shards and filters become what the state says they
+//! shall be. Each of the two is a function of its arguments alone.
+
+mod apply;
+mod catalogue;
+mod command;
+mod controller;
+mod filter_name;
+mod nodes;
+mod settings;
+mod state;
+
+pub use catalogue::{FilterRecord, FilterState};
+pub use command::{MetaCommand, MetaError, MetaReply};
+pub use controller::{
+    GroupView, SHARD_MOVES_MAX, SLICE_TASKS_PER_SHARD_MAX, SliceDone, SliceProgress, Task,
+    forget_settled, next_tasks,
+};
+pub use filter_name::{FilterName, FilterNameError};
+pub use nodes::NodeRecord;
+pub use settings::{FilterSettings, HashKey};
+pub use state::{KEY_COUNT_MAX, META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

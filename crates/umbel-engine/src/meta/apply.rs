@@ -1,0 +1,199 @@
+//! What each entry of the meta group's log does.
+
+use std::collections::BTreeSet;
+
+use super::command::{MetaCommand, MetaError, MetaReply};
+use super::nodes::{NodeRecord, check_address};
+use super::state::MetaState;
+use crate::ids::{NodeId, SessionId, ShardId};
+use crate::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, SHARD_COUNT_MAX};
+use crate::placement::{ShardMap, ShardRecord, assign};
+
+#[cfg(test)]
+mod apply_test;
+#[cfg(test)]
+pub(super) mod drawn;
+
+impl MetaState {
+    /// Does what an entry of the log says, the same on every node: total, whatever stands in the
+    /// command, and a [`MetaReply::Refused`] has changed nothing. `log_index` is the entry's index,
+    /// which rises from entry to entry and becomes the number of what the entry creates.
+    ///
+    /// ```
+    /// use umbel_engine::meta::{MetaCommand, MetaError, MetaReply, MetaState};
+    /// use umbel_engine::{NodeId, SessionId};
+    ///
+    /// let mut state = MetaState::new();
+    /// let early = state.apply(1, &MetaCommand::OpenSession);
+    /// assert_eq!(early, MetaReply::Refused(MetaError::NotFormed));
+    /// let nodes = vec![(NodeId(1), "a:7070".to_owned())];
+    /// let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 3 };
+    /// assert_eq!(state.apply(2, &form), MetaReply::Done);
+    /// assert_eq!(state.apply(3, &MetaCommand::OpenSession), MetaReply::Session(SessionId(3)));
+    /// assert_eq!(state.shard_map().members(umbel_engine::ShardId(0)), [NodeId(1)]);
+    /// ```
+    pub fn apply(&mut self, log_index: u64, command: &MetaCommand) -> MetaReply {
+        self.try_apply(log_index, command).unwrap_or_else(MetaReply::Refused)
+    }
+
+    fn try_apply(&mut self, log_index: u64, command: &MetaCommand) -> Result<MetaReply, MetaError> {
+        if let MetaCommand::Form { cluster, nodes, shard_count, replica_count } = command {
+            return self.form(*cluster, nodes, *shard_count, *replica_count);
+        }
+        if !self.is_formed() {
+            return Err(MetaError::NotFormed);
+        }
+        match command {
+            // Handled above; a cluster is formed once.
+            MetaCommand::Form { .. } => Ok(MetaReply::Done),
+            MetaCommand::AddNode { address, nonce } => self.add_node(log_index, address, *nonce),
+            MetaCommand::Drain { node, drain } => self.drain(*node, *drain),
+            MetaCommand::RemoveNode { node } => self.remove_node(*node),
+            MetaCommand::MoveReplica { shard, from, to } => self.move_replica(*shard, *from, *to),
+            MetaCommand::PlanReplicas { shard, target } => self.plan_replicas(*shard, target),
+            MetaCommand::ReplicasChanged { shard, replicas } => {
+                self.replicas_changed(*shard, replicas)
+            }
+            MetaCommand::ShardFormed { shard } => self.shard_formed(*shard),
+            MetaCommand::CreateFilter { name, settings, importing } => {
+                self.create_filter(log_index, name, settings, *importing)
+            }
+            MetaCommand::FilterCreated { filter } => self.filter_created(*filter),
+            MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
+            MetaCommand::DropFilter { filter } => Ok(self.drop_filter(*filter)),
+            MetaCommand::FilterDropped { filter } => self.filter_dropped(*filter),
+            MetaCommand::ClearFilter { filter } => self.clear_filter(*filter),
+            MetaCommand::FilterCleared { filter, generation } => {
+                self.filter_cleared(*filter, *generation)
+            }
+            MetaCommand::OpenSession => Ok(MetaReply::Session(SessionId(log_index))),
+            MetaCommand::KeepKey { key } => self.keep_key(*key),
+        }
+    }
+
+    fn form(
+        &mut self,
+        cluster: u128,
+        nodes: &[(NodeId, String)],
+        shard_count: u32,
+        replica_count: u32,
+    ) -> Result<MetaReply, MetaError> {
+        if self.is_formed() {
+            return Ok(MetaReply::Done);
+        }
+        check_count("shards", u64::from(shard_count), u64::from(SHARD_COUNT_MAX))?;
+        check_count("replicas of a shard", u64::from(replica_count), u64::from(REPLICA_COUNT_MAX))?;
+        check_count("nodes", nodes.len() as u64, NODE_COUNT_MAX as u64)?;
+        let mut addresses = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for (node, address) in nodes {
+            check_address(address)?;
+            check_count("as a first node's number", node.0, NODE_COUNT_MAX as u64)?;
+            if !ids.insert(*node) || !addresses.insert(address) {
+                let what = format!("{node} or its address {address} is named twice");
+                return Err(MetaError::BadSettings { what });
+            }
+        }
+        let founders = assign(shard_count, replica_count, &ids);
+        self.shard_map = ShardMap::new(founders.into_iter().map(ShardRecord::founded).collect());
+        self.nodes = nodes
+            .iter()
+            .map(|(node, address)| {
+                let address = address.clone();
+                (*node, NodeRecord::Live { address, nonce: None, is_draining: false })
+            })
+            .collect();
+        self.cluster = Some(cluster);
+        self.replica_count = replica_count;
+        Ok(MetaReply::Done)
+    }
+
+    fn shard_record(&mut self, shard: ShardId) -> Result<&mut ShardRecord, MetaError> {
+        self.shard_map.get_mut(shard).ok_or_else(|| bad_move(format!("there is no {shard}")))
+    }
+
+    fn move_replica(
+        &mut self,
+        shard: ShardId,
+        from: NodeId,
+        to: NodeId,
+    ) -> Result<MetaReply, MetaError> {
+        let may_have = self.node(to).is_some_and(NodeRecord::is_available);
+        let record = self.shard_record(shard)?;
+        if record.replicas.binary_search(&to).is_ok() {
+            return Err(bad_move(format!("{shard} has a replica on {to} already")));
+        }
+        let mut target = record.replicas.clone();
+        if let Ok(at) = target.binary_search(&from) {
+            target.remove(at);
+        } else {
+            return Err(bad_move(format!("{shard} has no replica on {from}")));
+        }
+        target.push(to);
+        target.sort_unstable();
+        if record.target.as_ref() == Some(&target) {
+            return Ok(MetaReply::Done);
+        }
+        if record.target.is_some() {
+            return Err(bad_move(format!("the replicas of {shard} are being changed already")));
+        }
+        if !may_have {
+            return Err(bad_move(format!("{to} is no node that may have replicas")));
+        }
+        if record.plan(&target) {
+            self.shard_map.raise_epoch();
+        }
+        Ok(MetaReply::Done)
+    }
+
+    fn plan_replicas(&mut self, shard: ShardId, target: &[NodeId]) -> Result<MetaReply, MetaError> {
+        let most = REPLICA_COUNT_MAX as usize;
+        let is_list = (1..=most).contains(&target.len()) && target.is_sorted_by(|a, b| a < b);
+        if !is_list {
+            return Err(bad_move(format!("replicas are 1 to {most} different nodes, sorted")));
+        }
+        if let Some(node) =
+            target.iter().find(|&&node| !self.node(node).is_some_and(NodeRecord::is_available))
+        {
+            return Err(bad_move(format!("{node} is no node that may have replicas")));
+        }
+        if self.shard_record(shard)?.plan(target) {
+            self.shard_map.raise_epoch();
+        }
+        Ok(MetaReply::Done)
+    }
+
+    /// Only the target can be reached: a report of anything else is old.
+    fn replicas_changed(
+        &mut self,
+        shard: ShardId,
+        replicas: &[NodeId],
+    ) -> Result<MetaReply, MetaError> {
+        let record = self.shard_record(shard)?;
+        if record.target.as_deref() == Some(replicas) {
+            record.arrive();
+            self.shard_map.raise_epoch();
+            return Ok(MetaReply::Done);
+        }
+        if record.replicas == replicas {
+            return Ok(MetaReply::Done);
+        }
+        Err(bad_move(format!("{shard} is not being changed to these replicas")))
+    }
+
+    fn shard_formed(&mut self, shard: ShardId) -> Result<MetaReply, MetaError> {
+        self.shard_record(shard)?.is_formed = true;
+        Ok(MetaReply::Done)
+    }
+}
+
+fn bad_move(what: String) -> MetaError {
+    MetaError::BadMove { what }
+}
+
+fn check_count(of: &str, count: u64, most: u64) -> Result<(), MetaError> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(MetaError::Quota { what: format!("{count} {of}, 1 to {most} are allowed") })
+}

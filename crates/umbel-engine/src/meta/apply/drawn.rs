@@ -1,0 +1,81 @@
+//! Commands for tests, by hand and by dice.
+
+use proptest::prelude::*;
+use umbel_filter::Kind;
+
+use crate::ids::{FilterId, Generation, NodeId, ShardId};
+use crate::meta::{FilterName, FilterSettings, HashKey, MetaCommand};
+use crate::shard::SliceShape;
+
+/// A cluster of nodes 1 to `nodes`.
+pub(in crate::meta) fn form(nodes: u64, shard_count: u32, replica_count: u32) -> MetaCommand {
+    let nodes = (1..=nodes).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
+    MetaCommand::Form { cluster: 77, nodes, shard_count, replica_count }
+}
+
+/// A key whose secret starts with its number.
+pub(in crate::meta) fn sip_key(key_id: u64) -> HashKey {
+    let mut secret = [0xab; 16];
+    secret[..8].copy_from_slice(&key_id.to_le_bytes());
+    HashKey::SipHash { key_id, secret }
+}
+
+/// A small single-shot filter.
+pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
+    FilterSettings {
+        kind: Kind::SingleShot.id(),
+        capacity: 1000,
+        false_positive_rate: 0.01,
+        shape: SliceShape::SingleShot { position_count: 99_500 },
+        memory_bytes: 1100,
+        key,
+    }
+}
+
+/// Creates a filter whose key has this number.
+pub(in crate::meta) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
+    let name = FilterName::new(name).unwrap();
+    MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing }
+}
+
+/// Any command, mostly about things that may exist.
+pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
+    let node = || (1_u64..14).prop_map(NodeId);
+    let nodes = || prop::collection::btree_set(node(), 0..5).prop_map(Vec::from_iter);
+    let shard = || (0_u32..5).prop_map(ShardId);
+    let filter = || (1_u64..60).prop_map(FilterId);
+    let about_nodes = prop_oneof![
+        (1_u64..4, 0_u32..5, 0_u32..4).prop_map(|(n, s, r)| form(n, s, r)),
+        (0_u64..9, 0_u64..6).prop_map(|(a, nonce)| MetaCommand::AddNode {
+            address: format!("node{a}:7070"),
+            nonce
+        }),
+        (node(), any::<bool>()).prop_map(|(node, drain)| MetaCommand::Drain { node, drain }),
+        node().prop_map(|node| MetaCommand::RemoveNode { node }),
+        (shard(), node(), node()).prop_map(|(shard, from, to)| MetaCommand::MoveReplica {
+            shard,
+            from,
+            to
+        }),
+        (shard(), nodes()).prop_map(|(shard, target)| MetaCommand::PlanReplicas { shard, target }),
+        (shard(), nodes())
+            .prop_map(|(shard, replicas)| MetaCommand::ReplicasChanged { shard, replicas }),
+        shard().prop_map(|shard| MetaCommand::ShardFormed { shard }),
+    ];
+    let about_filters = prop_oneof![
+        3 => (0..4_u64, 0_u64..3, any::<bool>())
+            .prop_map(|(name, key, importing)| create(&format!("filter {name}"), key, importing)),
+        3 => filter().prop_map(|filter| MetaCommand::FilterCreated { filter }),
+        1 => filter().prop_map(|filter| MetaCommand::ActivateImport { filter }),
+        1 => filter().prop_map(|filter| MetaCommand::DropFilter { filter }),
+        1 => filter().prop_map(|filter| MetaCommand::FilterDropped { filter }),
+        2 => filter().prop_map(|filter| MetaCommand::ClearFilter { filter }),
+        2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
+            filter,
+            generation: Generation(g),
+        }),
+        1 => Just(MetaCommand::OpenSession),
+        1 => (0_u64..5).prop_map(|id| MetaCommand::KeepKey { key: sip_key(id) }),
+    ];
+    prop_oneof![about_nodes, about_filters]
+}

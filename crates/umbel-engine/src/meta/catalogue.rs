@@ -1,0 +1,223 @@
+//! The catalogue: every filter of the cluster and what becomes of it.
+//!
+//! ```text
+//! CreateFilter -> Creating -> Live <-> Clearing
+//!                        \-> Importing -> Live
+//! any -> Dropping -> gone
+//! ```
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{MetaError, MetaReply};
+use super::filter_name::FilterName;
+use super::settings::{FilterSettings, HashKey};
+use super::state::{KEY_COUNT_MAX, MetaState};
+use crate::ids::{FilterId, Generation};
+use crate::limits::FILTER_COUNT_MAX;
+use crate::shard::SliceSpec;
+
+/// A filter of the catalogue.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FilterRecord {
+    /// Its name; while it is [`Dropping`](FilterState::Dropping), the one that it had.
+    pub name: FilterName,
+    /// Kind, numbers, key.
+    pub settings: FilterSettings,
+    /// Its incarnation, from 1; the old one while it is being cleared.
+    pub generation: Generation,
+    /// What is being done with it.
+    pub state: FilterState,
+}
+
+/// What is being done with a filter. Only [`Live`](Self::Live) filters answer.
+///
+/// ```
+/// use umbel_engine::meta::FilterState;
+///
+/// assert_eq!(FilterState::Creating { importing: false }.to_string(), "being created");
+/// assert_eq!(FilterState::Live.to_string(), "live");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FilterState {
+    /// Shards are making its slices.
+    Creating {
+        /// Whether it goes on to [`Importing`](Self::Importing).
+        importing: bool,
+    },
+    /// Its slices take frames, and nobody else sees it.
+    Importing,
+    /// It answers.
+    Live,
+    /// Shards are emptying its slices.
+    Clearing {
+        /// The generation that starts when all are empty.
+        to: Generation,
+    },
+    /// Shards are forgetting its slices; its name is free.
+    Dropping,
+}
+
+impl fmt::Display for FilterState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Creating { .. } => "being created",
+            Self::Importing => "being imported",
+            Self::Live => "live",
+            Self::Clearing { .. } => "being cleared",
+            Self::Dropping => "being dropped",
+        })
+    }
+}
+
+impl FilterRecord {
+    /// What each shard makes its slice from.
+    #[must_use]
+    pub fn slice_spec(&self, filter: FilterId) -> SliceSpec {
+        let (shape, key) = (self.settings.shape, self.settings.key.key_name());
+        SliceSpec { filter, generation: self.generation, shape, key }
+    }
+
+    fn busy(&self) -> MetaError {
+        let (name, state) = (self.name.as_str().to_owned(), self.state.to_string());
+        MetaError::Busy { name, state }
+    }
+
+    /// Whether a request to create a filter of the same name is the one that created this filter,
+    /// come again. Keys are drawn for each request, so with SipHash no two requests are alike.
+    fn is_answer_to(&self, settings: &FilterSettings, importing: bool) -> bool {
+        let was_importing = match self.state {
+            FilterState::Creating { importing } => importing,
+            FilterState::Importing => true,
+            FilterState::Live | FilterState::Clearing { .. } => false,
+            FilterState::Dropping => return false,
+        };
+        was_importing == importing && self.settings == *settings
+    }
+}
+
+impl MetaState {
+    pub(super) fn create_filter(
+        &mut self,
+        log_index: u64,
+        name: &FilterName,
+        settings: &FilterSettings,
+        importing: bool,
+    ) -> Result<MetaReply, MetaError> {
+        if let Some((id, filter)) = self.filter_by_name(name.as_str()) {
+            if filter.is_answer_to(settings, importing) {
+                return Ok(MetaReply::Filter(id));
+            }
+            return Err(MetaError::NameTaken { name: name.as_str().to_owned() });
+        }
+        settings.check(self.shard_count())?;
+        self.check_key(settings.key)?;
+        if self.filters.len() >= FILTER_COUNT_MAX {
+            let count = self.filters.len();
+            let what = format!("{count} filters, at most {FILTER_COUNT_MAX} are allowed");
+            return Err(MetaError::Quota { what });
+        }
+        let id = FilterId(log_index);
+        let (name, settings) = (name.clone(), settings.clone());
+        self.names.insert(name.clone(), id);
+        let (generation, state) = (Generation(1), FilterState::Creating { importing });
+        self.filters.insert(id, FilterRecord { name, settings, generation, state });
+        Ok(MetaReply::Filter(id))
+    }
+
+    /// Refuses a key whose name belongs to another key: frames are told apart by that name alone.
+    fn check_key(&self, key: HashKey) -> Result<(), MetaError> {
+        let HashKey::SipHash { key_id, .. } = key else { return Ok(()) };
+        if self.key(key_id).is_some_and(|held| held != key) {
+            let what = format!("key {key_id:#018x} is another key already");
+            return Err(MetaError::BadSettings { what });
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep_key(&mut self, key: HashKey) -> Result<MetaReply, MetaError> {
+        // A seed is its own name.
+        let HashKey::SipHash { key_id, .. } = key else { return Ok(MetaReply::Done) };
+        self.check_key(key)?;
+        if self.kept_keys.len() >= KEY_COUNT_MAX && !self.kept_keys.contains_key(&key_id) {
+            let count = self.kept_keys.len();
+            let what = format!("{count} keys are kept, at most {KEY_COUNT_MAX} are allowed");
+            return Err(MetaError::Quota { what });
+        }
+        self.kept_keys.insert(key_id, key);
+        Ok(MetaReply::Done)
+    }
+
+    /// The filter if it is not being dropped.
+    fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord, MetaError> {
+        match self.filters.get_mut(&filter) {
+            Some(record) if record.state != FilterState::Dropping => Ok(record),
+            _ => Err(MetaError::UnknownFilter { filter }),
+        }
+    }
+
+    pub(super) fn filter_created(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        if let FilterState::Creating { importing } = record.state {
+            record.state = if importing { FilterState::Importing } else { FilterState::Live };
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn activate_import(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        match record.state {
+            FilterState::Creating { .. } => return Err(record.busy()),
+            FilterState::Importing => record.state = FilterState::Live,
+            FilterState::Live | FilterState::Clearing { .. } | FilterState::Dropping => {}
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn drop_filter(&mut self, filter: FilterId) -> MetaReply {
+        if let Some(record) = self.filters.get_mut(&filter)
+            && record.state != FilterState::Dropping
+        {
+            record.state = FilterState::Dropping;
+            self.names.remove(&record.name);
+        }
+        MetaReply::Done
+    }
+
+    pub(super) fn filter_dropped(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        match self.filters.get(&filter) {
+            Some(record) if record.state != FilterState::Dropping => return Err(record.busy()),
+            _ => self.filters.remove(&filter),
+        };
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn clear_filter(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        match record.state {
+            FilterState::Live => {
+                let to = Generation(record.generation.0.saturating_add(1));
+                record.state = FilterState::Clearing { to };
+            }
+            FilterState::Clearing { .. } => {}
+            _ => return Err(record.busy()),
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn filter_cleared(
+        &mut self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        if record.state == (FilterState::Clearing { to: generation }) {
+            record.generation = generation;
+            record.state = FilterState::Live;
+        } else if generation > record.generation {
+            return Err(record.busy());
+        }
+        Ok(MetaReply::Done)
+    }
+}

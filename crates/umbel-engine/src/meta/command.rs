@@ -1,0 +1,202 @@
+//! What the meta group replicates: nodes, the shard map, the catalogue of filters, sessions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{FilterId, Generation, NodeId, SessionId, ShardId};
+use crate::meta::filter_name::FilterName;
+use crate::meta::settings::{FilterSettings, HashKey};
+
+/// One entry of the meta group's log.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum MetaCommand {
+    /// The first entry: what the cluster is. Ignored when the cluster is formed already.
+    Form {
+        /// Random, the same for ever.
+        cluster: u128,
+        /// The first nodes and where they listen.
+        nodes: Vec<(NodeId, String)>,
+        /// Number of shards, for ever.
+        shard_count: u32,
+        /// Replicas wanted of every shard.
+        replica_count: u32,
+    },
+    /// Adds a node; its number is the index of this entry, or more where the first nodes took that
+    /// number. So that a repeated request does no harm, it is that of the live node that was added
+    /// with the same nonce, if there is one.
+    AddNode {
+        /// Where it listens.
+        address: String,
+        /// Drawn once by the joining node.
+        nonce: u64,
+    },
+    /// Takes all replicas off a node, or, with `false`, lets it have some again.
+    Drain {
+        /// The node.
+        node: NodeId,
+        /// Whether.
+        drain: bool,
+    },
+    /// Removes a node for ever. Its replicas are replaced.
+    RemoveNode {
+        /// The node.
+        node: NodeId,
+    },
+    /// A replica of a shard shall be elsewhere. Checked against nodes and earlier plans.
+    MoveReplica {
+        /// The shard.
+        shard: ShardId,
+        /// Where the replica is.
+        from: NodeId,
+        /// Where it shall be.
+        to: NodeId,
+    },
+    /// From the controller: replicas that a shard shall have; the change has begun.
+    PlanReplicas {
+        /// The shard.
+        shard: ShardId,
+        /// The nodes, sorted.
+        target: Vec<NodeId>,
+    },
+    /// From the controller: the shard's group has these voters now; a plan that wants them is done.
+    ReplicasChanged {
+        /// The shard.
+        shard: ShardId,
+        /// The nodes, sorted.
+        replicas: Vec<NodeId>,
+    },
+    /// From the controller: the shard's group has elected a leader, so its first members need not
+    /// form it any more.
+    ShardFormed {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// Creates a filter in state `Creating`; its number is the index of this entry.
+    CreateFilter {
+        /// Its name.
+        name: FilterName,
+        /// Kind, numbers, key.
+        settings: FilterSettings,
+        /// Whether it stays invisible until `ActivateImport`.
+        importing: bool,
+    },
+    /// From the controller: every shard has its slice.
+    FilterCreated {
+        /// The filter.
+        filter: FilterId,
+    },
+    /// The import is complete: the filter goes live.
+    ActivateImport {
+        /// The filter.
+        filter: FilterId,
+    },
+    /// Drops a filter: its name is free at once, its number never.
+    DropFilter {
+        /// The filter.
+        filter: FilterId,
+    },
+    /// From the controller: no shard has a slice of it.
+    FilterDropped {
+        /// The filter.
+        filter: FilterId,
+    },
+    /// Empties a filter and starts its next generation.
+    ClearFilter {
+        /// The filter.
+        filter: FilterId,
+    },
+    /// From the controller: every shard is at this generation.
+    FilterCleared {
+        /// The filter.
+        filter: FilterId,
+        /// The generation.
+        generation: Generation,
+    },
+    /// Opens a client's session; its number is the index of this entry.
+    OpenSession,
+    /// Keeps a hash key so that filters that were exported with it can come back. Idempotent.
+    KeepKey {
+        /// The key.
+        key: HashKey,
+    },
+}
+
+/// What applying a [`MetaCommand`] answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum MetaReply {
+    /// Done, or was done before.
+    Done,
+    /// The node has this number.
+    Node(NodeId),
+    /// The filter has this number.
+    Filter(FilterId),
+    /// The session has this number.
+    Session(SessionId),
+    /// Refused; nothing was changed.
+    Refused(MetaError),
+}
+
+/// Why the meta group refused a command. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub enum MetaError {
+    /// Name a filter that exists.
+    #[error("there is no {filter}")]
+    UnknownFilter {
+        /// What was named.
+        filter: FilterId,
+    },
+    /// Take another name, or drop the filter that has it.
+    #[error("a filter named {name:?} exists already, with other settings")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The filter is being created, cleared or imported: send again later.
+    #[error("filter {name:?} is {state}")]
+    Busy {
+        /// Its name.
+        name: String,
+        /// What it is doing.
+        state: String,
+    },
+    /// Name a node that exists.
+    #[error("there is no {node}")]
+    UnknownNode {
+        /// What was named.
+        node: NodeId,
+    },
+    /// The address belongs to a live node: remove that one first.
+    #[error("{node} listens on {address} already; if its data is gone, remove it first")]
+    AddressTaken {
+        /// The address.
+        address: String,
+        /// Whose it is.
+        node: NodeId,
+    },
+    /// Fewer nodes would be left than the shards need.
+    #[error("{what}")]
+    TooFewNodes {
+        /// How many would be left, and how many are needed.
+        what: String,
+    },
+    /// The move makes no sense as the shard map stands.
+    #[error("{what}")]
+    BadMove {
+        /// Why.
+        what: String,
+    },
+    /// A limit would be exceeded.
+    #[error("{what}")]
+    Quota {
+        /// Which limit, how much is used and was asked for.
+        what: String,
+    },
+    /// The command needs a cluster that is formed.
+    #[error("the cluster is not formed yet")]
+    NotFormed,
+    /// The settings are no filter.
+    #[error("{what}")]
+    BadSettings {
+        /// What was expected and what came.
+        what: String,
+    },
+}

@@ -1,0 +1,306 @@
+//! What the leader of the meta group has to get done.
+//!
+//! The state says what shall be, the groups' leaders report what is, and [`next_tasks`] names what
+//! is to be done next. It remembers nothing: whoever becomes leader asks it and goes on. So every
+//! task may be lost, or done twice, and comes again until the state and the reports agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::FilterState;
+use super::command::MetaCommand;
+use super::state::MetaState;
+use crate::ids::{FilterId, Generation, GroupId, NodeId, ShardId};
+use crate::placement::{ShardMap, ShardRecord, choose_replacement};
+
+#[cfg(test)]
+mod controller_test;
+#[cfg(test)]
+mod simulation_test;
+
+/// Most shards whose members are changed at once. A new replica is sent a snapshot, up to
+/// gigabytes, by a leader that serves traffic too: with two, one transfer's end and the next one's
+/// start overlap, and clients keep most of the network.
+pub const SHARD_MOVES_MAX: usize = 2;
+
+/// Most tasks about slices that one call names for one shard. A shard that is slow holds up nobody
+/// else, and 1,024 shards make 65,536 tasks at most.
+pub const SLICE_TASKS_PER_SHARD_MAX: usize = 64;
+
+/// What a group's leader last reported of it. Reports of leaders that were deposed must not replace
+/// newer ones: keep the one with the highest term and log index.
+///
+/// ```
+/// use umbel_engine::meta::GroupView;
+///
+/// assert_eq!(GroupView::default().leader, None);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupView {
+    /// The leader; None if there is none that reports, and then nothing can be asked of the group.
+    pub leader: Option<NodeId>,
+    /// The voters, in any order; of a joint configuration all.
+    pub voters: Vec<NodeId>,
+    /// Members that do not vote, in any order.
+    pub learners: Vec<NodeId>,
+}
+
+/// How far a slice has come, as its shard confirmed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliceDone {
+    /// The slice is there.
+    Created,
+    /// The slice is at this generation and was empty when it came to it.
+    Cleared(Generation),
+    /// The slice is not there any more.
+    Dropped,
+}
+
+/// What shards have confirmed about slices. The driver keeps it in memory and writes down every
+/// answer; a new leader starts with none and asks again, which does no harm.
+pub type SliceProgress = BTreeMap<(FilterId, ShardId), SliceDone>;
+
+/// Something to be done. Every task may be done twice.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Task {
+    /// Propose a command to the meta group.
+    Propose(MetaCommand),
+    /// Tell a group's leader to make these its members, whoever else is one: first add all as
+    /// learners, then, when the voters to be have caught up, make them voters. A leader shall
+    /// refuse, and drop what it has begun, when the shard map that it knows wants other voters.
+    ChangeMembers {
+        /// The group.
+        group: GroupId,
+        /// Its leader.
+        leader: NodeId,
+        /// All voters to be, sorted.
+        voters: Vec<NodeId>,
+        /// All learners to be, sorted; none for a shard.
+        learners: Vec<NodeId>,
+    },
+    /// Have a shard make its slice of a filter ([`FilterRecord::slice_spec`]); answered by
+    /// [`SliceDone::Created`].
+    ///
+    /// [`FilterRecord::slice_spec`]: super::FilterRecord::slice_spec
+    EnsureSlice {
+        /// The shard.
+        shard: ShardId,
+        /// The filter.
+        filter: FilterId,
+    },
+    /// Have a shard forget its slice of a filter; answered by [`SliceDone::Dropped`].
+    DropSlice {
+        /// The shard.
+        shard: ShardId,
+        /// The filter.
+        filter: FilterId,
+    },
+    /// Have a shard empty its slice of a filter; answered by [`SliceDone::Cleared`].
+    ClearSlice {
+        /// The shard.
+        shard: ShardId,
+        /// The filter.
+        filter: FilterId,
+        /// The generation that starts.
+        generation: Generation,
+    },
+}
+
+/// Everything that can be done now, in an order that depends on nothing but the arguments: the meta
+/// group's members, then shards, then filters, by their numbers.
+///
+/// A group without a leader gets no task: it cannot change its members without its own majority,
+/// and nobody else may.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use umbel_engine::meta::{GroupView, MetaCommand, MetaState, Task, next_tasks};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let node = NodeId(1);
+/// let mut state = MetaState::new();
+/// let nodes = vec![(node, "a:7070".to_owned())];
+/// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+/// let view = GroupView { leader: Some(node), voters: vec![node], learners: vec![] };
+/// let views = BTreeMap::from([(ShardId(0), view.clone())]);
+///
+/// let formed = MetaCommand::ShardFormed { shard: ShardId(0) };
+/// let tasks = next_tasks(&state, &views, &view, &BTreeMap::new());
+/// assert_eq!(tasks, [Task::Propose(formed.clone())]);
+/// state.apply(2, &formed);
+/// assert_eq!(next_tasks(&state, &views, &view, &BTreeMap::new()), []);
+/// ```
+#[must_use]
+pub fn next_tasks(
+    state: &MetaState,
+    views: &BTreeMap<ShardId, GroupView>,
+    meta_view: &GroupView,
+    progress: &SliceProgress,
+) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    if state.is_formed() {
+        tasks.extend(meta_task(state, meta_view));
+        shard_tasks(state, views, &mut tasks);
+        filter_tasks(state, views, progress, &mut tasks);
+    }
+    tasks
+}
+
+/// Forgets what was confirmed about filters that nothing has to be done about. Call it now and
+/// then, so that progress does not grow with every filter that ever was.
+///
+/// ```
+/// use umbel_engine::meta::{MetaState, SliceDone, SliceProgress, forget_settled};
+/// use umbel_engine::{FilterId, ShardId};
+///
+/// let mut progress = SliceProgress::from([((FilterId(5), ShardId(0)), SliceDone::Dropped)]);
+/// forget_settled(&mut progress, &MetaState::new());
+/// assert!(progress.is_empty());
+/// ```
+pub fn forget_settled(progress: &mut SliceProgress, state: &MetaState) {
+    progress.retain(|(filter, _), _| {
+        state.filter(*filter).is_some_and(|record| {
+            !matches!(record.state, FilterState::Live | FilterState::Importing)
+        })
+    });
+}
+
+fn sorted(nodes: &[NodeId]) -> Vec<NodeId> {
+    let mut nodes = nodes.to_vec();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// The task that gives a group these members, if it does not have them.
+fn change_members(
+    group: GroupId,
+    view: &GroupView,
+    voters: Vec<NodeId>,
+    learners: Vec<NodeId>,
+) -> Option<Task> {
+    let leader = view.leader?;
+    let is_so = sorted(&view.voters) == voters && sorted(&view.learners) == learners;
+    (!is_so).then_some(Task::ChangeMembers { group, leader, voters, learners })
+}
+
+fn meta_task(state: &MetaState, view: &GroupView) -> Option<Task> {
+    let voters = state.meta_voters_wanted(&view.voters);
+    let mut learners = state.live_nodes();
+    learners.retain(|node| !voters.contains(node));
+    change_members(GroupId::META, view, voters, learners.into_iter().collect())
+}
+
+fn shard_tasks(state: &MetaState, views: &BTreeMap<ShardId, GroupView>, tasks: &mut Vec<Task>) {
+    let available = state.available_nodes();
+    let wanted_count = state.replicas_wanted();
+    // With the plans of this call, so that they do not all choose the same node.
+    let mut map = state.shard_map().clone();
+    let mut misplaced = Vec::new();
+    let mut moves = 0;
+    for record in &state.shard_map().shards {
+        let shard = record.shard;
+        let Some(view) = views.get(&shard).filter(|view| view.leader.is_some()) else { continue };
+        if !record.is_formed {
+            tasks.push(Task::Propose(MetaCommand::ShardFormed { shard }));
+            continue;
+        }
+        let wanted = record.wanted();
+        if wanted.len() != wanted_count || wanted.iter().any(|node| !available.contains(node)) {
+            misplaced.push(shard);
+            moves += usize::from(record.target.is_some());
+            continue;
+        }
+        let group = GroupId::of_shard(shard);
+        if let Some(change) = change_members(group, view, wanted.to_vec(), Vec::new()) {
+            if moves < SHARD_MOVES_MAX {
+                tasks.push(change);
+            }
+            moves += 1;
+        } else if let Some(replicas) = record.target.clone() {
+            tasks.push(Task::Propose(MetaCommand::ReplicasChanged { shard, replicas }));
+        }
+    }
+    for shard in misplaced {
+        let Some(record) = map.get(shard) else { continue };
+        // A change that cannot be completed any more is counted already.
+        if record.target.is_none() {
+            if moves >= SHARD_MOVES_MAX {
+                continue;
+            }
+            moves += 1;
+        }
+        let target = replan(&map, record, &available, wanted_count);
+        if let Some(record) = map.get_mut(shard) {
+            record.plan(&target);
+        }
+        tasks.push(Task::Propose(MetaCommand::PlanReplicas { shard, target }));
+    }
+}
+
+/// Replicas for a shard that has too few or has them on the wrong nodes. Who can stay stays: first
+/// those that the shard is being moved to, then those that have it.
+fn replan(
+    map: &ShardMap,
+    record: &ShardRecord,
+    available: &BTreeSet<NodeId>,
+    wanted_count: usize,
+) -> Vec<NodeId> {
+    let mut target = Vec::with_capacity(wanted_count);
+    for &node in record.wanted().iter().chain(&record.replicas) {
+        if target.len() < wanted_count && available.contains(&node) && !target.contains(&node) {
+            target.push(node);
+        }
+    }
+    while target.len() < wanted_count {
+        let Some(node) = choose_replacement(map, available, record.shard, &target) else { break };
+        target.push(node);
+    }
+    target.sort_unstable();
+    target
+}
+
+fn filter_tasks(
+    state: &MetaState,
+    views: &BTreeMap<ShardId, GroupView>,
+    progress: &SliceProgress,
+    tasks: &mut Vec<Task>,
+) {
+    let mut task_counts: BTreeMap<ShardId, usize> = BTreeMap::new();
+    for (filter, record) in state.filters() {
+        let (done, when_done) = match record.state {
+            FilterState::Live | FilterState::Importing => continue,
+            FilterState::Creating { .. } => {
+                (SliceDone::Created, MetaCommand::FilterCreated { filter })
+            }
+            FilterState::Clearing { to: generation } => {
+                let when_done = MetaCommand::FilterCleared { filter, generation };
+                (SliceDone::Cleared(generation), when_done)
+            }
+            FilterState::Dropping => (SliceDone::Dropped, MetaCommand::FilterDropped { filter }),
+        };
+        let mut is_done = true;
+        for ShardRecord { shard, .. } in &state.shard_map().shards {
+            let shard = *shard;
+            if progress.get(&(filter, shard)) == Some(&done) {
+                continue;
+            }
+            is_done = false;
+            let count = task_counts.entry(shard).or_default();
+            let has_leader = views.get(&shard).is_some_and(|view| view.leader.is_some());
+            if has_leader && *count < SLICE_TASKS_PER_SHARD_MAX {
+                *count += 1;
+                tasks.push(match done {
+                    SliceDone::Created => Task::EnsureSlice { shard, filter },
+                    SliceDone::Cleared(generation) => {
+                        Task::ClearSlice { shard, filter, generation }
+                    }
+                    SliceDone::Dropped => Task::DropSlice { shard, filter },
+                });
+            }
+        }
+        if is_done {
+            tasks.push(Task::Propose(when_done));
+        }
+    }
+}

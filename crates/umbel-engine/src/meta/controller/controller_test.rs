@@ -1,0 +1,247 @@
+//! Which tasks are named when.
+
+use super::*;
+use crate::meta::MetaReply;
+use crate::meta::apply::drawn::{create, form};
+
+fn nodes(numbers: &[u64]) -> Vec<NodeId> {
+    numbers.iter().copied().map(NodeId).collect()
+}
+
+fn view(voters: &[u64], learners: &[u64]) -> GroupView {
+    GroupView { leader: Some(NodeId(voters[0])), voters: nodes(voters), learners: nodes(learners) }
+}
+
+/// A formed cluster whose shards have leaders and the members that the map wants.
+struct Cluster {
+    state: MetaState,
+    log_index: u64,
+    views: BTreeMap<ShardId, GroupView>,
+    meta: GroupView,
+    progress: SliceProgress,
+}
+
+impl Cluster {
+    fn new(node_count: u64, shard_count: u32, replica_count: u32) -> Self {
+        let mut state = MetaState::new();
+        state.apply(2, &form(node_count, shard_count, replica_count));
+        let mut views = BTreeMap::new();
+        for shard in (0..shard_count).map(ShardId) {
+            state.apply(3, &MetaCommand::ShardFormed { shard });
+            let voters = state.shard(shard).unwrap().replicas.clone();
+            views.insert(shard, GroupView { leader: Some(voters[0]), voters, learners: vec![] });
+        }
+        let meta = view(&[1, 2, 3], &(4..=node_count).collect::<Vec<_>>());
+        Self { state, log_index: 9, views, meta, progress: BTreeMap::new() }
+    }
+
+    fn apply(&mut self, command: &MetaCommand) -> MetaReply {
+        self.log_index += 1;
+        self.state.apply(self.log_index, command)
+    }
+
+    fn tasks(&self) -> Vec<Task> {
+        next_tasks(&self.state, &self.views, &self.meta, &self.progress)
+    }
+
+    /// Applies what is to be proposed and names the rest.
+    fn propose(&mut self) -> Vec<Task> {
+        let mut rest = vec![];
+        for task in self.tasks() {
+            match task {
+                Task::Propose(command) => assert_eq!(self.apply(&command), MetaReply::Done),
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+
+    fn drain(&mut self, node: u64) {
+        self.apply(&MetaCommand::Drain { node: NodeId(node), drain: true });
+    }
+}
+
+fn is_plan(task: &Task) -> bool {
+    matches!(task, Task::Propose(MetaCommand::PlanReplicas { .. }))
+}
+
+#[test]
+fn nothing_is_to_be_done_before_there_is_a_cluster() {
+    let tasks = next_tasks(&MetaState::new(), &BTreeMap::new(), &view(&[1], &[]), &BTreeMap::new());
+    assert_eq!(tasks, []);
+}
+
+#[test]
+fn a_group_is_moved_in_three_steps() {
+    let mut cluster = Cluster::new(3, 1, 3);
+    assert_eq!(cluster.tasks(), []);
+    cluster.apply(&MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
+    let meta = Task::ChangeMembers {
+        group: GroupId::META,
+        leader: NodeId(1),
+        voters: nodes(&[1, 2, 3]),
+        learners: nodes(&[10]),
+    };
+    assert_eq!(cluster.tasks(), [meta]);
+    cluster.meta = view(&[1, 2, 3], &[10]);
+    assert_eq!(cluster.tasks(), []);
+
+    cluster.apply(&MetaCommand::RemoveNode { node: NodeId(2) });
+    cluster.meta = view(&[1, 3, 10], &[]);
+    let (shard, target) = (ShardId(0), nodes(&[1, 3, 10]));
+    let plan = MetaCommand::PlanReplicas { shard, target: target.clone() };
+    assert_eq!(cluster.tasks(), [Task::Propose(plan.clone())]);
+    cluster.apply(&plan);
+    let change = Task::ChangeMembers {
+        group: GroupId::of_shard(shard),
+        leader: NodeId(1),
+        voters: target.clone(),
+        learners: vec![],
+    };
+    assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
+    // The new one catches up, then votes; one that was left over has to go.
+    cluster.views.insert(shard, view(&[1, 2, 3], &[10]));
+    assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
+    cluster.views.insert(shard, view(&[3, 10, 1], &[4]));
+    let Task::ChangeMembers { leader: NodeId(3), .. } = &cluster.tasks()[0] else { panic!() };
+    cluster.views.insert(shard, view(&[3, 10, 1], &[]));
+    let changed = MetaCommand::ReplicasChanged { shard, replicas: target };
+    assert_eq!(cluster.tasks(), [Task::Propose(changed.clone())]);
+    cluster.apply(&changed);
+    assert_eq!(cluster.tasks(), []);
+}
+
+#[test]
+fn a_group_without_a_leader_is_left_alone() {
+    let mut cluster = Cluster::new(4, 1, 3);
+    let replicas = cluster.state.shard(ShardId(0)).unwrap().replicas.clone();
+    let leaderless = GroupView { leader: None, ..cluster.views[&ShardId(0)].clone() };
+    cluster.meta = GroupView { leader: None, ..view(&[1], &[]) };
+    cluster.drain(replicas[0].0);
+    cluster.apply(&create("a", 1, false));
+    assert!(!cluster.tasks().is_empty());
+    cluster.views.insert(ShardId(0), leaderless);
+    assert_eq!(cluster.tasks(), []);
+    cluster.views.clear();
+    assert_eq!(cluster.tasks(), []);
+}
+
+#[test]
+fn few_shards_move_at_once() {
+    let mut cluster = Cluster::new(5, 20, 3);
+    cluster.drain(5);
+    cluster.meta = view(&[1, 2, 3], &[4, 5]);
+    let moves = cluster.state.shard_map().shards_of(NodeId(5)).count();
+    assert_eq!(moves, 12);
+    for moved in (0..moves).step_by(SHARD_MOVES_MAX) {
+        assert_eq!(cluster.tasks().iter().filter(|task| is_plan(task)).count(), SHARD_MOVES_MAX);
+        assert_eq!(cluster.propose(), []);
+        let changes = cluster.propose();
+        assert_eq!(changes.len(), SHARD_MOVES_MAX);
+        assert_eq!(cluster.propose(), changes);
+        for change in changes {
+            let Task::ChangeMembers { group, voters, .. } = change else { panic!("{change:?}") };
+            let learners = vec![];
+            let leader = Some(voters[0]);
+            cluster.views.insert(group.shard().unwrap(), GroupView { leader, voters, learners });
+        }
+        // Two are confirmed, and only then the next two are planned.
+        let changed =
+            |task: &Task| matches!(task, Task::Propose(MetaCommand::ReplicasChanged { .. }));
+        let confirmed: Vec<_> = cluster.tasks().into_iter().filter(changed).collect();
+        assert_eq!(confirmed.len(), SHARD_MOVES_MAX);
+        for task in confirmed {
+            let Task::Propose(command) = task else { continue };
+            cluster.apply(&command);
+        }
+        let left = cluster.state.shard_map().shards_of(NodeId(5)).count();
+        assert_eq!(left, moves - moved - SHARD_MOVES_MAX);
+    }
+    assert_eq!(cluster.tasks(), []);
+    // 20 shards with 3 replicas each are 60 replicas, 15 for each of 4 nodes.
+    assert!(cluster.state.shard_map().replica_counts().values().all(|&count| count == 15));
+}
+
+#[test]
+fn a_shard_that_cannot_move_does_not_hold_up_others() {
+    let mut cluster = Cluster::new(5, 20, 3);
+    cluster.drain(5);
+    cluster.meta = view(&[1, 2, 3], &[4, 5]);
+    assert_eq!(cluster.propose(), []);
+    let planned: Vec<_> = cluster.state.shards().filter(|(_, r)| r.target.is_some()).collect();
+    let planned: Vec<_> = planned.into_iter().map(|(_, record)| record.shard).collect();
+    for shard in planned {
+        cluster.views.remove(&shard);
+    }
+    assert_eq!(cluster.tasks().iter().filter(|task| is_plan(task)).count(), SHARD_MOVES_MAX);
+}
+
+#[test]
+fn a_new_target_is_found_when_the_old_one_is_gone() {
+    let mut cluster = Cluster::new(3, 1, 3);
+    cluster.apply(&MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
+    cluster.meta = view(&[1, 2, 3], &[10]);
+    let (shard, to) = (ShardId(0), NodeId(10));
+    cluster.apply(&MetaCommand::MoveReplica { shard, from: NodeId(3), to });
+    cluster.apply(&MetaCommand::RemoveNode { node: to });
+    cluster.meta = view(&[1, 2, 3], &[]);
+    let plan = MetaCommand::PlanReplicas { shard, target: nodes(&[1, 2, 3]) };
+    assert_eq!(cluster.tasks(), [Task::Propose(plan)]);
+    assert_eq!(cluster.propose(), []);
+    let changed = MetaCommand::ReplicasChanged { shard, replicas: nodes(&[1, 2, 3]) };
+    assert_eq!(cluster.tasks(), [Task::Propose(changed)]);
+}
+
+#[test]
+fn a_filter_is_done_when_every_shard_is() {
+    let mut cluster = Cluster::new(3, 2, 3);
+    let filter = FilterId(10);
+    cluster.apply(&create("a", 1, false));
+    let (s0, s1) = (ShardId(0), ShardId(1));
+    let ensure = |shard| Task::EnsureSlice { shard, filter };
+    assert_eq!(cluster.tasks(), [ensure(s0), ensure(s1)]);
+    cluster.progress.insert((filter, s0), SliceDone::Created);
+    assert_eq!(cluster.tasks(), [ensure(s1)]);
+    cluster.progress.insert((filter, s1), SliceDone::Created);
+    assert_eq!(cluster.tasks(), [Task::Propose(MetaCommand::FilterCreated { filter })]);
+    assert_eq!((cluster.propose(), cluster.tasks()), (vec![], vec![]));
+
+    cluster.apply(&MetaCommand::ClearFilter { filter });
+    let generation = Generation(2);
+    let clear = |shard| Task::ClearSlice { shard, filter, generation };
+    cluster.progress.insert((filter, s0), SliceDone::Cleared(Generation(1)));
+    assert_eq!(cluster.tasks(), [clear(s0), clear(s1)]);
+    for shard in [s0, s1] {
+        cluster.progress.insert((filter, shard), SliceDone::Cleared(generation));
+    }
+    let cleared = MetaCommand::FilterCleared { filter, generation };
+    assert_eq!(cluster.tasks(), [Task::Propose(cleared)]);
+
+    cluster.apply(&MetaCommand::DropFilter { filter });
+    assert_eq!(cluster.tasks(), [s0, s1].map(|shard| Task::DropSlice { shard, filter }));
+    for shard in [s0, s1] {
+        cluster.progress.insert((filter, shard), SliceDone::Dropped);
+    }
+    forget_settled(&mut cluster.progress, &cluster.state);
+    assert_eq!(cluster.progress.len(), 2);
+    assert_eq!(cluster.tasks(), [Task::Propose(MetaCommand::FilterDropped { filter })]);
+    assert_eq!((cluster.propose(), cluster.tasks()), (vec![], vec![]));
+    forget_settled(&mut cluster.progress, &cluster.state);
+    assert!(cluster.progress.is_empty());
+}
+
+#[test]
+fn a_slow_shard_gets_few_tasks() {
+    let mut cluster = Cluster::new(3, 2, 3);
+    for i in 0..100 {
+        cluster.apply(&create(&i.to_string(), 1, false));
+    }
+    // Shard 1 is done with all but the last.
+    for filter in (10..109).map(FilterId) {
+        cluster.progress.insert((filter, ShardId(1)), SliceDone::Created);
+    }
+    let tasks = cluster.tasks();
+    let last = Task::EnsureSlice { shard: ShardId(1), filter: FilterId(109) };
+    assert_eq!(tasks.len(), SLICE_TASKS_PER_SHARD_MAX + 1);
+    assert_eq!(tasks.last(), Some(&last));
+}

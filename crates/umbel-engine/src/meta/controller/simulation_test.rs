@@ -1,0 +1,338 @@
+//! A cluster in a few maps: whatever users do, and whatever is lost on the way, the controller's
+//! tasks lead to where the state says.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::meta::apply::drawn;
+use crate::meta::{MetaReply, NodeRecord};
+
+/// A Raft group from outside.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    voters: Vec<NodeId>,
+    learners: Vec<NodeId>,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    state: MetaState,
+    log_index: u64,
+    shards: Vec<Group>,
+    meta: Group,
+    /// Nodes that cannot be reached now; removed ones never can.
+    down: BTreeSet<NodeId>,
+    slices: BTreeMap<(FilterId, ShardId), Generation>,
+    progress: SliceProgress,
+    filters: Vec<FilterId>,
+}
+
+fn pick<T: Copy>(from: &[T], dice: u64) -> Option<T> {
+    (!from.is_empty()).then(|| from[dice as usize % from.len()])
+}
+
+impl World {
+    fn new(nodes: u64, shard_count: u32, replica_count: u32) -> Self {
+        let mut state = MetaState::new();
+        let form = drawn::form(nodes, shard_count, replica_count);
+        assert_eq!(state.apply(3, &form), MetaReply::Done);
+        let of_founders = |r: &ShardRecord| Group { voters: r.founders.clone(), learners: vec![] };
+        let shards = state.shard_map().shards.iter().map(of_founders).collect();
+        Self {
+            state,
+            log_index: 3,
+            shards,
+            meta: Group { voters: vec![NodeId(1)], learners: vec![] },
+            down: BTreeSet::new(),
+            slices: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            filters: vec![],
+        }
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        self.state.is_live(node) && !self.down.contains(&node)
+    }
+
+    fn has_majority(&self, voters: &[NodeId]) -> bool {
+        voters.iter().filter(|&&voter| self.is_up(voter)).count() > voters.len() / 2
+    }
+
+    fn leader(&self, group: &Group) -> Option<NodeId> {
+        let up = || group.voters.iter().copied().find(|&voter| self.is_up(voter));
+        self.has_majority(&group.voters).then(up).flatten()
+    }
+
+    fn view(&self, group: &Group) -> GroupView {
+        let (voters, learners) = (group.voters.clone(), group.learners.clone());
+        GroupView { leader: self.leader(group), voters, learners }
+    }
+
+    fn tasks(&self) -> Vec<Task> {
+        let shards = (0..).map(ShardId).zip(&self.shards);
+        let views = shards.map(|(shard, group)| (shard, self.view(group))).collect();
+        let tasks = next_tasks(&self.state, &views, &self.view(&self.meta), &self.progress);
+        self.check_tasks(&tasks);
+        tasks
+    }
+
+    /// One task a group at most changes members, and few shards are moved at once.
+    fn check_tasks(&self, tasks: &[Task]) {
+        let mut groups = BTreeSet::new();
+        let mut changes = 0;
+        let records = self.state.shard_map().shards.iter();
+        let moving = records.filter(|record| record.target.is_some());
+        let mut planned: BTreeSet<_> = moving.map(|record| record.shard).collect();
+        let before = planned.len();
+        for task in tasks {
+            let group = match task {
+                Task::ChangeMembers { group, .. } => {
+                    changes += usize::from(*group != GroupId::META);
+                    *group
+                }
+                Task::Propose(MetaCommand::PlanReplicas { shard, .. }) => {
+                    planned.insert(*shard);
+                    GroupId::of_shard(*shard)
+                }
+                Task::Propose(MetaCommand::ReplicasChanged { shard, .. }) => {
+                    GroupId::of_shard(*shard)
+                }
+                _ => continue,
+            };
+            assert!(groups.insert(group), "{tasks:?}");
+        }
+        assert!(changes <= SHARD_MOVES_MAX);
+        assert!(planned.len() <= before + SHARD_MOVES_MAX);
+    }
+
+    fn apply(&mut self, command: &MetaCommand) -> Option<MetaReply> {
+        self.leader(&self.meta)?;
+        self.log_index += 1;
+        Some(self.state.apply(self.log_index, command))
+    }
+
+    /// What a user does, good or bad.
+    fn command(&mut self, kind: u8, dice: u64) {
+        let nodes: Vec<_> = self.state.nodes().map(|(node, _)| node).collect();
+        let node = pick(&nodes, dice).unwrap();
+        let shard = ShardId((dice >> 8) as u32 % self.state.shard_count());
+        let filter = pick(&self.filters, dice).unwrap_or(FilterId(1));
+        let command = match kind {
+            0 => MetaCommand::AddNode { address: format!("new{dice}:1"), nonce: dice },
+            1 => MetaCommand::Drain { node, drain: dice & 0x1000 != 0 },
+            2 => {
+                // The meta group's leader sees to the meta group's own majority.
+                let lives = |voter: &&NodeId| **voter != node && self.state.is_live(**voter);
+                if self.meta.voters.iter().filter(lives).count() <= self.meta.voters.len() / 2 {
+                    return;
+                }
+                MetaCommand::RemoveNode { node }
+            }
+            3 => {
+                let replicas = &self.state.shard(shard).unwrap().replicas;
+                let from = pick(replicas, dice >> 16).unwrap();
+                MetaCommand::MoveReplica { shard, from, to: node }
+            }
+            4 => drawn::create(&format!("filter {}", dice % 4), dice % 3, dice & 8 != 0),
+            5 => MetaCommand::ActivateImport { filter },
+            6 => MetaCommand::ClearFilter { filter },
+            _ => MetaCommand::DropFilter { filter },
+        };
+        if let Some(MetaReply::Filter(filter)) = self.apply(&command) {
+            self.filters.push(filter);
+        }
+    }
+
+    fn execute(&mut self, task: &Task, completely: bool) {
+        match task {
+            Task::Propose(command) => {
+                let reply = self.apply(command);
+                let is_refused = matches!(reply, Some(MetaReply::Refused(_)));
+                assert!(!(completely && is_refused), "{command:?}: {reply:?}");
+            }
+            Task::ChangeMembers { group, leader, voters, learners } => {
+                self.change_members(*group, *leader, voters, learners, completely);
+            }
+            Task::EnsureSlice { shard, filter } => {
+                let Some(record) = self.state.filter(*filter) else { return };
+                if matches!(record.state, FilterState::Creating { .. }) {
+                    let generation = record.generation;
+                    self.slice(*shard, *filter, Some(generation), SliceDone::Created);
+                }
+            }
+            Task::DropSlice { shard, filter } => {
+                self.slice(*shard, *filter, None, SliceDone::Dropped);
+            }
+            Task::ClearSlice { shard, filter, generation } => {
+                // A slice's generation only rises.
+                if let Some(&old) = self.slices.get(&(*filter, *shard)) {
+                    let done = SliceDone::Cleared(*generation);
+                    self.slice(*shard, *filter, Some(old.max(*generation)), done);
+                }
+            }
+        }
+    }
+
+    fn slice(&mut self, shard: ShardId, id: FilterId, to: Option<Generation>, done: SliceDone) {
+        if self.leader(&self.shards[shard.0 as usize]).is_some() {
+            match to {
+                Some(generation) => self.slices.insert((id, shard), generation),
+                None => self.slices.remove(&(id, shard)),
+            };
+            self.progress.insert((id, shard), done);
+        }
+    }
+
+    fn change_members(
+        &mut self,
+        group_id: GroupId,
+        leader: NodeId,
+        voters: &[NodeId],
+        learners: &[NodeId],
+        completely: bool,
+    ) {
+        let mut group = match group_id.shard() {
+            None => self.meta.clone(),
+            Some(shard) => {
+                if self.state.shard(shard).unwrap().wanted() != voters {
+                    return;
+                }
+                self.shards[shard.0 as usize].clone()
+            }
+        };
+        if self.leader(&group) != Some(leader) {
+            return;
+        }
+        for node in voters.iter().chain(learners) {
+            if !group.voters.contains(node) && !group.learners.contains(node) {
+                group.learners.push(*node);
+            }
+        }
+        if completely && voters.iter().all(|&voter| self.is_up(voter)) {
+            group = Group { voters: voters.to_vec(), learners: learners.to_vec() };
+        }
+        match group_id.shard() {
+            None => self.meta = group,
+            Some(shard) => self.shards[shard.0 as usize] = group,
+        }
+    }
+
+    /// No group votes on a node that does not run it.
+    fn check_members(&self) {
+        for (record, group) in self.state.shard_map().shards.iter().zip(&self.shards) {
+            let members = record.members();
+            assert!(group.voters.iter().all(|voter| members.contains(voter)), "{self:?}");
+        }
+    }
+
+    fn shuffled_tasks(&self, dice: u64) -> Vec<Task> {
+        let mut tasks: Vec<_> = (0_u64..).zip(self.tasks()).collect();
+        let key = |i: u64| (i + 1).wrapping_mul(dice | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        tasks.sort_by_key(|(i, _)| key(*i));
+        tasks.into_iter().map(|(_, task)| task).collect()
+    }
+
+    fn step(&mut self, kind: u8, dice: u64, delayed: &mut Vec<Task>) {
+        match kind {
+            0..8 => self.command(kind, dice),
+            8 => {
+                let nodes: Vec<_> = self.state.live_nodes().into_iter().collect();
+                let node = pick(&nodes, dice).unwrap();
+                if !self.down.remove(&node) {
+                    self.down.insert(node);
+                }
+            }
+            9 => self.progress.clear(),
+            10 => forget_settled(&mut self.progress, &self.state),
+            // Orders to other nodes can come late; proposals are made where they are decided.
+            11 => {
+                for task in delayed.drain(..) {
+                    self.execute(&task, dice & 1 == 0);
+                    self.check_members();
+                }
+            }
+            _ => {
+                for (i, task) in self.shuffled_tasks(dice).iter().enumerate() {
+                    let fate = dice.rotate_left(i as u32 * 7) % 4;
+                    match task {
+                        Task::Propose(_) if fate == 0 => {}
+                        Task::Propose(command) => {
+                            self.apply(command);
+                        }
+                        _ if fate == 0 => delayed.push(task.clone()),
+                        _ => self.execute(task, fate > 1),
+                    }
+                    self.check_members();
+                }
+            }
+        }
+        self.check_members();
+    }
+
+    /// Everybody is well and does what it is told.
+    fn settle(&mut self, dice: u64) {
+        self.down.clear();
+        for _ in 0..1000 {
+            let tasks = self.shuffled_tasks(dice);
+            if tasks.is_empty() {
+                return;
+            }
+            for task in tasks {
+                self.execute(&task, true);
+                self.check_members();
+            }
+        }
+        panic!("still to do: {:?}\n{self:?}", self.tasks());
+    }
+
+    fn check_settled(&self) {
+        let state = &self.state;
+        for (record, group) in state.shard_map().shards.iter().zip(&self.shards) {
+            assert_eq!((&record.replicas, &record.target), (&group.voters, &None));
+            assert_eq!((record.replicas.len(), record.is_formed), (state.replicas_wanted(), true));
+            let may_have = |node: &NodeId| state.node(*node).is_some_and(NodeRecord::is_available);
+            assert!(record.replicas.iter().all(may_have));
+            assert!(record.abandoned.is_empty() && group.learners.is_empty());
+        }
+        let mut slices = BTreeMap::new();
+        for (filter, record) in state.filters() {
+            assert!(matches!(record.state, FilterState::Live | FilterState::Importing));
+            let shards = &state.shard_map().shards;
+            slices.extend(shards.iter().map(|s| ((filter, s.shard), record.generation)));
+        }
+        assert_eq!(self.slices, slices);
+        let mut members = [&self.meta.voters[..], &self.meta.learners].concat();
+        members.sort_unstable();
+        assert_eq!(members, state.live_nodes().into_iter().collect::<Vec<_>>());
+        assert_eq!(self.meta.voters, state.meta_voters_wanted(&self.meta.voters));
+        assert_eq!(self.meta.voters.len() % 2, 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn tasks_lead_to_where_the_state_says(
+        nodes in 1_u64..8,
+        shard_count in 1_u32..6,
+        replica_count in 1_u32..=4,
+        steps in prop::collection::vec((0_u8..20, any::<u64>()), 0..120),
+        dice: u64,
+    ) {
+        let mut world = World::new(nodes, shard_count, replica_count);
+        let mut delayed = vec![];
+        for (kind, dice) in steps {
+            world.step(kind, dice, &mut delayed);
+        }
+        world.settle(dice);
+        world.check_settled();
+        // Orders that come when all is done change nothing, or are put right again.
+        for task in delayed {
+            world.execute(&task, true);
+            world.check_members();
+        }
+        world.settle(dice);
+        world.check_settled();
+    }
+}

@@ -1,0 +1,168 @@
+//! The nodes of a cluster: who joins, who rests, who has left for ever.
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{MetaError, MetaReply};
+use super::state::{MetaState, NODE_ADDRESS_BYTES_MAX};
+use crate::ids::NodeId;
+use crate::limits::NODE_COUNT_MAX;
+
+/// What the cluster knows of a node.
+///
+/// ```
+/// use umbel_engine::meta::NodeRecord;
+///
+/// let node = NodeRecord::Live { address: "a:1".into(), nonce: Some(4), is_draining: true };
+/// assert_eq!(node.address(), Some("a:1"));
+/// assert!(node.is_live() && !node.is_available());
+/// assert_eq!(NodeRecord::Removed.address(), None);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NodeRecord {
+    /// A member of the cluster, whether it can be reached or not.
+    Live {
+        /// Where it listens, as `host:port`.
+        address: String,
+        /// What it drew when it joined; None for those that formed the cluster.
+        nonce: Option<u64>,
+        /// Whether it shall give up all replicas and get no more.
+        is_draining: bool,
+    },
+    /// It left for ever; its number stays taken.
+    Removed,
+}
+
+impl NodeRecord {
+    /// Where the node listens, if it is a member.
+    #[must_use]
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            Self::Live { address, .. } => Some(address),
+            Self::Removed => None,
+        }
+    }
+
+    /// Whether it is a member.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        matches!(self, Self::Live { .. })
+    }
+
+    /// Whether it may have replicas: it is a member and does not drain.
+    #[must_use]
+    pub const fn is_available(&self) -> bool {
+        matches!(self, Self::Live { is_draining: false, .. })
+    }
+}
+
+/// Whether a text can be a node's address. Only its length is checked: where it leads is found out
+/// by connecting.
+pub(super) fn check_address(address: &str) -> Result<(), MetaError> {
+    if address.is_empty() || address.len() > NODE_ADDRESS_BYTES_MAX {
+        let (got, most) = (address.len(), NODE_ADDRESS_BYTES_MAX);
+        let what = format!("a node's address has 1 to {most} bytes, not {got}");
+        return Err(MetaError::Quota { what });
+    }
+    Ok(())
+}
+
+impl MetaState {
+    pub(super) fn add_node(
+        &mut self,
+        log_index: u64,
+        address: &str,
+        nonce: u64,
+    ) -> Result<MetaReply, MetaError> {
+        check_address(address)?;
+        let mut live_count = 0;
+        let mut holder = None;
+        for (&node, record) in &self.nodes {
+            let NodeRecord::Live { address: held, nonce: drawn, .. } = record else { continue };
+            if *drawn == Some(nonce) {
+                return Ok(MetaReply::Node(node));
+            }
+            live_count += 1;
+            if held == address {
+                holder = Some(node);
+            }
+        }
+        if let Some(node) = holder {
+            return Err(MetaError::AddressTaken { address: address.to_owned(), node });
+        }
+        if live_count >= NODE_COUNT_MAX {
+            let what = format!("{live_count} nodes, at most {NODE_COUNT_MAX} are allowed");
+            return Err(MetaError::Quota { what });
+        }
+        let node = self.next_node(log_index)?;
+        let nonce = Some(nonce);
+        let record = NodeRecord::Live { address: address.to_owned(), nonce, is_draining: false };
+        self.nodes.insert(node, record);
+        self.shard_map.raise_epoch();
+        Ok(MetaReply::Node(node))
+    }
+
+    /// The entry's index, or more if a node of the first ones has that number.
+    fn next_node(&self, log_index: u64) -> Result<NodeId, MetaError> {
+        let last = self.nodes.last_key_value().map_or(0, |(node, _)| node.0);
+        match last.checked_add(1) {
+            Some(next) => Ok(NodeId(log_index.max(next))),
+            None => Err(MetaError::Quota { what: "all numbers of nodes are used up".to_owned() }),
+        }
+    }
+
+    pub(super) fn drain(&mut self, node: NodeId, drain: bool) -> Result<MetaReply, MetaError> {
+        let others = self.available_nodes().iter().filter(|&&other| other != node).count();
+        let Some(NodeRecord::Live { is_draining, .. }) = self.nodes.get_mut(&node) else {
+            return Err(MetaError::UnknownNode { node });
+        };
+        if *is_draining == drain {
+            return Ok(MetaReply::Done);
+        }
+        if drain && others == 0 {
+            return Err(no_node_left(node));
+        }
+        *is_draining = drain;
+        self.shard_map.raise_epoch();
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn remove_node(&mut self, node: NodeId) -> Result<MetaReply, MetaError> {
+        match self.nodes.get(&node) {
+            None => return Err(MetaError::UnknownNode { node }),
+            Some(NodeRecord::Removed) => return Ok(MetaReply::Done),
+            Some(NodeRecord::Live { .. }) => {}
+        }
+        if self.available_nodes().iter().all(|&other| other == node) {
+            return Err(no_node_left(node));
+        }
+        for record in &self.shard_map.shards {
+            let shard = record.shard;
+            if record.abandoned.contains(&node) {
+                // Its voters are not known, so it is not known either whether it can spare the
+                // node.
+                let what = format!("{node} may be needed until {shard} has the replicas it shall");
+                return Err(MetaError::TooFewNodes { what });
+            }
+            // A group is moved by its own majority only: without one it would be lost for good.
+            for voters in [&record.replicas[..], record.wanted()] {
+                let left = voters.iter().filter(|&&voter| voter != node && self.is_live(voter));
+                let (left, needed) = (left.count(), voters.len() / 2 + 1);
+                if voters.contains(&node) && left < needed {
+                    let what = format!(
+                        "without {node}, {shard} would have {left} of {needed} replicas that it \
+                         needs to move: drain the node first"
+                    );
+                    return Err(MetaError::TooFewNodes { what });
+                }
+            }
+        }
+        self.nodes.insert(node, NodeRecord::Removed);
+        self.shard_map.raise_epoch();
+        Ok(MetaReply::Done)
+    }
+}
+
+fn no_node_left(node: NodeId) -> MetaError {
+    let what = format!("without {node}, 0 nodes could have replicas, at least 1 is needed");
+    MetaError::TooFewNodes { what }
+}

@@ -1,0 +1,145 @@
+//! What a filter is made of, and the key that its items are hashed with.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use umbel_filter::{ItemHasher, Kind};
+
+use super::command::MetaError;
+use crate::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
+use crate::shard::{KeyName, SliceShape};
+
+/// What a filter is made of.
+///
+/// ```
+/// use umbel_engine::meta::{FilterSettings, HashKey};
+/// use umbel_engine::shard::SliceShape;
+/// use umbel_filter::Kind;
+///
+/// let settings = FilterSettings {
+///     kind: Kind::SingleShot.id(),
+///     capacity: 1_000,
+///     false_positive_rate: 0.01,
+///     shape: SliceShape::SingleShot { position_count: 99_500 },
+///     memory_bytes: 1_100,
+///     key: HashKey::Xxh3 { seed: 0 },
+/// };
+/// assert_eq!(settings.key.key_name().key_id, 0);
+/// ```
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FilterSettings {
+    /// [`Kind::id`](umbel_filter::Kind::id).
+    pub kind: u8,
+    /// Items planned for, n, at least 1.
+    pub capacity: u64,
+    /// Rate planned for, p, between 0 and 1.
+    pub false_positive_rate: f64,
+    /// The shape of its slices.
+    pub shape: SliceShape,
+    /// Bytes that one replica of all its slices together takes when it is as full as planned, at
+    /// most [`FILTER_BYTES_MAX`].
+    pub memory_bytes: u64,
+    /// How items are hashed.
+    pub key: HashKey,
+}
+
+impl FilterSettings {
+    /// Whether a cluster of `shard_count` shards can have such a filter.
+    pub(super) fn check(&self, shard_count: u32) -> Result<(), MetaError> {
+        let bad = |what| Err(MetaError::BadSettings { what });
+        if Kind::from_id(self.kind).is_none() {
+            return bad(format!("no kind of filter has number {}", self.kind));
+        }
+        if self.capacity == 0 {
+            return bad("a filter is planned for at least 1 item, not 0".to_owned());
+        }
+        // Also refuses a rate that is no number, which would equal nothing, not even itself.
+        if !(self.false_positive_rate > 0.0 && self.false_positive_rate < 1.0) {
+            let rate = self.false_positive_rate;
+            return bad(format!("a false-positive rate lies between 0 and 1, unlike {rate}"));
+        }
+        let over = |bytes: u64, most: u64, of: &str| {
+            let what = format!("{bytes} bytes for {of}, at most {most} are allowed");
+            Err(MetaError::Quota { what })
+        };
+        if self.memory_bytes > FILTER_BYTES_MAX {
+            return over(self.memory_bytes, FILTER_BYTES_MAX, "the filter");
+        }
+        let slice_bytes = self.memory_bytes.div_ceil(u64::from(shard_count.max(1)));
+        if slice_bytes > SLICE_BYTES_MAX {
+            return over(slice_bytes, SLICE_BYTES_MAX, &format!("each of {shard_count} shards"));
+        }
+        Ok(())
+    }
+}
+
+/// A hash function with its seed or secret key.
+///
+/// ```
+/// use umbel_engine::meta::HashKey;
+///
+/// let key = HashKey::SipHash { key_id: 7, secret: [42; 16] };
+/// assert_eq!(format!("{key:?}"), "SipHash { key_id: 7, .. }");
+/// assert_eq!((key.key_name().function, key.key_name().key_id), (2, 7));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HashKey {
+    /// XXH3-128, for items of trusted origin.
+    Xxh3 {
+        /// The seed, no secret.
+        seed: u64,
+    },
+    /// SipHash-1-3-128.
+    SipHash {
+        /// A random number that names the key.
+        key_id: u64,
+        /// 128 secret random bits; never leaves the cluster, never printed.
+        secret: [u8; 16],
+    },
+}
+
+impl HashKey {
+    /// What hashes items with this key.
+    ///
+    /// ```
+    /// use umbel_engine::meta::HashKey;
+    /// use umbel_filter::ItemHasher;
+    ///
+    /// assert_eq!(HashKey::Xxh3 { seed: 5 }.hasher(), ItemHasher::Xxh3 { seed: 5 });
+    /// ```
+    #[must_use]
+    pub const fn hasher(&self) -> ItemHasher {
+        match *self {
+            Self::Xxh3 { seed } => ItemHasher::Xxh3 { seed },
+            Self::SipHash { secret, .. } => ItemHasher::SipHash { key: secret },
+        }
+    }
+
+    /// The key's name as it stands in slices and frames, without anything secret.
+    ///
+    /// ```
+    /// use umbel_engine::meta::HashKey;
+    ///
+    /// let name = HashKey::Xxh3 { seed: 5 }.key_name();
+    /// assert_eq!((name.function, name.key_id), (1, 5));
+    /// ```
+    #[must_use]
+    pub const fn key_name(&self) -> KeyName {
+        let key_id = match *self {
+            Self::Xxh3 { seed } => seed,
+            Self::SipHash { key_id, .. } => key_id,
+        };
+        KeyName { function: self.hasher().function().id(), key_id }
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Xxh3 { seed } => f.debug_struct("Xxh3").field("seed", seed).finish(),
+            Self::SipHash { key_id, .. } => {
+                f.debug_struct("SipHash").field("key_id", key_id).finish_non_exhaustive()
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The replicated state of the meta group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use umbel_filter::HashRange;
+
+use super::catalogue::FilterRecord;
+use super::filter_name::FilterName;
+use super::nodes::NodeRecord;
+use super::settings::HashKey;
+use crate::ids::{Epoch, FilterId, NodeId, ShardId};
+use crate::placement::{ShardMap, ShardRecord};
+
+/// Everything that the meta group knows, changed by [`apply`](Self::apply) alone. It is its own
+/// snapshot: encoded, decoded, it goes on as if nothing had happened. Secrets of hash keys are in
+/// it; its `Debug` leaves them out.
+///
+/// ```
+/// use umbel_engine::meta::{
+///     FilterName, FilterSettings, FilterState, HashKey, MetaCommand, MetaReply, MetaState,
+/// };
+/// use umbel_engine::shard::SliceShape;
+/// use umbel_engine::{FilterId, NodeId};
+///
+/// let mut state = MetaState::new();
+/// let nodes = vec![(NodeId(1), "a:7070".to_owned())];
+/// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 3 });
+/// // One node, so one replica of the three that were asked for.
+/// assert_eq!((state.shard_count(), state.replica_count(), state.replicas_wanted()), (4, 3, 1));
+///
+/// let settings = FilterSettings {
+///     kind: umbel_filter::Kind::SingleShot.id(),
+///     capacity: 1_000,
+///     false_positive_rate: 0.01,
+///     shape: SliceShape::SingleShot { position_count: 99_500 },
+///     memory_bytes: 1_100,
+///     key: HashKey::Xxh3 { seed: 0 },
+/// };
+/// let name = FilterName::new("crawl")?;
+/// let create = MetaCommand::CreateFilter { name, settings, importing: false };
+/// let filter = FilterId(2);
+/// assert_eq!(state.apply(2, &create), MetaReply::Filter(filter));
+/// // The request came again.
+/// assert_eq!(state.apply(3, &create), MetaReply::Filter(filter));
+/// state.apply(4, &MetaCommand::FilterCreated { filter });
+/// let (id, record) = state.filter_by_name("crawl").expect("it was created");
+/// assert_eq!((id, record.state), (filter, FilterState::Live));
+/// # Ok::<(), umbel_engine::meta::FilterNameError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct MetaState {
+    /// None until the cluster is formed.
+    pub(super) cluster: Option<u128>,
+    pub(super) replica_count: u32,
+    pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
+    pub(super) shard_map: ShardMap,
+    pub(super) filters: BTreeMap<FilterId, FilterRecord>,
+    /// Filters that are not being dropped.
+    pub(super) names: BTreeMap<FilterName, FilterId>,
+    /// By the number that names the key.
+    pub(super) kept_keys: BTreeMap<u64, HashKey>,
+}
+
+impl MetaState {
+    /// Before the first entry: not formed.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is a cluster.
+    #[must_use]
+    pub const fn is_formed(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// The cluster's random number, the same for ever; None until it is formed.
+    #[must_use]
+    pub const fn cluster(&self) -> Option<u128> {
+        self.cluster
+    }
+
+    /// Number of shards, the same for ever; 0 until the cluster is formed.
+    #[must_use]
+    pub fn shard_count(&self) -> u32 {
+        self.shard_map.cells().map_or(0, umbel_filter::CellCount::get)
+    }
+
+    /// Replicas asked for of every shard.
+    #[must_use]
+    pub const fn replica_count(&self) -> u32 {
+        self.replica_count
+    }
+
+    /// Replicas that every shard shall have: as many as asked for, or one on each node that may
+    /// have any if those are fewer.
+    #[must_use]
+    pub fn replicas_wanted(&self) -> usize {
+        self.available_nodes().len().min(self.replica_count as usize)
+    }
+
+    /// Version of the shard map and the list of nodes.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.shard_map.epoch
+    }
+
+    /// Which nodes have which shard.
+    #[must_use]
+    pub const fn shard_map(&self) -> &ShardMap {
+        &self.shard_map
+    }
+
+    /// Every shard with its range of the hash space and its nodes, in order.
+    pub fn shards(&self) -> impl Iterator<Item = (HashRange, &ShardRecord)> {
+        let ranges = self.shard_map.shards.iter();
+        ranges.filter_map(|record| Some((self.shard_map.range(record.shard)?, record)))
+    }
+
+    /// A shard's record, if there is such a shard.
+    #[must_use]
+    pub fn shard(&self, shard: ShardId) -> Option<&ShardRecord> {
+        self.shard_map.get(shard)
+    }
+
+    /// Every node that ever was, in order of numbers.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
+        self.nodes.iter().map(|(&node, record)| (node, record))
+    }
+
+    /// What is known of a node; None if no node has had that number.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<&NodeRecord> {
+        self.nodes.get(&node)
+    }
+
+    /// Where a member of the cluster listens.
+    #[must_use]
+    pub fn node_address(&self, node: NodeId) -> Option<&str> {
+        self.node(node)?.address()
+    }
+
+    /// Whether the node is a member of the cluster.
+    #[must_use]
+    pub fn is_live(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(NodeRecord::is_live)
+    }
+
+    /// The members of the cluster, reachable or not.
+    #[must_use]
+    pub fn live_nodes(&self) -> BTreeSet<NodeId> {
+        self.nodes().filter(|(_, record)| record.is_live()).map(|(node, _)| node).collect()
+    }
+
+    /// The members that may have replicas: those that do not drain.
+    #[must_use]
+    pub fn available_nodes(&self) -> BTreeSet<NodeId> {
+        self.nodes().filter(|(_, record)| record.is_available()).map(|(node, _)| node).collect()
+    }
+
+    /// Every filter in order of numbers, those being dropped too.
+    pub fn filters(&self) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
+        self.filters.iter().map(|(&id, record)| (id, record))
+    }
+
+    /// A filter, in whatever state; None if it never was or is gone.
+    #[must_use]
+    pub fn filter(&self, filter: FilterId) -> Option<&FilterRecord> {
+        self.filters.get(&filter)
+    }
+
+    /// The filter that has a name, in whatever state but `Dropping`.
+    #[must_use]
+    pub fn filter_by_name(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
+        let id = *self.names.get(name)?;
+        Some((id, self.filters.get(&id)?))
+    }
+
+    /// How a filter's items are hashed.
+    #[must_use]
+    pub fn filter_key(&self, filter: FilterId) -> Option<HashKey> {
+        self.filter(filter).map(|record| record.settings.key)
+    }
+
+    /// The SipHash key with this name, if it was kept or a filter has it.
+    #[must_use]
+    pub fn key(&self, key_id: u64) -> Option<HashKey> {
+        let has_name =
+            |key: &HashKey| matches!(key, HashKey::SipHash { key_id: id, .. } if *id == key_id);
+        let of_filters = || self.filters.values().map(|filter| filter.settings.key);
+        self.kept_keys.get(&key_id).copied().or_else(|| of_filters().find(has_name))
+    }
+
+    /// The nodes that shall vote in the meta group, sorted: an odd number, up to
+    /// [`META_VOTERS_MAX`], of those that may have replicas. Of the `current` voters as many as can
+    /// stay do; the others are the nodes with the lowest numbers. All other members of the cluster
+    /// are learners.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::{MetaCommand, MetaState};
+    ///
+    /// let mut state = MetaState::new();
+    /// let nodes = (1..=4).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)]), [NodeId(1), NodeId(2), NodeId(4)]);
+    /// state.apply(2, &MetaCommand::Drain { node: NodeId(4), drain: true });
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)]), [NodeId(1), NodeId(2), NodeId(3)]);
+    /// ```
+    #[must_use]
+    pub fn meta_voters_wanted(&self, current: &[NodeId]) -> Vec<NodeId> {
+        let available = self.available_nodes();
+        let most = available.len().min(META_VOTERS_MAX);
+        // With one voter less, as many may fail.
+        let count = most - usize::from(most > 0 && most.is_multiple_of(2));
+        let (staying, others): (Vec<_>, Vec<_>) =
+            available.into_iter().partition(|node| current.contains(node));
+        let mut voters: Vec<_> = staying.into_iter().chain(others).take(count).collect();
+        voters.sort_unstable();
+        voters
+    }
+}
+
+/// Most voters of the meta group: two may fail, and every entry waits for two others only.
+pub const META_VOTERS_MAX: usize = 5;
+
+/// Longest address of a node: a host name has at most 253 bytes, a port 5.
+pub const NODE_ADDRESS_BYTES_MAX: usize = 253 + 1 + 5;
+
+/// Most keys that are kept for filters that may come back: 24 bytes each, in every node's memory
+/// and in every snapshot of the meta group.
+pub const KEY_COUNT_MAX: usize = 1 << 16;

@@ -1,0 +1,126 @@
+//! Which nodes get which shard.
+//!
+//! Every pair of a shard and a node has a score, a hash of both; a shard prefers the nodes in order
+//! of their scores (rendezvous hashing). Preferences alone leave some nodes with twice the replicas
+//! of others, so nodes are full at ⌈S·R/N⌉, and a shard takes the best of those that are not.
+
+use std::collections::BTreeSet;
+
+use super::shard_map::ShardMap;
+use crate::ids::{NodeId, ShardId};
+
+#[cfg(test)]
+mod assign_test;
+
+/// The nodes of every shard, sorted: min(`replica_count`, number of nodes) different ones for each
+/// of `shard_count` shards, and no node has more than ⌈S·R/N⌉ of them. Depends on nothing but
+/// the arguments, and the order of `nodes` does not matter. Without nodes every shard has none.
+///
+/// The result stands in no log, every node computes it again from the entry that forms the cluster:
+/// a release that changed it could not read older logs.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use umbel_engine::NodeId;
+/// use umbel_engine::placement::assign;
+///
+/// let nodes: BTreeSet<_> = (1..=5).map(NodeId).collect();
+/// let shards = assign(10, 3, &nodes);
+/// assert_eq!(shards.len(), 10);
+/// // 10 shards with 3 replicas each are 30 replicas, 6 for each of 5 nodes.
+/// for node in nodes {
+///     assert_eq!(shards.iter().filter(|replicas| replicas.contains(&node)).count(), 6);
+/// }
+/// ```
+#[must_use]
+pub fn assign(shard_count: u32, replica_count: u32, nodes: &BTreeSet<NodeId>) -> Vec<Vec<NodeId>> {
+    let shard_count = shard_count as usize;
+    let replica_count = (replica_count as usize).min(nodes.len());
+    let cap = (shard_count * replica_count).div_ceil(nodes.len().max(1));
+    let mut rooms: Vec<_> = nodes.iter().map(|&node| Room { node, left: cap }).collect();
+    (0_u32..)
+        .zip((1..=shard_count).rev())
+        .map(|(shard, shards_left)| take(&mut rooms, ShardId(shard), shards_left, replica_count))
+        .collect()
+}
+
+/// How many more replicas a node takes.
+struct Room {
+    node: NodeId,
+    left: usize,
+}
+
+/// Takes room for one shard when `shards_left`, this one included, are still to be placed.
+///
+/// The shards left find room if and only if the sum of min(room, shards left) over all nodes is not
+/// less than what they need, because a shard uses a node at most once. A node that has room for all
+/// shards left loses some of it for good when it is passed over; the sum tells how many of those
+/// may be.
+fn take(
+    rooms: &mut [Room],
+    shard: ShardId,
+    shards_left: usize,
+    replica_count: usize,
+) -> Vec<NodeId> {
+    rooms.sort_by_cached_key(|room| std::cmp::Reverse(score(shard, room.node)));
+    let usable: usize = rooms.iter().map(|room| room.left.min(shards_left)).sum();
+    let slack = usable.saturating_sub(shards_left * replica_count);
+    let spacious = rooms.iter().filter(|room| room.left >= shards_left).count();
+    let mut must_take = spacious.saturating_sub(slack);
+    let mut may_take = replica_count.saturating_sub(must_take);
+    let mut replicas = Vec::with_capacity(replica_count);
+    for room in rooms.iter_mut().filter(|room| room.left > 0) {
+        let quota =
+            if room.left >= shards_left && must_take > 0 { &mut must_take } else { &mut may_take };
+        if *quota > 0 {
+            *quota -= 1;
+            room.left -= 1;
+            replicas.push(room.node);
+        }
+    }
+    replicas.sort_unstable();
+    replicas
+}
+
+/// The node that shall have one more replica of a shard: of those in `available` that are not in
+/// `taken`, the one with the fewest replicas (counting what is planned), and of several the one
+/// with the best score. None if all are taken.
+///
+/// `taken` are the nodes that the shard shall have anyway.
+///
+/// ```
+/// use umbel_engine::placement::{ShardMap, ShardRecord, choose_replacement};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let (a, b, c) = (NodeId(1), NodeId(2), NodeId(3));
+/// let founders = [vec![a, b], vec![a, b], vec![b, c]];
+/// let map = ShardMap::new(founders.map(ShardRecord::founded).to_vec());
+/// // Node 2 leaves shard 0: node 1 has it, and node 3 is the other.
+/// assert_eq!(choose_replacement(&map, &[a, c].into(), ShardId(0), &[a]), Some(c));
+/// assert_eq!(choose_replacement(&map, &[a].into(), ShardId(0), &[a]), None);
+/// ```
+#[must_use]
+pub fn choose_replacement(
+    map: &ShardMap,
+    available: &BTreeSet<NodeId>,
+    shard: ShardId,
+    taken: &[NodeId],
+) -> Option<NodeId> {
+    let counts = map.replica_counts();
+    available.iter().copied().filter(|node| !taken.contains(node)).min_by_key(|&node| {
+        (counts.get(&node).copied().unwrap_or(0), std::cmp::Reverse(score(shard, node)))
+    })
+}
+
+/// How much a shard prefers a node. Ties of the hash are decided by the node's number.
+fn score(shard: ShardId, node: NodeId) -> (u64, NodeId) {
+    (mix(mix(u64::from(shard.0) + 1) ^ node.0), node)
+}
+
+/// `SplitMix64`: a bijection that spreads every bit over all others.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}

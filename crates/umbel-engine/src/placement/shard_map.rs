@@ -1,0 +1,234 @@
+//! Which nodes have which shard.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use umbel_filter::{CellCount, HashRange};
+
+use crate::ids::{Epoch, NodeId, ShardId};
+
+/// All shards of a cluster with their nodes. Shard i has the i-th of equal ranges of the hash
+/// space, so the ranges tile it and need not be stored.
+///
+/// ```
+/// use umbel_engine::placement::{ShardMap, ShardRecord};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let map = ShardMap::new(vec![
+///     ShardRecord::founded(vec![NodeId(1), NodeId(2)]),
+///     ShardRecord::founded(vec![NodeId(2), NodeId(3)]),
+/// ]);
+/// assert_eq!(map.shard_of(1 << 63), Some(ShardId(1)));
+/// assert_eq!(map.range(ShardId(1)).map(|range| range.start()), Some(1 << 63));
+/// assert_eq!(map.members(ShardId(0)), [NodeId(1), NodeId(2)]);
+/// assert_eq!(map.replica_counts().get(&NodeId(2)), Some(&2));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ShardMap {
+    /// Rises with every change of replicas, targets and nodes; 0 before the cluster is formed.
+    pub epoch: Epoch,
+    /// By shard number; empty before the cluster is formed.
+    pub shards: Vec<ShardRecord>,
+}
+
+/// One shard's nodes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ShardRecord {
+    /// The shard.
+    pub shard: ShardId,
+    /// The nodes that form the group; they start it with each other as voters until it is formed.
+    pub founders: Vec<NodeId>,
+    /// Whether the group has had a leader, so that nobody needs to form it any more.
+    pub is_formed: bool,
+    /// The group's voters as last confirmed, sorted.
+    pub replicas: Vec<NodeId>,
+    /// The voters that the group is being changed to, sorted; None while nothing has to change.
+    pub target: Option<Vec<NodeId>>,
+    /// Nodes of targets that were replaced before they were reached, sorted. The group may have got
+    /// as far as making them voters, so they go on running it until it has reached its target.
+    pub abandoned: Vec<NodeId>,
+}
+
+impl ShardRecord {
+    /// A shard whose group is not formed yet. [`ShardMap::new`] numbers it; the nodes are sorted
+    /// here.
+    #[must_use]
+    pub fn founded(mut founders: Vec<NodeId>) -> Self {
+        founders.sort_unstable();
+        Self {
+            shard: ShardId(0),
+            replicas: founders.clone(),
+            founders,
+            is_formed: false,
+            target: None,
+            abandoned: Vec::new(),
+        }
+    }
+
+    /// The voters that the group shall have: the target, or, while nothing has to change, the
+    /// replicas.
+    #[must_use]
+    pub fn wanted(&self) -> &[NodeId] {
+        self.target.as_deref().unwrap_or(&self.replicas)
+    }
+
+    /// Nodes that run the group, sorted: voters now, voters to be, and those that may be voters
+    /// meanwhile.
+    #[must_use]
+    pub fn members(&self) -> Vec<NodeId> {
+        let mut members = self.replicas.clone();
+        members.extend_from_slice(self.target.as_deref().unwrap_or_default());
+        members.extend_from_slice(&self.abandoned);
+        members.sort_unstable();
+        members.dedup();
+        members
+    }
+
+    /// Starts a change to other voters; true if that is news.
+    pub(crate) fn plan(&mut self, target: &[NodeId]) -> bool {
+        if self.wanted() == target {
+            return false;
+        }
+        if let Some(replaced) = self.target.replace(target.to_vec()) {
+            self.abandoned.extend(replaced);
+            self.abandoned.sort_unstable();
+            self.abandoned.dedup();
+        }
+        true
+    }
+
+    /// The target is reached.
+    pub(crate) fn arrive(&mut self) {
+        if let Some(target) = self.target.take() {
+            self.replicas = target;
+            self.abandoned = Vec::new();
+        }
+    }
+}
+
+impl ShardMap {
+    /// Numbers the records from 0 in their order. The epoch is 1.
+    #[must_use]
+    pub fn new(mut shards: Vec<ShardRecord>) -> Self {
+        for (number, record) in (0..).zip(&mut shards) {
+            record.shard = ShardId(number);
+        }
+        Self { epoch: Epoch(1), shards }
+    }
+
+    /// Number of ranges that the hash space is cut into, or None before the cluster is formed.
+    #[must_use]
+    pub fn cells(&self) -> Option<CellCount> {
+        u32::try_from(self.shards.len()).ok().and_then(|count| CellCount::new(count).ok())
+    }
+
+    /// A shard's range of the hash space, if there is such a shard.
+    #[must_use]
+    pub fn range(&self, shard: ShardId) -> Option<HashRange> {
+        let cells = self.cells()?;
+        (shard.0 < cells.get()).then(|| HashRange::cell(shard.0, cells))
+    }
+
+    /// The shard that has a place of the hash space; None before the cluster is formed.
+    #[must_use]
+    pub fn shard_of(&self, hi: u64) -> Option<ShardId> {
+        self.cells().map(|cells| ShardId(cells.cell_of(hi)))
+    }
+
+    /// A shard's record, if there is such a shard.
+    #[must_use]
+    pub fn get(&self, shard: ShardId) -> Option<&ShardRecord> {
+        self.shards.get(usize::try_from(shard.0).ok()?)
+    }
+
+    pub(crate) fn get_mut(&mut self, shard: ShardId) -> Option<&mut ShardRecord> {
+        self.shards.get_mut(usize::try_from(shard.0).ok()?)
+    }
+
+    /// Nodes that run the shard's group, sorted; none if there is no such shard.
+    #[must_use]
+    pub fn members(&self, shard: ShardId) -> Vec<NodeId> {
+        self.get(shard).map(ShardRecord::members).unwrap_or_default()
+    }
+
+    /// Shards whose groups a node runs, in order.
+    pub fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
+        self.shards
+            .iter()
+            .filter(move |record| record.members().binary_search(&node).is_ok())
+            .map(|record| record.shard)
+    }
+
+    /// Replicas that each node has, or shall have where a change is under way; nodes without any
+    /// are left out.
+    #[must_use]
+    pub fn replica_counts(&self) -> BTreeMap<NodeId, usize> {
+        let mut counts = BTreeMap::new();
+        for node in self.shards.iter().flat_map(ShardRecord::wanted) {
+            *counts.entry(*node).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(crate) fn raise_epoch(&mut self) {
+        self.epoch.0 += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nodes(numbers: &[u64]) -> Vec<NodeId> {
+        numbers.iter().copied().map(NodeId).collect()
+    }
+
+    #[test]
+    fn members_are_all_that_may_vote() {
+        let mut record = ShardRecord::founded(nodes(&[3, 1, 2]));
+        assert_eq!((record.wanted(), record.members()), (&*nodes(&[1, 2, 3]), nodes(&[1, 2, 3])));
+        assert!(!record.plan(&nodes(&[1, 2, 3])));
+        assert!(record.plan(&nodes(&[1, 2, 4])));
+        assert!(!record.plan(&nodes(&[1, 2, 4])));
+        assert_eq!(record.members(), nodes(&[1, 2, 3, 4]));
+        // Node 4 may be a voter already when the plan changes, so it goes on running the group.
+        assert!(record.plan(&nodes(&[1, 2, 5])));
+        assert_eq!(record.members(), nodes(&[1, 2, 3, 4, 5]));
+        record.arrive();
+        assert_eq!((record.target.clone(), record.members()), (None, nodes(&[1, 2, 5])));
+    }
+
+    #[test]
+    fn a_plan_can_be_taken_back() {
+        let mut record = ShardRecord::founded(nodes(&[1]));
+        assert!(record.plan(&nodes(&[2])));
+        assert!(record.plan(&nodes(&[1])));
+        assert_eq!((record.members(), record.wanted()), (nodes(&[1, 2]), &*nodes(&[1])));
+        record.arrive();
+        assert_eq!(record.members(), nodes(&[1]));
+    }
+
+    #[test]
+    fn an_empty_map_has_nothing() {
+        let map = ShardMap::default();
+        assert_eq!((map.epoch, map.cells(), map.shard_of(5)), (Epoch(0), None, None));
+        assert_eq!((map.range(ShardId(0)), map.members(ShardId(0))), (None, vec![]));
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_tile_the_hash_space(shard_count in 1_usize..=1024, hi: u64) {
+            let map = ShardMap::new(vec![ShardRecord::founded(nodes(&[1])); shard_count]);
+            let mut end = 0;
+            for record in &map.shards {
+                let range = map.range(record.shard).unwrap();
+                prop_assert_eq!(u128::from(range.start()), end);
+                end = range.end();
+                prop_assert_eq!(range.contains(hi), map.shard_of(hi) == Some(record.shard));
+            }
+            prop_assert_eq!(end, 1 << 64);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! From a batch to parts of shards and back.
+//!
+//! ```text
+//! request    a   b   c   d   e         shard of each: 1 0 1 2 0
+//! parts      shard 0: b e │ shard 1: a c │ shard 2: d        one buffer, each part a piece of it
+//! answers    shard 0: 1 0 │ shard 1: 0 1 │ shard 2: 1
+//! joined     0   1   1   1   0
+//! ```
+//!
+//! Within a part items keep their order, so of two equal items, which share a shard, the second is
+//! applied behind the first.
+
+use bytes::Bytes;
+use thiserror::Error;
+use umbel_filter::{CellCount, HashRange, ItemHash};
+
+use crate::ids::ShardId;
+use crate::shard::{Bitmap, HASH_BYTES, HashList, hash_to_bytes};
+
+#[cfg(test)]
+mod routing_test;
+
+/// The shard whose hash range an item belongs to.
+///
+/// ```
+/// use umbel_engine::{ShardId, routing::shard_of};
+/// use umbel_filter::{CellCount, ItemHash};
+///
+/// let shards = CellCount::new(4)?;
+/// assert_eq!(shard_of(ItemHash::new(0x8000_0000_0000_0000, 0), shards), ShardId(2));
+/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
+/// ```
+#[inline]
+#[must_use]
+pub fn shard_of(hash: ItemHash, shard_count: CellCount) -> ShardId {
+    ShardId(shard_count.cell_of(hash.hi()))
+}
+
+/// The hash range of a shard, or None if there is no such shard.
+///
+/// ```
+/// use umbel_engine::{ShardId, routing::range_of};
+/// use umbel_filter::CellCount;
+///
+/// let shards = CellCount::new(4)?;
+/// assert_eq!(range_of(ShardId(2), shards).map(|range| range.start()), Some(1 << 63));
+/// assert_eq!(range_of(ShardId(4), shards), None);
+/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
+/// ```
+#[must_use]
+pub fn range_of(shard: ShardId, shard_count: CellCount) -> Option<HashRange> {
+    (shard.0 < shard_count.get()).then(|| HashRange::cell(shard.0, shard_count))
+}
+
+/// A batch cut by shard.
+///
+/// ```
+/// use umbel_engine::ShardId;
+/// use umbel_engine::routing::BatchParts;
+/// use umbel_engine::shard::Bitmap;
+/// use umbel_filter::{CellCount, ItemHash};
+///
+/// let hashes = [0xf, 0x1, 0xe].map(|top| ItemHash::new(top << 60, 0));
+/// let parts = BatchParts::cut(&hashes, CellCount::new(2)?);
+/// let sizes: Vec<_> = parts.parts().iter().map(|(shard, part)| (shard.0, part.len())).collect();
+/// assert_eq!(sizes, [(0, 1), (1, 2)]);
+///
+/// // Only 0xe is new, the second item of shard 1.
+/// let joined = parts.join(|shard| {
+///     Some(if shard == ShardId(1) { Bitmap::from_ones(2, [1]) } else { Bitmap::zeros(1) })
+/// })?;
+/// assert_eq!(joined, Bitmap::from_ones(3, [2]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct BatchParts {
+    item_count: u32,
+    /// By rising shard, none of them empty.
+    parts: Vec<(ShardId, HashList)>,
+    /// Which part each item is in, by its place in `parts`; empty if there is one part at most.
+    part_of_item: Vec<u32>,
+}
+
+/// The answers are none to the parts of the batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum JoinError {
+    /// A part has no answer. Ask its shard again.
+    #[error("no answer of {shard}")]
+    Missing {
+        /// The part's shard.
+        shard: ShardId,
+    },
+    /// The answer is one to another part. Refuse it; the peer that sent it has a bug.
+    #[error("{got} answers of {shard}, expected {expected}")]
+    Length {
+        /// The part's shard.
+        shard: ShardId,
+        /// Number of answers that came.
+        got: u32,
+        /// Number of the part's items.
+        expected: u32,
+    },
+}
+
+impl BatchParts {
+    /// Cuts a batch. Reads it twice, and allocates a few times in all, however many items there
+    /// are.
+    ///
+    /// # Panics
+    /// If there are 2^32 items or more.
+    #[must_use]
+    pub fn cut(hashes: &[ItemHash], shard_count: CellCount) -> Self {
+        let item_count = u32::try_from(hashes.len()).expect("a batch has less than 2^32 items");
+        if shard_count.get() == 1 || hashes.len() <= 1 {
+            let whole = |&first| (shard_of(first, shard_count), HashList::from_hashes(hashes));
+            let parts = hashes.first().map(whole).into_iter().collect();
+            return Self { item_count, parts, part_of_item: Vec::new() };
+        }
+        // Number of items of each shard; then, of those that have any, the part's place.
+        let mut numbers = vec![0_u32; shard_count.get() as usize];
+        let mut part_of_item = Vec::with_capacity(hashes.len());
+        for &hash in hashes {
+            let shard = shard_of(hash, shard_count).0;
+            numbers[shard as usize] += 1;
+            part_of_item.push(shard);
+        }
+        let mut ends = Vec::new();
+        let mut end = 0;
+        for (shard, number) in (0..).map(ShardId).zip(&mut numbers) {
+            if *number > 0 {
+                let start = end;
+                end += *number as usize * HASH_BYTES;
+                *number = u32::try_from(ends.len()).expect("not more parts than items");
+                ends.push((shard, start, end));
+            }
+        }
+        let mut bytes = vec![0_u8; end];
+        let mut next: Vec<usize> = ends.iter().map(|&(_, start, _)| start).collect();
+        for (&hash, part) in hashes.iter().zip(&mut part_of_item) {
+            *part = numbers[*part as usize];
+            let at = &mut next[*part as usize];
+            bytes[*at..*at + HASH_BYTES].copy_from_slice(&hash_to_bytes(hash));
+            *at += HASH_BYTES;
+        }
+        let bytes = Bytes::from(bytes);
+        let piece = |(shard, start, end)| {
+            let list = HashList::from_bytes(bytes.slice(start..end));
+            (shard, list.expect("a part is made of whole hashes"))
+        };
+        let parts: Vec<_> = ends.into_iter().map(piece).collect();
+        if parts.len() == 1 {
+            part_of_item = Vec::new();
+        }
+        Self { item_count, parts, part_of_item }
+    }
+
+    /// Number of items of the batch.
+    #[must_use]
+    pub const fn item_count(&self) -> u32 {
+        self.item_count
+    }
+
+    /// The parts by rising shard; shards without items have none. Within a part the items stand in
+    /// the order of the batch.
+    #[must_use]
+    pub fn parts(&self) -> &[(ShardId, HashList)] {
+        &self.parts
+    }
+
+    /// The answers in the order of the batch, from those of the parts, which `answer_of` gives.
+    ///
+    /// # Errors
+    /// If a part has no answer, or one of another length.
+    #[expect(clippy::missing_panics_doc, reason = "a part has no more items than the batch")]
+    pub fn join(
+        &self,
+        mut answer_of: impl FnMut(ShardId) -> Option<Bitmap>,
+    ) -> Result<Bitmap, JoinError> {
+        let mut answers = Vec::with_capacity(self.parts.len());
+        for &(shard, ref part) in &self.parts {
+            let answer = answer_of(shard).ok_or(JoinError::Missing { shard })?;
+            let expected = u32::try_from(part.len()).expect("not more items than the batch has");
+            let got = answer.len();
+            if got != expected || !answer.is_valid() {
+                return Err(JoinError::Length { shard, got, expected });
+            }
+            answers.push(answer);
+        }
+        if self.part_of_item.is_empty() {
+            return Ok(answers.pop().unwrap_or_default());
+        }
+        let mut next = vec![0_usize; answers.len()];
+        Ok(Bitmap::from_bools(self.part_of_item.iter().map(|&part| {
+            let part = part as usize;
+            let at = next[part];
+            next[part] += 1;
+            answers[part].get(at)
+        })))
+    }
+}

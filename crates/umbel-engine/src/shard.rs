@@ -1,0 +1,74 @@
+//! A shard: the slices that filters have in one hash range, replicated by one Raft group.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `command` | what the group's log holds, and what applying it answers |
+//! | `state` | the state of a replica: slices and replay table; `apply` |
+//! | `prepare` | what a leader does before it proposes: answers what it can, leaves out what is there |
+//! | `slice` | one filter's share and what its kind can do |
+//! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
+//! | `replay` | requests that come again |
+//! | `snapshot` | from one replica's state to another's |
+//!
+//! ```
+//! use umbel_engine::shard::{
+//!     HashList, KeyName, PreparedInsert, ShardCommand, ShardReply, ShardState, SliceShape, SliceSpec,
+//! };
+//! use umbel_engine::{FilterId, Generation, ShardId};
+//! use umbel_filter::{CellCount, HashRange, ItemHasher, Kind};
+//!
+//! let (filter, generation) = (FilterId(1), Generation(1));
+//! let shape = SliceShape::plan(Kind::Blocked, 1_000, 0.01, CellCount::new(1)?)?;
+//! let spec = SliceSpec { filter, generation, shape, key: KeyName { function: 1, key_id: 7 } };
+//! let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+//! state.apply(&ShardCommand::CreateSlice(spec));
+//!
+//! // The leader prepares, the log carries, every replica applies.
+//! let hasher = ItemHasher::Xxh3 { seed: 7 };
+//! let hashes = HashList::from_hashes(&[hasher.hash(b"alice"), hasher.hash(b"bob")]);
+//! let prepared = state.prepare_insert(filter, generation, None, hashes.clone())?;
+//! let PreparedInsert::Propose(part) = prepared else { panic!("both are new") };
+//! let reply = state.apply(&ShardCommand::Insert(vec![part]));
+//! let ShardReply::Inserted(answers) = reply else { panic!("inserts answer inserts") };
+//! assert_eq!(answers[0].as_ref().map(|answer| answer.count_ones()), Ok(2));
+//!
+//! let prepared = state.prepare_insert(filter, generation, None, hashes)?;
+//! assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 2 });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bitmap;
+mod command;
+mod digest;
+mod hash_list;
+mod prepare;
+mod replay;
+mod slice;
+mod slice_copy;
+mod slice_plan;
+mod slice_shape;
+mod snapshot;
+mod state;
+
+#[cfg(test)]
+mod replay_test;
+#[cfg(test)]
+mod shape_test;
+#[cfg(test)]
+mod shard_test;
+#[cfg(test)]
+mod snapshot_test;
+
+pub use bitmap::{Bitmap, BitmapError};
+pub use command::{
+    InsertPart, KeyName, PartError, RemovePart, RequestStamp, ShardCommand, ShardReply, SliceSpec,
+};
+pub use hash_list::{HashList, HashListError};
+pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
+pub use prepare::{PreparedInsert, PreparedRemove};
+pub use slice::{SliceDescription, SliceSummary};
+pub use slice_copy::SliceCopy;
+pub use slice_plan::PlanError;
+pub use slice_shape::{SliceShape, SliceShapeError};
+pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};
+pub use state::ShardState;

@@ -1,0 +1,138 @@
+//! What a leader does with a request before it proposes, and what readers ask.
+//!
+//! *Left out.* In all kinds but counting, bits only rise within a generation. So what the leader
+//! finds present is present when the entry is applied, on every replica, and need not travel: the
+//! answer *present* is safe once the leader has made sure that it still is one. What it finds
+//! absent may be present by then; applying tells. (A dropped slice is never created anew: the meta
+//! group does not use a filter's number twice.)
+//!
+//! In a counting filter every insert counts and removals lower bits, so everything is proposed.
+
+use umbel_filter::{HashRange, Kind};
+
+use super::bitmap::Bitmap;
+use super::command::{InsertPart, PartError, RemovePart, RequestStamp};
+use super::hash_list::HashList;
+use super::replay::{Asked, Operation};
+use super::slice::{check_range, no_removal};
+use super::state::{ShardState, check_list};
+use crate::ids::{FilterId, Generation};
+
+/// What is left to do for an insert.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PreparedInsert {
+    /// The request came before: this was its answer. Nothing is left to do.
+    Answered(Bitmap),
+    /// Nothing is new, so nothing is proposed. True as soon as the caller has confirmed that it
+    /// still leads, with a state at least as new as when it did.
+    AllPresent {
+        /// Number of items, all to be answered *present*.
+        item_count: u32,
+    },
+    /// To be proposed.
+    Propose(InsertPart),
+}
+
+/// What is left to do for a removal.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PreparedRemove {
+    /// The request came before, or names no items: this is its answer. Nothing is left to do.
+    Answered(Bitmap),
+    /// To be proposed.
+    Propose(RemovePart),
+}
+
+impl ShardState {
+    /// Answers an insert, or makes the part to be proposed for it.
+    ///
+    /// # Errors
+    /// As applying would refuse it; nothing is to be proposed then.
+    pub fn prepare_insert(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    ) -> Result<PreparedInsert, PartError> {
+        let item_count = check_list(&hashes)?;
+        let asked = request.map(|stamp| Asked::new(stamp, Operation::Insert, filter, item_count));
+        if let Some(answer) = self.answered(asked.as_ref())? {
+            return Ok(PreparedInsert::Answered(answer));
+        }
+        let slice = self.slice(filter, generation)?;
+        let propose = |proposed, hashes| {
+            let part = InsertPart { filter, generation, request, proposed, hashes };
+            Ok(PreparedInsert::Propose(part))
+        };
+        let mut items = hashes.to_vec();
+        self.check_foreign(&hashes)?;
+        if items.is_empty() {
+            return Ok(PreparedInsert::AllPresent { item_count });
+        }
+        if slice.kind() == Kind::Counting {
+            return propose(Bitmap::ones(item_count), hashes);
+        }
+        let present = slice.contains(&items);
+        let absent = Bitmap::from_bools(present.iter().map(|present| !present));
+        match absent.count_ones() {
+            0 => Ok(PreparedInsert::AllPresent { item_count }),
+            count if count == item_count => propose(absent, hashes),
+            _ => {
+                let mut at = present.into_iter();
+                items.retain(|_| at.next() == Some(false));
+                propose(absent, HashList::from_hashes(&items))
+            }
+        }
+    }
+
+    /// Answers a removal, or makes the part to be proposed for it.
+    ///
+    /// # Errors
+    /// As applying would refuse it; nothing is to be proposed then.
+    pub fn prepare_remove(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    ) -> Result<PreparedRemove, PartError> {
+        let item_count = check_list(&hashes)?;
+        let asked = request.map(|stamp| Asked::new(stamp, Operation::Remove, filter, item_count));
+        if let Some(answer) = self.answered(asked.as_ref())? {
+            return Ok(PreparedRemove::Answered(answer));
+        }
+        let slice = self.slice(filter, generation)?;
+        self.check_foreign(&hashes)?;
+        if slice.kind() != Kind::Counting {
+            return Err(no_removal(slice.kind()));
+        }
+        if item_count == 0 {
+            return Ok(PreparedRemove::Answered(Bitmap::zeros(0)));
+        }
+        Ok(PreparedRemove::Propose(RemovePart { filter, generation, request, hashes }))
+    }
+
+    /// One answer an item: a one says that it may have been inserted, a zero that it certainly was
+    /// not.
+    ///
+    /// # Errors
+    /// If there is no such slice, it is at another generation, or a hash is another shard's.
+    pub fn contains(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        hashes: &HashList,
+    ) -> Result<Bitmap, PartError> {
+        check_list(hashes)?;
+        let slice = self.slice(filter, generation)?;
+        self.check_foreign(hashes)?;
+        Ok(Bitmap::from_bools(slice.contains(&hashes.to_vec())))
+    }
+
+    fn check_foreign(&self, hashes: &HashList) -> Result<(), PartError> {
+        if self.range == HashRange::WHOLE {
+            return Ok(());
+        }
+        check_range(self.range, self.shard, hashes.iter())
+    }
+}

@@ -1,0 +1,383 @@
+//! The replay table: what a shard answered, so that a request that comes again changes nothing.
+//!
+//! ```text
+//! session 7   expired below 12   │ 12: digest, answer │ 15 │ 13 │ …
+//! session 9   expired below 1    │ 1 │
+//! forgotten through session 6
+//! ```
+//!
+//! A stamped part, insert or removal, meets these rules in this order:
+//!
+//! 1. The session is not known and not above `forgotten_through`: *session expired*.
+//! 2. The sequence number is below the session's `expired_below`: *request expired*.
+//! 3. There is a record of it with other items: *request reused*.
+//! 4. There is a record of it: its answer, and nothing is applied.
+//! 5. Else the part is applied and its answer recorded.
+//!
+//! *Law: at most once.* Rule 5 is reached at most once for every request, however much was
+//! forgotten in between: what is dropped raises `expired_below` above its sequence number, or
+//! `forgotten_through` to its session.
+//!
+//! *What leaves no record.* A request whose items were all present is answered without the log.
+//! Sent again it is answered *present* again, because bits only rise in a generation. Refused parts
+//! leave none either: nothing of them was applied, but for a filter that is full, where a repeat
+//! finds what was inserted present and is refused again.
+//!
+//! *Bounds.* Above its bytes the table drops its oldest record in the order of the log, above a
+//! session's number of requests that session's lowest sequence number, and with each all of the
+//! session below it. Above its number of sessions it forgets the one that recorded nothing for the
+//! longest time. All of it follows from the log alone, so all replicas forget alike.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::bitmap::Bitmap;
+use super::command::{PartError, RequestStamp};
+use super::digest::Digest;
+use crate::ids::{FilterId, RequestId, SessionId};
+use crate::limits::{REPLAY_BYTES_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX};
+
+/// Bytes that a record counts for besides its bits: itself, its place in the queue, the allocation
+/// of its bits, and what growing lists hold in reserve.
+const RECORD_BYTES: usize = 110;
+
+/// Records that a session may have room for without having any.
+const RECORDS_SPARE: usize = 8;
+
+/// How large a table may grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ReplayLimits {
+    pub(super) bytes_max: usize,
+    pub(super) sessions_max: usize,
+    pub(super) requests_per_session_max: usize,
+}
+
+impl ReplayLimits {
+    /// Those of every shard.
+    pub(super) const SHARD: Self = Self {
+        bytes_max: REPLAY_BYTES_MAX,
+        sessions_max: REPLAY_SESSIONS_MAX,
+        requests_per_session_max: REPLAY_REQUESTS_PER_SESSION_MAX,
+    };
+}
+
+/// What a request asked for, to recognise another one under its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Operation {
+    Insert,
+    Remove,
+}
+
+/// What a stamped part asks for, as far as the table is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) stamp: RequestStamp,
+    /// Operation, filter and hashes in one number; not the generation, so that a request of an
+    /// older one still gets its answer.
+    fingerprint: u64,
+    item_count: u32,
+}
+
+impl Asked {
+    pub(super) const fn new(
+        stamp: RequestStamp,
+        operation: Operation,
+        filter: FilterId,
+        item_count: u32,
+    ) -> Self {
+        let mut digest = Digest::new();
+        digest.push(operation as u64);
+        digest.push(filter.0);
+        digest.push(stamp.digest);
+        Self { stamp, fingerprint: digest.finish(), item_count }
+    }
+}
+
+/// The answers that a shard remembers.
+#[derive(Clone, Debug)]
+pub(super) struct ReplayTable {
+    limits: ReplayLimits,
+    sessions: BTreeMap<SessionId, Session>,
+    /// Sessions by when they were heard last.
+    quiet: BTreeMap<u64, SessionId>,
+    /// Requests in the order of the log. Those without a record were dropped since.
+    queue: VecDeque<RequestId>,
+    record_count: usize,
+    bytes: usize,
+    /// Number of records ever made; orders `quiet`.
+    clock: u64,
+    forgotten_through: SessionId,
+}
+
+#[derive(Clone, Debug)]
+struct Session {
+    expired_below: u64,
+    heard_at: u64,
+    /// By rising sequence number.
+    records: VecDeque<Record>,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    sequence: u64,
+    fingerprint: u64,
+    answer: Bitmap,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        RECORD_BYTES + self.answer.as_bytes().len()
+    }
+}
+
+impl Session {
+    fn find(&self, sequence: u64) -> Result<usize, usize> {
+        // Clients count up, so that most records are the last.
+        match self.records.back() {
+            Some(last) if last.sequence < sequence => Err(self.records.len()),
+            _ => self.records.binary_search_by_key(&sequence, |record| record.sequence),
+        }
+    }
+}
+
+impl ReplayTable {
+    pub(super) const fn new(limits: ReplayLimits) -> Self {
+        Self {
+            limits,
+            sessions: BTreeMap::new(),
+            quiet: BTreeMap::new(),
+            queue: VecDeque::new(),
+            record_count: 0,
+            bytes: 0,
+            clock: 0,
+            forgotten_through: SessionId(0),
+        }
+    }
+
+    /// The answer that was given, or None if the part is to be applied.
+    pub(super) fn look_up(&self, asked: &Asked) -> Result<Option<Bitmap>, PartError> {
+        let RequestStamp { id, acknowledged_below, .. } = asked.stamp;
+        if id.sequence == u64::MAX {
+            // The number above it could not be told from it.
+            let what = format!("{id}, expected a sequence number below 2^64 - 1");
+            return Err(PartError::Malformed { what });
+        }
+        let session = self.sessions.get(&id.session);
+        if session.is_none() && id.session <= self.forgotten_through {
+            return Err(PartError::SessionExpired { id });
+        }
+        let expired_below = session.map_or(0, |session| session.expired_below);
+        if id.sequence < expired_below.max(acknowledged_below) {
+            return Err(PartError::RequestExpired { id });
+        }
+        let record = session.and_then(|session| {
+            session.find(id.sequence).ok().and_then(|at| session.records.get(at))
+        });
+        match record {
+            None => Ok(None),
+            Some(record)
+                if record.fingerprint != asked.fingerprint
+                    || record.answer.len() != asked.item_count =>
+            {
+                Err(PartError::RequestReused { id })
+            }
+            Some(record) => Ok(Some(record.answer.clone())),
+        }
+    }
+
+    /// Records the answer to a part that was looked up in vain.
+    pub(super) fn record(&mut self, asked: &Asked, answer: Bitmap) {
+        let RequestStamp { id, acknowledged_below, .. } = asked.stamp;
+        if !self.sessions.contains_key(&id.session)
+            && self.sessions.len() >= self.limits.sessions_max
+        {
+            self.forget_quietest();
+        }
+        let record = Record { sequence: id.sequence, fingerprint: asked.fingerprint, answer };
+        self.hear(id.session);
+        self.insert(id.session, record);
+        self.expire(id.session, acknowledged_below);
+        let session = self.sessions.get(&id.session);
+        if let Some(session) = session
+            && session.records.len() > self.limits.requests_per_session_max
+            && let Some(lowest) = session.records.front()
+        {
+            let sequence = lowest.sequence;
+            self.expire(id.session, sequence.saturating_add(1));
+        }
+        while self.bytes > self.limits.bytes_max {
+            let Some(oldest) = self.queue.pop_front() else { break };
+            if self.is_live(oldest) {
+                self.expire(oldest.session, oldest.sequence.saturating_add(1));
+            }
+        }
+        self.compact();
+    }
+
+    /// Notes that a session, perhaps a new one, was heard now.
+    fn hear(&mut self, id: SessionId) {
+        let now = self.clock;
+        self.clock += 1;
+        let session = self.sessions.entry(id).or_insert_with(|| Session {
+            expired_below: 0,
+            heard_at: now,
+            records: VecDeque::new(),
+        });
+        self.quiet.remove(&session.heard_at);
+        session.heard_at = now;
+        self.quiet.insert(now, id);
+    }
+
+    /// Adds a record, unless there is one of its sequence number.
+    fn insert(&mut self, id: SessionId, record: Record) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Err(at) = session.find(record.sequence) {
+            self.record_count += 1;
+            self.bytes += record.bytes();
+            self.queue.push_back(RequestId { session: id, sequence: record.sequence });
+            session.records.insert(at, record);
+        }
+    }
+
+    /// Drops what a session has below a sequence number.
+    fn expire(&mut self, id: SessionId, below: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.expired_below = session.expired_below.max(below);
+        let count = session.find(below).unwrap_or_else(|at| at);
+        for record in session.records.drain(..count) {
+            self.record_count -= 1;
+            self.bytes -= record.bytes();
+        }
+        // Else sessions that were busy once would hold memory that no limit counts.
+        if session.records.capacity() > 4 * session.records.len() + RECORDS_SPARE {
+            session.records.shrink_to(2 * session.records.len());
+        }
+    }
+
+    fn forget_quietest(&mut self) {
+        let Some((_, id)) = self.quiet.pop_first() else { return };
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.record_count -= session.records.len();
+        self.bytes -= session.records.iter().map(Record::bytes).sum::<usize>();
+        self.forgotten_through = self.forgotten_through.max(id);
+    }
+
+    /// Whether the request has a record. One that was dropped never comes back: its number has
+    /// expired, or its session.
+    fn is_live(&self, id: RequestId) -> bool {
+        self.sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
+    }
+
+    /// Takes dropped requests out of the queue once they are half of it: a constant share a record.
+    fn compact(&mut self) {
+        if self.queue.len() > 2 * self.record_count + 64 {
+            let queue = std::mem::take(&mut self.queue);
+            self.queue = queue.into_iter().filter(|&id| self.is_live(id)).collect();
+        }
+    }
+
+    /// Bytes that the records count for.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push_digest(&self, digest: &mut Digest) {
+        let head = self.head();
+        digest.push(head.forgotten_through.0);
+        digest.push(head.sessions.len() as u64);
+        for session in &head.sessions {
+            digest.push(session.session.0);
+            digest.push(session.expired_below);
+        }
+        digest.push(head.records.len() as u64);
+        for record in &head.records {
+            digest.push(record.id.session.0);
+            digest.push(record.id.sequence);
+            digest.push(record.fingerprint);
+            digest.push(record.answer.len().into());
+            digest.push_bytes(record.answer.as_bytes());
+        }
+    }
+
+    /// The table as it travels.
+    pub(super) fn head(&self) -> ReplayHead {
+        let sessions = self.quiet.values().filter_map(|&session| {
+            let expired_below = self.sessions.get(&session)?.expired_below;
+            Some(SessionHead { session, expired_below })
+        });
+        let records = self.queue.iter().filter_map(|&id| {
+            let session = self.sessions.get(&id.session)?;
+            let record = session.records.get(session.find(id.sequence).ok()?)?;
+            let (fingerprint, answer) = (record.fingerprint, record.answer.clone());
+            Some(RecordHead { id, fingerprint, answer })
+        });
+        ReplayHead {
+            forgotten_through: self.forgotten_through,
+            sessions: sessions.collect(),
+            records: records.collect(),
+        }
+    }
+
+    /// The table that travelled, or what is wrong with it.
+    pub(super) fn from_head(limits: ReplayLimits, head: &ReplayHead) -> Result<Self, String> {
+        let ReplayHead { forgotten_through, sessions, records } = head;
+        let mut table = Self::new(limits);
+        table.forgotten_through = *forgotten_through;
+        if sessions.len() > limits.sessions_max {
+            let (got, most) = (sessions.len(), limits.sessions_max);
+            return Err(format!("{got} sessions, expected at most {most}"));
+        }
+        for &SessionHead { session, expired_below } in sessions {
+            if table.sessions.contains_key(&session) {
+                return Err(format!("{session} stands twice"));
+            }
+            table.hear(session);
+            table.expire(session, expired_below);
+        }
+        for RecordHead { id, fingerprint, answer } in records {
+            answer.check().map_err(|error| format!("answer to {id}: {error}"))?;
+            let Some(session) = table.sessions.get(&id.session) else {
+                return Err(format!("{id} belongs to no session of the table"));
+            };
+            if id.sequence < session.expired_below || id.sequence == u64::MAX {
+                return Err(format!("{id}, expired below {}", session.expired_below));
+            }
+            if session.records.len() >= limits.requests_per_session_max {
+                return Err(format!("more than {} requests", limits.requests_per_session_max));
+            }
+            if table.is_live(*id) {
+                return Err(format!("{id} stands twice"));
+            }
+            let (sequence, answer) = (id.sequence, answer.detached());
+            table.insert(id.session, Record { sequence, fingerprint: *fingerprint, answer });
+            if table.bytes > limits.bytes_max {
+                return Err(format!("more than {} bytes of answers", limits.bytes_max));
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// The replay table as it travels in a snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ReplayHead {
+    forgotten_through: SessionId,
+    /// The quietest first.
+    sessions: Vec<SessionHead>,
+    /// The oldest first.
+    records: Vec<RecordHead>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct SessionHead {
+    session: SessionId,
+    expired_below: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct RecordHead {
+    id: RequestId,
+    fingerprint: u64,
+    answer: Bitmap,
+}

@@ -1,0 +1,195 @@
+//! The replay table beside one that never forgets.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::{Bitmap, PartError, RequestStamp};
+use crate::ids::{FilterId, RequestId, SessionId};
+
+const SMALL: ReplayLimits =
+    ReplayLimits { bytes_max: 1_000, sessions_max: 3, requests_per_session_max: 5 };
+
+fn asked(session: u64, sequence: u64, acknowledged_below: u64, digest: u64) -> Asked {
+    let id = RequestId { session: SessionId(session), sequence };
+    let stamp = RequestStamp { id, acknowledged_below, digest };
+    Asked::new(stamp, Operation::Insert, FilterId(1), 4)
+}
+
+fn answer(number: usize) -> Bitmap {
+    Bitmap::from_ones(4, (0..4).filter(|bit| number >> bit & 1 == 1))
+}
+
+fn table(limits: ReplayLimits, requests: &[Asked]) -> ReplayTable {
+    let mut table = ReplayTable::new(limits);
+    for (number, asked) in requests.iter().enumerate() {
+        assert_eq!(table.look_up(asked), Ok(None));
+        table.record(asked, answer(number));
+    }
+    table
+}
+
+#[test]
+fn the_first_answer_is_kept_until_it_was_heard() {
+    let mut table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8)]);
+    assert_eq!(table.look_up(&asked(1, 1, 0, 7)), Ok(Some(answer(0))));
+    assert_eq!(table.look_up(&asked(1, 2, 0, 8)), Ok(Some(answer(1))));
+    let id = RequestId { session: SessionId(1), sequence: 1 };
+    assert_eq!(table.look_up(&asked(1, 1, 0, 9)), Err(PartError::RequestReused { id }));
+    let stamp = asked(1, 1, 0, 7).stamp;
+    for other in [
+        Asked::new(stamp, Operation::Insert, FilterId(1), 5),
+        Asked::new(stamp, Operation::Insert, FilterId(2), 4),
+        Asked::new(stamp, Operation::Remove, FilterId(1), 4),
+    ] {
+        assert_eq!(table.look_up(&other), Err(PartError::RequestReused { id }));
+    }
+    // The third says that the first was heard.
+    table.record(&asked(1, 3, 2, 9), answer(2));
+    assert_eq!(table.look_up(&asked(1, 1, 0, 7)), Err(PartError::RequestExpired { id }));
+    assert_eq!(table.look_up(&asked(1, 2, 0, 8)), Ok(Some(answer(1))));
+    assert!(matches!(table.look_up(&asked(1, u64::MAX, 0, 8)), Err(PartError::Malformed { .. })));
+}
+
+#[test]
+fn a_session_with_too_many_requests_loses_the_lowest() {
+    let requests: Vec<Asked> = (1..=6).map(|sequence| asked(1, sequence, 0, 7)).collect();
+    let table = table(SMALL, &requests);
+    assert!(matches!(table.look_up(&requests[0]), Err(PartError::RequestExpired { .. })));
+    assert_eq!(table.look_up(&requests[1]), Ok(Some(answer(1))));
+}
+
+#[test]
+fn the_quietest_session_is_forgotten_whole() {
+    let requests = [(1, 1), (5, 1), (3, 1), (1, 2), (4, 1)];
+    let requests = requests.map(|(session, sequence)| asked(session, sequence, 0, 7));
+    let table = table(SMALL, &requests);
+    // Session 5 was quiet for the longest. What is below it and not known may have been known.
+    for session in [5, 2] {
+        let id = RequestId { session: SessionId(session), sequence: 1 };
+        let refused = Err(PartError::SessionExpired { id });
+        assert_eq!(table.look_up(&asked(session, 1, 0, 7)), refused);
+    }
+    assert_eq!(table.look_up(&requests[0]), Ok(Some(answer(0))));
+    assert_eq!(table.look_up(&asked(6, 1, 0, 7)), Ok(None));
+}
+
+#[test]
+fn above_its_bytes_it_drops_the_oldest() {
+    let limits = ReplayLimits { bytes_max: 111 * 3, ..SMALL };
+    let requests = [(1, 9), (2, 1), (1, 3), (2, 2)];
+    let requests = requests.map(|(session, sequence)| asked(session, sequence, 0, 7));
+    let table = table(limits, &requests);
+    // The oldest is 9 of session 1, and 3 is below it.
+    assert!(matches!(table.look_up(&requests[0]), Err(PartError::RequestExpired { .. })));
+    assert!(matches!(table.look_up(&requests[2]), Err(PartError::RequestExpired { .. })));
+    assert_eq!(table.look_up(&requests[3]), Ok(Some(answer(3))));
+    assert_eq!(table.bytes(), 2 * 111);
+}
+
+#[test]
+fn hostile_heads_are_refused() {
+    let table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8), asked(2, 1, 0, 8)]);
+    let head = table.head();
+    assert_eq!(ReplayTable::from_head(SMALL, &head).unwrap().head(), head);
+    for limits in [
+        ReplayLimits { bytes_max: 3 * 111 - 1, ..SMALL },
+        ReplayLimits { sessions_max: 1, ..SMALL },
+        ReplayLimits { requests_per_session_max: 1, ..SMALL },
+    ] {
+        assert!(ReplayTable::from_head(limits, &head).is_err());
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    session: u64,
+    sequence: u64,
+    acknowledged: u64,
+    digest: u64,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step =
+        (1..8u64, 1..12u64, 0..8u64, 0..8u64).prop_map(|(session, sequence, heard, other)| {
+            // Mostly one digest a request, and nothing heard beyond it.
+            let digest = if other == 0 { 1 } else { 0 };
+            Step { session, sequence, acknowledged: sequence.saturating_sub(heard), digest }
+        });
+    vec(step, 0..120)
+}
+
+fn limits() -> impl Strategy<Value = ReplayLimits> {
+    (100..2_000usize, 1..8usize, 1..8usize).prop_map(|(bytes_max, sessions_max, requests)| {
+        ReplayLimits { bytes_max, sessions_max, requests_per_session_max: requests }
+    })
+}
+
+proptest! {
+    /// At most once, whatever is forgotten: what the table does not know was never recorded, what
+    /// it knows is the first answer. Every bound holds after every step, and a copy that travels in
+    /// the middle goes on the same.
+    #[test]
+    fn it_never_forgets_that_it_forgot(
+        steps in steps(), limits in limits(), travel in 0..120usize,
+    ) {
+        let mut table = ReplayTable::new(limits);
+        let mut copy = table.clone();
+        let mut all = BTreeMap::new();
+        for (number, step) in steps.iter().enumerate() {
+            let asked = asked(step.session, step.sequence, step.acknowledged, step.digest);
+            let found = table.look_up(&asked);
+            prop_assert_eq!(&found, &copy.look_up(&asked));
+            let first = all.get(&asked.stamp.id);
+            match found {
+                Ok(None) => {
+                    prop_assert_eq!(first, None);
+                    table.record(&asked, answer(number));
+                    copy.record(&asked, answer(number));
+                    all.insert(asked.stamp.id, (step.digest, answer(number)));
+                }
+                Ok(Some(answer)) => prop_assert_eq!(first, Some(&(step.digest, answer))),
+                Err(PartError::RequestReused { .. }) => {
+                    prop_assert!(first.is_some_and(|&(digest, _)| digest != step.digest));
+                }
+                Err(PartError::RequestExpired { .. } | PartError::SessionExpired { .. }) => (),
+                Err(other) => prop_assert!(false, "{}", other),
+            }
+            if number == travel {
+                copy = ReplayTable::from_head(limits, &table.head()).unwrap();
+            }
+            prop_assert_eq!(table.head(), copy.head());
+            prop_assert_eq!(table.bytes(), copy.bytes());
+            prop_assert!(table.bytes() <= limits.bytes_max);
+        }
+    }
+
+    /// The slow twin: within its limits it is a map that drops what was acknowledged.
+    #[test]
+    fn within_its_limits_it_is_a_map(steps in steps()) {
+        let mut table = ReplayTable::new(ReplayLimits::SHARD);
+        let mut all = BTreeMap::new();
+        let mut below = BTreeMap::new();
+        for (number, step) in steps.iter().enumerate() {
+            let asked = asked(step.session, step.sequence, step.acknowledged, step.digest);
+            let id = asked.stamp.id;
+            let below: &mut u64 = below.entry(step.session).or_default();
+            let expected = match all.get(&id) {
+                _ if step.sequence < *below => Err(PartError::RequestExpired { id }),
+                None => Ok(None),
+                Some((digest, _)) if *digest != step.digest => {
+                    Err(PartError::RequestReused { id })
+                }
+                Some((_, answer)) => Ok(Some(Bitmap::clone(answer))),
+            };
+            prop_assert_eq!(&table.look_up(&asked), &expected);
+            if expected == Ok(None) {
+                table.record(&asked, answer(number));
+                all.insert(id, (step.digest, answer(number)));
+                *below = step.acknowledged.max(*below);
+            }
+        }
+    }
+}

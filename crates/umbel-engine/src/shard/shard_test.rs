@@ -1,0 +1,503 @@
+//! Replicas beside plain filters, through leaders that leave out what they know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use umbel_filter::{
+    AnyFilter, CellCount, HashFunction, HashRange, Insert, Insertion, ItemHash, ItemHasher, Kind,
+    Removal,
+};
+
+use super::{
+    Bitmap, HashList, InsertPart, KeyName, PartError, PreparedInsert, PreparedRemove, RemovePart,
+    RequestStamp, ShardCommand, ShardReply, ShardState, SliceShape, SliceSpec,
+};
+use crate::ids::{FilterId, Generation, RequestId, SessionId, ShardId};
+
+pub(super) const SHARD: ShardId = ShardId(1);
+pub(super) const FIRST: Generation = Generation(1);
+
+/// The second of three shards: a block at both borders is shared.
+pub(super) fn range() -> HashRange {
+    HashRange::cell(1, CellCount::new(3).unwrap())
+}
+
+/// One of the shard's items.
+pub(super) fn item(number: u64) -> ItemHash {
+    let hash = ItemHasher::Xxh3 { seed: 1 }.hash(&number.to_le_bytes());
+    let offset = (u128::from(hash.hi()) * range().width()) >> 64;
+    ItemHash::new(range().start() + u64::try_from(offset).unwrap(), hash.lo())
+}
+
+pub(super) fn list(items: &[u64]) -> HashList {
+    HashList::from_hashes(&items.iter().map(|&number| item(number)).collect::<Vec<_>>())
+}
+
+/// Filter 10·i + j, j in 0..3, is of the i-th kind.
+pub(super) fn filter_of(kind: Kind, number: u64) -> FilterId {
+    FilterId(10 * u64::from(kind.id()) + number)
+}
+
+pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
+    let shape = SliceShape::plan(kind, 60, 0.05, CellCount::new(3).unwrap()).unwrap();
+    let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 1 };
+    SliceSpec { filter: filter_of(kind, number), generation: FIRST, shape, key }
+}
+
+/// Three slices of every kind.
+pub(super) fn state() -> ShardState {
+    let mut state = ShardState::new(SHARD, range());
+    for kind in Kind::ALL {
+        for number in 0..3 {
+            let reply = state.apply(&ShardCommand::CreateSlice(spec(kind, number)));
+            assert_eq!(reply, ShardReply::Done(Ok(())));
+        }
+    }
+    state
+}
+
+pub(super) fn stamp(session: u64, sequence: u64, hashes: &HashList) -> RequestStamp {
+    let id = RequestId { session: SessionId(session), sequence };
+    RequestStamp { id, acknowledged_below: 0, digest: hashes.digest() }
+}
+
+/// Prepared and applied at once.
+pub(super) fn insert(
+    state: &mut ShardState,
+    filter: FilterId,
+    request: Option<RequestStamp>,
+    hashes: HashList,
+) -> Result<Bitmap, PartError> {
+    let generation = state.summary(filter).map_or(FIRST, |summary| summary.generation);
+    match state.prepare_insert(filter, generation, request, hashes)? {
+        PreparedInsert::Answered(answer) => Ok(answer),
+        PreparedInsert::AllPresent { item_count } => Ok(Bitmap::zeros(item_count)),
+        PreparedInsert::Propose(part) => {
+            let ShardReply::Inserted(mut answers) = state.apply(&ShardCommand::Insert(vec![part]))
+            else {
+                panic!("another reply")
+            };
+            answers.pop().unwrap()
+        }
+    }
+}
+
+fn remove(
+    state: &mut ShardState,
+    filter: FilterId,
+    request: Option<RequestStamp>,
+    hashes: HashList,
+) -> Result<Bitmap, PartError> {
+    let generation = state.summary(filter).map_or(FIRST, |summary| summary.generation);
+    match state.prepare_remove(filter, generation, request, hashes)? {
+        PreparedRemove::Answered(answer) => Ok(answer),
+        PreparedRemove::Propose(part) => match state.apply(&ShardCommand::Remove(part)) {
+            ShardReply::Removed(answer) => answer,
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+#[test]
+fn of_two_equal_items_the_first_is_new() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let answer = insert(&mut state, filter_of(kind, 0), None, list(&[1, 2, 1, 1]));
+        assert_eq!(answer, Ok(Bitmap::from_ones(4, [0, 1])), "{kind}");
+        assert_eq!(state.summary(filter_of(kind, 0)).unwrap().new_count, 2);
+        let there = state.contains(filter_of(kind, 0), FIRST, &list(&[2, 900_000])).unwrap();
+        assert!(there.get(0));
+    }
+}
+
+#[test]
+fn leaders_propose_what_is_absent_only() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let filter = filter_of(kind, 0);
+        insert(&mut state, filter, None, list(&[1, 2])).unwrap();
+        let prepared = state.prepare_insert(filter, FIRST, None, list(&[2, 3, 1])).unwrap();
+        let PreparedInsert::Propose(part) = prepared else { panic!() };
+        if kind == Kind::Counting {
+            assert_eq!((part.proposed, part.hashes), (Bitmap::ones(3), list(&[2, 3, 1])));
+        } else {
+            assert_eq!((part.proposed, part.hashes), (Bitmap::from_ones(3, [1]), list(&[3])));
+            let prepared = state.prepare_insert(filter, FIRST, None, list(&[2, 1])).unwrap();
+            assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 2 });
+        }
+        let prepared = state.prepare_insert(filter, FIRST, None, list(&[])).unwrap();
+        assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 0 });
+    }
+}
+
+/// Both were prepared before either was applied, as when a client lost patience.
+#[test]
+fn a_request_in_the_log_twice_is_applied_once() {
+    let mut state = state();
+    let filter = filter_of(Kind::Counting, 0);
+    let hashes = list(&[1, 2]);
+    let request = Some(stamp(1, 1, &hashes));
+    let prepared = state.prepare_insert(filter, FIRST, request, hashes.clone()).unwrap();
+    let PreparedInsert::Propose(part) = prepared else { panic!() };
+    let reply = state.apply(&ShardCommand::Insert(vec![part.clone(), part.clone()]));
+    let both = Ok(Bitmap::ones(2));
+    assert_eq!(reply, ShardReply::Inserted(vec![both.clone(), both.clone()]));
+    let digest = state.digest();
+    state.apply(&ShardCommand::Insert(vec![part]));
+    assert_eq!(state.digest(), digest);
+    let prepared = state.prepare_insert(filter, FIRST, request, hashes.clone()).unwrap();
+    assert_eq!(prepared, PreparedInsert::Answered(Bitmap::ones(2)));
+
+    // Counted once, so taken out once.
+    let request = Some(stamp(1, 2, &hashes));
+    for _ in 0..2 {
+        assert_eq!(remove(&mut state, filter, request, hashes.clone()), both);
+    }
+    let there = state.contains(filter, FIRST, &hashes).unwrap();
+    assert_eq!(there.count_ones(), 0);
+    // The insert still answers what it answered, and inserts nothing; so it does after a clear.
+    let generation = Generation(2);
+    state.apply(&ShardCommand::ClearSlice { filter, generation });
+    let request = Some(stamp(1, 1, &hashes));
+    assert_eq!(insert(&mut state, filter, request, hashes.clone()), both);
+    assert_eq!(state.contains(filter, generation, &hashes).unwrap().count_ones(), 0);
+}
+
+#[test]
+fn slices_are_created_cleared_and_dropped() {
+    let mut state = state();
+    let spec = spec(Kind::Blocked, 0);
+    let filter = spec.filter;
+    insert(&mut state, filter, None, list(&[1])).unwrap();
+    let create = |spec: &SliceSpec| ShardCommand::CreateSlice(spec.clone());
+    let done = ShardReply::Done(Ok(()));
+    let digest = state.digest();
+    assert_eq!(state.apply(&create(&spec)), done);
+    let other = SliceSpec { key: KeyName { function: 1, key_id: 2 }, ..spec.clone() };
+    let refused = state.apply(&create(&other));
+    assert!(matches!(refused, ShardReply::Done(Err(PartError::Malformed { .. }))));
+    assert_eq!(state.digest(), digest);
+
+    let clear =
+        |generation| ShardCommand::ClearSlice { filter, generation: Generation(generation) };
+    assert_eq!(state.apply(&clear(3)), done);
+    assert_eq!(state.summary(filter).unwrap().new_count, 0);
+    assert_eq!(state.apply(&clear(3)), done);
+    assert_eq!(state.apply(&create(&spec)), done);
+    let (got, current) = (Generation(2), Generation(3));
+    let stale = PartError::StaleGeneration { filter, got, current };
+    assert_eq!(state.apply(&clear(2)), ShardReply::Done(Err(stale.clone())));
+    assert_eq!(state.contains(filter, got, &list(&[1])), Err(stale));
+    assert_eq!(state.contains(filter, current, &list(&[1])), Ok(Bitmap::zeros(1)));
+
+    assert_eq!(state.apply(&ShardCommand::DropSlice(filter)), done);
+    let unknown = PartError::UnknownSlice { filter, shard: SHARD };
+    assert_eq!(state.contains(filter, current, &list(&[1])), Err(unknown.clone()));
+    assert_eq!(state.apply(&clear(4)), ShardReply::Done(Err(unknown)));
+    assert_eq!(state.slices().len(), 17);
+    assert!(state.describe(filter).is_none());
+}
+
+#[test]
+fn slices_merge_where_their_kind_does() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let [a, b, c] = [0, 1, 2].map(|number| filter_of(kind, number));
+        insert(&mut state, b, None, list(&[1, 2])).unwrap();
+        insert(&mut state, c, None, list(&[2, 3])).unwrap();
+        let sources = vec![(b, FIRST), (a, FIRST), (c, FIRST)];
+        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let ShardReply::Merged(merged) = state.apply(&merge) else { panic!() };
+        if matches!(kind, Kind::Counting | Kind::Scalable) {
+            assert!(matches!(merged, Err(PartError::WrongKind { .. })));
+            continue;
+        }
+        assert_eq!(merged, Ok(state.describe(a).unwrap().description.one_count));
+        assert_eq!(state.apply(&merge), ShardReply::Merged(Ok(0)));
+        assert_eq!(state.contains(a, FIRST, &list(&[1, 2, 3])), Ok(Bitmap::ones(3)));
+        let other = if kind == Kind::Blocked { Kind::Classic } else { Kind::Blocked };
+        let sources = vec![(b, FIRST), (filter_of(other, 0), FIRST)];
+        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let ShardReply::Merged(Err(refused)) = state.apply(&merge) else { panic!() };
+        assert!(matches!(refused, PartError::ShapeMismatch { .. }));
+    }
+}
+
+#[test]
+fn exported_frames_load_again() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let [a, b] = [0, 1].map(|number| filter_of(kind, number));
+        insert(&mut state, a, None, list(&[1, 2, 3])).unwrap();
+        let frames: Vec<Vec<u8>> =
+            state.export_frames(a, FIRST, 1 << 16).unwrap().map(Result::unwrap).collect();
+        for frame in &frames {
+            let frame = Bytes::from(frame.clone());
+            let load = ShardCommand::LoadFrame { filter: b, generation: FIRST, frame };
+            let ShardReply::Merged(loaded) = state.apply(&load) else { panic!() };
+            if kind == Kind::Scalable {
+                assert!(matches!(loaded, Err(PartError::WrongKind { .. })));
+                continue;
+            }
+            assert!(loaded.unwrap() > 0);
+            let again = state.apply(&load);
+            if kind == Kind::Counting {
+                assert!(matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. }))));
+            } else {
+                assert_eq!(again, ShardReply::Merged(Ok(0)));
+            }
+        }
+        let there = state.contains(b, FIRST, &list(&[1, 2, 3])).unwrap().count_ones();
+        assert_eq!(there, if kind == Kind::Scalable { 0 } else { 3 });
+    }
+}
+
+/// Each level errs half as often as the one before, so that the rates of blocked filters end.
+#[test]
+fn scalable_slices_say_where_they_end() {
+    let mut state = state();
+    let mut spec = spec(Kind::Scalable, 9);
+    spec.shape = SliceShape::Scalable { item_count: 4, false_positive_rate: 1e-6 };
+    let filter = spec.filter;
+    state.apply(&ShardCommand::CreateSlice(spec));
+    let mut full = None;
+    for first in (0..40_000).step_by(40) {
+        let items: Vec<u64> = (first..first + 40).collect();
+        if let Err(error) = insert(&mut state, filter, None, list(&items)) {
+            full = Some((first, error));
+            break;
+        }
+    }
+    let (first, error) = full.expect("rates end before items do");
+    assert!(matches!(error, PartError::Full { .. }), "{error}");
+    let new_count = state.summary(filter).unwrap().new_count;
+    assert!((first..first + 40).contains(&new_count), "{new_count} of {first}");
+    // What is there is still answered, and what is not is still refused.
+    let there = list(&(0..new_count).collect::<Vec<_>>());
+    assert_eq!(insert(&mut state, filter, None, there.clone()).map(|new| new.count_ones()), Ok(0));
+    assert_eq!(
+        state.contains(filter, FIRST, &there).map(|there| there.count_ones() as u64),
+        Ok(new_count)
+    );
+    assert!(insert(&mut state, filter, None, list(&[0, 999_999])).is_err());
+}
+
+/// One step of a shard's life, of which every replica sees the same.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Insert { kind: Kind, items: Vec<u64>, request: Option<(u64, u64)> },
+    Remove { kind: Kind, items: Vec<u64>, request: Option<(u64, u64)> },
+    Clear { kind: Kind },
+    Merge { kind: Kind },
+}
+
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = (0..6usize).prop_map(|at| Kind::ALL[at]);
+    let items = || vec(0..150u64, 0..20);
+    let request = || proptest::option::of((1..4u64, 1..6u64));
+    vec(
+        prop_oneof![
+            8 => (kind.clone(), items(), request())
+                .prop_map(|(kind, items, request)| Step::Insert { kind, items, request }),
+            3 => (items(), request()).prop_map(|(items, request)| {
+                Step::Remove { kind: Kind::Counting, items, request }
+            }),
+            1 => kind.clone().prop_map(|kind| Step::Remove { kind, items: vec![1], request: None }),
+            1 => kind.clone().prop_map(|kind| Step::Clear { kind }),
+            1 => kind.prop_map(|kind| Step::Merge { kind }),
+        ],
+        0..40,
+    )
+}
+
+/// Takes a step as a leader with one replica.
+pub(super) fn take(state: &mut ShardState, step: &Step) -> Result<Bitmap, PartError> {
+    let stamped = |items: &[u64], request: Option<(u64, u64)>| {
+        let hashes = list(items);
+        (request.map(|(session, sequence)| stamp(session, sequence, &hashes)), hashes)
+    };
+    match step {
+        Step::Insert { kind, items, request } => {
+            let (request, hashes) = stamped(items, *request);
+            insert(state, filter_of(*kind, 0), request, hashes)
+        }
+        Step::Remove { kind, items, request } => {
+            let (request, hashes) = stamped(items, *request);
+            remove(state, filter_of(*kind, 0), request, hashes)
+        }
+        Step::Clear { kind } => {
+            let filter = filter_of(*kind, 0);
+            let generation = Generation(state.summary(filter).unwrap().generation.0 + 1);
+            state.apply(&ShardCommand::ClearSlice { filter, generation });
+            Ok(Bitmap::zeros(0))
+        }
+        Step::Merge { kind } => {
+            let (target, source) = (filter_of(*kind, 1), filter_of(*kind, 0));
+            let generation = state.summary(source).unwrap().generation;
+            let sources = vec![(source, generation)];
+            state.apply(&ShardCommand::MergeSlices { target, generation: FIRST, sources });
+            Ok(Bitmap::zeros(0))
+        }
+    }
+}
+
+/// Kind, whether it was a removal, items, answer.
+type Answered = (Kind, bool, Vec<u64>, Bitmap);
+
+/// The slow twin: one item after the other into plain filters, and a map that never forgets. What
+/// is answered without the log leaves no record, as in the shard.
+#[derive(Default)]
+struct Twin {
+    filters: BTreeMap<Kind, (AnyFilter, BTreeSet<u64>)>,
+    answers: BTreeMap<(u64, u64), Answered>,
+}
+
+impl Twin {
+    fn new() -> Self {
+        let mut twin = Self::default();
+        Kind::ALL.into_iter().for_each(|kind| twin.clear(kind));
+        twin
+    }
+
+    fn clear(&mut self, kind: Kind) {
+        let empty = spec(kind, 0).shape.create(range()).unwrap();
+        self.filters.insert(kind, (empty, BTreeSet::new()));
+    }
+
+    fn take(&mut self, step: &Step) -> Result<Bitmap, PartError> {
+        let (kind, items, request, removes) = match step {
+            Step::Insert { kind, items, request } => (*kind, items, request, false),
+            Step::Remove { kind, items, request } => (*kind, items, request, true),
+            Step::Clear { kind } => {
+                self.clear(*kind);
+                return Ok(Bitmap::zeros(0));
+            }
+            Step::Merge { .. } => return Ok(Bitmap::zeros(0)),
+        };
+        if let Some((session, sequence)) = *request
+            && let Some((a, b, c, answer)) = self.answers.get(&(session, sequence))
+        {
+            let id = RequestId { session: SessionId(session), sequence };
+            let is_same = (*a, *b, c) == (kind, removes, items);
+            return if is_same { Ok(answer.clone()) } else { Err(PartError::RequestReused { id }) };
+        }
+        let (filter, inside) = self.filters.get_mut(&kind).unwrap();
+        if removes && kind != Kind::Counting {
+            return Err(super::slice::no_removal(kind));
+        }
+        let answer = Bitmap::from_bools(items.iter().map(|&number| {
+            if removes {
+                inside.remove(&number);
+                filter.remove(item(number)).unwrap() == Removal::Removed
+            } else {
+                inside.insert(number);
+                filter.insert(item(number)).unwrap() == Insertion::New
+            }
+        }));
+        let is_logged =
+            if kind == Kind::Counting { !items.is_empty() } else { answer.count_ones() > 0 };
+        if let Some(request) = *request
+            && is_logged
+        {
+            self.answers.insert(request, (kind, removes, items.clone(), answer.clone()));
+        }
+        Ok(answer)
+    }
+}
+
+/// Parts of any form.
+fn hostile_part() -> impl Strategy<Value = InsertPart> {
+    // Mostly such that fit each other, or nothing would get far.
+    let bytes = vec(any::<u8>(), 0..5);
+    let bitmap = prop_oneof![
+        1 => (any::<u32>(), bytes.clone()).prop_map(|(len, bytes)| {
+            Bitmap::unchecked(len, bytes.into())
+        }),
+        1 => (0..40u32, bytes).prop_map(|(len, bytes)| Bitmap::unchecked(len, bytes.into())),
+        4 => (0..6u32).prop_map(Bitmap::ones),
+    ];
+    let hash = |(number, is_ours): (u64, bool)| {
+        if is_ours { item(number) } else { ItemHash::new(number, number) }
+    };
+    let ours = proptest::bool::weighted(0.9);
+    let hashes = prop_oneof![
+        1 => vec(any::<u8>(), 0..50).prop_map(|bytes| HashList::unchecked(bytes.into())),
+        4 => vec((any::<u64>(), ours), 0..6).prop_map(move |hashes| {
+            HashList::from_hashes(&hashes.into_iter().map(hash).collect::<Vec<_>>())
+        }),
+    ];
+    let request = proptest::option::of((0..3u64, any::<u64>(), any::<u64>(), 0..2u64));
+    (prop_oneof![0..70u64, (1..7u64).prop_map(|kind| 10 * kind)], 0..3u64, request, bitmap, hashes)
+        .prop_map(|(filter, generation, request, proposed, hashes)| InsertPart {
+            filter: FilterId(filter),
+            generation: Generation(generation),
+            request: request.map(|(session, sequence, acknowledged_below, digest)| {
+                let id = RequestId { session: SessionId(session), sequence };
+                RequestStamp { id, acknowledged_below, digest }
+            }),
+            proposed,
+            hashes,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn answers_are_those_of_plain_filters(steps in steps()) {
+        let (mut state, mut twin) = (state(), Twin::new());
+        for step in &steps {
+            prop_assert_eq!(take(&mut state, step), twin.take(step), "{:?}", step);
+        }
+        for (&kind, (_, inside)) in &twin.filters {
+            if kind == Kind::Counting {
+                continue;
+            }
+            let items: Vec<u64> = inside.iter().copied().collect();
+            let (filter, hashes) = (filter_of(kind, 0), list(&items));
+            let generation = state.summary(filter).unwrap().generation;
+            let there = state.contains(filter, generation, &hashes).unwrap();
+            prop_assert_eq!(there.count_ones() as usize, items.len());
+        }
+    }
+
+    /// Whatever comes, there is a reply; it is the same on another replica; and what is refused
+    /// changes nothing.
+    #[test]
+    fn hostile_commands_are_answered(
+        parts in vec(hostile_part(), 0..20), frame in vec(any::<u8>(), 0..200), filter in 0..70u64,
+    ) {
+        let (mut state, mut other) = (state(), state());
+        let (filter, generation) = (FilterId(filter), FIRST);
+        for part in parts {
+            let InsertPart { filter, generation, request, hashes, .. } = part.clone();
+            let _ = state.prepare_insert(filter, generation, request, hashes.clone());
+            let _ = state.prepare_remove(filter, generation, request, hashes.clone());
+            let _ = state.contains(filter, generation, &hashes);
+            let removal = RemovePart { filter, generation, request, hashes };
+            for command in [ShardCommand::Insert(vec![part]), ShardCommand::Remove(removal)] {
+                let before = state.digest();
+                let reply = state.apply(&command);
+                let refused = match &reply {
+                    ShardReply::Inserted(answers) => answers[0].is_err(),
+                    ShardReply::Removed(answer) => answer.is_err(),
+                    _ => false,
+                };
+                prop_assert_eq!(reply, other.apply(&command));
+                prop_assert!(!refused || state.digest() == before);
+            }
+        }
+        let sources = vec![(filter, generation), (FilterId(21), generation)];
+        for command in [
+            ShardCommand::LoadFrame { filter, generation, frame: frame.into() },
+            ShardCommand::MergeSlices { target: filter, generation, sources },
+            ShardCommand::ClearSlice { filter, generation: Generation(u64::MAX) },
+            ShardCommand::DropSlice(filter),
+        ] {
+            prop_assert_eq!(state.apply(&command), other.apply(&command));
+        }
+        prop_assert_eq!(state.digest(), other.digest());
+    }
+}

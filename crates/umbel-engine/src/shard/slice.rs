@@ -1,0 +1,376 @@
+//! One filter's slice in one shard, and what its kind can do.
+
+use std::alloc::{Layout, handle_alloc_error};
+
+use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
+use umbel_filter::{
+    AnyFilter, Contains, CreateError, Describe, Description, HashFunction, HashRange, Insert,
+    InsertError, Insertion, ItemHash, Kind, Removal, Scalable, StoredSingleShot,
+};
+
+use super::bitmap::Bitmap;
+use super::command::{KeyName, PartError, SliceSpec};
+use super::digest::Digest;
+use super::slice_shape::{SliceShapeError, level_bytes, positions_bytes};
+use crate::ids::{FilterId, Generation, ShardId};
+use crate::limits::SLICE_BYTES_MAX;
+
+/// A slice: its filter over the shard's hash range.
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    /// As it was created.
+    pub(super) spec: SliceSpec,
+    pub(super) generation: Generation,
+    /// Items that were called new since the generation began.
+    pub(super) new_count: u64,
+    pub(super) filter: AnyFilter,
+}
+
+/// What a slice is, without reading it.
+///
+/// ```
+/// use umbel_engine::{FilterId, Generation, ShardId, shard::*};
+/// use umbel_filter::{HashFunction, HashRange, Kind};
+///
+/// let shape = SliceShape::Blocks {
+///     kind: Kind::Blocked.id(), block_count: 10, block_bits: 512, probe_count: 6,
+/// };
+/// let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
+/// let spec = SliceSpec { filter: FilterId(1), generation: Generation(1), shape, key };
+/// let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+/// state.apply(&ShardCommand::CreateSlice(spec));
+/// let summary = state.summary(FilterId(1)).expect("it was created");
+/// assert_eq!((summary.memory_bytes, summary.new_count), (640, 0));
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct SliceSummary {
+    /// As it was created.
+    pub spec: SliceSpec,
+    /// The generation that it is at.
+    pub generation: Generation,
+    /// Number of items that were called new since the generation began. Merged filters and loaded
+    /// frames are not counted, and removed items are not subtracted.
+    pub new_count: u64,
+    /// Bytes of memory for the positions.
+    pub memory_bytes: u64,
+}
+
+/// What a slice is and how full: reading all of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SliceDescription {
+    /// What is known without reading.
+    pub summary: SliceSummary,
+    /// Size and load of the filter over the shard's hash range.
+    pub description: Description,
+}
+
+impl Slice {
+    /// An empty slice.
+    pub(super) fn create(spec: &SliceSpec, range: HashRange) -> Result<Self, PartError> {
+        frame_key(spec.key)?;
+        let filter = spec.shape.create(range).map_err(|error| match error {
+            SliceShapeError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
+            error => PartError::Malformed { what: error.to_string() },
+        })?;
+        Ok(Self { spec: spec.clone(), generation: spec.generation, new_count: 0, filter })
+    }
+
+    /// Empties the slice and begins a generation.
+    pub(super) fn clear(
+        &mut self,
+        generation: Generation,
+        range: HashRange,
+    ) -> Result<(), PartError> {
+        let empty = Self::create(&self.spec, range)?;
+        (self.filter, self.generation, self.new_count) = (empty.filter, generation, 0);
+        Ok(())
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.filter.kind()
+    }
+
+    /// Refuses a request of another generation.
+    pub(super) fn check_generation(&self, got: Generation) -> Result<(), PartError> {
+        let (filter, current) = (self.spec.filter, self.generation);
+        if got == current {
+            Ok(())
+        } else {
+            Err(PartError::StaleGeneration { filter, got, current })
+        }
+    }
+
+    /// Inserts hashes of the range and returns one outcome for each.
+    pub(super) fn insert(&mut self, hashes: &[ItemHash]) -> Result<Vec<Insertion>, PartError> {
+        let id = self.spec.filter;
+        let mut outcomes = Vec::with_capacity(hashes.len());
+        let outcome = match &mut self.filter {
+            AnyFilter::Scalable(filter) => {
+                insert_scalable(id, filter, hashes, &mut outcomes, SLICE_BYTES_MAX)
+            }
+            AnyFilter::SingleShot(filter) => room_for(id, filter, 0)
+                .and_then(|()| filter.insert_batch(hashes, &mut outcomes).map_err(refused)),
+            filter => filter.insert_batch(hashes, &mut outcomes).map_err(refused),
+        };
+        let is_new = |outcome: &&Insertion| **outcome == Insertion::New;
+        self.new_count += outcomes.iter().filter(is_new).count() as u64;
+        outcome.map(|()| outcomes)
+    }
+
+    /// Removes hashes of the range; a one says that the item was taken out.
+    pub(super) fn remove(
+        &mut self,
+        hashes: impl ExactSizeIterator<Item = ItemHash>,
+    ) -> Result<Bitmap, PartError> {
+        if self.kind() != Kind::Counting {
+            return Err(no_removal(self.kind()));
+        }
+        Ok(Bitmap::from_bools(hashes.map(|hash| {
+            // The kind and the range were checked.
+            self.filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
+        })))
+    }
+
+    pub(super) fn contains(&self, hashes: &[ItemHash]) -> Vec<bool> {
+        let mut present = Vec::with_capacity(hashes.len());
+        self.filter.contains_batch(hashes, &mut present);
+        present
+    }
+
+    /// Refuses a kind that does not merge, and sources that differ, before anything is changed.
+    pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<(), PartError> {
+        let kind = self.kind();
+        if matches!(kind, Kind::Counting | Kind::Scalable) {
+            return Err(PartError::WrongKind { what: format!("{kind} filters are not merged") });
+        }
+        let ours = self.filter.shape();
+        let mut positions = 0;
+        for source in sources {
+            let theirs = source.filter.shape();
+            if ours != theirs {
+                let what = format!("ours is {ours}; that of {} {theirs}", source.spec.filter);
+                return Err(PartError::ShapeMismatch { what });
+            }
+            if self.spec.key != source.spec.key {
+                let (ours, theirs) = (self.spec.key, source.spec.key);
+                let what = format!("ours is hashed by {ours}, {} by {theirs}", source.spec.filter);
+                return Err(PartError::ShapeMismatch { what });
+            }
+            if let AnyFilter::SingleShot(theirs) = &source.filter {
+                positions += theirs.len();
+            }
+        }
+        match &self.filter {
+            AnyFilter::SingleShot(ours) => room_for(self.spec.filter, ours, positions),
+            _ => Ok(()),
+        }
+    }
+
+    /// ORs a source in that was checked.
+    pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
+        let merged = self.filter.merge(&source.filter);
+        merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })
+    }
+
+    /// ORs a frame in.
+    pub(super) fn load(&mut self, frame: &[u8]) -> Result<u64, PartError> {
+        let bad = |what: String| PartError::BadFrame { what };
+        if self.kind() == Kind::Scalable {
+            let what = "frames are not loaded into scalable filters".to_owned();
+            return Err(PartError::WrongKind { what });
+        }
+        let (view, consumed) = FrameView::parse(frame).map_err(|error| bad(error.to_string()))?;
+        if consumed != frame.len() {
+            return Err(bad(format!("{} bytes, the frame has {consumed}", frame.len())));
+        }
+        if let AnyFilter::SingleShot(filter) = &self.filter {
+            room_for(self.spec.filter, filter, view.count())?;
+        }
+        let key = frame_key(self.spec.key)?;
+        view.merge_into(&mut self.filter, key).map_err(|error| match error {
+            FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
+                PartError::ShapeMismatch { what: error.to_string() }
+            }
+            FrameMergeError::Frame(_) | FrameMergeError::NotEmpty { .. } => bad(error.to_string()),
+        })
+    }
+
+    pub(super) fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
+        Ok(frames(&self.filter, frame_key(self.spec.key)?, payload_bytes_max))
+    }
+
+    /// Bytes of memory for the positions.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        match &self.filter {
+            AnyFilter::SingleShot(filter) => filter.memory_bytes(),
+            AnyFilter::Scalable(filter) => memory_of(filter),
+            AnyFilter::Blocked(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Classic(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Partitioned(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Counting(filter) => filter.block_shape().memory_bytes(),
+        }
+    }
+
+    pub(super) fn summary(&self) -> SliceSummary {
+        SliceSummary {
+            spec: self.spec.clone(),
+            generation: self.generation,
+            new_count: self.new_count,
+            memory_bytes: self.memory_bytes(),
+        }
+    }
+
+    pub(super) fn push_digest(&self, digest: &mut Digest) {
+        digest.push(self.spec.filter.0);
+        digest.push(self.spec.generation.0);
+        digest.push(self.spec.key.function.into());
+        digest.push(self.spec.key.key_id);
+        digest.push_bytes(self.filter.shape().to_string().as_bytes());
+        digest.push(self.generation.0);
+        digest.push(self.new_count);
+        match &self.filter {
+            AnyFilter::SingleShot(filter) => {
+                digest.push(filter.len());
+                filter.positions().for_each(|position| digest.push(position));
+            }
+            AnyFilter::Scalable(filter) => {
+                digest.push(filter.levels().len() as u64);
+                for level in filter.levels() {
+                    digest.push(level.item_count());
+                    digest.push_words(level.filter().words());
+                }
+            }
+            AnyFilter::Blocked(filter) => digest.push_words(filter.words()),
+            AnyFilter::Classic(filter) => digest.push_words(filter.words()),
+            AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
+            AnyFilter::Counting(filter) => digest.push_words(filter.words()),
+        }
+    }
+}
+
+/// Inserts up to where the newest level is full, and opens the next one only if the slice stays
+/// within its limit.
+fn insert_scalable(
+    id: FilterId,
+    filter: &mut Scalable,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    let mut rest = hashes;
+    let mut batch = Vec::new();
+    while let Some(&next) = rest.first() {
+        let newest = filter.levels().last();
+        let room = newest.map_or(0, |level| level.capacity() - level.item_count());
+        if room == 0 && !filter.contains(next) {
+            check_growth(id, filter, slice_bytes_max)?;
+        }
+        let count = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, rest.len());
+        let (now, later) = rest.split_at(count);
+        filter.insert_batch(now, &mut batch).map_err(refused)?;
+        outcomes.append(&mut batch);
+        rest = later;
+    }
+    Ok(())
+}
+
+fn check_growth(id: FilterId, filter: &Scalable, slice_bytes_max: u64) -> Result<(), PartError> {
+    let full = |what: String| PartError::Full { filter: id, what };
+    let level = u32::try_from(filter.levels().len()).unwrap_or(u32::MAX);
+    let next =
+        level_bytes(filter.scalable_shape(), level).map_err(|error| full(error.to_string()))?;
+    let slice_bytes = memory_of(filter).saturating_add(next);
+    if slice_bytes > slice_bytes_max {
+        return Err(full(format!(
+            "its slice would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
+        )));
+    }
+    Ok(())
+}
+
+fn memory_of(filter: &Scalable) -> u64 {
+    filter.levels().iter().map(|level| level.filter().block_shape().memory_bytes()).sum()
+}
+
+/// Refuses to make a single-shot slice larger that has its limit, or would have with so many
+/// positions more. By their number, not by the bytes at hand, in which replicas may differ.
+fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<(), PartError> {
+    let positions = filter.len().saturating_add(more);
+    let bytes = positions_bytes(filter.single_shot_shape().width(), positions);
+    if bytes > SLICE_BYTES_MAX {
+        let what = format!(
+            "its slice of {positions} positions takes {bytes} bytes, expected at most \
+             {SLICE_BYTES_MAX}; nothing was inserted"
+        );
+        return Err(PartError::Full { filter: id, what });
+    }
+    Ok(())
+}
+
+/// Ranges were checked and growth too, so only memory is left.
+fn refused(error: InsertError) -> PartError {
+    match error {
+        InsertError::Grow(CreateError::OutOfMemory { bytes }) => stop(bytes),
+        error => PartError::Malformed { what: error.to_string() },
+    }
+}
+
+/// A replica without memory stops like at any other allocation. To refuse the command instead would
+/// make it differ from those that had enough.
+fn stop(bytes: u64) -> ! {
+    let bytes = usize::try_from(bytes).ok().and_then(|bytes| Layout::array::<u8>(bytes).ok());
+    handle_alloc_error(bytes.unwrap_or(Layout::new::<u64>()))
+}
+
+pub(super) fn no_removal(kind: Kind) -> PartError {
+    let what = format!("a {kind} filter cannot remove items, a {} filter can", Kind::Counting);
+    PartError::WrongKind { what }
+}
+
+/// What frames call the key, if this release knows its function.
+pub(super) fn frame_key(key: KeyName) -> Result<FrameKey, PartError> {
+    let function = HashFunction::from_id(key.function).ok_or_else(|| PartError::Malformed {
+        what: format!("hash function {}, which this release does not know", key.function),
+    })?;
+    Ok(FrameKey { function, key_id: key.key_id })
+}
+
+/// Refuses hashes of other shards.
+pub(super) fn check_range(
+    range: HashRange,
+    shard: ShardId,
+    mut hashes: impl Iterator<Item = ItemHash>,
+) -> Result<(), PartError> {
+    match hashes.find(|hash| !range.contains(hash.hi())) {
+        Some(hash) => Err(PartError::ForeignHash { hi: hash.hi(), shard }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_filter::{Contains, HashRange, Insert, Insertion, ItemHasher, Scalable};
+
+    use super::*;
+
+    /// In batches that cross levels it does what the filter does item by item, until the next level
+    /// would pass the limit; then exactly the items before are in.
+    #[test]
+    fn a_scalable_slice_stops_at_its_limit() {
+        let hash = |number: u64| ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes());
+        let items: Vec<ItemHash> = (0..2_000).map(|number| hash(number % 1_500)).collect();
+        let new = || Scalable::new(HashRange::WHOLE, 10, 0.01).unwrap();
+        let (mut twin, mut slice, mut outcomes) = (new(), new(), Vec::new());
+        insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1 << 20).unwrap();
+        let expected: Vec<Insertion> =
+            items.iter().map(|&hash| twin.insert(hash).unwrap()).collect();
+        assert_eq!((outcomes, &slice), (expected, &twin));
+
+        let (mut slice, mut outcomes) = (new(), Vec::new());
+        let refused = insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1_000);
+        assert!(matches!(refused, Err(PartError::Full { .. })));
+        assert!(memory_of(&slice) <= 1_000 && !outcomes.is_empty());
+        assert!(items[..outcomes.len()].iter().all(|&hash| slice.contains(hash)));
+        assert!(!slice.contains(items[outcomes.len()]));
+    }
+}

@@ -1,0 +1,43 @@
+//! A copy of a slice, from which frames are made while the slice moves on.
+
+use umbel_codec::Frames;
+
+use super::command::PartError;
+use super::slice::Slice;
+use super::state::ShardState;
+use crate::ids::{FilterId, Generation};
+
+/// One slice at one moment.
+pub struct SliceCopy(Slice);
+
+impl SliceCopy {
+    /// The frames in order of hash range, with payloads of so many bytes at most.
+    ///
+    /// # Errors
+    /// If the slice's key has a hash function that this release does not know.
+    pub fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
+        self.0.frames(payload_bytes_max)
+    }
+}
+
+impl ShardState {
+    /// Whether there is a slice of this filter at this generation.
+    ///
+    /// # Errors
+    /// If there is none, or it is at another generation.
+    pub fn check_slice(&self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+        self.slice(filter, generation).map(|_| ())
+    }
+
+    /// A copy of a slice, as fast as memory is copied.
+    ///
+    /// # Errors
+    /// If there is none, or it is at another generation.
+    pub fn copy_slice(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<SliceCopy, PartError> {
+        Ok(SliceCopy(self.slice(filter, generation)?.clone()))
+    }
+}

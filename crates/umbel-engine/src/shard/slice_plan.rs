@@ -1,0 +1,273 @@
+//! From the size of a whole filter to the shape of its slices.
+//!
+//! *Spread.* Hashes are uniform, so of n items a shard gets a number that is Poisson with mean
+//! λ = n/S. Each slice is made for λ + 6·√λ items, rounded up, but never for more than n. That a
+//! given shard gets more has a chance of 10^-9 where λ is large and 10^-5 where it is 1; its rate
+//! is then merely a little higher. At a million items this costs 2.4 % of memory over 16 shards,
+//! and nothing over one.
+//!
+//! *Borders.* B = c·S blocks over the hash space, c for each shard. Block c·i begins at
+//! ⌈i·2^64/S⌉, shard i at ⌈i·2^24/S⌉·2^40:
+//!
+//! ```text
+//! S a power of two    ├─ block c−1 ─┤├─ block c ─┤        no block is shared
+//!                       shard 0      │ shard 1
+//!
+//! any other S         ├─ block c−1 ─┤├─ block c ─┤        the border lies up to 2^40 hashes
+//!                       shard 0        │ shard 1          behind the block's begin
+//! ```
+//!
+//! There no B makes all borders coincide. Both shards then store block c, each with its own items,
+//! shard 0 with those of a 2^-24-th of the space at most: one block too many. So that it does not
+//! matter, blocks of 64 KiB are cut smaller, 64 or more a shard.
+
+use thiserror::Error;
+use umbel_filter::{
+    AnyFilter, BLOCK_BITS_MAX, BlockShape, CellCount, CreateError, Describe, FilterPlan, HashRange,
+    Kind, LINE_BITS, Shape, ShapeError, sizing,
+};
+
+use super::slice_shape::{SliceShape, SliceShapeError, positions_bytes};
+use crate::limits::{FILTER_BYTES_MAX, SHARD_COUNT_MAX, SLICE_BYTES_MAX};
+
+/// Standard deviations of a shard's share that are planned for.
+const SPREAD: f64 = 6.0;
+
+/// Least blocks of a slice whose last one may lie beyond its border: it costs at most a 64th.
+const SHARED_BORDER_BLOCKS: u64 = 64;
+
+/// A size is raised by one part in so many while its rate is too high.
+const GROWTH_STEP: u64 = 512;
+
+/// Why there is no such filter. Ask for another one.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum PlanError {
+    /// No filter has such a capacity and rate.
+    #[error(transparent)]
+    Shape(#[from] SliceShapeError),
+    /// Plan fewer items, a higher rate, or form a cluster of more shards.
+    #[error(
+        "slices of {slice_bytes} bytes on {shard_count} shards, expected at most {SLICE_BYTES_MAX}"
+    )]
+    SliceTooLarge {
+        /// Bytes of the largest slice.
+        slice_bytes: u64,
+        /// Number of shards.
+        shard_count: u32,
+    },
+    /// Plan fewer items or a higher rate.
+    #[error("filter of {filter_bytes} bytes, expected at most {FILTER_BYTES_MAX}")]
+    FilterTooLarge {
+        /// Bytes of all slices.
+        filter_bytes: u64,
+    },
+    /// Only arrays of blocks have a size of their own. Plan by items and rate.
+    #[error("a {kind} filter grows, so it is not planned by its size")]
+    NoFixedSize {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Name a number of shards that a cluster can have.
+    #[error("{shard_count} shards, expected at most {SHARD_COUNT_MAX}")]
+    ShardCount {
+        /// The number that was asked for.
+        shard_count: u32,
+    },
+}
+
+impl From<CreateError> for PlanError {
+    fn from(error: CreateError) -> Self {
+        SliceShapeError::from(error).into()
+    }
+}
+
+impl From<ShapeError> for PlanError {
+    fn from(error: ShapeError) -> Self {
+        CreateError::from(error).into()
+    }
+}
+
+impl From<sizing::SizingError> for PlanError {
+    fn from(error: sizing::SizingError) -> Self {
+        CreateError::from(error).into()
+    }
+}
+
+impl SliceShape {
+    /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate
+    /// (of a scalable filter: whose first levels together do; the rate is its bound for ever).
+    ///
+    /// # Errors
+    /// If no filter of the kind has such a capacity and rate, or it would be too large.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::{CellCount, HashRange, Kind};
+    ///
+    /// let shards = CellCount::new(4)?;
+    /// let shape = SliceShape::plan(Kind::Blocked, 1_000_000, 0.01, shards)?;
+    /// // 250,000 + 6·500 items a shard at 9.91 bits.
+    /// let bytes = shape.memory_bytes(HashRange::cell(0, shards))?;
+    /// assert!(bytes.abs_diff(253_000 * 991 / 800) < 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(
+        kind: Kind,
+        capacity: u64,
+        false_positive_rate: f64,
+        shard_count: CellCount,
+    ) -> Result<Self, PlanError> {
+        check_shard_count(shard_count)?;
+        let item_count = items_of_a_shard(capacity, shard_count);
+        let shape = match kind {
+            Kind::Blocked | Kind::Counting => {
+                let size = sizing::blocked_block_count(item_count, false_positive_rate)?;
+                let block_count = over_all(size.block_count, shard_count);
+                let (kind, probe_count) = (kind.id(), size.probe_count);
+                Self::Blocks { kind, block_count, block_bits: LINE_BITS, probe_count }
+            }
+            Kind::Classic | Kind::Partitioned => {
+                spread_blocks(kind, item_count, false_positive_rate, shard_count)?
+            }
+            Kind::SingleShot => {
+                let (range, item_count) = (HashRange::WHOLE, over_all(item_count, shard_count));
+                let plan = FilterPlan { kind, range, item_count, false_positive_rate };
+                match AnyFilter::create(&plan)?.shape() {
+                    Shape::SingleShot(shape) => {
+                        Self::SingleShot { position_count: shape.position_count() }
+                    }
+                    other => return Err(ShapeError::Kind { kind: other.kind() }.into()),
+                }
+            }
+            Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
+        };
+        shape.check_size(item_count, shard_count)?;
+        Ok(shape)
+    }
+
+    /// The shape of the slices of the largest filter of the kind, with so many probes an item, that
+    /// takes at most so many bytes over all shards; but every shard has a block at least.
+    ///
+    /// # Errors
+    /// If the kind is no array of blocks, or the numbers are out of its limits.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::{CellCount, HashRange, Kind};
+    ///
+    /// let shards = CellCount::new(4)?;
+    /// let shape = SliceShape::plan_bytes(Kind::Blocked, 1 << 20, 6, shards)?;
+    /// assert_eq!(shape.memory_bytes(HashRange::cell(3, shards))?, 1 << 18);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan_bytes(
+        kind: Kind,
+        memory_bytes: u64,
+        probe_count: u32,
+        shard_count: CellCount,
+    ) -> Result<Self, PlanError> {
+        check_shard_count(shard_count)?;
+        let lines = memory_bytes / 64 / u64::from(shard_count.get());
+        // One block is kept for a border that two shards share.
+        let spare = u64::from(!shard_count.get().is_power_of_two());
+        let (block_count, block_lines) = match kind {
+            Kind::Blocked => (lines.saturating_sub(spare), 1),
+            Kind::Counting => ((lines / 4).saturating_sub(spare), 1),
+            Kind::Classic | Kind::Partitioned => {
+                let most = u64::from(block_bits_max(lines.saturating_mul(512), shard_count) / 512);
+                let block_count = lines.div_ceil(most).max(1);
+                let block_lines = (lines / (block_count + spare)).clamp(1, most);
+                (block_count, block_lines)
+            }
+            Kind::SingleShot | Kind::Scalable => return Err(PlanError::NoFixedSize { kind }),
+        };
+        let block_count = over_all(block_count.max(1), shard_count);
+        let block_bits = u32::try_from(block_lines).unwrap_or(u32::MAX).saturating_mul(LINE_BITS);
+        let shape = Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count };
+        shape.check_size(0, shard_count)?;
+        Ok(shape)
+    }
+
+    /// Checks the slice of every shard, made for so many items.
+    fn check_size(&self, item_count: u64, shard_count: CellCount) -> Result<(), PlanError> {
+        let (mut filter_bytes, mut slice_bytes) = (0_u64, 0);
+        for shard in 0..shard_count.get() {
+            let range = HashRange::cell(shard, shard_count);
+            let bytes = match self.shape(range)? {
+                Shape::SingleShot(shape) => positions_bytes(shape.width(), item_count),
+                // All levels are alike, and the formula is not for free.
+                Shape::Scalable(_) if shard > 0 => slice_bytes,
+                _ => self.memory_bytes(range)?,
+            };
+            filter_bytes = filter_bytes.saturating_add(bytes);
+            slice_bytes = slice_bytes.max(bytes);
+        }
+        if slice_bytes > SLICE_BYTES_MAX {
+            let shard_count = shard_count.get();
+            return Err(PlanError::SliceTooLarge { slice_bytes, shard_count });
+        }
+        if filter_bytes > FILTER_BYTES_MAX {
+            return Err(PlanError::FilterTooLarge { filter_bytes });
+        }
+        Ok(())
+    }
+}
+
+const fn check_shard_count(shard_count: CellCount) -> Result<(), PlanError> {
+    let shard_count = shard_count.get();
+    if shard_count > SHARD_COUNT_MAX {
+        return Err(PlanError::ShardCount { shard_count });
+    }
+    Ok(())
+}
+
+/// λ + 6·√λ, rounded up, at most n.
+fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
+    let mean = capacity as f64 / f64::from(shard_count.get());
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and a cast from float saturates"
+    )]
+    let planned = (mean + SPREAD * mean.sqrt()).ceil() as u64;
+    planned.min(capacity)
+}
+
+/// So many for each shard. Too many are refused as a shape.
+fn over_all(of_a_shard: u64, shard_count: CellCount) -> u64 {
+    of_a_shard.saturating_mul(shard_count.get().into())
+}
+
+/// The least blocks of equal size for a kind that spreads its probes.
+fn spread_blocks(
+    kind: Kind,
+    item_count: u64,
+    rate: f64,
+    shard_count: CellCount,
+) -> Result<SliceShape, PlanError> {
+    let mut bit_count = sizing::classic_bit_count(item_count, rate)?;
+    loop {
+        let probe_count = sizing::classic_optimal_hash_count(bit_count, item_count)?;
+        let pieces = bit_count.div_ceil(block_bits_max(bit_count, shard_count).into());
+        let block_bits = bit_count.div_ceil(pieces).next_multiple_of(LINE_BITS.into());
+        // Blocks are whole cache lines, so that fewer of them may do.
+        let blocks = bit_count.div_ceil(block_bits);
+        let block_bits = u32::try_from(block_bits).unwrap_or(u32::MAX);
+        // One shard alone, as if it were the whole space: its blocks and its items.
+        let alone = BlockShape::new(kind, HashRange::WHOLE, blocks, block_bits, probe_count)?;
+        if alone.false_positive_rate(item_count) <= rate {
+            let (kind, block_count) = (kind.id(), over_all(blocks, shard_count));
+            return Ok(SliceShape::Blocks { kind, block_count, block_bits, probe_count });
+        }
+        bit_count = bit_count.saturating_add(bit_count.div_ceil(GROWTH_STEP));
+    }
+}
+
+/// Largest block of a slice of so many bits: where borders cannot coincide, a 64th of it.
+fn block_bits_max(slice_bits: u64, shard_count: CellCount) -> u32 {
+    if shard_count.get().is_power_of_two() {
+        return BLOCK_BITS_MAX;
+    }
+    let bits = (slice_bits / SHARED_BORDER_BLOCKS).next_multiple_of(LINE_BITS.into());
+    u32::try_from(bits).unwrap_or(BLOCK_BITS_MAX).clamp(LINE_BITS, BLOCK_BITS_MAX)
+}

@@ -1,0 +1,170 @@
+//! The shape of a filter's slices as plain numbers.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind, Partitioned,
+    Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot, sizing,
+};
+
+use crate::limits::SLICE_BYTES_MAX;
+
+/// What every replica builds alike, over the shard's hash range.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub enum SliceShape {
+    /// Blocked, classic, partitioned or counting.
+    Blocks {
+        /// [`Kind::id`](umbel_filter::Kind::id).
+        kind: u8,
+        /// Blocks over the whole hash space.
+        block_count: u64,
+        /// Positions of a block.
+        block_bits: u32,
+        /// Probes an item.
+        probe_count: u32,
+    },
+    /// Single-shot.
+    SingleShot {
+        /// Positions over the whole hash space.
+        position_count: u64,
+    },
+    /// Scalable.
+    Scalable {
+        /// Items of a shard's first level.
+        item_count: u64,
+        /// Bound of the false-positive rate.
+        false_positive_rate: f64,
+    },
+}
+
+/// The numbers are no slice, or none that this process can hold. Nothing was allocated.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum SliceShapeError {
+    /// Name a kind that this release knows, or update it.
+    #[error("no release up to this one knows a filter of kind {kind}")]
+    UnknownKind {
+        /// The number that was named.
+        kind: u8,
+    },
+    /// No filter has such numbers, or there is no memory for it: [`CreateError`] tells which.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// Plan a smaller filter, or more shards.
+    #[error("slice of {slice_bytes} bytes, expected at most {SLICE_BYTES_MAX}")]
+    TooLarge {
+        /// The size that was asked for.
+        slice_bytes: u64,
+    },
+}
+
+impl SliceShape {
+    /// The kind.
+    ///
+    /// # Errors
+    /// If no release knows it.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::Kind;
+    ///
+    /// assert_eq!(SliceShape::SingleShot { position_count: 16 }.kind(), Ok(Kind::SingleShot));
+    /// ```
+    pub fn kind(&self) -> Result<Kind, SliceShapeError> {
+        match *self {
+            Self::Blocks { kind, .. } => {
+                Kind::from_id(kind).ok_or(SliceShapeError::UnknownKind { kind })
+            }
+            Self::SingleShot { .. } => Ok(Kind::SingleShot),
+            Self::Scalable { .. } => Ok(Kind::Scalable),
+        }
+    }
+
+    /// The shape of the slice for a hash range.
+    ///
+    /// # Errors
+    /// If no filter has such numbers.
+    pub fn shape(&self, range: HashRange) -> Result<Shape, SliceShapeError> {
+        Ok(match *self {
+            Self::Blocks { block_count, block_bits, probe_count, .. } => {
+                let kind = self.kind()?;
+                BlockShape::new(kind, range, block_count, block_bits, probe_count)
+                    .map_err(CreateError::from)?
+                    .into()
+            }
+            Self::SingleShot { position_count } => {
+                SingleShotShape::new(range, position_count).map_err(CreateError::from)?.into()
+            }
+            Self::Scalable { item_count, false_positive_rate } => {
+                ScalableShape::new(range, item_count, false_positive_rate)
+                    .map_err(CreateError::from)?
+                    .into()
+            }
+        })
+    }
+
+    /// Bytes that an empty slice takes. A slice of blocks stays at that; a scalable one begins with
+    /// its first level, a single-shot one with nothing worth counting, and both grow up to
+    /// [`SLICE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// If no filter has such numbers.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::{CellCount, HashRange, Kind};
+    ///
+    /// let (kind, probe_count) = (Kind::Blocked.id(), 6);
+    /// let shape = SliceShape::Blocks { kind, block_count: 100, block_bits: 512, probe_count };
+    /// let quarter = HashRange::cell(0, CellCount::new(4)?);
+    /// assert_eq!(shape.memory_bytes(quarter)?, 25 * 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn memory_bytes(&self, range: HashRange) -> Result<u64, SliceShapeError> {
+        Ok(match self.shape(range)? {
+            Shape::Blocks(shape) => shape.memory_bytes(),
+            Shape::SingleShot(_) => 0,
+            Shape::Scalable(shape) => level_bytes(shape, 0)?,
+        })
+    }
+
+    /// The empty slice for a hash range.
+    ///
+    /// # Errors
+    /// If no filter has such numbers, the slice is larger than [`SLICE_BYTES_MAX`], or there is no
+    /// memory.
+    pub fn create(&self, range: HashRange) -> Result<AnyFilter, SliceShapeError> {
+        let slice_bytes = self.memory_bytes(range)?;
+        if slice_bytes > SLICE_BYTES_MAX {
+            return Err(SliceShapeError::TooLarge { slice_bytes });
+        }
+        Ok(match self.shape(range)? {
+            Shape::Blocks(shape) => match shape.kind() {
+                Kind::Blocked => Blocked::with_shape(shape)?.into(),
+                Kind::Classic => Classic::with_shape(shape)?.into(),
+                Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
+                Kind::Counting => Counting::with_shape(shape)?.into(),
+                kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
+            },
+            Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),
+            Shape::Scalable(shape) => {
+                Scalable::new(range, shape.first_capacity(), shape.false_positive_rate())?.into()
+            }
+        })
+    }
+}
+
+/// Bytes of a level of a scalable slice, as the filter itself would make it.
+pub(super) fn level_bytes(shape: ScalableShape, level: u32) -> Result<u64, CreateError> {
+    let (first_capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
+    let size = sizing::scalable_level(first_capacity, rate, level)?;
+    let (capacity, rate) = (size.capacity, size.false_positive_rate);
+    Ok(BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?.memory_bytes())
+}
+
+/// Bound of the bytes that so many positions of a single-shot slice take, about two bits a position
+/// above what they do take. In whole numbers, so that all replicas agree.
+pub(super) fn positions_bytes(width: u64, position_count: u64) -> u64 {
+    let gap = width / position_count.max(1);
+    let bits = u64::from(gap.max(1).ilog2()) + 4;
+    position_count.saturating_mul(bits) / 8
+}

@@ -1,0 +1,294 @@
+//! From the state of one replica to that of another.
+//!
+//! ```text
+//! head     slices' specs, generations, counters; replay table         one message
+//! frames   slice 0: │ frame │ frame │ …   slice 1: │ frame │ …        a stream, in this order
+//! ```
+//!
+//! *Law.* What is loaded from a snapshot of s is s: it has the same digest, and the same replies to
+//! the same commands.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use umbel_codec::{AssembleError, FilterAssembler, FrameError, FrameView};
+use umbel_filter::HashRange;
+
+use super::command::{PartError, SliceSpec};
+use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
+use super::slice::{Slice, frame_key};
+use super::slice_shape::SliceShapeError;
+use super::state::ShardState;
+use crate::ids::{Generation, ShardId};
+use crate::limits::{FILTER_COUNT_MAX, FRAME_PAYLOAD_BYTES_CUT, SLICE_BYTES_MAX};
+
+/// Bytes that a slice may take while it is loaded: the codes of crowded positions can be somewhat
+/// longer than the bound by which a single-shot slice stops growing.
+const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
+
+/// A consistent copy of a shard's state, to be sent while the shard goes on.
+///
+/// ```
+/// use umbel_engine::ShardId;
+/// use umbel_engine::shard::{ShardState, SnapshotLoader};
+/// use umbel_filter::HashRange;
+///
+/// let state = ShardState::new(ShardId(3), HashRange::WHOLE);
+/// let snapshot = state.snapshot();
+/// let mut loader = SnapshotLoader::new(ShardId(3), HashRange::WHOLE, snapshot.head())?;
+/// for frame in snapshot.frames() {
+///     loader.push(&frame?)?;
+/// }
+/// assert_eq!(loader.finish()?.digest(), state.digest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ShardSnapshot {
+    state: ShardState,
+}
+
+/// All of a snapshot but the positions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ShardSnapshotHead {
+    shard: ShardId,
+    /// First hash of the shard's range.
+    start: u64,
+    /// Last hash of the shard's range, inclusive.
+    last: u64,
+    /// By rising filter.
+    slices: Vec<SliceHead>,
+    replay: ReplayHead,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct SliceHead {
+    pub(super) spec: SliceSpec,
+    pub(super) generation: Generation,
+    new_count: u64,
+}
+
+/// Why there is no state. Refuse the snapshot and ask for another one; a loader that refused a
+/// frame is of no use any more.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum SnapshotError {
+    /// The snapshot is another shard's.
+    #[error(
+        "snapshot of {got} over hashes {} to {}, expected {expected} over {} to {}",
+        got_range.0, got_range.1, expected_range.0, expected_range.1
+    )]
+    WrongShard {
+        /// The snapshot's shard.
+        got: ShardId,
+        /// First and last hash of the snapshot's range.
+        got_range: (u64, u64),
+        /// The shard that is loaded.
+        expected: ShardId,
+        /// First and last hash of its range.
+        expected_range: (u64, u64),
+    },
+    /// The head contradicts itself or passes a limit.
+    #[error("malformed head: {what}")]
+    Head {
+        /// What was expected and what came.
+        what: String,
+    },
+    /// No slice has such a shape.
+    #[error(transparent)]
+    Shape(#[from] SliceShapeError),
+    /// The bytes are no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The frame is not the next one.
+    #[error("frame of the slice numbered {slice}: {source}")]
+    Assemble {
+        /// Place of the slice in the head, from 0 on.
+        slice: usize,
+        /// What does not fit.
+        #[source]
+        source: AssembleError,
+    },
+    /// More came than the head names.
+    #[error("a frame behind the last of {slice_count} slices")]
+    BeyondEnd {
+        /// Number of slices.
+        slice_count: usize,
+    },
+    /// Less came than the head names.
+    #[error("frames of {loaded} slices, expected {expected}")]
+    Incomplete {
+        /// Slices whose last frame came.
+        loaded: usize,
+        /// Number of slices.
+        expected: usize,
+    },
+}
+
+impl ShardState {
+    /// A copy of the state as it is: slices take as long as copying their memory.
+    #[must_use]
+    pub fn snapshot(&self) -> ShardSnapshot {
+        ShardSnapshot { state: self.clone() }
+    }
+}
+
+impl ShardSnapshot {
+    /// All but the positions.
+    #[must_use]
+    pub fn head(&self) -> ShardSnapshotHead {
+        let ShardState { shard, range, ref slices, ref replay } = self.state;
+        let slices = slices.values().map(|slice| SliceHead {
+            spec: slice.spec.clone(),
+            generation: slice.generation,
+            new_count: slice.new_count,
+        });
+        let (start, last) = (range.start(), range.last());
+        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay: replay.head() }
+    }
+
+    /// The frames of all slices, in the head's order, with payloads of up to
+    /// [`FRAME_PAYLOAD_BYTES_CUT`]. Each is made when it is asked for.
+    #[expect(clippy::missing_panics_doc, reason = "keys are checked when slices are created")]
+    pub fn frames(&self) -> impl Iterator<Item = Result<Vec<u8>, FrameError>> + '_ {
+        self.state.slices.values().flat_map(|slice| {
+            let frames = slice.frames(FRAME_PAYLOAD_BYTES_CUT);
+            frames.expect("a slice's key was checked when it was created")
+        })
+    }
+
+    /// The state as it was.
+    #[must_use]
+    pub const fn state(&self) -> &ShardState {
+        &self.state
+    }
+}
+
+/// Takes a snapshot's head and its frames in order, and gives the state. Total: whatever comes, the
+/// outcome is a state or an error, and no more is allocated than a shard may have.
+#[derive(Debug)]
+pub struct SnapshotLoader {
+    state: ShardState,
+    heads: Vec<SliceHead>,
+    /// Number of slices whose last frame came.
+    loaded: usize,
+    /// The slice at work.
+    assembler: Option<FilterAssembler>,
+}
+
+impl SnapshotLoader {
+    /// Checks the head.
+    ///
+    /// # Errors
+    /// If it is another shard's, contradicts itself, or passes a limit.
+    pub fn new(
+        shard: ShardId,
+        range: HashRange,
+        head: ShardSnapshotHead,
+    ) -> Result<Self, SnapshotError> {
+        let ShardSnapshotHead { shard: got, start, last, slices: heads, replay } = head;
+        let (got_range, expected_range) = ((start, last), (range.start(), range.last()));
+        if (got, got_range) != (shard, expected_range) {
+            let expected = shard;
+            return Err(SnapshotError::WrongShard { got, got_range, expected, expected_range });
+        }
+        let malformed = |what: String| SnapshotError::Head { what };
+        if heads.len() > FILTER_COUNT_MAX {
+            return Err(malformed(format!(
+                "{} slices, expected at most {FILTER_COUNT_MAX}",
+                heads.len()
+            )));
+        }
+        for head in &heads {
+            check_slice(head, range)?;
+        }
+        for (before, after) in heads.iter().zip(heads.iter().skip(1)) {
+            if before.spec.filter >= after.spec.filter {
+                let (before, after) = (before.spec.filter, after.spec.filter);
+                return Err(malformed(format!("slice of {after} behind that of {before}")));
+            }
+        }
+        let replay = ReplayTable::from_head(ReplayLimits::SHARD, &replay).map_err(malformed)?;
+        let state = ShardState { shard, range, slices: BTreeMap::new(), replay };
+        Ok(Self { state, heads, loaded: 0, assembler: None })
+    }
+
+    /// Takes the next frame.
+    ///
+    /// # Errors
+    /// If the bytes are not the next frame, alone and from end to end.
+    pub fn push(&mut self, frame: &[u8]) -> Result<(), SnapshotError> {
+        let slice = self.loaded;
+        let Some(head) = self.heads.get(slice) else {
+            return Err(SnapshotError::BeyondEnd { slice_count: self.heads.len() });
+        };
+        let (view, consumed) = FrameView::parse(frame)?;
+        if consumed != frame.len() {
+            let what = format!("{} bytes, the frame has {consumed}", frame.len());
+            return Err(SnapshotError::Head { what });
+        }
+        let wrong = |source| SnapshotError::Assemble { slice, source };
+        let mut assembler = match self.assembler.take() {
+            Some(assembler) => assembler,
+            None => {
+                let shape = head.spec.shape.shape(self.state.range)?;
+                let key = frame_key(head.spec.key).map_err(|error| in_head(&error))?;
+                FilterAssembler::new(shape, key, LOADING_BYTES_MAX).map_err(wrong)?
+            }
+        };
+        assembler.push(&view).map_err(wrong)?;
+        let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
+        if view.range().end() < self.state.range.end() || !is_last_level {
+            self.assembler = Some(assembler);
+            return Ok(());
+        }
+        let filter = assembler.finish().map_err(wrong)?;
+        let SliceHead { ref spec, generation, new_count } = *head;
+        let loaded = Slice { spec: spec.clone(), generation, new_count, filter };
+        self.state.slices.insert(spec.filter, loaded);
+        self.loaded += 1;
+        Ok(())
+    }
+
+    /// The state.
+    ///
+    /// # Errors
+    /// If frames are missing.
+    pub fn finish(self) -> Result<ShardState, SnapshotError> {
+        let (loaded, expected) = (self.loaded, self.heads.len());
+        if loaded < expected {
+            return Err(SnapshotError::Incomplete { loaded, expected });
+        }
+        Ok(self.state)
+    }
+}
+
+/// Checks what creating the slice would check.
+fn check_slice(head: &SliceHead, range: HashRange) -> Result<(), SnapshotError> {
+    let SliceHead { spec, generation, .. } = head;
+    frame_key(spec.key).map_err(|error| in_head(&error))?;
+    let slice_bytes = spec.shape.memory_bytes(range)?;
+    if slice_bytes > SLICE_BYTES_MAX {
+        return Err(SliceShapeError::TooLarge { slice_bytes }.into());
+    }
+    if *generation < spec.generation {
+        let what = format!("{} at {generation}, created at {}", spec.filter, spec.generation);
+        return Err(SnapshotError::Head { what });
+    }
+    Ok(())
+}
+
+fn in_head(error: &PartError) -> SnapshotError {
+    SnapshotError::Head { what: error.to_string() }
+}
+
+#[cfg(test)]
+impl ShardSnapshotHead {
+    pub(super) fn slices_len(&self) -> usize {
+        self.slices.len()
+    }
+
+    pub(super) fn with_slices(mut self, change: impl FnOnce(&mut Vec<SliceHead>)) -> Self {
+        change(&mut self.slices);
+        self
+    }
+}

@@ -1,0 +1,285 @@
+//! The replicated state of a shard, and what each command does to it.
+
+use std::collections::BTreeMap;
+
+use umbel_codec::Frames;
+use umbel_filter::{Describe, HashRange, Insertion, Kind};
+
+use super::bitmap::Bitmap;
+use super::command::{InsertPart, PartError, RemovePart, ShardCommand, ShardReply, SliceSpec};
+use super::digest::Digest;
+use super::hash_list::HashList;
+use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::slice::{Slice, SliceDescription, SliceSummary, check_range};
+use crate::ids::{FilterId, Generation, ShardId};
+use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
+
+/// The slices and the replay table of one shard.
+///
+/// Deterministic: states that are equal and are given equal commands stay equal and give equal
+/// replies, on every replica and after every snapshot. Total: whatever stands in a command, the
+/// outcome is a reply. One thing is neither, running out of memory, and ends the process.
+///
+/// ```
+/// use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
+/// use umbel_engine::{FilterId, ShardId};
+/// use umbel_filter::HashRange;
+///
+/// let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+/// // Dropping what is not there is done already.
+/// let reply = state.apply(&ShardCommand::DropSlice(FilterId(1)));
+/// assert_eq!(reply, ShardReply::Done(Ok(())));
+/// assert_eq!(state.memory_bytes(), 0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ShardState {
+    pub(super) shard: ShardId,
+    pub(super) range: HashRange,
+    pub(super) slices: BTreeMap<FilterId, Slice>,
+    pub(super) replay: ReplayTable,
+}
+
+impl ShardState {
+    /// A shard without slices.
+    #[must_use]
+    pub const fn new(shard: ShardId, range: HashRange) -> Self {
+        let replay = ReplayTable::new(ReplayLimits::SHARD);
+        Self { shard, range, slices: BTreeMap::new(), replay }
+    }
+
+    /// Which shard this is.
+    #[must_use]
+    pub const fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The hash range whose items it holds.
+    #[must_use]
+    pub const fn range(&self) -> HashRange {
+        self.range
+    }
+
+    /// Applies a command of the log.
+    pub fn apply(&mut self, command: &ShardCommand) -> ShardReply {
+        match command {
+            ShardCommand::Insert(parts) => {
+                ShardReply::Inserted(parts.iter().map(|part| self.insert(part)).collect())
+            }
+            ShardCommand::Remove(part) => ShardReply::Removed(self.remove(part)),
+            ShardCommand::CreateSlice(spec) => ShardReply::Done(self.create(spec)),
+            ShardCommand::DropSlice(filter) => {
+                self.slices.remove(filter);
+                ShardReply::Done(Ok(()))
+            }
+            ShardCommand::ClearSlice { filter, generation } => {
+                ShardReply::Done(self.clear(*filter, *generation))
+            }
+            ShardCommand::MergeSlices { target, generation, sources } => {
+                ShardReply::Merged(self.merge(*target, *generation, sources))
+            }
+            ShardCommand::LoadFrame { filter, generation, frame } => {
+                let slice = self.slice_mut(*filter, *generation);
+                ShardReply::Merged(slice.and_then(|slice| slice.load(frame)))
+            }
+        }
+    }
+
+    fn insert(&mut self, part: &InsertPart) -> Result<Bitmap, PartError> {
+        let InsertPart { filter, generation, request, proposed, hashes } = part;
+        check_list(hashes)?;
+        let malformed = |what: String| PartError::Malformed { what };
+        proposed.check().map_err(|error| malformed(error.to_string()))?;
+        let (item_count, marked) = (proposed.len(), proposed.count_ones());
+        if item_count as usize > REQUEST_ITEMS_MAX || marked as usize != hashes.len() {
+            let (got, most) = (hashes.len(), REQUEST_ITEMS_MAX);
+            return Err(malformed(format!(
+                "{got} hashes for {marked} of {item_count} items, expected at most {most}"
+            )));
+        }
+        let asked = request.map(|stamp| Asked::new(stamp, Operation::Insert, *filter, item_count));
+        if let Some(answer) = self.answered(asked.as_ref())? {
+            return Ok(answer);
+        }
+        let (range, shard) = (self.range, self.shard);
+        let slice = self.slice_mut(*filter, *generation)?;
+        check_range(range, shard, hashes.iter())?;
+        if slice.kind() == Kind::Counting && marked != item_count {
+            let what = format!("{marked} of {item_count} items of a counting filter, expected all");
+            return Err(malformed(what));
+        }
+        let outcomes = slice.insert(&hashes.to_vec())?;
+        let new = proposed.iter_ones().zip(outcomes);
+        let new = new.filter(|&(_, outcome)| outcome == Insertion::New).map(|(at, _)| at);
+        let answer = Bitmap::from_ones(item_count, new);
+        self.remember(asked.as_ref(), &answer);
+        Ok(answer)
+    }
+
+    fn remove(&mut self, part: &RemovePart) -> Result<Bitmap, PartError> {
+        let RemovePart { filter, generation, request, hashes } = part;
+        let item_count = check_list(hashes)?;
+        let asked = request.map(|stamp| Asked::new(stamp, Operation::Remove, *filter, item_count));
+        if let Some(answer) = self.answered(asked.as_ref())? {
+            return Ok(answer);
+        }
+        let (range, shard) = (self.range, self.shard);
+        let slice = self.slice_mut(*filter, *generation)?;
+        check_range(range, shard, hashes.iter())?;
+        let answer = slice.remove(hashes.iter())?;
+        self.remember(asked.as_ref(), &answer);
+        Ok(answer)
+    }
+
+    /// What was answered to a request that comes again.
+    pub(super) fn answered(&self, asked: Option<&Asked>) -> Result<Option<Bitmap>, PartError> {
+        asked.map_or(Ok(None), |asked| self.replay.look_up(asked))
+    }
+
+    fn remember(&mut self, asked: Option<&Asked>, answer: &Bitmap) {
+        if let Some(asked) = asked {
+            self.replay.record(asked, answer.clone());
+        }
+    }
+
+    /// An equal slice may have been cleared since: its generation is then above the named one.
+    fn create(&mut self, spec: &SliceSpec) -> Result<(), PartError> {
+        let filter = spec.filter;
+        let malformed = |what| Err(PartError::Malformed { what });
+        if let Some(slice) = self.slices.get(&filter) {
+            let ours = &slice.spec;
+            if (ours.shape, ours.key) != (spec.shape, spec.key)
+                || spec.generation > slice.generation
+            {
+                return malformed(format!("{filter} is {ours:?}, expected {spec:?}"));
+            }
+            return Ok(());
+        }
+        if self.slices.len() >= FILTER_COUNT_MAX {
+            return malformed(format!("{filter} would be beyond {FILTER_COUNT_MAX} slices"));
+        }
+        self.slices.insert(filter, Slice::create(spec, self.range)?);
+        Ok(())
+    }
+
+    fn clear(&mut self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+        let (range, shard) = (self.range, self.shard);
+        let unknown = PartError::UnknownSlice { filter, shard };
+        let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
+        if generation > slice.generation {
+            slice.clear(generation, range)
+        } else {
+            slice.check_generation(generation)
+        }
+    }
+
+    fn merge(
+        &mut self,
+        target: FilterId,
+        generation: Generation,
+        sources: &[(FilterId, Generation)],
+    ) -> Result<u64, PartError> {
+        let slice = self.slice(target, generation)?;
+        let given = sources.iter().map(|&(filter, generation)| self.slice(filter, generation));
+        let given: Vec<&Slice> = given.collect::<Result<_, _>>()?;
+        slice.check_merge(&given)?;
+        // Out of the map, so that the others can be read.
+        let shard = self.shard;
+        let unknown = PartError::UnknownSlice { filter: target, shard };
+        let mut slice = self.slices.remove(&target).ok_or(unknown)?;
+        let mut set = Ok(0);
+        for source in sources.iter().filter_map(|(source, _)| self.slices.get(source)) {
+            set = set.and_then(|set: u64| Ok(set + slice.merge(source)?));
+        }
+        self.slices.insert(target, slice);
+        set
+    }
+
+    /// The slice of a filter at a generation.
+    pub(super) fn slice(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<&Slice, PartError> {
+        let shard = self.shard;
+        let slice = self.slices.get(&filter);
+        let slice = slice.ok_or(PartError::UnknownSlice { filter, shard })?;
+        slice.check_generation(generation)?;
+        Ok(slice)
+    }
+
+    fn slice_mut(
+        &mut self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<&mut Slice, PartError> {
+        let shard = self.shard;
+        let slice = self.slices.get_mut(&filter);
+        let slice = slice.ok_or(PartError::UnknownSlice { filter, shard })?;
+        slice.check_generation(generation)?;
+        Ok(slice)
+    }
+
+    /// What a filter's slice is, without reading it, or None if there is none.
+    #[must_use]
+    pub fn summary(&self, filter: FilterId) -> Option<SliceSummary> {
+        self.slices.get(&filter).map(Slice::summary)
+    }
+
+    /// What a filter's slice is and how full, or None if there is none. Reads the whole slice.
+    #[must_use]
+    pub fn describe(&self, filter: FilterId) -> Option<SliceDescription> {
+        let slice = self.slices.get(&filter)?;
+        Some(SliceDescription { summary: slice.summary(), description: slice.filter.describe() })
+    }
+
+    /// The slices by rising filter, each with its generation.
+    pub fn slices(&self) -> impl ExactSizeIterator<Item = (FilterId, Generation)> + '_ {
+        self.slices.iter().map(|(&filter, slice)| (filter, slice.generation))
+    }
+
+    /// Bytes of memory for the positions of all slices and the answers of the replay table.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let slices: u64 = self.slices.values().map(Slice::memory_bytes).sum();
+        slices + self.replay.bytes() as u64
+    }
+
+    /// The frames of a slice in order of hash range, with payloads of so many bytes at most.
+    ///
+    /// # Errors
+    /// If there is no such slice, or it is at another generation.
+    pub fn export_frames(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        payload_bytes_max: usize,
+    ) -> Result<Frames<'_>, PartError> {
+        self.slice(filter, generation)?.frames(payload_bytes_max)
+    }
+
+    /// A number that stands for the whole state: equal states have equal ones, different states
+    /// share one by chance with 2^-64. Reads everything.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut digest = Digest::new();
+        digest.push(self.shard.0.into());
+        digest.push(self.range.start());
+        digest.push(self.range.last());
+        digest.push(self.slices.len() as u64);
+        self.slices.values().for_each(|slice| slice.push_digest(&mut digest));
+        self.replay.push_digest(&mut digest);
+        digest.finish()
+    }
+}
+
+/// Checks a list that came from elsewhere and returns how many hashes it has.
+pub(super) fn check_list(hashes: &HashList) -> Result<u32, PartError> {
+    let malformed = |what: String| PartError::Malformed { what };
+    hashes.check().map_err(|error| malformed(error.to_string()))?;
+    match u32::try_from(hashes.len()) {
+        Ok(count) if hashes.len() <= REQUEST_ITEMS_MAX => Ok(count),
+        _ => {
+            Err(malformed(format!("{} hashes, expected at most {REQUEST_ITEMS_MAX}", hashes.len())))
+        }
+    }
+}
