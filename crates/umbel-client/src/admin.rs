@@ -1,0 +1,94 @@
+//! What operators ask for.
+
+use umbel_proto::v1::{
+    DrainRequest, JoinRequest, JoinResponse, MoveShardRequest, RemoveNodeRequest, StatusRequest,
+    StatusResponse,
+};
+
+use crate::caller::{Ask, Repeat};
+use crate::client::Client;
+use crate::error::ClientError;
+
+impl Client {
+    /// Nodes, shards, leaders.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn status(&self) -> Result<StatusResponse, ClientError> {
+        let ask = Ask { target: "status", repeat: Repeat::Freely, hi: None };
+        self.caller
+            .simple(&ask, StatusRequest {}, |node, request| async move {
+                node.admin().status(request).await
+            })
+            .await
+    }
+
+    /// Adds a node that listens at the address. The nonce is drawn once by that node, so that a
+    /// repeated join is one join; `protocol` is the version of the peer protocol that it speaks.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again with the same nonce does no harm.
+    pub async fn join(
+        &self,
+        address: &str,
+        nonce: u64,
+        protocol: u32,
+    ) -> Result<JoinResponse, ClientError> {
+        let target = format!("join of {address}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let message = JoinRequest { address: address.to_owned(), nonce, protocol };
+        self.caller
+            .simple(&ask, message, |node, request| async move { node.admin().join(request).await })
+            .await
+    }
+
+    /// Takes all replicas off a node, or with `undo` lets it have some again. Returns the number
+    /// that it still has, as soon as the wish is recorded; [`status`](Self::status) shows how far
+    /// it is.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn drain(&self, node: u64, undo: bool) -> Result<u32, ClientError> {
+        let target = format!("drain of node {node}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let answer = self
+            .caller
+            .simple(&ask, DrainRequest { node, undo }, |node, request| async move {
+                node.admin().drain(request).await
+            })
+            .await?;
+        Ok(answer.replica_count)
+    }
+
+    /// Removes a node for ever; if it runs still, drain it first.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm. After an attempt without an answer `Refused`
+    /// may mean that it is done.
+    pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
+        let target = format!("removal of node {node}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        self.caller
+            .simple(&ask, RemoveNodeRequest { node }, |node, request| async move {
+                node.admin().remove(request).await
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Moves a replica of a shard from one node to another. Returns when it is recorded.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm. After an attempt without an answer `Refused`
+    /// may mean that it is recorded.
+    pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
+        let target = format!("move of shard {shard}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        self.caller
+            .simple(&ask, MoveShardRequest { shard, from, to }, |node, request| async move {
+                node.admin().move_shard(request).await
+            })
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! A batch on its way: cut into requests, several in flight, joined again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tonic::Response;
+use umbel_proto::v1::{
+    Applied, ContainsRequest, InsertRequest, Items, PackedItems, ReadLevel, RemoveRequest,
+};
+
+use crate::answers::{Bits, BitsJoin};
+use crate::caller::{Ask, Caller, Failed, Progress, Repeat, is_session_lost};
+use crate::error::Failure;
+use crate::limits::SESSIONS_PER_REQUEST_MAX;
+use crate::packed_batch::PackedPart;
+use crate::session::Ticket;
+
+/// What is done with the items.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Insert,
+    Remove,
+    Contains(ReadLevel),
+}
+
+/// What all requests of a batch share.
+pub(crate) struct Header {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) filter: Arc<str>,
+    pub(crate) verb: Verb,
+}
+
+/// One request of a batch. What it sends never changes.
+pub(crate) struct Part {
+    items: PartItems,
+    place: Place,
+    item_count: usize,
+    /// Its name, once it was sent; of questions None.
+    ticket: Option<Ticket>,
+    progress: Progress,
+    answer: Option<Bits>,
+}
+
+enum PartItems {
+    Packed(PackedPart),
+    /// 16 bytes an item, and the upper half of the first one, which tells the shard.
+    Hashes {
+        bytes: Bytes,
+        hi: u64,
+    },
+}
+
+/// Where the part's items stand in the batch.
+enum Place {
+    From(usize),
+    At(Vec<u32>),
+}
+
+/// Why a part has no answer.
+pub(crate) enum PartFailed {
+    /// Trying longer may help; whether it was applied stands in the failure.
+    Unanswered(Failure),
+    /// The cluster refuses, and nothing was changed.
+    Refused(Failure),
+    /// It may have been applied, and its answer is gone.
+    AnswerLost(Failure),
+    /// The answer does not fit.
+    BadAnswer(Failure),
+}
+
+/// All requests of a batch.
+pub(crate) struct Batch {
+    pub(crate) header: Arc<Header>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) item_count: usize,
+}
+
+impl Part {
+    pub(crate) fn packed(part: PackedPart, start: usize) -> Self {
+        let item_count = part.item_bytes.len();
+        Self::new(PartItems::Packed(part), Place::From(start), item_count)
+    }
+
+    pub(crate) fn hashes(bytes: Bytes, hi: u64, places: Vec<u32>) -> Self {
+        let item_count = places.len();
+        Self::new(PartItems::Hashes { bytes, hi }, Place::At(places), item_count)
+    }
+
+    fn new(items: PartItems, place: Place, item_count: usize) -> Self {
+        let progress = Progress::default();
+        Self { items, place, item_count, ticket: None, progress, answer: None }
+    }
+
+    pub(crate) const fn item_count(&self) -> usize {
+        self.item_count
+    }
+
+    pub(crate) const fn may_be_applied(&self) -> bool {
+        self.progress.may_be_applied
+    }
+
+    fn wire_items(&self) -> Items {
+        match &self.items {
+            PartItems::Packed(part) => {
+                let packed =
+                    PackedItems { data: part.data.clone(), item_bytes: part.item_bytes.clone() };
+                Items { packed: Some(packed), ..Items::default() }
+            }
+            PartItems::Hashes { bytes, .. } => Items { hashes: bytes.clone(), ..Items::default() },
+        }
+    }
+
+    /// Sends the part until it is answered.
+    async fn run(&mut self, header: &Header) -> Result<(), PartFailed> {
+        let target = format!("filter {:?}", header.filter);
+        for _ in 0..SESSIONS_PER_REQUEST_MAX {
+            match self.send(header, &target).await {
+                Ok(bytes) => {
+                    let byte_count = bytes.len();
+                    let Some(bits) = Bits::from_answer(bytes, self.item_count) else {
+                        let text = format!("{byte_count} bytes answer {} items", self.item_count);
+                        let failure = Failure::bad_answer(text, &target, "(last called)");
+                        return Err(PartFailed::BadAnswer(failure));
+                    };
+                    self.answer = Some(bits);
+                    self.ticket = None; // from now on its answer may be forgotten
+                    return Ok(());
+                }
+                Err(failed) if is_session_lost(&failed.failure) && self.ticket.is_some() => {
+                    if self.progress.may_be_applied {
+                        return Err(PartFailed::AnswerLost(failed.failure));
+                    }
+                    let renewed = header.caller.ticket(self.ticket.as_ref()).await;
+                    self.ticket = Some(renewed.map_err(PartFailed::of_nothing_sent)?);
+                }
+                Err(failed) => {
+                    let is_unknown = failed.failure.applied == Applied::Unknown;
+                    return Err(if failed.is_transient || is_unknown {
+                        PartFailed::Unanswered(failed.failure)
+                    } else {
+                        PartFailed::Refused(failed.failure)
+                    });
+                }
+            }
+        }
+        let text = format!("{SESSIONS_PER_REQUEST_MAX} new sessions were unknown at once");
+        let mut failure = Failure::bad_answer(text, &target, "(last called)");
+        failure.applied = Applied::No;
+        Err(PartFailed::Refused(failure))
+    }
+
+    async fn send(&mut self, header: &Header, target: &str) -> Result<Bytes, Failed> {
+        let Header { caller, filter, verb } = header;
+        let is_change = !matches!(verb, Verb::Contains(_));
+        if is_change && self.ticket.is_none() {
+            self.ticket = Some(caller.ticket(None).await?);
+        }
+        let hi = match &self.items {
+            PartItems::Packed(_) => None,
+            PartItems::Hashes { hi, .. } => Some(*hi),
+        };
+        let ask = Ask { target, repeat: Repeat::Freely, hi };
+        let mut progress = std::mem::take(&mut self.progress);
+        let part = &*self;
+        let answer = caller.call(&ask, &mut progress, |node, patience| {
+            let filter = filter.to_string();
+            let items = Some(part.wire_items());
+            let timeout_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+            let request = part.ticket.as_ref().map(Ticket::request_id);
+            async move {
+                let mut filters = node.filters();
+                Ok(Response::new(match *verb {
+                    Verb::Insert => {
+                        let message = InsertRequest { filter, items, request, timeout_ms };
+                        filters.insert(message).await?.into_inner().new_bits
+                    }
+                    Verb::Remove => {
+                        let message = RemoveRequest { filter, items, request, timeout_ms };
+                        filters.remove(message).await?.into_inner().removed_bits
+                    }
+                    Verb::Contains(level) => {
+                        let level = level.into();
+                        let message = ContainsRequest { filter, items, level, timeout_ms };
+                        filters.contains(message).await?.into_inner().present_bits
+                    }
+                }))
+            }
+        });
+        let answer = answer.await;
+        self.progress = progress;
+        answer
+    }
+}
+
+impl PartFailed {
+    /// A part that was not sent because it got no name.
+    fn of_nothing_sent(mut failed: Failed) -> Self {
+        failed.failure.applied = Applied::No;
+        if failed.is_transient {
+            Self::Unanswered(failed.failure)
+        } else {
+            Self::Refused(failed.failure)
+        }
+    }
+}
+
+impl Batch {
+    /// Sends all parts that have no answer, several at once, and begins no further one once one
+    /// failed. Returns the failures.
+    pub(crate) async fn run(&mut self) -> Vec<PartFailed> {
+        let header = Arc::clone(&self.header);
+        header.caller.keep_map_fresh();
+        // The usual case: no task, no copy.
+        if let [part] = &mut self.parts[..] {
+            return match part.answer {
+                Some(_) => Vec::new(),
+                None => part.run(&header).await.err().into_iter().collect(),
+            };
+        }
+        let (done, mut waiting): (Vec<Part>, Vec<Part>) =
+            std::mem::take(&mut self.parts).into_iter().partition(|part| part.answer.is_some());
+        self.parts = done;
+        // Parts are taken from the end.
+        waiting.reverse();
+        let mut failures = Vec::new();
+        let mut running = JoinSet::new();
+        loop {
+            while failures.is_empty()
+                && running.len() < header.caller.options.parallel_requests.max(1)
+                && let Some(mut part) = waiting.pop()
+            {
+                let header = Arc::clone(&header);
+                running.spawn(async move {
+                    let result = part.run(&header).await;
+                    (part, result)
+                });
+            }
+            match running.join_next().await {
+                None => break,
+                Some(Ok((part, result))) => {
+                    self.parts.push(part);
+                    failures.extend(result.err());
+                }
+                Some(Err(error)) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Tasks are only stopped with the runtime, and so is this one.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        }
+        self.parts.append(&mut waiting);
+        failures
+    }
+
+    /// Whether some parts are answered.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.parts.iter().any(|part| part.answer.is_some())
+    }
+
+    /// Whether a part may be applied without an answer.
+    pub(crate) fn is_open(&self) -> bool {
+        self.parts.iter().any(|part| part.answer.is_none() && part.may_be_applied())
+    }
+
+    /// The answers in the order of the batch; every part has one.
+    pub(crate) fn join(mut self) -> Bits {
+        if let [Part { place: Place::From(0), answer, .. }] = &mut self.parts[..] {
+            return answer.take().expect("the part was answered");
+        }
+        let mut join = BitsJoin::new(self.item_count);
+        for part in &self.parts {
+            let bits = part.answer.as_ref().expect("every part was answered");
+            match &part.place {
+                Place::From(start) => join.put_from(*start, bits),
+                Place::At(places) => join.put_at(places, bits),
+            }
+        }
+        join.finish()
+    }
+}

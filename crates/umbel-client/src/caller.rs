@@ -1,0 +1,212 @@
+//! One call, tried until it is answered, refused or late.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+use umbel_proto::v1::{Applied, ErrorCode};
+
+use crate::error::{ClientError, Failure};
+use crate::limits::ANSWER_GRACE;
+use crate::nodes::{Node, Nodes};
+use crate::options::ClientOptions;
+use crate::session::SessionSlot;
+use crate::shard_map::ShardMapCache;
+
+/// What all handles of a client share.
+pub(crate) struct Caller {
+    pub(crate) options: ClientOptions,
+    pub(crate) nodes: Nodes,
+    pub(crate) map: ShardMapCache,
+    pub(crate) session: SessionSlot,
+    /// Counts pauses, so that no two are drawn alike.
+    pause_count: AtomicU64,
+    begun: Instant,
+}
+
+/// What a call is about.
+pub(crate) struct Ask<'a> {
+    /// How errors name it.
+    pub(crate) target: &'a str,
+    pub(crate) repeat: Repeat,
+    /// Upper half of a hash whose shard's leader is called first.
+    pub(crate) hi: Option<u64>,
+}
+
+/// When a call may be sent again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Sending it twice does what sending it once does.
+    Freely,
+    /// Only if nothing was changed.
+    IfUnchanged,
+}
+
+/// What became of a request so far, over all its attempts.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) attempt_count: u32,
+    /// Whether an attempt may have been applied, or may be applied later.
+    pub(crate) may_be_applied: bool,
+    last: Option<Arc<str>>,
+}
+
+/// Why a call ended without an answer.
+pub(crate) struct Failed {
+    pub(crate) failure: Failure,
+    /// Whether trying longer might have helped.
+    pub(crate) is_transient: bool,
+}
+
+impl Failed {
+    /// The error of a call that may be repeated freely or reads only.
+    pub(crate) fn into_error(self, repeat: Repeat) -> ClientError {
+        let failure = Box::new(self.failure);
+        let is_unknown = matches!(failure.applied, Applied::Unknown | Applied::Partly);
+        match (self.is_transient, repeat) {
+            (_, Repeat::IfUnchanged) if is_unknown => ClientError::ChangeUnknown(failure),
+            (true, _) => ClientError::Unavailable(failure),
+            (false, _) => ClientError::Refused(failure),
+        }
+    }
+}
+
+impl Caller {
+    pub(crate) fn new(nodes: Nodes, options: ClientOptions) -> Self {
+        Self {
+            options,
+            nodes,
+            map: ShardMapCache::default(),
+            session: SessionSlot::default(),
+            pause_count: AtomicU64::new(0),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Sends a request until it is answered, within the time and attempts of the options.
+    pub(crate) async fn call<R, F, A>(
+        &self,
+        ask: &Ask<'_>,
+        progress: &mut Progress,
+        mut send: F,
+    ) -> Result<R, Failed>
+    where
+        F: FnMut(Node, Duration) -> A,
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        let deadline = Instant::now() + self.options.timeout;
+        let mut attempts_left = self.options.attempt_count_max.max(1);
+        let mut tried: u32 = 0;
+        loop {
+            let leader = match ask.hi {
+                Some(hi) => self.shard_map().await.and_then(|map| map.leader_of(hi)),
+                None => None,
+            };
+            let node = self.nodes.pick(leader.as_deref(), progress.last.as_deref());
+            let patience = self
+                .options
+                .attempt_timeout
+                .min(deadline.saturating_duration_since(Instant::now()))
+                .max(Duration::from_millis(1));
+            progress.attempt_count = progress.attempt_count.saturating_add(1);
+            let address = Arc::clone(&node.address);
+            let sent = tokio::time::timeout(patience + ANSWER_GRACE, send(node, patience)).await;
+            let mut failure = match sent {
+                Ok(Ok(answer)) => {
+                    self.nodes.succeeded(&address);
+                    progress.last = None;
+                    return Ok(answer.into_inner());
+                }
+                Ok(Err(status)) => Failure::from_status(&status, ask.target, &address),
+                Err(_) => Failure::silence(ask.target, &address, patience + ANSWER_GRACE),
+            };
+            let is_transient = failure.is_transient();
+            self.note(&failure, &address, is_transient, progress);
+            let stays_unchanged =
+                ask.repeat == Repeat::Freely || !progress.may_be_applied || !is_transient;
+            failure.attempt_count = progress.attempt_count;
+            if progress.may_be_applied && failure.applied != Applied::Partly {
+                failure.applied = Applied::Unknown;
+            }
+            attempts_left -= 1;
+            let pause = self.pause(tried, failure.retry_after);
+            tried += 1;
+            let is_late = Instant::now() + pause >= deadline;
+            if !is_transient || !stays_unchanged || attempts_left == 0 || is_late {
+                return Err(Failed { failure, is_transient });
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn note(
+        &self,
+        failure: &Failure,
+        address: &Arc<str>,
+        is_transient: bool,
+        progress: &mut Progress,
+    ) {
+        if failure.blames_node() {
+            self.nodes.failed(address);
+        } else if !is_transient {
+            // Whoever refuses is alive.
+            self.nodes.succeeded(address);
+        }
+        if is_transient {
+            progress.last = Some(Arc::clone(address));
+            // Parts of keyed filters do not need the map, but nodes may have come and gone.
+            self.map.distrust();
+        }
+        progress.may_be_applied |= failure.applied != Applied::No && !is_session_lost(failure);
+    }
+
+    /// How long to wait after an attempt: between half of the doubled pause and all of it, so that
+    /// many clients do not come back at once, and no shorter than the node asks for.
+    fn pause(&self, tried: u32, wish: Option<Duration>) -> Duration {
+        let doubled = self.options.pause_first.saturating_mul(2_u32.saturating_pow(tried));
+        let longest = doubled.min(self.options.pause_max);
+        let count = self.pause_count.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let drawn = scramble(nanos ^ count.rotate_left(48)) >> 54; // 0 to 1,023
+        let drawn = longest / 2048 * drawn as u32;
+        (longest / 2 + drawn).max(wish.unwrap_or_default())
+    }
+
+    /// A call about the cluster or the catalogue.
+    pub(crate) async fn simple<Q, R, F, A>(
+        self: &Arc<Self>,
+        ask: &Ask<'_>,
+        message: Q,
+        mut send: F,
+    ) -> Result<R, ClientError>
+    where
+        Q: Clone,
+        F: FnMut(Node, Request<Q>) -> A,
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        self.keep_map_fresh();
+        let mut progress = Progress::default();
+        let sent = self.call(ask, &mut progress, |node, patience| {
+            let mut request = Request::new(message.clone());
+            request.set_timeout(patience);
+            send(node, request)
+        });
+        sent.await.map_err(|failed| failed.into_error(ask.repeat))
+    }
+}
+
+/// Whether the cluster has forgotten the session or the request's first answer. Such an attempt
+/// changes nothing itself.
+pub(crate) fn is_session_lost(failure: &Failure) -> bool {
+    matches!(failure.cause, ErrorCode::SessionExpired | ErrorCode::RequestExpired)
+}
+
+/// The finaliser of `SplitMix64`: near numbers become far ones.
+const fn scramble(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

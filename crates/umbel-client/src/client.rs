@@ -1,0 +1,266 @@
+//! The client: connection and catalogue.
+
+use std::sync::Arc;
+
+use umbel_proto::v1::{
+    ClearRequest, CreateRequest, DropRequest, FilterSummary, Hashing, InfoRequest, InfoResponse,
+    Kind, ListRequest, MergeRequest,
+};
+
+use crate::caller::{Ask, Caller, Repeat};
+use crate::error::{ClientError, Failure};
+use crate::filter::Filter;
+use crate::limits::LIST_PAGE_NAMES;
+use crate::nodes::{Addresses, Nodes};
+use crate::options::ClientOptions;
+
+/// A cluster, seen from outside. Cheap to clone; clones share connections, session and shard map.
+///
+/// All methods must be called within a tokio runtime with time and network enabled.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) caller: Arc<Caller>,
+}
+
+/// What filter to make. Plain data; zero means "not set".
+///
+/// ```
+/// use umbel_client::{Hashing, Kind, NewFilter};
+///
+/// let wanted = NewFilter { kind: Kind::Counting, ..NewFilter::for_rate(1_000_000, 0.01) };
+/// assert_eq!((wanted.capacity, wanted.hashing), (1_000_000, Hashing::Unspecified));
+/// assert_eq!(NewFilter::like("seen").like, "seen");
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewFilter {
+    /// Its kind; blocked if unspecified.
+    pub kind: Kind,
+    /// Number of different items planned for, at least 1.
+    pub capacity: u64,
+    /// Probability that an absent item is called present at that number, above 0 and below 1.
+    pub false_positive_rate: f64,
+    /// Bytes over all shards, in place of a rate.
+    pub memory_bytes: u64,
+    /// How items are hashed; keyed if unspecified.
+    pub hashing: Hashing,
+    /// Takes shape and key of this filter; then nothing else must be set.
+    pub like: String,
+}
+
+impl NewFilter {
+    /// A blocked filter with keyed hashing for so many items at this rate.
+    #[must_use]
+    pub const fn for_rate(capacity: u64, false_positive_rate: f64) -> Self {
+        Self {
+            kind: Kind::Unspecified,
+            capacity,
+            false_positive_rate,
+            memory_bytes: 0,
+            hashing: Hashing::Unspecified,
+            like: String::new(),
+        }
+    }
+
+    /// A blocked filter with keyed hashing for so many items in so many bytes over all shards.
+    #[must_use]
+    pub fn for_memory(capacity: u64, memory_bytes: u64) -> Self {
+        Self { memory_bytes, ..Self::for_rate(capacity, 0.0) }
+    }
+
+    /// A filter that can be merged with another one.
+    #[must_use]
+    pub fn like(other: &str) -> Self {
+        Self { like: other.to_owned(), ..Self::for_rate(0, 0.0) }
+    }
+}
+
+impl Client {
+    /// A client with the usual options. Connections are made when they are needed.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), umbel_client::ClientError> {
+    /// use umbel_client::{Client, NewFilter};
+    ///
+    /// let client = Client::connect("10.0.0.1:7000,10.0.0.2:7000")?;
+    /// client.create("seen", &NewFilter::for_rate(1_000_000, 0.01)).await?;
+    /// let inserted = client.filter("seen").insert(["alice"]).await?;
+    /// assert_eq!(inserted.new_count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Address` if one of the addresses is none, or there is none.
+    pub fn connect(addresses: impl Into<Addresses>) -> Result<Self, ClientError> {
+        Self::connect_with(addresses, ClientOptions::default())
+    }
+
+    /// A client with options.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_with(
+        addresses: impl Into<Addresses>,
+        options: ClientOptions,
+    ) -> Result<Self, ClientError> {
+        let nodes = Nodes::new(&addresses.into(), options.connect_timeout)?;
+        Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
+    }
+
+    /// A handle of the filter of this name, which need not exist yet.
+    #[must_use]
+    pub fn filter(&self, name: &str) -> Filter {
+        Filter::new(Arc::clone(&self.caller), name)
+    }
+
+    /// Addresses of the nodes that are known at the moment, sorted.
+    #[must_use]
+    pub fn node_addresses(&self) -> Vec<String> {
+        self.caller.nodes.addresses()
+    }
+
+    /// Creates a filter and returns once every shard has its part of it. Creating it again with
+    /// the same settings does nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `Refused` with `NameTaken` if there is one with other settings.
+    pub async fn create(
+        &self,
+        name: &str,
+        settings: &NewFilter,
+    ) -> Result<FilterSummary, ClientError> {
+        let message = CreateRequest {
+            name: name.to_owned(),
+            kind: settings.kind.into(),
+            capacity: settings.capacity,
+            false_positive_rate: settings.false_positive_rate,
+            memory_bytes: settings.memory_bytes,
+            hashing: settings.hashing.into(),
+            like: settings.like.clone(),
+        };
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().create(request).await
+                })
+                .await?;
+        answer.filter.ok_or_else(|| missing("the filter", &target))
+    }
+
+    /// Drops a filter; returns once no node holds anything of it.
+    ///
+    /// It is sent again only if nothing was changed: another client may have made a new filter of
+    /// this name in between.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
+    pub async fn drop_filter(&self, name: &str) -> Result<(), ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
+        let message = DropRequest { name: name.to_owned() };
+        self.caller
+            .simple(
+                &ask,
+                message,
+                |node, request| async move { node.filters().drop(request).await },
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// All filters whose names begin with the prefix, sorted by name. Those that are created or
+    /// dropped meanwhile may or may not be among them.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>, ClientError> {
+        let ask = Ask { target: "list of filters", repeat: Repeat::Freely, hi: None };
+        let mut found: Vec<FilterSummary> = Vec::new();
+        loop {
+            let after = found.last().map(|last| last.name.clone()).unwrap_or_default();
+            let message = ListRequest { prefix: prefix.to_owned(), limit: LIST_PAGE_NAMES, after };
+            let page =
+                self.caller
+                    .simple(&ask, message, |node, request| async move {
+                        node.filters().list(request).await
+                    })
+                    .await?;
+            let is_behind = match (found.last(), page.filters.first()) {
+                (Some(last), Some(first)) => last.name < first.name,
+                (_, first) => first.is_some(),
+            };
+            if page.has_more && !is_behind {
+                // It would never end.
+                return Err(missing("progress of the list", ask.target));
+            }
+            found.extend(page.filters);
+            if !page.has_more {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Describes a filter: shape, load, share of each shard.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn info(&self, name: &str) -> Result<InfoResponse, ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let message = InfoRequest { name: name.to_owned() };
+        self.caller
+            .simple(
+                &ask,
+                message,
+                |node, request| async move { node.filters().info(request).await },
+            )
+            .await
+    }
+
+    /// Empties a filter, at once over all shards, and returns its new generation.
+    ///
+    /// It is sent again only if nothing was changed: a second clearing would also take what was
+    /// inserted since the first.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation tells.
+    pub async fn clear(&self, name: &str) -> Result<u64, ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
+        let message = ClearRequest { name: name.to_owned() };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().clear(request).await
+                })
+                .await?;
+        Ok(answer.generation)
+    }
+
+    /// `ORs` filters of equal shape and key into another one and returns how many positions that
+    /// set. After a repeated attempt that number may leave out what the first one set.
+    ///
+    /// # Errors
+    /// [`ClientError`]; some shards may be merged already, which does no harm.
+    pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
+        let named = format!("filter {target:?}");
+        let ask = Ask { target: &named, repeat: Repeat::Freely, hi: None };
+        let sources = sources.iter().map(ToString::to_string).collect();
+        let message = MergeRequest { target: target.to_owned(), sources };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().merge(request).await
+                })
+                .await?;
+        Ok(answer.new_position_count)
+    }
+}
+
+/// An answer without what it must have.
+pub(crate) fn missing(what: &str, target: &str) -> ClientError {
+    let text = format!("the answer misses {what}");
+    ClientError::BadAnswer(Box::new(Failure::bad_answer(text, target, "(last called)")))
+}

@@ -1,0 +1,69 @@
+//! Rust client of an Umbel cluster: shard-map cache, batches, retries that are safe.
+//!
+//! A [`Client`] knows some nodes of a cluster and learns the others; it spreads calls over those
+//! that answer. [`Client::filter`] gives a [`Filter`], which inserts, asks and removes batches of
+//! any number of items; the rest of [`Client`] makes, lists, copies and drops filters and looks
+//! after the cluster.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), umbel_client::ClientError> {
+//! use umbel_client::{Client, NewFilter, ReadLevel};
+//!
+//! let client = Client::connect("10.0.0.1:7000,10.0.0.2:7000")?;
+//! client.create("seen", &NewFilter::for_rate(1_000_000, 0.01)).await?;
+//! let seen = client.filter("seen");
+//! let inserted = seen.insert(["alice", "bob"]).await?;
+//! assert_eq!(inserted.iter().collect::<Vec<_>>(), [true, true]);
+//! let answers = seen.contains(["alice"], ReadLevel::Linearizable).await?;
+//! assert_eq!(answers.is_present(0), Some(true));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Retries
+//!
+//! A lost answer must not make an item that was new look present. So each insert and removal has a
+//! name, which its retries repeat, and the cluster answers a name it knows with its first answer.
+//! [`ClientError`] sorts what still can go wrong by what the caller should do; an insert whose
+//! outcome is unknown comes back as a [`PendingRequest`], which can be sent again at any time.
+//!
+//! # Large batches
+//!
+//! Items are copied once, one behind the other. A batch above 65,536 items or 8 MiB is cut into
+//! several requests, of which a few are in flight at once. [`PackedBatch`] uses the memory of the
+//! last batch again.
+
+mod admin;
+mod answers;
+mod batch;
+mod caller;
+mod change;
+mod client;
+mod error;
+mod filter;
+mod limits;
+mod nodes;
+mod options;
+mod packed_batch;
+mod session;
+mod shard_map;
+mod transfer;
+
+pub use answers::{Answers, Inserted, Removed};
+pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
+pub use client::{Client, NewFilter};
+pub use error::{ClientError, Failure, ItemError};
+pub use filter::Filter;
+pub use limits::{
+    BATCH_ITEMS_MAX, ITEM_BYTES_MAX, MESSAGE_BYTES_MAX, REQUEST_DATA_BYTES_CUT, REQUEST_ITEMS_MAX,
+};
+pub use nodes::Addresses;
+pub use options::ClientOptions;
+pub use packed_batch::PackedBatch;
+pub use tonic::Code;
+pub use transfer::Chunks;
+/// Messages as they travel: chunks of exports and backups, what status and info say.
+pub use umbel_proto::v1 as proto;
+pub use umbel_proto::v1::{
+    Applied, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind, ReadLevel, StatusResponse,
+};

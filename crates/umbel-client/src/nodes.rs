@@ -1,0 +1,238 @@
+//! Nodes that are known, and which of them to call next.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint};
+use umbel_proto::v1::admin_client::AdminClient;
+use umbel_proto::v1::filters_client::FiltersClient;
+
+use crate::error::ClientError;
+use crate::limits::{
+    AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
+    MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
+};
+
+/// Addresses of nodes: `host:port`, several separated by commas.
+///
+/// ```
+/// use umbel_client::Addresses;
+///
+/// let written = Addresses::from("10.0.0.1:7000, 10.0.0.2:7000");
+/// assert_eq!(written, Addresses::from(vec!["10.0.0.1:7000", "10.0.0.2:7000"]));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Addresses(Vec<String>);
+
+impl From<&str> for Addresses {
+    fn from(text: &str) -> Self {
+        Self(text.split(',').map(|address| address.trim().to_owned()).collect())
+    }
+}
+
+impl From<String> for Addresses {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl<S: Into<String>> From<Vec<S>> for Addresses {
+    fn from(list: Vec<S>) -> Self {
+        Self(list.into_iter().map(Into::into).collect())
+    }
+}
+
+/// A node to call.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) address: Arc<str>,
+    channel: Channel,
+}
+
+impl Node {
+    pub(crate) fn filters(&self) -> FiltersClient<Channel> {
+        FiltersClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient<Channel> {
+        AdminClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+}
+
+/// All nodes that are known.
+pub(crate) struct Nodes {
+    connect_timeout: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    nodes: BTreeMap<Arc<str>, Known>,
+    /// Counts calls, for turns.
+    turn: usize,
+}
+
+struct Known {
+    endpoint: Endpoint,
+    /// Made at the first call; it connects by itself, again and again.
+    channel: Option<Channel>,
+    /// Given by the caller, so never forgotten.
+    is_given: bool,
+    /// Failures since the last success.
+    failure_count: u32,
+    avoided_until: Option<Instant>,
+}
+
+impl Nodes {
+    pub(crate) fn new(
+        addresses: &Addresses,
+        connect_timeout: Duration,
+    ) -> Result<Self, ClientError> {
+        let mut nodes = BTreeMap::new();
+        for address in &addresses.0 {
+            let known = Known::new(address, connect_timeout, true)
+                .ok_or_else(|| ClientError::Address { address: address.clone() })?;
+            nodes.insert(Arc::from(address.as_str()), known);
+        }
+        if nodes.is_empty() {
+            return Err(ClientError::Address { address: String::new() });
+        }
+        Ok(Self { connect_timeout, state: Mutex::new(State { nodes, turn: 0 }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs while the list is half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The preferred node if it is known and well, otherwise the next in turn that is, otherwise
+    /// the one that is left alone for the shortest time; another one than `last` if there is any.
+    pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.turn = state.turn.wrapping_add(1);
+        let state = &mut *state;
+        let is_well = |known: &Known| known.avoided_until.is_none_or(|until| until <= now);
+        let address = preferred
+            .filter(|address| Some(*address) != last)
+            .and_then(|address| state.nodes.get_key_value(address))
+            .filter(|(_, known)| is_well(known))
+            .map(|(address, _)| address.clone());
+        let address = address.unwrap_or_else(|| {
+            let count = state.nodes.len();
+            let start = state.turn % count;
+            let in_turn = state.nodes.iter().cycle().skip(start).take(count);
+            let chosen = in_turn.min_by_key(|(address, known)| {
+                let wait = known.avoided_until.filter(|until| *until > now);
+                (Some(&***address) == last, wait)
+            });
+            chosen.expect("there is at least one node").0.clone()
+        });
+        let known = state.nodes.get_mut(&address).expect("the address was found in the list");
+        let channel = known.channel.get_or_insert_with(|| known.endpoint.connect_lazy()).clone();
+        Node { address, channel }
+    }
+
+    /// The node answered.
+    pub(crate) fn succeeded(&self, address: &str) {
+        if let Some(known) = self.state().nodes.get_mut(address) {
+            known.failure_count = 0;
+            known.avoided_until = None;
+        }
+    }
+
+    /// The node did not answer, or has no time.
+    pub(crate) fn failed(&self, address: &str) {
+        if let Some(known) = self.state().nodes.get_mut(address) {
+            let doubled = AVOID_FIRST * 2_u32.pow(known.failure_count.min(10));
+            known.failure_count = known.failure_count.saturating_add(1);
+            known.avoided_until = Some(Instant::now() + doubled.min(AVOID_MAX));
+        }
+    }
+
+    /// Takes over the list of nodes that live.
+    pub(crate) fn learn(&self, addresses: &[Arc<str>]) {
+        let mut state = self.state();
+        state.nodes.retain(|address, known| known.is_given || addresses.contains(address));
+        for address in addresses {
+            if !state.nodes.contains_key(address)
+                && let Some(known) = Known::new(address, self.connect_timeout, false)
+            {
+                state.nodes.insert(address.clone(), known);
+            }
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.state().nodes.keys().map(ToString::to_string).collect()
+    }
+}
+
+impl Known {
+    /// None if the address is none.
+    fn new(address: &str, connect_timeout: Duration, is_given: bool) -> Option<Self> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+        let uri = endpoint.uri();
+        if uri.port_u16().is_none() || uri.authority()?.as_str() != address {
+            return None;
+        }
+        let endpoint = endpoint
+            .connect_timeout(connect_timeout)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        Some(Self { endpoint, channel: None, is_given, failure_count: 0, avoided_until: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(text: &str) -> Nodes {
+        Nodes::new(&text.into(), Duration::from_secs(1)).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "a", "a:1,,b:2", "a:1/x", "http://a:1", "a:99999", "a b:1"] {
+            let made = Nodes::new(&text.into(), Duration::from_secs(1));
+            assert!(matches!(made, Err(ClientError::Address { .. })), "{text:?}");
+        }
+        assert!(Nodes::new(&Vec::<String>::new().into(), Duration::from_secs(1)).is_err());
+        assert_eq!(nodes("[::1]:7000, b:1").addresses(), ["[::1]:7000", "b:1"]);
+    }
+
+    #[tokio::test]
+    async fn turns_preference_and_avoidance() {
+        let nodes = nodes("a:1,b:1,c:1");
+        let mut turns: Vec<String> =
+            (0..3).map(|_| nodes.pick(None, None).address.to_string()).collect();
+        turns.sort();
+        assert_eq!(turns, ["a:1", "b:1", "c:1"]);
+        assert_eq!(&*nodes.pick(Some("b:1"), None).address, "b:1");
+        assert_ne!(&*nodes.pick(Some("b:1"), Some("b:1")).address, "b:1");
+        nodes.failed("b:1");
+        assert!((0..9).all(|_| &*nodes.pick(Some("b:1"), None).address != "b:1"));
+        nodes.failed("a:1");
+        nodes.failed("a:1");
+        nodes.failed("c:1");
+        nodes.failed("c:1");
+        assert_eq!(&*nodes.pick(None, None).address, "b:1", "it is back first");
+        nodes.succeeded("c:1");
+        assert_eq!(&*nodes.pick(None, None).address, "c:1");
+    }
+
+    #[test]
+    fn learned_nodes_come_and_go_and_given_ones_stay() {
+        let nodes = nodes("a:1");
+        nodes.learn(&["b:1".into(), "no address".into()]);
+        assert_eq!(nodes.addresses(), ["a:1", "b:1"]);
+        nodes.learn(&["c:1".into()]);
+        assert_eq!(nodes.addresses(), ["a:1", "c:1"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Names of requests, which make it safe to send them again.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use umbel_proto::v1::{OpenSessionRequest, RequestId};
+
+use crate::caller::{Ask, Caller, Failed, Progress, Repeat};
+use crate::limits::SESSION_WINDOW_MAX;
+
+/// An open session.
+pub(crate) struct Session {
+    number: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: u64,
+    in_flight: BTreeSet<u64>,
+}
+
+/// A request's name. While it lives, the cluster keeps the request's first answer.
+pub(crate) struct Ticket {
+    session: Arc<Session>,
+    sequence: u64,
+}
+
+impl Session {
+    fn new(number: u64) -> Arc<Self> {
+        Arc::new(Self { number, state: Mutex::new(State { next: 1, in_flight: BTreeSet::new() }) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next name; None if the oldest request in flight is too far behind.
+    fn ticket(self: &Arc<Self>) -> Option<Ticket> {
+        let mut state = self.state();
+        let sequence = state.next;
+        let lowest = state.in_flight.first().copied().unwrap_or(sequence);
+        if sequence - lowest >= SESSION_WINDOW_MAX {
+            return None;
+        }
+        state.next += 1;
+        state.in_flight.insert(sequence);
+        drop(state);
+        Some(Ticket { session: Arc::clone(self), sequence })
+    }
+}
+
+impl Ticket {
+    /// The name as it travels now.
+    pub(crate) fn request_id(&self) -> RequestId {
+        let lowest = self.session.state().in_flight.first().copied();
+        RequestId {
+            session: self.session.number,
+            sequence: self.sequence,
+            acknowledged_below: lowest.unwrap_or(self.sequence),
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.session.state().in_flight.remove(&self.sequence);
+    }
+}
+
+/// The session that new requests belong to, opened when the first one comes.
+#[derive(Default)]
+pub(crate) struct SessionSlot {
+    current: tokio::sync::Mutex<Option<Arc<Session>>>,
+}
+
+impl Caller {
+    /// A name for a new request. `expired` is one whose session the cluster no longer knows.
+    pub(crate) async fn ticket(&self, expired: Option<&Ticket>) -> Result<Ticket, Failed> {
+        let mut current = self.session.current.lock().await;
+        if let Some(session) = &*current
+            && expired.is_none_or(|ticket| !Arc::ptr_eq(session, &ticket.session))
+            && let Some(ticket) = session.ticket()
+        {
+            return Ok(ticket);
+        }
+        let ask = Ask { target: "open session", repeat: Repeat::Freely, hi: None };
+        let mut progress = Progress::default();
+        let answer = self.call(&ask, &mut progress, |node, _| async move {
+            node.filters().open_session(OpenSessionRequest {}).await
+        });
+        let session = Session::new(answer.await?.session);
+        let ticket = session.ticket().expect("nothing of a new session is in flight");
+        *current = Some(session);
+        Ok(ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_in_flight_is_not_acknowledged() {
+        let session = Session::new(7);
+        let id = |ticket: &Ticket| {
+            let RequestId { session, sequence, acknowledged_below } = ticket.request_id();
+            (session, sequence, acknowledged_below)
+        };
+        let first = session.ticket().unwrap();
+        let second = session.ticket().unwrap();
+        assert_eq!((id(&first), id(&second)), ((7, 1, 1), (7, 2, 1)));
+        drop(first);
+        assert_eq!(id(&second), (7, 2, 2));
+        let third = session.ticket().unwrap();
+        drop(second);
+        assert_eq!(id(&third), (7, 3, 3));
+    }
+
+    #[test]
+    fn a_session_ends_before_an_old_request_is_forgotten() {
+        let session = Session::new(7);
+        let oldest = session.ticket().unwrap();
+        for _ in 1..SESSION_WINDOW_MAX {
+            assert!(session.ticket().is_some());
+        }
+        assert!(session.ticket().is_none());
+        drop(oldest);
+        assert!(session.ticket().is_some());
+    }
+}

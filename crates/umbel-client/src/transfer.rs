@@ -1,0 +1,189 @@
+//! Filters and whole clusters in and out, as streams.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio_stream::Stream;
+use tonic::{Response, Status, Streaming};
+use umbel_proto::v1::backup_chunk::Part as BackupPart;
+use umbel_proto::v1::export_chunk::Part as ExportPart;
+use umbel_proto::v1::{
+    BackupChunk, BackupRequest, ExportChunk, ExportRequest, FilterSummary, ImportChunk,
+};
+
+use crate::caller::{Ask, Failed, Progress, Repeat};
+use crate::client::{Client, missing};
+use crate::error::{ClientError, Failure};
+use crate::nodes::Node;
+
+/// Chunks that come from a node, one after the other.
+///
+/// A stream that breaks is not begun again by itself: what was written of it is worth nothing
+/// until its last chunk, the end, has come.
+pub struct Chunks<T> {
+    stream: Streaming<T>,
+    target: String,
+    node: String,
+    patience: Duration,
+    is_complete: bool,
+}
+
+/// Whether a chunk is the last one.
+pub(crate) trait IsEnd {
+    fn is_end(&self) -> bool;
+}
+
+impl IsEnd for ExportChunk {
+    fn is_end(&self) -> bool {
+        matches!(self.part, Some(ExportPart::End(_)))
+    }
+}
+
+impl IsEnd for BackupChunk {
+    fn is_end(&self) -> bool {
+        matches!(self.part, Some(BackupPart::End(_)))
+    }
+}
+
+#[expect(private_bounds, reason = "chunks are those of this crate only")]
+impl<T: IsEnd> Chunks<T> {
+    /// The next chunk; None behind the end.
+    ///
+    /// # Errors
+    /// [`ClientError`] if the stream breaks, ends early, or nothing comes within the timeout of the
+    /// options. Nothing is changed.
+    pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
+        if self.is_complete {
+            return Ok(None);
+        }
+        let failure = match tokio::time::timeout(self.patience, self.stream.message()).await {
+            Ok(Ok(Some(chunk))) => {
+                self.is_complete = chunk.is_end();
+                return Ok(Some(chunk));
+            }
+            Ok(Ok(None)) => {
+                let text = "the stream stops before its end".to_owned();
+                let failure = Failure::bad_answer(text, &self.target, &self.node);
+                return Err(ClientError::BadAnswer(Box::new(failure)));
+            }
+            Ok(Err(status)) => Failure::from_status(&status, &self.target, &self.node),
+            Err(_) => Failure::silence(&self.target, &self.node, self.patience),
+        };
+        let is_transient = failure.is_transient();
+        Err(Failed { failure, is_transient }.into_error(Repeat::Freely))
+    }
+}
+
+impl Client {
+    /// Copies a filter out: a header, frames, and an end.
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
+    /// let mut chunks = client.export("seen").await?;
+    /// while let Some(chunk) = chunks.next().await? {
+    ///     println!("{:?}", chunk.part);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn export(&self, name: &str) -> Result<Chunks<ExportChunk>, ClientError> {
+        let target = format!("filter {name:?}");
+        let message = ExportRequest { name: name.to_owned() };
+        self.download(target, |node| {
+            let message = message.clone();
+            async move { node.filters().export(message).await }
+        })
+        .await
+    }
+
+    /// Copies a filter in: a name with the exported header, then frames and the end as they were
+    /// exported. It stays invisible until the last frame is verified.
+    ///
+    /// It is sent to one node once. To give it up, end the stream without an end chunk: nothing
+    /// stays of it.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `ChangeUnknown` if the filter may have gone live.
+    pub async fn import<S>(&self, chunks: S) -> Result<FilterSummary, ClientError>
+    where
+        S: Stream<Item = ImportChunk> + Send + 'static,
+    {
+        let answer =
+            self.upload("import", |node| async move { node.filters().import(chunks).await });
+        answer.await?.filter.ok_or_else(|| missing("the filter", "import"))
+    }
+
+    /// Copies all filters with their keys out: whoever has the copy can ask and forge them.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn backup(&self) -> Result<Chunks<BackupChunk>, ClientError> {
+        self.download("backup".to_owned(), |node| async move {
+            node.admin().backup(BackupRequest {}).await
+        })
+        .await
+    }
+
+    /// Copies filters of a backup in and returns their names.
+    ///
+    /// It is sent to one node once.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `Refused` if a name is taken; `ChangeUnknown` if some may be restored.
+    pub async fn restore<S>(&self, chunks: S) -> Result<Vec<String>, ClientError>
+    where
+        S: Stream<Item = BackupChunk> + Send + 'static,
+    {
+        let answer =
+            self.upload("restore", |node| async move { node.admin().restore(chunks).await });
+        Ok(answer.await?.restored)
+    }
+
+    /// Begins a download, at another node if one does not answer.
+    async fn download<T, F, A>(
+        &self,
+        target: String,
+        mut begin: F,
+    ) -> Result<Chunks<T>, ClientError>
+    where
+        F: FnMut(Node) -> A,
+        A: Future<Output = Result<Response<Streaming<T>>, Status>>,
+    {
+        self.caller.keep_map_fresh();
+        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let mut progress = Progress::default();
+        let mut node_address = String::new();
+        let begun = self.caller.call(&ask, &mut progress, |node, _| {
+            node_address = node.address.to_string();
+            begin(node)
+        });
+        let stream = begun.await.map_err(|failed| failed.into_error(Repeat::Freely))?;
+        let patience = self.caller.options.timeout;
+        Ok(Chunks { stream, target, node: node_address, patience, is_complete: false })
+    }
+
+    /// Sends a stream to one node, once.
+    async fn upload<R, F, A>(&self, target: &str, send: F) -> Result<R, ClientError>
+    where
+        F: FnOnce(Node) -> A,
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        self.caller.keep_map_fresh();
+        let node = self.caller.nodes.pick(None, None);
+        let address = node.address.clone();
+        let patience = self.caller.options.transfer_timeout;
+        let failure = match tokio::time::timeout(patience, send(node)).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) => Failure::from_status(&status, target, &address),
+            Err(_) => Failure::silence(target, &address, patience),
+        };
+        if failure.blames_node() {
+            self.caller.nodes.failed(&address);
+        }
+        let is_transient = failure.is_transient();
+        Err(Failed { failure, is_transient }.into_error(Repeat::IfUnchanged))
+    }
+}

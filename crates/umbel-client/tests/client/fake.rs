@@ -1,0 +1,388 @@
+//! A cluster in this process that keeps items in sets, remembers answers, and fails as it is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use prost::Message;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Request, Response, Status, Streaming};
+use umbel_client::proto::admin_server::{Admin, AdminServer};
+use umbel_client::proto::filters_server::{Filters, FiltersServer};
+use umbel_client::proto::*;
+use umbel_filter::ItemHasher;
+
+type Answer<T> = Result<Response<T>, Status>;
+type Chunks<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// What happens to a call.
+#[derive(Clone)]
+pub(crate) enum Fault {
+    /// It is answered with this status, before anything is done.
+    Refuse(Code, ErrorDetail),
+    /// It is done, then answered with this status.
+    DoAndRefuse(Code, ErrorDetail),
+    /// It is done, and no answer comes.
+    DoAndHang,
+    /// The node dies of it before anything is done.
+    Break,
+    /// The answer has one byte too few.
+    Shorten,
+}
+
+/// An insert, question or removal that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) node: usize,
+    pub(crate) request: RequestId,
+    pub(crate) items: Items,
+}
+
+/// What all nodes share.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) filters: BTreeMap<String, (FilterSummary, BTreeSet<Vec<u8>>)>,
+    pub(crate) faults: VecDeque<Fault>,
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) session_count: u64,
+    pub(crate) calls: BTreeMap<&'static str, usize>,
+    pub(crate) map: ShardMapResponse,
+    /// Sessions that are forgotten.
+    pub(crate) forgotten: BTreeSet<u64>,
+    answers: BTreeMap<(u64, u64), Vec<bool>>,
+}
+
+/// Nodes on loopback ports.
+pub(crate) struct Cluster {
+    pub(crate) world: Arc<Mutex<World>>,
+    pub(crate) addresses: Vec<String>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Cluster {
+    /// Nodes that lead one shard each.
+    pub(crate) async fn start(count: usize) -> Self {
+        let world = Arc::new(Mutex::new(World::default()));
+        let (mut addresses, mut tasks) = (Vec::new(), Vec::new());
+        for index in 0..count {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            addresses.push(listener.local_addr().unwrap().to_string());
+            let node = Node { index, world: Arc::clone(&world) };
+            let filters = FiltersServer::new(node.clone()).max_decoding_message_size(20 << 20);
+            let server = Server::builder().add_service(filters).add_service(AdminServer::new(node));
+            let serve = server.serve_with_incoming(TcpIncoming::from(listener));
+            tasks.push(tokio::spawn(async move { serve.await.unwrap() }));
+        }
+        let width = u64::MAX / count as u64;
+        let last = |i: usize| if i + 1 == count { u64::MAX } else { width * (i as u64 + 1) };
+        let shards = (0..count).map(|i| ShardRoute {
+            shard: u32::try_from(i).unwrap(),
+            range_last: last(i),
+            leader: i as u64 + 1,
+        });
+        let nodes = (1..).zip(&addresses);
+        let nodes = nodes.map(|(node, address)| NodeRoute { node, address: address.clone() });
+        world.lock().unwrap().map =
+            ShardMapResponse { epoch: 1, shards: shards.collect(), nodes: nodes.collect() };
+        Self { world, addresses, tasks }
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.world().faults.extend(faults);
+    }
+
+    /// Makes a filter without a call.
+    pub(crate) fn put(&self, name: &str, hashing: Hashing, key_id: u64) {
+        let summary = FilterSummary {
+            name: name.into(),
+            hashing: hashing.into(),
+            key_id,
+            ..FilterSummary::default()
+        };
+        self.world().filters.insert(name.into(), (summary, BTreeSet::new()));
+    }
+
+    /// Inserts, questions and removals so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.world().seen.clone()
+    }
+
+    pub(crate) async fn stop_node(&mut self, index: usize) {
+        self.tasks[index].abort();
+        let _ = (&mut self.tasks[index]).await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+#[derive(Clone)]
+struct Node {
+    index: usize,
+    world: Arc<Mutex<World>>,
+}
+
+pub(crate) fn detail(code: ErrorCode, applied: Applied) -> ErrorDetail {
+    ErrorDetail { code: code.into(), applied: applied.into(), retry_after_ms: 1 }
+}
+
+pub(crate) fn status(code: Code, detail: &ErrorDetail) -> Status {
+    Status::with_details(code, "as told", detail.encode_to_vec().into())
+}
+
+/// What the sets hold: hashes of public filters, items of others.
+fn keys(items: &Items, summary: &FilterSummary) -> Vec<Vec<u8>> {
+    let hasher = ItemHasher::Xxh3 { seed: summary.key_id };
+    let key = |item: &[u8]| match summary.hashing() {
+        Hashing::Public => {
+            let hash = hasher.hash(item);
+            [hash.hi().to_le_bytes(), hash.lo().to_le_bytes()].concat()
+        }
+        _ => item.to_vec(),
+    };
+    if let Some(packed) = &items.packed {
+        let mut data = packed.data.clone();
+        return packed.item_bytes.iter().map(|&b| key(&data.split_to(b as usize))).collect();
+    }
+    items.hashes.chunks(16).map(<[u8]>::to_vec).collect()
+}
+
+fn bits(answers: &[bool]) -> Vec<u8> {
+    let mut bytes = vec![0; answers.len().div_ceil(8)];
+    for (at, _) in answers.iter().enumerate().filter(|(_, one)| **one) {
+        bytes[at / 8] |= 1 << (at % 8);
+    }
+    bytes
+}
+
+impl Node {
+    fn count(&self, call: &'static str) -> MutexGuard<'_, World> {
+        let mut world = self.world.lock().unwrap();
+        *world.calls.entry(call).or_default() += 1;
+        world
+    }
+
+    async fn items(
+        &self,
+        filter: String,
+        items: Option<Items>,
+        request: Option<RequestId>,
+        apply: fn(&mut BTreeSet<Vec<u8>>, Vec<u8>) -> bool,
+    ) -> Result<Vec<u8>, Status> {
+        let items = items.unwrap();
+        let fault = {
+            let mut world = self.count("items");
+            let seen = Seen {
+                node: self.index,
+                request: request.unwrap_or_default(),
+                items: items.clone(),
+            };
+            world.seen.push(seen);
+            world.faults.pop_front()
+        };
+        match &fault {
+            Some(Fault::Refuse(code, detail)) => return Err(status(*code, detail)),
+            Some(Fault::Break) => panic!("told to break"),
+            _ => {}
+        }
+        let answers = self.apply(&filter, &items, request, apply)?;
+        let mut bytes = bits(&answers);
+        match fault {
+            Some(Fault::DoAndRefuse(code, detail)) => return Err(status(code, &detail)),
+            Some(Fault::DoAndHang) => std::future::pending::<()>().await,
+            Some(Fault::Shorten) => drop(bytes.pop()),
+            _ => {}
+        }
+        Ok(bytes)
+    }
+
+    fn apply(
+        &self,
+        filter: &str,
+        items: &Items,
+        request: Option<RequestId>,
+        apply: fn(&mut BTreeSet<Vec<u8>>, Vec<u8>) -> bool,
+    ) -> Result<Vec<bool>, Status> {
+        let mut world = self.world.lock().unwrap();
+        let World { filters, answers, forgotten, .. } = &mut *world;
+        let id = request.as_ref().map(|r| (r.session, r.sequence));
+        if request.is_some_and(|r| forgotten.contains(&r.session)) {
+            let detail = detail(ErrorCode::SessionExpired, Applied::No);
+            return Err(status(Code::FailedPrecondition, &detail));
+        }
+        if let Some(first) = id.and_then(|id| answers.get(&id)) {
+            return Ok(first.clone());
+        }
+        let Some((summary, set)) = filters.get_mut(filter) else {
+            let detail = detail(ErrorCode::UnknownFilter, Applied::No);
+            return Err(status(Code::NotFound, &detail));
+        };
+        let found: Vec<bool> =
+            keys(items, summary).into_iter().map(|key| apply(set, key)).collect();
+        if let Some(id) = id {
+            answers.insert(id, found.clone());
+        }
+        Ok(found)
+    }
+}
+
+#[tonic::async_trait]
+impl Filters for Node {
+    async fn create(&self, request: Request<CreateRequest>) -> Answer<CreateResponse> {
+        let CreateRequest { name, capacity, kind, hashing, .. } = request.into_inner();
+        let mut world = self.count("create");
+        let filter =
+            FilterSummary { name: name.clone(), capacity, kind, hashing, ..Default::default() };
+        world.filters.insert(name, (filter.clone(), BTreeSet::new()));
+        Ok(Response::new(CreateResponse { filter: Some(filter) }))
+    }
+
+    async fn drop(&self, request: Request<DropRequest>) -> Answer<DropResponse> {
+        let mut world = self.count("drop");
+        world.filters.remove(&request.into_inner().name);
+        Ok(Response::new(DropResponse {}))
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        let ListRequest { prefix, limit, after } = request.into_inner();
+        let limit = limit.min(2) as usize; // small pages
+        let world = self.count("list");
+        let mut found = world.filters.values().map(|(summary, _)| summary.clone());
+        let mut filters: Vec<_> = found
+            .by_ref()
+            .filter(|f| f.name.starts_with(&prefix) && f.name > after)
+            .take(limit + 1)
+            .collect();
+        let has_more = filters.len() > limit;
+        filters.truncate(limit);
+        Ok(Response::new(ListResponse { filters, has_more }))
+    }
+
+    async fn info(&self, request: Request<InfoRequest>) -> Answer<InfoResponse> {
+        let world = self.count("info");
+        let filter = world.filters.get(&request.into_inner().name).map(|f| f.0.clone());
+        Ok(Response::new(InfoResponse { filter, ..Default::default() }))
+    }
+
+    async fn insert(&self, request: Request<InsertRequest>) -> Answer<InsertResponse> {
+        let InsertRequest { filter, items, request, .. } = request.into_inner();
+        let new_bits = self.items(filter, items, request, BTreeSet::insert).await?;
+        Ok(Response::new(InsertResponse { new_bits: new_bits.into(), ..Default::default() }))
+    }
+
+    async fn contains(&self, request: Request<ContainsRequest>) -> Answer<ContainsResponse> {
+        let ContainsRequest { filter, items, .. } = request.into_inner();
+        let bits = self.items(filter, items, None, |set, key| set.contains(&key)).await?;
+        Ok(Response::new(ContainsResponse { present_bits: bits.into(), ..Default::default() }))
+    }
+
+    async fn remove(&self, request: Request<RemoveRequest>) -> Answer<RemoveResponse> {
+        let RemoveRequest { filter, items, request, .. } = request.into_inner();
+        let bits = self.items(filter, items, request, |set, key| set.remove(&key)).await?;
+        Ok(Response::new(RemoveResponse { removed_bits: bits.into(), ..Default::default() }))
+    }
+
+    async fn clear(&self, _: Request<ClearRequest>) -> Answer<ClearResponse> {
+        let fault = self.count("clear").faults.pop_front();
+        match fault {
+            Some(Fault::Refuse(code, detail)) => Err(status(code, &detail)),
+            _ => Ok(Response::new(ClearResponse { generation: 2 })),
+        }
+    }
+
+    async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
+        drop(self.count("merge"));
+        let count = request.into_inner().sources.len() as u64;
+        Ok(Response::new(MergeResponse { new_position_count: count }))
+    }
+
+    type ExportStream = Chunks<ExportChunk>;
+
+    async fn export(&self, request: Request<ExportRequest>) -> Answer<Self::ExportStream> {
+        use export_chunk::Part;
+        let mut parts = vec![
+            Part::Header(ExportHeader::default()),
+            Part::Frame(ExportFrame { shard: 0, frame: "frame".into() }),
+        ];
+        if request.into_inner().name != "cut short" {
+            parts.push(Part::End(ExportEnd { frame_count: 1, checksum: 0 }));
+        }
+        let chunks = parts.into_iter().map(|part| Ok(ExportChunk { part: Some(part) }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(chunks.collect::<Vec<_>>()))))
+    }
+
+    async fn import(&self, request: Request<Streaming<ImportChunk>>) -> Answer<ImportResponse> {
+        let mut chunks = request.into_inner();
+        let mut name = String::new();
+        while let Some(chunk) = chunks.next().await {
+            if let Some(import_chunk::Part::Header(header)) = chunk?.part {
+                name = header.name;
+            }
+        }
+        let filter = Some(FilterSummary { name, ..Default::default() });
+        Ok(Response::new(ImportResponse { filter }))
+    }
+
+    async fn open_session(&self, _: Request<OpenSessionRequest>) -> Answer<OpenSessionResponse> {
+        let mut world = self.count("open_session");
+        world.session_count += 1;
+        Ok(Response::new(OpenSessionResponse { session: world.session_count }))
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for Node {
+    async fn status(&self, _: Request<StatusRequest>) -> Answer<StatusResponse> {
+        drop(self.count("status"));
+        Ok(Response::new(StatusResponse { epoch: 7, ..Default::default() }))
+    }
+
+    async fn shard_map(&self, _: Request<ShardMapRequest>) -> Answer<ShardMapResponse> {
+        Ok(Response::new(self.count("shard_map").map.clone()))
+    }
+
+    async fn join(&self, _: Request<JoinRequest>) -> Answer<JoinResponse> {
+        Ok(Response::new(JoinResponse { node: 4, cluster_id: vec![0; 16].into() }))
+    }
+
+    async fn drain(&self, _: Request<DrainRequest>) -> Answer<DrainResponse> {
+        Ok(Response::new(DrainResponse { replica_count: 3 }))
+    }
+
+    async fn remove(&self, _: Request<RemoveNodeRequest>) -> Answer<RemoveNodeResponse> {
+        Ok(Response::new(RemoveNodeResponse {}))
+    }
+
+    async fn move_shard(&self, _: Request<MoveShardRequest>) -> Answer<MoveShardResponse> {
+        Ok(Response::new(MoveShardResponse {}))
+    }
+
+    type BackupStream = Chunks<BackupChunk>;
+
+    async fn backup(&self, _: Request<BackupRequest>) -> Answer<Self::BackupStream> {
+        let part = Some(backup_chunk::Part::End(BackupEnd { filter_count: 0 }));
+        Ok(Response::new(Box::pin(tokio_stream::iter([Ok(BackupChunk { part })]))))
+    }
+
+    async fn restore(&self, request: Request<Streaming<BackupChunk>>) -> Answer<RestoreResponse> {
+        let mut chunks = request.into_inner();
+        let mut restored = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            if let Some(backup_chunk::Part::Filter(filter)) = chunk?.part {
+                restored.push(filter.name);
+            }
+        }
+        Ok(Response::new(RestoreResponse { restored }))
+    }
+}

@@ -1,0 +1,170 @@
+//! What is sent again, under which name, and what is not.
+
+use std::time::Duration;
+
+use umbel_client::{
+    Applied, Client, ClientError, ClientOptions, Code, ErrorCode, Filter, Hashing, Outcome,
+    ReadLevel,
+};
+
+use crate::fake::{Cluster, Fault, detail};
+use crate::{client, numbers, options};
+
+async fn start(node_count: usize, options: ClientOptions) -> (Cluster, Client, Filter) {
+    let cluster = Cluster::start(node_count).await;
+    cluster.put("seen", Hashing::Keyed, 0);
+    let client = client(&cluster, options);
+    let seen = client.filter("seen");
+    (cluster, client, seen)
+}
+
+fn unknown() -> Fault {
+    let detail = detail(ErrorCode::OutcomeUnknown, Applied::Unknown);
+    Fault::DoAndRefuse(Code::Aborted, detail)
+}
+
+fn no_quorum() -> Fault {
+    Fault::Refuse(Code::Unavailable, detail(ErrorCode::NoQuorum, Applied::No))
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_heard_again() {
+    let (cluster, _, seen) = start(2, options()).await;
+    cluster.fail([no_quorum(), unknown(), unknown()]);
+    let inserted = seen.insert(["a", "b"]).await.unwrap();
+    assert_eq!(inserted.new_count(), 2, "not present from the first try");
+    let tries = cluster.seen();
+    assert_eq!(tries.len(), 4);
+    assert!(tries.iter().all(|seen| seen.request.sequence == 1 && seen.request.session == 1));
+    assert!(tries.windows(2).all(|pair| pair[0].items == pair[1].items));
+}
+
+#[tokio::test]
+async fn silence_and_broken_connections_are_tried_again() {
+    let patience = Duration::from_millis(20);
+    let (cluster, _, seen) =
+        start(2, ClientOptions { attempt_timeout: patience, ..options() }).await;
+    cluster.fail([Fault::DoAndHang, Fault::Break]);
+    let inserted = seen.insert(["a", "b"]).await.unwrap();
+    assert_eq!(inserted.new_count(), 2);
+    // A slow machine may need more.
+    assert!(cluster.seen().len() >= 3);
+}
+
+#[tokio::test]
+async fn refusals_are_final() {
+    let (cluster, client, seen) = start(1, options()).await;
+    let error = client.filter("none").insert(["a"]).await.unwrap_err();
+    let ClientError::Refused(failure) = &error else { panic!("{error}") };
+    assert_eq!((failure.cause, failure.applied), (ErrorCode::UnknownFilter, Applied::No));
+    let text = error.to_string();
+    assert!(text.contains("filter \"none\"") && text.contains(&cluster.addresses[0]), "{text}");
+
+    let aborted = Fault::Refuse(Code::Aborted, detail(ErrorCode::RequestReused, Applied::No));
+    cluster.fail([aborted]);
+    assert!(matches!(seen.insert(["a"]).await, Err(ClientError::Refused(_))));
+    assert_eq!(cluster.seen().len(), 2);
+    cluster.fail([Fault::Shorten]);
+    assert!(matches!(seen.insert(["a"]).await, Err(ClientError::BadAnswer(_))));
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_before_it_is_answered() {
+    let (cluster, _, seen) = start(1, options()).await;
+    for _ in 0..3 {
+        seen.insert(["a"]).await.unwrap();
+    }
+    seen.contains(["a"], ReadLevel::Linearizable).await.unwrap();
+    let names: Vec<(u64, u64)> = cluster.seen()[..3]
+        .iter()
+        .map(|seen| (seen.request.sequence, seen.request.acknowledged_below))
+        .collect();
+    assert_eq!(names, [(1, 1), (2, 2), (3, 3)]);
+}
+
+#[tokio::test]
+async fn an_expired_session_is_renewed_on_a_first_try_only() {
+    let (cluster, _, seen) = start(1, options()).await;
+    seen.insert(["a"]).await.unwrap();
+    cluster.world().forgotten.insert(1);
+    cluster.fail([no_quorum()]);
+    assert_eq!(seen.insert(["b"]).await.unwrap().new_count(), 1);
+    assert_eq!(cluster.seen().last().unwrap().request.session, 2);
+
+    cluster.fail([unknown()]);
+    cluster.fail([Fault::Refuse(
+        Code::FailedPrecondition,
+        detail(ErrorCode::SessionExpired, Applied::No),
+    )]);
+    let error = seen.insert(["c"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::FirstAnswerLost(_)), "{error}");
+    assert!(error.to_string().contains("outcome of this request is unknown"));
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_can_be_sent_again_and_holds_its_name() {
+    let (cluster, _, seen) = start(1, ClientOptions { attempt_count_max: 2, ..options() }).await;
+    cluster.fail([unknown(), unknown()]);
+    let error = seen.insert(["a", "b"]).await.unwrap_err();
+    let ClientError::OutcomeUnknown { request, failure } = error else { panic!("{error}") };
+    assert_eq!((failure.attempt_count, failure.applied), (2, Applied::Unknown));
+
+    seen.insert(["c"]).await.unwrap();
+    let id = cluster.seen().last().unwrap().request;
+    assert_eq!((id.sequence, id.acknowledged_below), (2, 1), "the first is still wanted");
+
+    let Outcome::Inserted(inserted) = request.resend().await.unwrap() else { panic!() };
+    assert_eq!(inserted.new_count(), 2);
+    seen.insert(["d"]).await.unwrap();
+    assert_eq!(cluster.seen().last().unwrap().request.acknowledged_below, 3);
+}
+
+#[tokio::test]
+async fn only_unanswered_parts_of_a_batch_are_sent_again() {
+    let options = ClientOptions { attempt_count_max: 1, parallel_requests: 1, ..options() };
+    let (cluster, _, seen) = start(1, options).await;
+    seen.insert(["x"]).await.unwrap();
+    // The second of three parts fails, with nothing applied; the third is not begun.
+    let ok = Fault::Refuse(Code::Unavailable, detail(ErrorCode::NoQuorum, Applied::No));
+    cluster.fail([ok]);
+    let error = seen.insert(numbers(0..150_000)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "nothing was applied: {error}");
+    assert_eq!(cluster.seen().len(), 2);
+
+    cluster.fail([unknown()]);
+    let error = seen.insert(numbers(0..150_000)).await.unwrap_err();
+    let ClientError::OutcomeUnknown { request, .. } = error else { panic!("{error}") };
+    assert_eq!(cluster.seen().len(), 3);
+    let Outcome::Inserted(inserted) = request.resend().await.unwrap() else { panic!() };
+    assert_eq!(inserted.new_count(), 150_000);
+    assert_eq!(cluster.seen().len(), 6);
+}
+
+#[tokio::test]
+async fn nothing_applied_is_unavailable() {
+    let (cluster, _, seen) = start(1, ClientOptions { attempt_count_max: 3, ..options() }).await;
+    cluster.fail([no_quorum(), no_quorum(), no_quorum()]);
+    let error = seen.insert(["a"]).await.unwrap_err();
+    let ClientError::Unavailable(failure) = &error else { panic!("{error}") };
+    assert_eq!((failure.applied, failure.attempt_count), (Applied::No, 3));
+
+    let nobody =
+        Client::connect_with("127.0.0.1:1", ClientOptions { attempt_count_max: 2, ..options() });
+    let error = nobody.unwrap().filter("seen").insert(["a"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    assert_eq!(error.failure().unwrap().applied, Applied::No, "{error}");
+}
+
+#[tokio::test]
+async fn clearing_is_sent_again_only_if_nothing_happened() {
+    let (cluster, client, _) = start(1, options()).await;
+    cluster.fail([no_quorum()]);
+    assert_eq!(client.clear("seen").await.unwrap(), 2);
+    assert_eq!(cluster.world().calls["clear"], 2);
+    cluster.fail([Fault::Refuse(
+        Code::Unavailable,
+        detail(ErrorCode::OutcomeUnknown, Applied::Unknown),
+    )]);
+    assert!(matches!(client.clear("seen").await, Err(ClientError::ChangeUnknown(_))));
+    assert_eq!(cluster.world().calls["clear"], 3);
+}
