@@ -1,0 +1,173 @@
+//! What nodes ask each other over their links, beside Raft itself: plain data, encoded in
+//! `raft/encoding.rs`.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
+use umbel_engine::shard::{
+    Bitmap, HashList, PartError, RequestStamp, ShardCommand,
+};
+use umbel_engine::{FilterId, Generation, NodeId};
+
+/// What a coordinator asks a replica of a shard.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum ShardRequest {
+    /// Insert, and say which were new.
+    Insert {
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    },
+    /// Take out, and say which were there.
+    Remove {
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    },
+    /// Say which are present. With `confirmed`, only the leader may answer; otherwise any replica
+    /// may, and only its "present" is final.
+    Contains { filter: FilterId, generation: Generation, hashes: HashList, confirmed: bool },
+    /// Change slices: only commands that do no harm when they come twice.
+    Command(ShardCommand),
+    /// Say how full a slice is.
+    Describe { filter: FilterId, generation: Generation },
+    /// Begin to copy a slice out.
+    ExportBegin { filter: FilterId, generation: Generation },
+    /// The next frames of an export.
+    ExportNext { export: u64 },
+    /// Say how the replica is, for status tables.
+    Status,
+}
+
+impl ShardRequest {
+    /// Whether sending it twice does no harm: a reply that was lost may be asked for again.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Insert { request, .. } | Self::Remove { request, .. } => request.is_some(),
+            Self::Contains { .. }
+            | Self::Command(_)
+            | Self::Describe { .. }
+            | Self::ExportBegin { .. }
+            | Self::Status => true,
+            Self::ExportNext { .. } => false,
+        }
+    }
+}
+
+/// A replica's answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum ShardAnswer {
+    /// One bit an item.
+    Bits(Bitmap),
+    /// The command was carried out; for merges and loads with the positions that were newly set.
+    Done(u64),
+    /// How full the slice is.
+    Slice(SliceLoad),
+    /// An export began.
+    Export { export: u64 },
+    /// Frames, and whether they are the last.
+    Frames { frames: Vec<Bytes>, is_last: bool },
+    /// How the replica is.
+    Status(ReplicaStatus),
+    /// Why nothing was done.
+    Failed(ShardFailure),
+}
+
+/// Load of one slice.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct SliceLoad {
+    pub(crate) leader: NodeId,
+    pub(crate) position_count: u64,
+    pub(crate) one_count: u64,
+    pub(crate) item_count: Option<f64>,
+    pub(crate) false_positive_rate: f64,
+    pub(crate) new_count: u64,
+    pub(crate) memory_bytes: u64,
+}
+
+/// One replica in a status table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct ReplicaStatus {
+    pub(crate) view: GroupView,
+    pub(crate) applied_index: u64,
+    pub(crate) memory_bytes: u64,
+}
+
+/// Why a replica did not do what it was asked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum ShardFailure {
+    /// Ask the leader, if it is named; nothing was done.
+    #[error("not the leader")]
+    NotLeader(Option<NodeId>),
+    /// Too much waits for the leader; nothing was done.
+    #[error("{0} items wait for the shard's leader already")]
+    Overloaded(u64),
+    /// The leader's disk is nearly full; nothing was done.
+    #[error("the disk of the shard's leader has {free_bytes} bytes left")]
+    DiskFull {
+        /// What is left.
+        free_bytes: u64,
+    },
+    /// It may have been done.
+    #[error("the leader changed while the request was on its way")]
+    Unknown,
+    /// The replica stopped; it may have been done.
+    #[error("{0}")]
+    Stopped(String),
+    /// The request does not fit the shard's state; nothing was done.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// The export is not known (any more).
+    #[error("the export was given up after a pause")]
+    NoExport,
+    /// As many exports as a node serves are running; nothing was done.
+    #[error("too many exports are running on the node")]
+    TooManyExports,
+}
+
+/// What a node asks the meta group's leader.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum MetaRequest {
+    /// Have a command applied.
+    Propose(MetaCommand),
+    /// Confirm leadership, and say up to which entry a reader must have applied.
+    Confirm,
+}
+
+/// The answer of the meta group's leader.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum MetaAnswer {
+    /// The command was applied.
+    Reply(MetaReply),
+    /// What was committed before the question is in the entries that the leader has applied.
+    Confirmed,
+    /// Ask the leader, if it is named; nothing was done.
+    NotLeader(Option<NodeId>),
+    /// It may have been done.
+    Unknown,
+}
+
+/// What the controller asks the leader of a group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum GroupRequest {
+    /// Say who leads and who the members are.
+    View,
+    /// Make these the members.
+    ChangeMembers {
+        voters: Vec<(NodeId, String)>,
+        learners: Vec<(NodeId, String)>,
+    },
+}
+
+/// The answer of the leader of a group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum GroupAnswer {
+    /// As this node knows it.
+    View(GroupView),
+    /// The members are as asked.
+    Changed,
+    /// The change was not made, or not to its end; ask again.
+    Failed(String),
+}

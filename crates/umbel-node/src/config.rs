@@ -1,0 +1,593 @@
+//! Settings of a node: plain data, checked once at the start.
+//!
+//! What a setting means stands here only: rustdoc, the flags' help and the commented file that
+//! `umbel serve --print-config` prints are made of the same words.
+
+use umbel_engine::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX};
+
+/// One setting as people meet it: in a file, in the environment, in help texts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Its name in files; in the environment it is upper case behind `UMBEL_`.
+    pub name: &'static str,
+    /// What it means: one or more lines, each begins with a blank.
+    pub doc: &'static str,
+    /// What it holds.
+    pub kind: SettingKind,
+}
+
+impl Setting {
+    /// The lines of its description, without blanks around them.
+    ///
+    /// ```
+    /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
+    /// assert!(listen.lines().next().is_some_and(|line| line.starts_with("Where to listen")));
+    /// ```
+    pub fn lines(&self) -> impl Iterator<Item = &'static str> {
+        self.doc.lines().map(str::trim)
+    }
+
+    /// The variable of the environment that sets it.
+    ///
+    /// ```
+    /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
+    /// assert_eq!(listen.variable(), "UMBEL_LISTEN");
+    /// ```
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("UMBEL_{}", self.name.to_ascii_uppercase())
+    }
+}
+
+/// What a setting holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettingKind {
+    /// A text.
+    Text,
+    /// Several texts; in the environment with commas between them.
+    Texts,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Switch,
+}
+
+/// A type that a setting may have.
+pub trait SettingValue {
+    /// What it holds.
+    const KIND: SettingKind;
+}
+
+impl SettingValue for String {
+    const KIND: SettingKind = SettingKind::Text;
+}
+
+impl SettingValue for Option<String> {
+    const KIND: SettingKind = SettingKind::Text;
+}
+
+impl SettingValue for Vec<String> {
+    const KIND: SettingKind = SettingKind::Texts;
+}
+
+impl SettingValue for u32 {
+    const KIND: SettingKind = SettingKind::Number;
+}
+
+impl SettingValue for u64 {
+    const KIND: SettingKind = SettingKind::Number;
+}
+
+impl SettingValue for bool {
+    const KIND: SettingKind = SettingKind::Switch;
+}
+
+/// Makes a struct of settings with their defaults and a table of their descriptions from one list.
+///
+/// ```
+/// umbel_node::settings! {
+///     /// Settings of an example.
+///     pub struct Example {
+///         /// How many, from 1.
+///         count: u32 = 3,
+///     }
+/// }
+/// assert_eq!(Example::default().count, 3);
+/// assert_eq!(Example::SETTINGS[0].lines().next(), Some("How many, from 1."));
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$outer:meta])*
+        $visibility:vis struct $struct:ident {
+            $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr,)+
+        }
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, PartialEq, Eq, Debug, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        $visibility struct $struct {
+            $($(#[doc = $doc])+ pub $name: $type,)+
+        }
+
+        impl Default for $struct {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        impl $struct {
+            /// All settings in the order in which they are printed.
+            $visibility const SETTINGS: &'static [$crate::config::Setting] = &[
+                $($crate::config::Setting {
+                    name: stringify!($name),
+                    doc: concat!($($doc, "\n"),+),
+                    kind: <$type as $crate::config::SettingValue>::KIND,
+                },)+
+            ];
+
+            /// The description of the setting with this name.
+            #[must_use]
+            $visibility fn setting(name: &str) -> Option<&'static $crate::config::Setting> {
+                Self::SETTINGS.iter().find(|setting| setting.name == name)
+            }
+        }
+    };
+}
+
+settings! {
+    /// What a node must be told. Every field has a default; a file or the environment sets those
+    /// that differ.
+    ///
+    /// ```
+    /// let config = umbel_node::Config::default();
+    /// assert_eq!((config.shards, config.replicas), (16, 3));
+    /// assert_eq!(config.advertised(), "127.0.0.1:7300");
+    /// assert!(config.validate().is_ok());
+    /// ```
+    pub struct Config {
+        /// Where to listen, HOST:PORT. Clients, other nodes, probes and metrics share this port; 0
+        /// lets the system choose one.
+        /// Another host than the own machine needs `insecure`: there is no TLS yet.
+        listen: String = "127.0.0.1:7300".to_owned(),
+        /// Where other nodes and clients reach this node, HOST:PORT; without it, where it listens.
+        /// Needed when it listens on all addresses (0.0.0.0 or [::]).
+        advertise: Option<String> = None,
+        /// The data folder, which is made if it is not there. It holds the node's identity, log and
+        /// snapshots; only one process may use it.
+        /// With `dev` and no folder named, `umbel serve` takes a temporary one and removes it at the end.
+        data: String = "umbel-data".to_owned(),
+        /// Advertised addresses of all nodes that form a new cluster together, the own one included,
+        /// HOST:PORT each; the same list on each of them.
+        /// Not looked at once the data folder belongs to a cluster.
+        initial_cluster: Vec<String> = Vec::new(),
+        /// The address of any node of the cluster that this node joins, HOST:PORT.
+        /// Not looked at once the data folder belongs to a cluster.
+        join: Option<String> = None,
+        /// A cluster of this node alone, to try things out: 4 shards with one replica each, unless
+        /// `shards` and `replicas` say otherwise.
+        dev: bool = false,
+        /// Shards of a new cluster, 1 to 1024. They are what is spread over nodes, so several for each
+        /// node to come; it cannot be changed later.
+        shards: u32 = 16,
+        /// Replicas wanted of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5
+        /// two; with fewer nodes there are fewer replicas.
+        replicas: u32 = 3,
+        /// Waits until the disk has an insert before it is acknowledged. Without it a power failure
+        /// may lose acknowledged inserts.
+        fsync: bool = true,
+        /// Milliseconds between two signs of life of a leader, 10 to 60000.
+        /// All nodes of a cluster should have the same, as with the two settings below.
+        heartbeat_ms: u64 = 250,
+        /// Milliseconds without a sign of life after which a replica stands for election, at the
+        /// earliest: at least three times `heartbeat_ms`.
+        election_ms_min: u64 = 1500,
+        /// The same at the latest: more than `election_ms_min`, at most 600000. The time is drawn anew
+        /// each time, so that replicas seldom stand at once.
+        election_ms_max: u64 = 3000,
+        /// Allows to listen on addresses that other machines reach, although there is no TLS yet:
+        /// whoever reaches the port can read and change everything.
+        insecure: bool = false,
+        /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
+        /// request that asks for more gets this.
+        request_timeout_ms_max: u64 = 60_000,
+        /// Items of inserts that wait at the leader of one shard, 65536 to 67108864; what is more is
+        /// refused as overload. An item takes 16 bytes.
+        queue_items_max: u64 = 1 << 20,
+        /// Bytes of log after which shards write snapshots, so that the log can be cut: at least
+        /// 16777216. More means fewer snapshots and longer starts.
+        log_bytes_max: u64 = 256 << 20,
+        /// Inserts are refused while the disk has fewer bytes free than this; queries go on.
+        disk_reserve_bytes: u64 = 256 << 20,
+    }
+}
+
+/// A setting is wrong. Nothing was started; the message names the setting and what it may be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// An address is not of the form `host:port`. Write it so.
+    #[error(
+        "{setting} = \"{address}\": expected HOST:PORT, like 127.0.0.1:7300, node-1:7300 or [::1]:7300"
+    )]
+    Address {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        address: String,
+    },
+    /// Other nodes cannot reach port 0. Name the port.
+    #[error("{setting} = \"{address}\": the port must not be 0, because others connect to it")]
+    PortZero {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        address: String,
+    },
+    /// Other machines could reach the node, and nothing would protect it. Listen on a loopback
+    /// address, or allow it where the network is private.
+    #[error(
+        "listen = \"{address}\": other machines could connect, and there is no TLS yet; listen on \
+         127.0.0.1, or say insecure = true (--insecure) if the network is private"
+    )]
+    Insecure {
+        /// The address.
+        address: String,
+    },
+    /// Nobody can connect to "all addresses". Say which address others shall use.
+    #[error(
+        "listen = \"{address}\" means all addresses, so advertise must say which one others use, \
+         like advertise = \"node-1:7300\""
+    )]
+    NoAdvertise {
+        /// The address.
+        address: String,
+    },
+    /// The advertised address stands for all addresses, so nobody can connect to it.
+    #[error("advertise = \"{address}\" means all addresses: name one that others can connect to")]
+    AdvertisesAll {
+        /// The address.
+        address: String,
+    },
+    /// Two settings contradict each other. Take one away.
+    #[error("{one} and {other} exclude each other: give one of them")]
+    Both {
+        /// Name of a setting.
+        one: &'static str,
+        /// Name of the other.
+        other: &'static str,
+    },
+    /// The founders' list lacks the node itself. All founders need the same list.
+    #[error(
+        "initial_cluster names {}, but not this node, which is \"{own}\" to others: add it, or set \
+         advertise to the name in the list", named.join(", ")
+    )]
+    NotInitial {
+        /// The own advertised address.
+        own: String,
+        /// The list.
+        named: Vec<String>,
+    },
+    /// The founders' list names a node twice. Take one away.
+    #[error("initial_cluster names \"{address}\" twice")]
+    Twice {
+        /// The address.
+        address: String,
+    },
+    /// The founders' list is too long. Start with fewer nodes.
+    #[error("initial_cluster names {count} nodes, at most {NODE_COUNT_MAX}")]
+    TooManyNodes {
+        /// Length of the list.
+        count: usize,
+    },
+    /// A number is out of its range. Choose one within.
+    #[error("{setting} = {value}: expected {least} to {most}")]
+    Range {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: u64,
+        /// The least that it may be.
+        least: u64,
+        /// The most that it may be.
+        most: u64,
+    },
+    /// The data folder has no name. Name one.
+    #[error("data is empty: name a folder")]
+    NoData,
+}
+
+/// Longest interval of heartbeats, in milliseconds: a minute without a leader is an outage.
+const HEARTBEAT_MS_MAX: u64 = 60_000;
+
+/// Shortest interval of heartbeats, in milliseconds: below it timers are not punctual.
+const HEARTBEAT_MS_MIN: u64 = 10;
+
+/// Election timeouts last this many heartbeats at least, so that two lost ones are no election.
+const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
+
+/// Longest election timeout, in milliseconds.
+const ELECTION_MS_MAX: u64 = 600_000;
+
+/// Shortest and longest time limit that requests may be held to, in milliseconds.
+const REQUEST_TIMEOUT_MS: [u64; 2] = [100, 3_600_000];
+
+/// Longest queue of a shard, in items: 1 GiB of hashes.
+const QUEUE_ITEMS_MAX: u64 = 1 << 26;
+
+/// Shortest log, in bytes: room for the largest entries of a few shards.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+
+impl Config {
+    /// The defaults of a cluster of one node, to try things out.
+    ///
+    /// ```
+    /// let config = umbel_node::Config::development();
+    /// assert_eq!((config.dev, config.shards, config.replicas), (true, 4, 1));
+    /// ```
+    #[must_use]
+    pub fn development() -> Self {
+        Self { dev: true, shards: 4, replicas: 1, ..Self::default() }
+    }
+
+    /// Where others reach the node: what it advertises, else where it listens.
+    #[must_use]
+    pub fn advertised(&self) -> &str {
+        self.advertise.as_deref().unwrap_or(&self.listen)
+    }
+
+    /// Shards of a new cluster, and replicas wanted of each.
+    ///
+    /// ```
+    /// assert_eq!(umbel_node::Config::default().formation(), (16, 3));
+    /// ```
+    #[must_use]
+    pub const fn formation(&self) -> (u32, u32) {
+        (self.shards, self.replicas)
+    }
+
+    /// Checks every setting and how they fit together; what lies on the disk is not looked at.
+    ///
+    /// # Errors
+    /// The first setting that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_addresses()?;
+        self.validate_origin()?;
+        self.validate_numbers()?;
+        if self.data.is_empty() {
+            return Err(ConfigError::NoData);
+        }
+        Ok(())
+    }
+
+    fn validate_addresses(&self) -> Result<(), ConfigError> {
+        let listen = Address::parse("listen", &self.listen)?;
+        if !listen.is_loopback() && !self.insecure {
+            return Err(ConfigError::Insecure { address: self.listen.clone() });
+        }
+        if let Some(text) = &self.advertise {
+            let advertised = Address::reachable("advertise", text)?;
+            if advertised.is_unspecified() {
+                return Err(ConfigError::AdvertisesAll { address: text.clone() });
+            }
+        } else if listen.is_unspecified() {
+            return Err(ConfigError::NoAdvertise { address: self.listen.clone() });
+        }
+        Ok(())
+    }
+
+    /// Where the node's cluster comes from.
+    fn validate_origin(&self) -> Result<(), ConfigError> {
+        let origins = [
+            ("dev", self.dev),
+            ("initial_cluster", !self.initial_cluster.is_empty()),
+            ("join", self.join.is_some()),
+        ];
+        let mut given = origins.iter().filter(|(_, is_given)| *is_given).map(|(name, _)| *name);
+        if let (Some(one), Some(other)) = (given.next(), given.next()) {
+            return Err(ConfigError::Both { one, other });
+        }
+        if let Some(join) = &self.join {
+            Address::reachable("join", join)?;
+        }
+        let count = self.initial_cluster.len();
+        if count > NODE_COUNT_MAX {
+            return Err(ConfigError::TooManyNodes { count });
+        }
+        let mut sorted: Vec<&String> = self.initial_cluster.iter().collect();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ConfigError::Twice { address: pair[0].clone() });
+        }
+        for address in &self.initial_cluster {
+            Address::reachable("initial_cluster", address)?;
+        }
+        let own = self.advertised();
+        if count > 0 && !self.initial_cluster.iter().any(|address| address == own) {
+            let named = self.initial_cluster.clone();
+            return Err(ConfigError::NotInitial { own: own.to_owned(), named });
+        }
+        Ok(())
+    }
+
+    fn validate_numbers(&self) -> Result<(), ConfigError> {
+        let election_ms_least = self.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION_MIN);
+        let [timeout_ms_least, timeout_ms_most] = REQUEST_TIMEOUT_MS;
+        let ranges = [
+            ("shards", self.shards.into(), 1, SHARD_COUNT_MAX.into()),
+            ("replicas", self.replicas.into(), 1, REPLICA_COUNT_MAX.into()),
+            ("heartbeat_ms", self.heartbeat_ms, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
+            ("election_ms_min", self.election_ms_min, election_ms_least, ELECTION_MS_MAX - 1),
+            (
+                "election_ms_max",
+                self.election_ms_max,
+                self.election_ms_min.saturating_add(1),
+                ELECTION_MS_MAX,
+            ),
+            (
+                "request_timeout_ms_max",
+                self.request_timeout_ms_max,
+                timeout_ms_least,
+                timeout_ms_most,
+            ),
+            ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
+            // Files hold signed numbers.
+            ("log_bytes_max", self.log_bytes_max, LOG_BYTES_MIN, i64::MAX as u64),
+            ("disk_reserve_bytes", self.disk_reserve_bytes, 0, i64::MAX as u64),
+        ];
+        for (setting, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(ConfigError::Range { setting, value, least, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A host with a port, as far as it can be told without asking a resolver.
+struct Address {
+    ip: Option<std::net::IpAddr>,
+    is_localhost: bool,
+}
+
+impl Address {
+    fn parse(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
+        let (host, _) = split(text)
+            .ok_or_else(|| ConfigError::Address { setting, address: text.to_owned() })?;
+        Ok(Self { ip: host.parse().ok(), is_localhost: host == "localhost" })
+    }
+
+    /// An address that others connect to.
+    fn reachable(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
+        let address = Self::parse(setting, text)?;
+        if let Some((_, 0)) = split(text) {
+            return Err(ConfigError::PortZero { setting, address: text.to_owned() });
+        }
+        Ok(address)
+    }
+
+    fn is_loopback(&self) -> bool {
+        self.is_localhost || self.ip.is_some_and(|ip| ip.is_loopback())
+    }
+
+    fn is_unspecified(&self) -> bool {
+        self.ip.is_some_and(|ip| ip.is_unspecified())
+    }
+}
+
+/// Host, without the brackets of an IPv6 address, and port; None if the text has another form.
+fn split(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    // `+7300` would be a number too.
+    let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok())??;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => {
+            let inner = rest.strip_suffix(']')?;
+            inner.parse::<std::net::Ipv6Addr>().ok()?;
+            inner
+        }
+        None => host,
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_ip =
+        host.parse::<std::net::IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
+    (is_ip || (!host.is_empty() && host.chars().all(is_host))).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validate().unwrap_err().to_string()
+    }
+
+    fn accepted(change: impl FnOnce(&mut Config)) {
+        let mut config = Config::default();
+        change(&mut config);
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        accepted(|_| ());
+        assert_eq!(Config::development().validate(), Ok(()));
+    }
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        for (text, expected) in [
+            ("127.0.0.1:7300", Some(("127.0.0.1", 7300))),
+            ("node-1.umbel:1", Some(("node-1.umbel", 1))),
+            ("[::1]:0", Some(("::1", 0))),
+            ("::1:80", None),
+            ("[node]:80", None),
+            ("node", None),
+            ("node:", None),
+            ("node:+1", None),
+            ("node:65536", None),
+            (":80", None),
+            ("a b:80", None),
+            ("http://node:80", None),
+        ] {
+            assert_eq!(split(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_machines_are_let_in_only_on_demand() {
+        accepted(|config| config.listen = "[::1]:0".into());
+        accepted(|config| config.listen = "localhost:7300".into());
+        for address in ["0.0.0.0:7300", "10.0.0.1:7300", "node-1:7300", "[::]:7300"] {
+            let said = refused(|config| config.listen = address.into());
+            assert!(said.contains("no TLS yet") && said.contains(address), "{said}");
+        }
+        let said = refused(|config| {
+            config.insecure = true;
+            config.listen = "0.0.0.0:7300".into();
+        });
+        assert!(said.contains("advertise"), "{said}");
+        accepted(|config| {
+            config.insecure = true;
+            config.listen = "0.0.0.0:7300".into();
+            config.advertise = Some("node-1:7300".into());
+        });
+    }
+
+    #[test]
+    fn a_cluster_has_one_origin() {
+        let said = refused(|config| {
+            config.dev = true;
+            config.join = Some("node-1:7300".into());
+        });
+        assert_eq!(said, "dev and join exclude each other: give one of them");
+        let said = refused(|config| config.initial_cluster = vec!["node-1:7300".into()]);
+        assert!(said.contains("127.0.0.1:7300") && said.contains("node-1:7300"), "{said}");
+        let own = "127.0.0.1:7300".to_owned();
+        accepted(|config| config.initial_cluster = vec!["node-2:7300".into(), own.clone()]);
+        let said = refused(|config| config.initial_cluster = vec![own.clone(), own.clone()]);
+        assert!(said.contains("twice"), "{said}");
+        let said = refused(|config| config.join = Some("node-1:0".into()));
+        assert!(said.contains("must not be 0"), "{said}");
+    }
+
+    #[test]
+    fn numbers_have_ranges() {
+        assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
+        assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
+        assert!(refused(|config| config.heartbeat_ms = 501).contains("election_ms_min"));
+        assert!(refused(|config| config.election_ms_max = 1500).contains("expected 1501"));
+        assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
+        assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));
+        assert!(refused(|config| config.data.clear()).contains("data"));
+    }
+
+    #[test]
+    fn every_setting_is_described_in_whole_sentences() {
+        for setting in Config::SETTINGS {
+            let text: Vec<&str> = setting.lines().collect();
+            assert!(text.last().is_some_and(|line| line.ends_with('.')), "{}", setting.name);
+        }
+    }
+}

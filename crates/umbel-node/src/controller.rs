@@ -1,0 +1,264 @@
+//! Drives what the meta group's leader decides: members of groups, slices of filters.
+//!
+//! The decisions are the engine's (`umbel_engine::meta::next_tasks`); here they are carried out.
+//! Every task may be done twice, so a leader that is deposed in the middle does no harm.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use umbel_engine::meta::{
+    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled, next_tasks,
+};
+use umbel_engine::shard::ShardCommand;
+use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
+
+use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
+use crate::coordinator::Coordinator;
+use crate::local::Local;
+use crate::peer::CallKind;
+use crate::raft::encoding::{decode, encode};
+
+/// How often the leader looks when nothing changed: for changes that others carry out.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often it asks groups that nothing is planned for, so that it notices what it was not told.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long one task may take before it is looked at anew.
+const TASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a change of members may take: its new replica may need a snapshot first.
+const MEMBERS_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// How long a group's leader may take to say who the members are.
+const VIEW_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Carries out what there is to do while this node leads the meta group; never ends.
+pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+    let mut applied = local.meta().replica().applied_index();
+    let mut progress = SliceProgress::new();
+    let mut views = BTreeMap::new();
+    let mut reviewed: Option<Instant> = None;
+    loop {
+        applied.borrow_and_update();
+        if local.meta().is_leader() {
+            let is_due = reviewed.is_none_or(|at| at.elapsed() >= REVIEW_INTERVAL);
+            if is_due {
+                reviewed = Some(Instant::now());
+            }
+            look(&local, &coordinator, &mut progress, &mut views, is_due).await;
+        } else {
+            progress.clear();
+            views.clear();
+            reviewed = None;
+        }
+        // Whichever comes first; a failed watch means that the node stops, and this task with it.
+        let _ = tokio::time::timeout(LOOK_INTERVAL, applied.changed()).await;
+    }
+}
+
+/// One round: views, decisions, deeds.
+async fn look(
+    local: &Arc<Local>,
+    coordinator: &Arc<Coordinator>,
+    progress: &mut SliceProgress,
+    views: &mut BTreeMap<ShardId, GroupView>,
+    is_review: bool,
+) {
+    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return };
+    let asked = match unsettled {
+        Unsettled::All => None,
+        Unsettled::Some(_) if is_review => None,
+        Unsettled::Some(shards) => Some(shards),
+    };
+    refresh_views(local, coordinator, views, asked).await;
+    let tasks = local.meta().replica().read_meta(|state| {
+        forget_settled(progress, state);
+        next_tasks(state, views, &local.meta().view(), progress)
+    });
+    let (proposals, tasks): (Vec<Task>, Vec<Task>) =
+        tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));
+    for proposal in proposals {
+        if let Task::Propose(command) = proposal {
+            // Here and now, or not at all: a decision must not arrive when it is another one's turn.
+            let (answer, _) = local.serve_meta(MetaRequest::Propose(command.clone())).await;
+            tracing::debug!(?command, ?answer, "the controller decided");
+        }
+    }
+    let deeds = tasks.into_iter().map(|task| carry_out(local, coordinator, task));
+    for done in join_all(deeds).await.into_iter().flatten() {
+        progress.insert(done.0, done.1);
+    }
+}
+
+/// Whose views are needed.
+enum Unsettled {
+    All,
+    Some(Vec<ShardId>),
+}
+
+/// Shards whose members change or are not known; all while slices are made, emptied or dropped.
+fn unsettled_shards(state: &MetaState) -> Option<Unsettled> {
+    if !state.is_formed() {
+        return None;
+    }
+    let is_settled = |state: FilterState| matches!(state, FilterState::Live | FilterState::Importing);
+    if state.filters().any(|(_, filter)| !is_settled(filter.state)) {
+        return Some(Unsettled::All);
+    }
+    let wanted = state.replicas_wanted();
+    let shards = state.shards().zip(0..).filter(|((_, record), _)| {
+        let has_all = record.replicas.len() >= wanted;
+        let all_stay = record.replicas.iter().all(|&node| {
+            state.node(node).is_some_and(NodeRecord::is_available)
+        });
+        !record.is_formed || record.target.is_some() || !has_all || !all_stay
+    });
+    Some(Unsettled::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
+}
+
+/// Asks leaders who the members of their groups are.
+async fn refresh_views(
+    local: &Arc<Local>,
+    coordinator: &Arc<Coordinator>,
+    views: &mut BTreeMap<ShardId, GroupView>,
+    asked: Option<Vec<ShardId>>,
+) {
+    let all = || {
+        let count = local.meta().replica().read_meta(MetaState::shard_count);
+        (0..count).map(ShardId).collect()
+    };
+    let asked = asked.unwrap_or_else(all);
+    let answers = asked.into_iter().map(|shard| async move {
+        (shard, view_of(local, coordinator, shard).await)
+    });
+    for (shard, view) in join_all(answers).await {
+        match view {
+            Some(view) => views.insert(shard, view),
+            None => views.remove(&shard),
+        };
+    }
+}
+
+/// A group as its leader sees it; None if nobody who leads is found.
+async fn view_of(
+    local: &Arc<Local>,
+    coordinator: &Arc<Coordinator>,
+    shard: ShardId,
+) -> Option<GroupView> {
+    let members = local
+        .meta()
+        .replica()
+        .read_meta(|state| state.shard(shard).map(|record| record.members()))?;
+    let hint = coordinator.shard_leader_hint(shard);
+    let mut candidates: Vec<NodeId> = hint.into_iter().collect();
+    candidates.extend(members.iter().filter(|&&node| Some(node) != hint));
+    for node in candidates {
+        let answer = ask_group(
+            local,
+            node,
+            GroupId::of_shard(shard),
+            GroupRequest::View,
+            VIEW_TIMEOUT,
+        );
+        if let Some(GroupAnswer::View(view)) = answer.await
+            && view.leader == Some(node)
+        {
+            return Some(view);
+        }
+    }
+    None
+}
+
+async fn ask_group(
+    local: &Arc<Local>,
+    node: NodeId,
+    group: GroupId,
+    request: GroupRequest,
+    timeout: Duration,
+) -> Option<GroupAnswer> {
+    if node == local.node() {
+        let served = local.serve_group(group, request);
+        return tokio::time::timeout(timeout, served).await.ok()?.ok();
+    }
+    let body = encode(&request);
+    let answer = local.call(node, CallKind::Group, group, body, timeout).await;
+    match answer.map(|body| decode(&body)) {
+        Ok(Ok(answer)) => Some(answer),
+        Ok(Err(error)) => {
+            tracing::warn!(%node, %group, %error, "an answer was not understood");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%node, %group, %error, "a group's leader did not answer");
+            None
+        }
+    }
+}
+
+/// Carries out one task; returns what it confirmed about a slice.
+async fn carry_out(
+    local: &Arc<Local>,
+    coordinator: &Arc<Coordinator>,
+    task: Task,
+) -> Option<((FilterId, ShardId), SliceDone)> {
+    let deadline = Instant::now() + TASK_TIMEOUT;
+    let (shard, command, filter, done) = match task {
+        Task::Propose(_) => return None,
+        Task::ChangeMembers { group, leader, voters, learners } => {
+            change_members(local, group, leader, &voters, &learners).await;
+            return None;
+        }
+        Task::EnsureSlice { shard, filter } => {
+            // Only while the filter is being created: otherwise nobody would drop the slice again.
+            let spec = local.meta().replica().read_meta(|state| {
+                let record = state.filter(filter)?;
+                let is_creating = matches!(record.state, FilterState::Creating { .. });
+                is_creating.then(|| record.slice_spec(filter))
+            })?;
+            (shard, ShardCommand::CreateSlice(spec), filter, SliceDone::Created)
+        }
+        Task::DropSlice { shard, filter } => {
+            (shard, ShardCommand::DropSlice(filter), filter, SliceDone::Dropped)
+        }
+        Task::ClearSlice { shard, filter, generation } => {
+            let command = ShardCommand::ClearSlice { filter, generation };
+            (shard, command, filter, SliceDone::Cleared(generation))
+        }
+    };
+    match coordinator.shard_call(shard, ShardRequest::Command(command), deadline).await {
+        Ok(_) => Some(((filter, shard), done)),
+        Err(error) => {
+            tracing::warn!(%shard, %filter, %error, "a slice could not be changed yet");
+            None
+        }
+    }
+}
+
+async fn change_members(
+    local: &Arc<Local>,
+    group: GroupId,
+    leader: NodeId,
+    voters: &[NodeId],
+    learners: &[NodeId],
+) {
+    let with_addresses = |nodes: &[NodeId]| {
+        local.meta().replica().read_meta(|state| {
+            let address = |&node| Some((node, state.node_address(node)?.to_owned()));
+            nodes.iter().filter_map(address).collect::<Vec<_>>()
+        })
+    };
+    let request = GroupRequest::ChangeMembers {
+        voters: with_addresses(voters),
+        learners: with_addresses(learners),
+    };
+    tracing::info!(%group, ?voters, ?learners, "members are changed");
+    match ask_group(local, leader, group, request, MEMBERS_TIMEOUT).await {
+        Some(GroupAnswer::Changed) => tracing::info!(%group, ?voters, "members were changed"),
+        Some(GroupAnswer::Failed(why)) => tracing::info!(%group, why, "members not changed yet"),
+        _ => tracing::info!(%group, %leader, "the leader did not answer"),
+    }
+}

@@ -1,0 +1,485 @@
+//! The node that a client happens to ask: hash at the edge, cut by shard, ask the leaders, join.
+//!
+//! Every way ends at a deadline, in an answer or in an error that says whether anything was
+//! changed. A request that may be sent twice is sent again when its reply was lost; any other one
+//! then ends with "the outcome is unknown".
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
+use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
+use umbel_filter::CellCount;
+
+use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
+use crate::failure::CallFailure;
+use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
+use crate::local::Local;
+use crate::peer::CallKind;
+use crate::ports::Seed;
+use crate::raft::encoding::{decode, encode};
+
+pub(crate) mod catalogue;
+pub(crate) mod copies;
+mod items;
+pub(crate) mod sizes;
+
+/// Which replica may answer a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReadLevel {
+    /// The leader, after a majority confirmed it.
+    Linearizable,
+    /// Any replica may say "present".
+    AnyReplica,
+}
+
+/// A client's name for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ClientRequest {
+    pub(crate) id: RequestId,
+    pub(crate) acknowledged_below: u64,
+}
+
+/// A filter that answers.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveFilter {
+    pub(crate) id: FilterId,
+    pub(crate) record: FilterRecord,
+    pub(crate) cells: CellCount,
+}
+
+/// Answers clients with what the cluster knows.
+pub(crate) struct Coordinator {
+    /// Set when the node belongs to a cluster.
+    local: Arc<OnceLock<Arc<Local>>>,
+    seed: Arc<dyn Seed>,
+    /// Who led each group when last heard.
+    leaders: Mutex<BTreeMap<GroupId, NodeId>>,
+}
+
+/// What became of one try at one node.
+enum Tried<T> {
+    Answer(T),
+    /// Nothing was done there; who leads, if that was said.
+    Elsewhere(Option<NodeId>),
+    /// It may have been done there.
+    Unknown(String),
+}
+
+/// The tries of one call.
+struct Tries {
+    deadline: Instant,
+    began: Instant,
+    wait: Duration,
+    count: usize,
+    /// Whether the last try was at a leader that the one before had named.
+    has_followed: bool,
+    /// What left an outcome open, if anything did.
+    open: Option<String>,
+}
+
+impl Coordinator {
+    pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
+        Self { local, seed, leaders: Mutex::default() }
+    }
+
+    pub(super) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
+        self.local.get().ok_or(CallFailure::NotFormed)
+    }
+
+    /// This node's number, 0 while it belongs to no cluster.
+    pub(crate) fn node(&self) -> NodeId {
+        self.local.get().map_or(NodeId(0), |local| local.node())
+    }
+
+    /// The cluster's identity, 0 while the node belongs to none.
+    pub(crate) fn cluster_id(&self) -> u128 {
+        self.local.get().map_or(0, |local| local.cluster())
+    }
+
+    pub(crate) fn seed(&self) -> &dyn Seed {
+        &*self.seed
+    }
+
+    /// Why this node should get no traffic, if so.
+    pub(crate) fn is_ready(&self) -> Result<(), String> {
+        let local = self.local().map_err(|error| error.to_string())?;
+        local.is_ready()
+    }
+
+    /// The leader of the meta group, as far as this node knows.
+    pub(crate) fn meta_leader(&self) -> Option<NodeId> {
+        self.local.get()?.meta().leader()
+    }
+
+    /// The leader of a shard, as far as this node knows.
+    pub(crate) fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
+        let own = self.local.get()?.shard(shard).and_then(|shard| shard.group().leader());
+        own.or_else(|| self.known_leader(GroupId::of_shard(shard)))
+    }
+
+    /// Whether a node answers now.
+    pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
+        match self.local.get() {
+            Some(local) => node == local.node() || local.is_reachable(node).await,
+            None => false,
+        }
+    }
+
+    /// Reads this node's copy of the catalogue and the shard map.
+    ///
+    /// # Errors
+    /// If the cluster is not formed.
+    pub(crate) fn read_meta<T>(
+        &self,
+        read: impl FnOnce(&MetaState) -> T,
+    ) -> Result<T, CallFailure> {
+        let read = |state: &MetaState| state.is_formed().then(|| read(state));
+        self.local()?.meta().replica().read_meta(read).ok_or(CallFailure::NotFormed)
+    }
+
+    /// Waits until this node's copy of the catalogue shows something.
+    pub(crate) async fn wait_meta<T>(
+        &self,
+        deadline: Instant,
+        mut until: impl FnMut(&MetaState) -> Option<T>,
+    ) -> Result<T, CallFailure> {
+        let began = Instant::now();
+        let mut applied = self.local()?.meta().replica().applied_index();
+        loop {
+            applied.borrow_and_update();
+            if let Some(found) = self.read_meta(&mut until)? {
+                return Ok(found);
+            }
+            let changed = tokio::time::timeout_at(deadline, applied.changed()).await;
+            if !matches!(changed, Ok(Ok(()))) {
+                let within = began.elapsed();
+                return Err(CallFailure::NoQuorum { what: "part of the cluster".to_owned(), within });
+            }
+        }
+    }
+
+    /// Opens a session of a client.
+    pub(crate) async fn open_session(&self, deadline: Instant) -> Result<SessionId, CallFailure> {
+        match self.meta_propose(MetaCommand::OpenSession, deadline).await? {
+            MetaReply::Session(session) => Ok(session),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A filter by its name, if it answers now.
+    pub(crate) async fn live_filter(
+        &self,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<LiveFilter, CallFailure> {
+        let look = |state: &MetaState| {
+            let cells = CellCount::new(state.shard_count()).ok()?;
+            let (id, record) = state.filter_by_name(name)?;
+            Some(LiveFilter { id, record: record.clone(), cells })
+        };
+        let is_live = |filter: &LiveFilter| filter.record.state == FilterState::Live;
+        // A filter may be newer than this node's copy of the catalogue, or live by now.
+        let mut found = self.read_meta(look)?;
+        if !found.as_ref().is_some_and(is_live) {
+            self.meta_refresh(deadline).await?;
+            found = self.read_meta(look)?;
+        }
+        let filter = found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })?;
+        if is_live(&filter) {
+            Ok(filter)
+        } else {
+            let state = filter.record.state.to_string();
+            Err(CallFailure::FilterBusy { name: name.to_owned(), state })
+        }
+    }
+
+    /// Has the meta group apply a command; this node has applied it, too, when this returns.
+    pub(crate) async fn meta_propose(
+        &self,
+        command: MetaCommand,
+        deadline: Instant,
+    ) -> Result<MetaReply, CallFailure> {
+        let (answer, index) = self.meta_call(&MetaRequest::Propose(command), deadline).await?;
+        let MetaAnswer::Reply(reply) = answer else { return Err(unexpected(&answer)) };
+        self.wait_applied(index, deadline).await?;
+        match reply {
+            MetaReply::Refused(error) => Err(error.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns when this node's copy of the catalogue has all that was committed before the call.
+    pub(crate) async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
+        let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
+        self.wait_applied(index, deadline).await
+    }
+
+    async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), CallFailure> {
+        let began = Instant::now();
+        let mut applied = self.local()?.meta().replica().applied_index();
+        let reached = applied.wait_for(|&applied| applied >= index);
+        match tokio::time::timeout_at(deadline, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(CallFailure::OutcomeUnknown {
+                what: format!(
+                    "this node did not hear of entry {index} of the meta group within {} ms",
+                    began.elapsed().as_millis()
+                ),
+            }),
+        }
+    }
+
+    /// Asks the meta group's leader, whoever that is.
+    async fn meta_call(
+        &self,
+        request: &MetaRequest,
+        deadline: Instant,
+    ) -> Result<(MetaAnswer, u64), CallFailure> {
+        let local = self.local()?;
+        let mut tries = Tries::new(deadline);
+        // Every command of the meta group may come twice, so a lost reply is asked for again.
+        loop {
+            let node = self.meta_candidate(local, tries.count);
+            match self.try_meta(local, node, request, tries.timeout()).await {
+                Tried::Answer((MetaAnswer::NotLeader(leader), _)) | Tried::Elsewhere(leader) => {
+                    self.note_leader(GroupId::META, node, leader);
+                    tries.pause(leader.is_some()).await;
+                }
+                Tried::Answer((MetaAnswer::Unknown, _)) => {
+                    tries.open = Some("the meta group's leader changed".to_owned());
+                    tries.pause(false).await;
+                }
+                Tried::Answer(answer) => {
+                    self.note_leader(GroupId::META, node, Some(node));
+                    return Ok(answer);
+                }
+                Tried::Unknown(why) => {
+                    self.note_leader(GroupId::META, node, None);
+                    tries.open = Some(why);
+                    tries.pause(false).await;
+                }
+            }
+            if tries.is_over() {
+                return Err(tries.failure("the meta group"));
+            }
+        }
+    }
+
+    /// Whom to ask next about the meta group.
+    fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
+        let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
+        let voters = local.meta().view().voters;
+        match known {
+            Some(leader) if count.is_multiple_of(2) => leader,
+            _ if voters.is_empty() => self.node(),
+            _ => voters[count % voters.len()],
+        }
+    }
+
+    async fn try_meta(
+        &self,
+        local: &Local,
+        node: NodeId,
+        request: &MetaRequest,
+        timeout: Duration,
+    ) -> Tried<(MetaAnswer, u64)> {
+        if node == self.node() {
+            let served = local.serve_meta(request.clone());
+            return match tokio::time::timeout(timeout, served).await {
+                Ok(answer) => Tried::Answer(answer),
+                Err(_) => Tried::Unknown("this node's meta group did not answer".to_owned()),
+            };
+        }
+        ask(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await
+    }
+
+    /// Asks a shard's leader, whoever that is, or, where the request allows it, any replica.
+    ///
+    /// [`ShardAnswer::Failed`] never comes out: it is a [`CallFailure`] then.
+    pub(crate) async fn shard_call(
+        &self,
+        shard: ShardId,
+        request: ShardRequest,
+        deadline: Instant,
+    ) -> Result<ShardAnswer, CallFailure> {
+        let local = self.local()?;
+        let group = GroupId::of_shard(shard);
+        let mut tries = Tries::new(deadline);
+        loop {
+            let node = self.shard_candidate(shard, tries.count)?;
+            // A request that must not be sent twice is given all the time that there is.
+            let timeout =
+                if request.is_repeatable() { tries.timeout() } else { tries.remaining() };
+            let tried = try_shard(local, node, shard, &request, timeout).await;
+            let open = match tried {
+                Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
+                    ShardFailure::NotLeader(leader) => {
+                        self.note_leader(group, node, leader);
+                        tries.pause(leader.is_some()).await;
+                        None
+                    }
+                    ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
+                    failure => return Err(refused(shard, failure)),
+                },
+                Tried::Answer(answer) => {
+                    self.note_leader(group, node, Some(node));
+                    return Ok(answer);
+                }
+                Tried::Elsewhere(leader) => {
+                    self.note_leader(group, node, leader);
+                    tries.pause(leader.is_some()).await;
+                    None
+                }
+                Tried::Unknown(why) => {
+                    self.note_leader(group, node, None);
+                    Some(why)
+                }
+            };
+            if let Some(why) = open {
+                let what = format!("{shard}: {why}");
+                if !request.is_repeatable() {
+                    return Err(CallFailure::OutcomeUnknown { what });
+                }
+                tries.open = Some(what);
+                tries.pause(false).await;
+            }
+            if tries.is_over() {
+                return Err(tries.failure(&shard.to_string()));
+            }
+        }
+    }
+
+    /// Whom to ask next about a shard: the leader that is known, then replicas in turn.
+    fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
+        let replicas = self
+            .read_meta(|state| state.shard(shard).map(|record| record.members()))?
+            .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
+        let known = self.shard_leader_hint(shard).filter(|leader| replicas.contains(leader));
+        match known {
+            Some(leader) if count.is_multiple_of(2) => Ok(leader),
+            _ if replicas.is_empty() => Ok(self.node()),
+            _ => Ok(replicas[count % replicas.len()]),
+        }
+    }
+
+    fn known_leader(&self, group: GroupId) -> Option<NodeId> {
+        self.lock_leaders().get(&group).copied()
+    }
+
+    /// Remembers what was heard of a group's leader from a node that was asked.
+    fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
+        let mut leaders = self.lock_leaders();
+        match leader {
+            Some(leader) => {
+                leaders.insert(group, leader);
+            }
+            None => {
+                if leaders.get(&group) == Some(&asked) {
+                    leaders.remove(&group);
+                }
+            }
+        }
+    }
+
+    fn lock_leaders(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tries {
+    fn new(deadline: Instant) -> Self {
+        let began = Instant::now();
+        Self { deadline, began, wait: RETRY_WAIT_MIN, count: 0, has_followed: false, open: None }
+    }
+
+    fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn timeout(&self) -> Duration {
+        self.remaining().min(TRY_TIMEOUT)
+    }
+
+    /// Waits before the next try; the first time that a try says whom to ask, not at all.
+    async fn pause(&mut self, knows_leader: bool) {
+        if knows_leader && !self.has_followed {
+            self.has_followed = true;
+            return;
+        }
+        self.has_followed = false;
+        self.count += 1;
+        tokio::time::sleep(self.wait.min(self.remaining())).await;
+        self.wait = (self.wait * 2).min(RETRY_WAIT_MAX);
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    fn failure(self, what: &str) -> CallFailure {
+        match self.open {
+            Some(what) => CallFailure::OutcomeUnknown { what },
+            None => CallFailure::NoQuorum { what: what.to_owned(), within: self.began.elapsed() },
+        }
+    }
+}
+
+async fn try_shard(
+    local: &Local,
+    node: NodeId,
+    shard: ShardId,
+    request: &ShardRequest,
+    timeout: Duration,
+) -> Tried<ShardAnswer> {
+    if node == local.node() {
+        let Some(leader) = local.shard(shard) else { return Tried::Elsewhere(None) };
+        return match tokio::time::timeout(timeout, leader.serve(request.clone())).await {
+            Ok(answer) => Tried::Answer(answer),
+            Err(_) => Tried::Unknown(format!("no answer within {} ms", timeout.as_millis())),
+        };
+    }
+    let group = GroupId::of_shard(shard);
+    ask(local, node, CallKind::Shard, group, encode(request), timeout).await
+}
+
+/// One try over a link.
+async fn ask<T: DeserializeOwned>(
+    local: &Local,
+    node: NodeId,
+    kind: CallKind,
+    group: GroupId,
+    body: Bytes,
+    timeout: Duration,
+) -> Tried<T> {
+    match local.call(node, kind, group, body, timeout).await {
+        Ok(body) => match decode(&body) {
+            Ok(answer) => Tried::Answer(answer),
+            Err(error) => Tried::Unknown(format!("{node} answered nonsense: {error}")),
+        },
+        Err(error) if !error.is_certainly_undone() => Tried::Unknown(format!("{node}: {error}")),
+        Err(error) => {
+            tracing::debug!(%node, %group, %error, "a try failed");
+            Tried::Elsewhere(None)
+        }
+    }
+}
+
+/// A refusal that no other replica would answer otherwise.
+fn refused(shard: ShardId, failure: ShardFailure) -> CallFailure {
+    match failure {
+        ShardFailure::Part(error) => CallFailure::Part(error),
+        ShardFailure::DiskFull { free_bytes } => CallFailure::DiskFull { free_bytes },
+        failure => CallFailure::Overloaded { what: format!("{shard}: {failure}") },
+    }
+}
+
+fn unexpected<T: Serialize + std::fmt::Debug>(answer: &T) -> CallFailure {
+    CallFailure::Storage { what: format!("a question of another kind was answered: {answer:?}") }
+}

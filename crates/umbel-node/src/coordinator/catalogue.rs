@@ -1,0 +1,369 @@
+//! Filters as a whole: made, found, described, emptied, merged, dropped.
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::time::Instant;
+use umbel_engine::limits::FILTER_COUNT_MAX;
+use umbel_engine::meta::{
+    FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey, MetaCommand,
+    MetaError, MetaReply, MetaState,
+};
+use umbel_engine::shard::PartError;
+use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_filter::{CellCount, Kind};
+
+use super::sizes::{FilterSize, planned};
+use super::{Coordinator, LiveFilter, unexpected};
+use crate::calls::{ShardAnswer, ShardRequest, SliceLoad};
+use crate::failure::CallFailure;
+use crate::ports::Purpose;
+
+mod merge;
+
+/// Shards that one call asks at once: enough that 1,024 shards take a few round trips.
+const SHARD_CALLS_MAX: usize = 64;
+
+/// What a new filter shall be.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum NewFilter {
+    /// By numbers.
+    Planned { kind: Kind, capacity: u64, size: FilterSize, hashing: Hashing },
+    /// With shape and key of the filter of this name.
+    Like(FilterName),
+}
+
+/// How items are hashed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hashing {
+    /// Under a secret of the cluster.
+    Keyed,
+    /// With a seed that everybody may know.
+    Public,
+}
+
+/// A part of the list of filters.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct FilterPage {
+    /// Sorted by name.
+    pub(crate) filters: Vec<(FilterId, FilterRecord)>,
+    pub(crate) has_more: bool,
+}
+
+/// What is known of a filter and its slices.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct FilterInfo {
+    pub(crate) id: FilterId,
+    pub(crate) record: FilterRecord,
+    /// By rising shard.
+    pub(crate) slices: Vec<(ShardId, SliceLoad)>,
+}
+
+impl FilterInfo {
+    /// Estimated number of different items; None if a slice is too full to tell.
+    pub(crate) fn item_count(&self) -> Option<f64> {
+        self.slices.iter().map(|(_, slice)| slice.item_count).sum()
+    }
+
+    /// Probability that an absent item is called present. An item meets one shard, and each is
+    /// equally likely, so it is the mean of theirs.
+    #[expect(clippy::cast_precision_loss, reason = "at most 1,024 shards")]
+    pub(crate) fn false_positive_rate(&self) -> f64 {
+        let sum: f64 = self.slices.iter().map(|(_, slice)| slice.false_positive_rate).sum();
+        sum / self.slices.len().max(1) as f64
+    }
+
+    /// Adds up a number of all slices.
+    pub(crate) fn sum(&self, of: impl Fn(&SliceLoad) -> u64) -> u64 {
+        self.slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(of(slice)))
+    }
+}
+
+impl Coordinator {
+    /// Makes a filter, and returns when every shard has its slice. A name that is in use is
+    /// refused, whatever the filter of that name is like.
+    pub(crate) async fn create(
+        &self,
+        name: &FilterName,
+        new: &NewFilter,
+        deadline: Instant,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        let settings = match new {
+            NewFilter::Planned { kind, capacity, size, hashing } => {
+                let (cells, filter_count) =
+                    self.read_meta(|state| (cells_of(state), state.filters().count()))?;
+                check_filter_count(filter_count)?;
+                let key = self.draw_key(*hashing);
+                planned(*kind, *capacity, *size, cells?, key)?
+            }
+            NewFilter::Like(other) => {
+                self.meta_refresh(deadline).await?;
+                self.refuse_taken(name)?;
+                self.live_filter(other.as_str(), deadline).await?.record.settings
+            }
+        };
+        // A drawn key tells this filter from all others, so a filter of the name that has it was
+        // made by this very call, whose first reply was lost.
+        let is_unique = matches!(new, NewFilter::Planned { .. });
+        let id = match self.propose_filter(name, &settings, false, deadline).await {
+            Err(CallFailure::Meta(MetaError::NameTaken { name })) if is_unique => {
+                let own = self.read_meta(|state| {
+                    let (id, record) = state.filter_by_name(&name)?;
+                    (record.settings == settings).then_some(id)
+                })?;
+                own.ok_or(CallFailure::Meta(MetaError::NameTaken { name }))?
+            }
+            outcome => outcome?,
+        };
+        let record = self.wait_filter(id, deadline, is_answering).await?;
+        Ok((id, record))
+    }
+
+    /// Has the meta group add a filter; its slices are yet to be made.
+    pub(super) async fn propose_filter(
+        &self,
+        name: &FilterName,
+        settings: &FilterSettings,
+        importing: bool,
+        deadline: Instant,
+    ) -> Result<FilterId, CallFailure> {
+        let (name, settings) = (name.clone(), settings.clone());
+        let command = MetaCommand::CreateFilter { name, settings, importing };
+        match self.meta_propose(command, deadline).await? {
+            MetaReply::Filter(id) => Ok(id),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Refuses a name that this node knows to be in use. Only for filters whose settings are not
+    /// unique: there the meta group would take a second filter for a repetition of the first.
+    pub(super) fn refuse_taken(&self, name: &FilterName) -> Result<(), CallFailure> {
+        let name = name.as_str();
+        if self.read_meta(|state| state.filter_by_name(name).is_some())? {
+            return Err(MetaError::NameTaken { name: name.to_owned() }.into());
+        }
+        Ok(())
+    }
+
+    /// Waits until a filter has come to a state.
+    pub(super) async fn wait_filter(
+        &self,
+        id: FilterId,
+        deadline: Instant,
+        until: fn(FilterState) -> bool,
+    ) -> Result<FilterRecord, CallFailure> {
+        let look = |state: &MetaState| match state.filter(id) {
+            Some(record) if until(record.state) => Some(Ok(record.clone())),
+            Some(record) if record.state != FilterState::Dropping => None,
+            _ => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
+        };
+        match self.wait_meta(deadline, look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+            outcome => outcome?,
+        }
+    }
+
+    fn draw_key(&self, hashing: Hashing) -> HashKey {
+        let number = self.seed().number(Purpose::FilterKey);
+        match hashing {
+            Hashing::Public => HashKey::Xxh3 { seed: number },
+            Hashing::Keyed => {
+                let mut secret = [0; 16];
+                self.seed().fill(Purpose::FilterKey, &mut secret);
+                HashKey::SipHash { key_id: number, secret }
+            }
+        }
+    }
+
+    /// Drops a filter in whatever state, and returns when no shard has a slice of it.
+    pub(crate) async fn drop_filter(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let (id, _) = self.filter_in_any_state(name, deadline).await?;
+        self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await?;
+        let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
+        match self.wait_meta(deadline, is_gone).await {
+            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+            outcome => outcome,
+        }
+    }
+
+    /// Empties a filter, and returns its new generation when every shard has begun it.
+    pub(crate) async fn clear(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<Generation, CallFailure> {
+        let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        // Answered to a repetition, too: one that is being cleared goes on to the same generation.
+        self.meta_propose(MetaCommand::ClearFilter { filter: id }, deadline).await?;
+        let wanted = match record.state {
+            FilterState::Clearing { to } => to,
+            _ => Generation(record.generation.0.saturating_add(1)),
+        };
+        let look = |state: &MetaState| match state.filter(id) {
+            None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
+            Some(record) => (record.generation >= wanted).then_some(Ok(record.generation)),
+        };
+        match self.wait_meta(deadline, look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+            outcome => outcome?,
+        }
+    }
+
+    /// A filter by its name, from a copy of the catalogue that is as new as the call.
+    async fn filter_in_any_state(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        self.meta_refresh(deadline).await?;
+        let name = name.as_str();
+        let found = self.read_meta(|state| {
+            state.filter_by_name(name).map(|(id, record)| (id, record.clone()))
+        })?;
+        found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })
+    }
+
+    /// The first filters whose names begin with `prefix` and come after `after`, those that are
+    /// being dropped aside.
+    pub(crate) async fn list(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<FilterPage, CallFailure> {
+        self.meta_refresh(deadline).await?;
+        self.read_meta(|state| {
+            let is_listed = |record: &FilterRecord| {
+                let name = record.name.as_str();
+                record.state != FilterState::Dropping && name.starts_with(prefix) && name > after
+            };
+            let mut found: Vec<_> =
+                state.filters().filter(|(_, record)| is_listed(record)).collect();
+            found.sort_unstable_by_key(|(_, record)| &record.name);
+            let has_more = found.len() > limit;
+            found.truncate(limit);
+            let filters = found.into_iter().map(|(id, record)| (id, record.clone())).collect();
+            FilterPage { filters, has_more }
+        })
+    }
+
+    /// Describes a filter and its slices.
+    pub(crate) async fn info(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<FilterInfo, CallFailure> {
+        loop {
+            let LiveFilter { id, record, cells } =
+                self.live_filter(name.as_str(), deadline).await?;
+            let generation = record.generation;
+            let request = |_| ShardRequest::Describe { filter: id, generation };
+            let answers = self.ask_every_shard(cells, request, deadline).await;
+            let slices: Result<Vec<_>, _> = answers
+                .into_iter()
+                .map(|(shard, answer)| match answer? {
+                    ShardAnswer::Slice(load) => Ok((shard, load)),
+                    other => Err(unexpected(&other)),
+                })
+                .collect();
+            match slices {
+                Ok(slices) => return Ok(FilterInfo { id, record, slices }),
+                // The filter was cleared or replaced meanwhile.
+                Err(CallFailure::Part(
+                    PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
+                )) if Instant::now() < deadline => self.meta_refresh(deadline).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks every shard, many at once; answers by rising shard.
+    pub(super) async fn ask_every_shard(
+        &self,
+        cells: CellCount,
+        request: impl Fn(ShardId) -> ShardRequest,
+        deadline: Instant,
+    ) -> Vec<(ShardId, Result<ShardAnswer, CallFailure>)> {
+        let asked = (0..cells.get()).map(ShardId).map(|shard| {
+            let request = request(shard);
+            async move { (shard, self.shard_call(shard, request, deadline).await) }
+        });
+        stream::iter(asked).buffered(SHARD_CALLS_MAX).collect().await
+    }
+
+    /// Leader and members of the meta group, as far as this node knows.
+    pub(crate) fn meta_view(&self) -> Result<GroupView, CallFailure> {
+        Ok(self.local()?.meta().view())
+    }
+}
+
+pub(super) fn is_answering(state: FilterState) -> bool {
+    matches!(state, FilterState::Live | FilterState::Clearing { .. })
+}
+
+/// Number of shards of a formed cluster.
+pub(super) fn cells_of(state: &MetaState) -> Result<CellCount, CallFailure> {
+    state.shard_map().cells().ok_or(CallFailure::NotFormed)
+}
+
+fn check_filter_count(count: usize) -> Result<(), CallFailure> {
+    if count < FILTER_COUNT_MAX {
+        return Ok(());
+    }
+    let what = format!("{count} filters, at most {FILTER_COUNT_MAX} are allowed");
+    Err(MetaError::Quota { what }.into())
+}
+
+/// The meta group has agreed, but not every shard has followed.
+fn unfinished(filter: &FilterId, within: std::time::Duration) -> CallFailure {
+    let within = within.as_millis();
+    let what = format!("not every shard has done its part for {filter} within {within} ms");
+    CallFailure::OutcomeUnknown { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::NodeId;
+
+    use super::*;
+
+    fn record() -> FilterRecord {
+        let (size, cells) = (FilterSize::Rate(0.01), CellCount::new(2).unwrap());
+        let key = HashKey::Xxh3 { seed: 7 };
+        FilterRecord {
+            name: FilterName::new("a").unwrap(),
+            settings: planned(Kind::Blocked, 1000, size, cells, key).unwrap(),
+            generation: Generation(1),
+            state: FilterState::Live,
+        }
+    }
+
+    #[test]
+    fn slices_add_up() {
+        let slice = |item_count, false_positive_rate, new_count| SliceLoad {
+            leader: NodeId(1),
+            position_count: 100,
+            one_count: 10,
+            item_count,
+            false_positive_rate,
+            new_count,
+            memory_bytes: 64,
+        };
+        let mut info = FilterInfo {
+            id: FilterId(1),
+            record: record(),
+            slices: vec![
+                (ShardId(0), slice(Some(2.0), 0.25, 3)),
+                (ShardId(1), slice(Some(3.0), 0.75, u64::MAX)),
+            ],
+        };
+        assert_eq!((info.item_count(), info.false_positive_rate()), (Some(5.0), 0.5));
+        assert_eq!((info.sum(|slice| slice.new_count), info.sum(|s| s.one_count)), (u64::MAX, 20));
+        info.slices[1].1.item_count = None;
+        assert_eq!(info.item_count(), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! Filters out of the cluster and in again: exports, which hold no secret, and backups, which hold
+//! the hash keys.
+//!
+//! ```text
+//! export   head  frame frame ...  end
+//! backup   head  filter frame frame ... filter-end  filter ... filter-end  end
+//! ```
+//!
+//! Both are streams of parts that hold one frame each, so memory does not depend on the size of a
+//! filter. What is sent is made when it is asked for: who stops reading stops the work.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use umbel_codec::FRAME_HEADER_BYTES;
+use umbel_engine::meta::{FilterName, FilterRecord, FilterSettings, HashKey, MetaState};
+use umbel_engine::shard::{KeyName, PartError, SliceShape};
+use umbel_engine::{FilterId, ShardId};
+use umbel_filter::{CellCount, HashFunction, Kind};
+
+use super::sizes::memory_bytes;
+use crate::failure::CallFailure;
+use crate::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
+use crate::raft::encoding::{decode, encode};
+
+mod incoming;
+mod outgoing;
+
+/// Version of the layout of backups.
+const BACKUP_FORMAT: u32 = 1;
+
+/// Largest settings that are read: theirs are about 100 bytes.
+const SETTINGS_BYTES_MAX: usize = 1024;
+
+/// Largest frame that is taken in: twice what an export makes, so that later releases may make
+/// somewhat larger ones. A frame is one entry of a shard's log.
+const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
+
+/// Frames of one copy that are on their way to shards at once: 16 MiB at most.
+const LOADS_IN_FLIGHT_MAX: usize = 8;
+
+/// How long one step of a copy (a frame, making a filter) may take.
+const STEP_TIMEOUT: Duration = CALL_TIMEOUT_DEFAULT;
+
+/// A client that sends nothing for so long has given up.
+const QUIET_MAX: Duration = Duration::from_secs(60);
+
+/// What is exported: first part of an export.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ExportHead {
+    pub(crate) filter: FilterId,
+    pub(crate) record: FilterRecord,
+    pub(crate) shard_count: u32,
+    /// Kind, numbers and the key's name.
+    pub(crate) settings: Bytes,
+}
+
+/// A part of an export.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum ExportPart {
+    Head(Box<ExportHead>),
+    Frame(CopyFrame),
+    End(CopyEnd),
+}
+
+/// A part of an import.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum ImportPart {
+    Head(ImportHead),
+    Frame(CopyFrame),
+    End(CopyEnd),
+}
+
+/// What is imported: first part of an import.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ImportHead {
+    pub(crate) name: FilterName,
+    pub(crate) shard_count: u32,
+    /// As they were exported.
+    pub(crate) settings: Bytes,
+}
+
+/// A part of a backup.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum BackupPart {
+    Head(BackupHead),
+    Filter(BackupFilter),
+    Frame(CopyFrame),
+    FilterEnd(CopyEnd),
+    End { filter_count: u64 },
+}
+
+/// First part of a backup.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BackupHead {
+    pub(crate) format: u32,
+    pub(crate) cluster: u128,
+    pub(crate) shard_count: u32,
+    pub(crate) begun_ms: u64,
+}
+
+/// First part of a filter in a backup.
+#[derive(Clone, PartialEq)]
+pub(crate) struct BackupFilter {
+    pub(crate) name: String,
+    /// Kind, numbers and the key itself.
+    pub(crate) settings: Bytes,
+}
+
+impl std::fmt::Debug for BackupFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BackupFilter").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A frame of a slice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CopyFrame {
+    pub(crate) shard: ShardId,
+    pub(crate) frame: Bytes,
+}
+
+/// What all frames of a filter add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CopyEnd {
+    pub(crate) frame_count: u64,
+    /// CRC-32C over the frames' bytes in order.
+    pub(crate) checksum: u32,
+}
+
+/// Counts frames and sums them up.
+#[derive(Clone, Debug, Default)]
+struct FrameSum {
+    frame_count: u64,
+    checksum: umbel_codec::Crc32c,
+}
+
+impl FrameSum {
+    fn add(&mut self, frame: &[u8]) {
+        self.frame_count += 1;
+        self.checksum.update(frame);
+    }
+
+    fn end(&self) -> CopyEnd {
+        CopyEnd { frame_count: self.frame_count, checksum: self.checksum.value() }
+    }
+}
+
+/// Settings as they leave the cluster: without the key, but with its name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct ExportedSettings {
+    kind: u8,
+    capacity: u64,
+    false_positive_rate: f64,
+    shape: SliceShape,
+    key: KeyName,
+}
+
+impl ExportedSettings {
+    fn of(settings: &FilterSettings) -> Self {
+        let FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes: _, key } =
+            *settings;
+        Self { kind, capacity, false_positive_rate, shape, key: key.key_name() }
+    }
+
+    /// With the key of that name, as this cluster knows it.
+    fn with_key(self, state: &MetaState) -> Result<FilterSettings, CallFailure> {
+        let KeyName { function, key_id } = self.key;
+        let key = match HashFunction::from_id(function) {
+            Some(HashFunction::Xxh3Seeded) => HashKey::Xxh3 { seed: key_id },
+            Some(HashFunction::SipHash13Keyed) => {
+                state.key(key_id).ok_or_else(|| unknown_key(key_id))?
+            }
+            None => return Err(invalid(format!("settings name hash function {function}"))),
+        };
+        let Self { kind, capacity, false_positive_rate, shape, key: _ } = self;
+        Ok(FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes: 0, key })
+    }
+}
+
+/// The bytes of an export's settings.
+fn encode_exported(settings: &FilterSettings) -> Bytes {
+    encode(&ExportedSettings::of(settings))
+}
+
+/// Settings that came from outside, if a cluster of these shards can have such a filter. What
+/// memory they take is found out here, whatever stands in them.
+fn checked(mut settings: FilterSettings, cells: CellCount) -> Result<FilterSettings, CallFailure> {
+    let kind = Kind::from_id(settings.kind);
+    if kind.is_none() || settings.shape.kind().ok() != kind {
+        let (kind, shape) = (settings.kind, settings.shape);
+        return Err(invalid(format!("settings name kind {kind}, but their shape is {shape:?}")));
+    }
+    settings.memory_bytes = memory_bytes(&settings.shape, settings.capacity, cells)?;
+    Ok(settings)
+}
+
+/// Settings as they stand in an export or a backup.
+fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CallFailure> {
+    if bytes.len() > SETTINGS_BYTES_MAX {
+        let got = bytes.len();
+        let what = format!("settings has {got} bytes, at most {SETTINGS_BYTES_MAX} are expected");
+        return Err(invalid(what));
+    }
+    decode(bytes).map_err(|error| invalid(format!("settings cannot be read: {error}")))
+}
+
+/// Slices are cut for a number of shards, and cannot be cut anew without the items.
+fn check_shard_count(got: u32, cells: CellCount) -> Result<(), CallFailure> {
+    let ours = cells.get();
+    if got == ours {
+        return Ok(());
+    }
+    let what = format!(
+        "the copy was made on {got} shards, this cluster has {ours}: it can be loaded only where \
+         the number is the same"
+    );
+    Err(PartError::ShapeMismatch { what }.into())
+}
+
+fn unknown_key(key_id: u64) -> CallFailure {
+    let what = format!(
+        "this cluster does not have hash key {key_id:#018x}: a filter with keyed hashing can be \
+         imported where it was exported, or where a backup with that key was restored"
+    );
+    PartError::ShapeMismatch { what }.into()
+}
+
+fn invalid(what: String) -> CallFailure {
+    CallFailure::Invalid { what }
+}
+
+fn step_deadline() -> Instant {
+    Instant::now() + STEP_TIMEOUT
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_codec::crc32c;
+
+    use super::*;
+
+    fn settings(key: HashKey) -> FilterSettings {
+        FilterSettings {
+            kind: Kind::Blocked.id(),
+            capacity: 1000,
+            false_positive_rate: 0.01,
+            shape: SliceShape::Blocks {
+                kind: Kind::Blocked.id(),
+                block_count: 40,
+                block_bits: 512,
+                probe_count: 6,
+            },
+            memory_bytes: 40 * 64,
+            key,
+        }
+    }
+
+    #[test]
+    fn an_export_has_no_secret() {
+        let secret = *b"0123456789abcdef";
+        let own = settings(HashKey::SipHash { key_id: 7, secret });
+        let bytes = encode_exported(&own);
+        assert!(bytes.windows(4).all(|window| !secret.windows(4).any(|part| part == window)));
+        let exported: ExportedSettings = decode_settings(&bytes).unwrap();
+        assert_eq!(exported.key, KeyName { function: 2, key_id: 7 });
+        // A cluster that does not have the key says so.
+        let error = exported.with_key(&MetaState::new()).unwrap_err();
+        assert!(error.to_string().contains("does not have hash key 0x0000000000000007"), "{error}");
+        assert!(format!("{own:?}").contains(".."));
+    }
+
+    #[test]
+    fn public_settings_come_back() {
+        let own = settings(HashKey::Xxh3 { seed: 3 });
+        let exported: ExportedSettings = decode_settings(&encode_exported(&own)).unwrap();
+        let back = exported.with_key(&MetaState::new()).unwrap();
+        let cells = CellCount::new(4).unwrap();
+        assert_eq!(checked(back, cells).unwrap(), own);
+    }
+
+    #[test]
+    fn hostile_settings_are_refused() {
+        let cells = CellCount::new(1).unwrap();
+        let kind = Kind::Classic.id();
+        let other_kind = FilterSettings { kind, ..settings(HashKey::Xxh3 { seed: 3 }) };
+        assert!(checked(other_kind, cells).is_err());
+        let mut huge = settings(HashKey::Xxh3 { seed: 3 });
+        let kind = huge.kind;
+        huge.shape =
+            SliceShape::Blocks { kind, block_count: 1 << 40, block_bits: 512, probe_count: 6 };
+        assert!(checked(huge, cells).is_err());
+        for bytes in [&[][..], &[1], &[2; 60], &[0; SETTINGS_BYTES_MAX + 1]] {
+            assert!(decode_settings::<FilterSettings>(bytes).is_err());
+            assert!(decode_settings::<ExportedSettings>(bytes).is_err());
+        }
+        let exported = ExportedSettings::of(&settings(HashKey::Xxh3 { seed: 3 }));
+        let unknown = KeyName { function: 9, key_id: 1 };
+        let unknown = ExportedSettings { key: unknown, ..exported };
+        assert!(unknown.with_key(&MetaState::new()).is_err());
+    }
+
+    #[test]
+    fn shard_counts_must_agree() {
+        let cells = CellCount::new(16).unwrap();
+        assert_eq!(check_shard_count(16, cells), Ok(()));
+        let error = check_shard_count(4, cells).unwrap_err().to_string();
+        assert!(error.contains("on 4 shards, this cluster has 16"), "{error}");
+    }
+
+    #[test]
+    fn sums_are_over_all_frames() {
+        let mut sum = FrameSum::default();
+        assert_eq!(sum.end(), CopyEnd { frame_count: 0, checksum: 0 });
+        sum.add(b"1234");
+        sum.add(b"56789");
+        assert_eq!(sum.end(), CopyEnd { frame_count: 2, checksum: crc32c(&[b"123456789"]) });
+    }
+}

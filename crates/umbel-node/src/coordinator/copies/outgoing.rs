@@ -1,0 +1,265 @@
+//! Copies that are made: slice by slice, frame by frame, as the client reads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterName, FilterState};
+use umbel_engine::shard::PartError;
+use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_filter::CellCount;
+
+use super::{
+    BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
+    ExportPart, FrameSum, encode_exported, step_deadline,
+};
+use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::catalogue::cells_of;
+use crate::coordinator::{Coordinator, LiveFilter, unexpected};
+use crate::failure::CallFailure;
+use crate::raft::encoding::encode;
+
+impl Coordinator {
+    /// Copies a filter out. It may be written meanwhile: each shard's slice is copied as it is when
+    /// its turn comes.
+    ///
+    /// # Errors
+    /// If there is no such filter, or it is not live.
+    pub(crate) async fn export(
+        self: &Arc<Self>,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<ExportParts, CallFailure> {
+        // An old copy of the catalogue may name a generation that is gone.
+        self.meta_refresh(deadline).await?;
+        let LiveFilter { id, record, cells } = self.live_filter(name.as_str(), deadline).await?;
+        let frames = FilterFrames::new(Arc::clone(self), id, record.generation, cells);
+        let settings = encode_exported(&record.settings);
+        let head = ExportHead { filter: id, record, shard_count: cells.get(), settings };
+        Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
+    }
+
+    /// Copies all filters out that are live now, in order of their names.
+    ///
+    /// # Errors
+    /// If the catalogue cannot be brought up to date.
+    pub(crate) async fn backup(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<BackupParts, CallFailure> {
+        self.meta_refresh(deadline).await?;
+        let (cells, mut names) = self.read_meta(|state| {
+            let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
+            let names: Vec<_> = live.map(|(_, record)| record.name.clone()).collect();
+            (cells_of(state), names)
+        })?;
+        names.sort_unstable();
+        let head = BackupHead {
+            format: BACKUP_FORMAT,
+            cluster: self.cluster_id(),
+            shard_count: cells?.get(),
+            begun_ms: self.seed().wall_ms(),
+        };
+        let coordinator = Arc::clone(self);
+        let (names, step) = (names.into(), BackupStep::Head(head));
+        Ok(BackupParts { coordinator, names, step, filter_count: 0 })
+    }
+}
+
+/// The parts of an export that are to come.
+pub(crate) struct ExportParts {
+    head: Option<Box<ExportHead>>,
+    frames: FilterFrames,
+    is_ended: bool,
+}
+
+impl ExportParts {
+    /// The next part, None behind the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
+        if let Some(head) = self.head.take() {
+            return Ok(Some(ExportPart::Head(head)));
+        }
+        if self.is_ended {
+            return Ok(None);
+        }
+        if let Some(frame) = self.frames.next().await? {
+            return Ok(Some(ExportPart::Frame(frame)));
+        }
+        self.is_ended = true;
+        Ok(Some(ExportPart::End(self.frames.end())))
+    }
+
+    /// The parts as a stream, which ends after an error.
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<ExportPart, CallFailure>> {
+        stream::try_unfold(self, |mut parts| async move {
+            Ok(parts.next().await?.map(|part| (part, parts)))
+        })
+    }
+}
+
+/// The parts of a backup that are to come.
+pub(crate) struct BackupParts {
+    coordinator: Arc<Coordinator>,
+    /// Filters that are yet to be copied.
+    names: VecDeque<FilterName>,
+    step: BackupStep,
+    filter_count: u64,
+}
+
+/// What comes next.
+enum BackupStep {
+    Head(BackupHead),
+    NextFilter,
+    Frames(Box<FilterFrames>),
+    Ended,
+}
+
+impl BackupParts {
+    /// The next part, None behind the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<BackupPart>, CallFailure> {
+        match &mut self.step {
+            BackupStep::Head(head) => {
+                let head = head.clone();
+                self.step = BackupStep::NextFilter;
+                Ok(Some(BackupPart::Head(head)))
+            }
+            BackupStep::NextFilter => self.next_filter().await.map(Some),
+            BackupStep::Frames(frames) => {
+                if let Some(frame) = frames.next().await? {
+                    return Ok(Some(BackupPart::Frame(frame)));
+                }
+                let end = frames.end();
+                self.step = BackupStep::NextFilter;
+                Ok(Some(BackupPart::FilterEnd(end)))
+            }
+            BackupStep::Ended => Ok(None),
+        }
+    }
+
+    /// The beginning of the next filter that is still there, or the end of the backup.
+    async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
+        while let Some(name) = self.names.pop_front() {
+            let deadline = step_deadline();
+            let LiveFilter { id, record, cells } =
+                match self.coordinator.live_filter(name.as_str(), deadline).await {
+                    Ok(filter) => filter,
+                    // It was dropped since the backup began.
+                    Err(CallFailure::UnknownFilter { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+            let coordinator = Arc::clone(&self.coordinator);
+            let mut frames = FilterFrames::new(coordinator, id, record.generation, cells);
+            match frames.fill().await {
+                Ok(()) => {}
+                // It was dropped or cleared just now, or this node's copy of the catalogue is old.
+                Err(CallFailure::Part(
+                    PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
+                )) => {
+                    self.coordinator.meta_refresh(deadline).await?;
+                    self.names.push_front(name);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            self.filter_count += 1;
+            self.step = BackupStep::Frames(Box::new(frames));
+            let (name, settings) = (name.into(), encode(&record.settings));
+            return Ok(BackupPart::Filter(BackupFilter { name, settings }));
+        }
+        self.step = BackupStep::Ended;
+        Ok(BackupPart::End { filter_count: self.filter_count })
+    }
+
+    /// The parts as a stream, which ends after an error.
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<BackupPart, CallFailure>> {
+        stream::try_unfold(self, |mut parts| async move {
+            Ok(parts.next().await?.map(|part| (part, parts)))
+        })
+    }
+}
+
+/// The frames of a filter that are to come, shard by shard.
+struct FilterFrames {
+    coordinator: Arc<Coordinator>,
+    filter: FilterId,
+    generation: Generation,
+    cells: CellCount,
+    /// The shard whose slice is being copied.
+    shard: ShardId,
+    /// The shard's leader's number for it, once it has begun.
+    export: Option<u64>,
+    /// Frames of the shard that have come.
+    waiting: VecDeque<Bytes>,
+    /// Whether none of the shard will come any more.
+    is_shard_done: bool,
+    sum: FrameSum,
+}
+
+impl FilterFrames {
+    fn new(
+        coordinator: Arc<Coordinator>,
+        filter: FilterId,
+        generation: Generation,
+        cells: CellCount,
+    ) -> Self {
+        Self {
+            coordinator,
+            filter,
+            generation,
+            cells,
+            shard: ShardId(0),
+            export: None,
+            waiting: VecDeque::new(),
+            is_shard_done: false,
+            sum: FrameSum::default(),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
+        self.fill().await?;
+        let Some(frame) = self.waiting.pop_front() else { return Ok(None) };
+        self.sum.add(&frame);
+        Ok(Some(CopyFrame { shard: self.shard, frame }))
+    }
+
+    /// Fetches frames until one waits, or none is left.
+    async fn fill(&mut self) -> Result<(), CallFailure> {
+        while self.waiting.is_empty() {
+            if self.is_shard_done {
+                self.shard.0 += 1;
+                self.export = None;
+                self.is_shard_done = false;
+            }
+            if self.shard.0 >= self.cells.get() {
+                return Ok(());
+            }
+            self.fetch().await?;
+        }
+        Ok(())
+    }
+
+    /// One step with the shard's leader. If another one leads in the middle of a slice, the copy
+    /// fails: the rest of another replica's frames need not fit those that were sent.
+    async fn fetch(&mut self) -> Result<(), CallFailure> {
+        let (filter, generation) = (self.filter, self.generation);
+        let request = match self.export {
+            None => ShardRequest::ExportBegin { filter, generation },
+            Some(export) => ShardRequest::ExportNext { export },
+        };
+        match self.coordinator.shard_call(self.shard, request, step_deadline()).await? {
+            ShardAnswer::Export { export } => self.export = Some(export),
+            ShardAnswer::Frames { frames, is_last } if is_last || !frames.is_empty() => {
+                self.waiting = frames.into();
+                self.is_shard_done = is_last;
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> CopyEnd {
+        self.sum.end()
+    }
+}

@@ -1,0 +1,261 @@
+//! Batches of items: hashed here, and only here; cut by shard, joined in the order of the request.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use umbel_engine::routing::BatchParts;
+use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
+use umbel_engine::ShardId;
+use umbel_filter::{ItemHash, Kind};
+
+use super::{ClientRequest, Coordinator, LiveFilter, ReadLevel};
+use crate::calls::{ShardAnswer, ShardRequest};
+use crate::failure::CallFailure;
+use crate::gateway::ItemBatch;
+use crate::limits::RETRY_WAIT_MAX;
+
+/// What is done with a part.
+#[derive(Clone, Copy)]
+enum Operation {
+    Insert(Option<ClientRequest>),
+    Remove(Option<ClientRequest>),
+    Contains { confirmed: bool },
+}
+
+impl Operation {
+    fn request(self, filter: &LiveFilter, hashes: HashList) -> ShardRequest {
+        let (id, generation) = (filter.id, filter.record.generation);
+        let stamp = |request: Option<ClientRequest>| {
+            request.map(|request| RequestStamp {
+                id: request.id,
+                acknowledged_below: request.acknowledged_below,
+                digest: hashes.digest(),
+            })
+        };
+        match self {
+            Self::Insert(request) => {
+                let request = stamp(request);
+                ShardRequest::Insert { filter: id, generation, request, hashes }
+            }
+            Self::Remove(request) => {
+                let request = stamp(request);
+                ShardRequest::Remove { filter: id, generation, request, hashes }
+            }
+            Self::Contains { confirmed } => {
+                ShardRequest::Contains { filter: id, generation, hashes, confirmed }
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    /// Inserts; a one says that the item was new.
+    pub(crate) async fn insert(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        self.each_part(filter, items, Operation::Insert(request), deadline).await
+    }
+
+    /// Takes out; a one says that the item was there.
+    pub(crate) async fn remove(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        self.each_part(filter, items, Operation::Remove(request), deadline).await
+    }
+
+    /// Asks; a one says that the item is present.
+    pub(crate) async fn contains(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        level: ReadLevel,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        if level == ReadLevel::AnyReplica {
+            let live = self.live_filter(filter, deadline).await?;
+            // Where items can be removed, a "present" is not final.
+            if live.record.settings.kind != Kind::Counting.id() {
+                return self.contains_anywhere(filter, &live, items, deadline).await;
+            }
+        }
+        self.each_part(filter, items, Operation::Contains { confirmed: true }, deadline).await
+    }
+
+    /// Takes every "present" of this node's replicas, and asks the leaders about the rest.
+    async fn contains_anywhere(
+        &self,
+        name: &str,
+        filter: &LiveFilter,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let hashes = hashed(filter, items)?;
+        let parts = BatchParts::cut(&hashes, filter.cells);
+        let answers = parts.parts().iter().map(|(shard, hashes)| {
+            let local = self.local_contains(filter, *shard, hashes);
+            (*shard, local.unwrap_or_else(|| Bitmap::zeros(item_count(hashes))))
+        });
+        let mut present: Vec<bool> = joined(&parts, answers.collect())?.iter().collect();
+        let absent: Vec<usize> = (0..hashes.len()).filter(|&at| !present[at]).collect();
+        if !absent.is_empty() {
+            let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
+            let operation = Operation::Contains { confirmed: true };
+            let answers = self.each_part_of(name, filter.clone(), &rest, None, operation, deadline);
+            for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
+                present[at] = is_present;
+            }
+        }
+        Ok(Bitmap::from_bools(present.into_iter()))
+    }
+
+    /// What this node's replica of a shard says, if it has one.
+    fn local_contains(
+        &self,
+        filter: &LiveFilter,
+        shard: ShardId,
+        hashes: &HashList,
+    ) -> Option<Bitmap> {
+        let leader = self.local().ok()?.shard(shard)?;
+        let replica = leader.group().replica();
+        replica
+            .read_shard(|state| state.contains(filter.id, filter.record.generation, hashes))
+            .ok()
+    }
+
+    async fn each_part(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let filter = self.live_filter(name, deadline).await?;
+        let hashes = hashed(&filter, items)?;
+        self.each_part_of(name, filter, &hashes, Some(items), operation, deadline).await
+    }
+
+    /// Asks every shard for its part. A part that meets a catalogue of another age is asked again
+    /// when this node's copy is new; parts that were answered under the same generation are not.
+    async fn each_part_of(
+        &self,
+        name: &str,
+        mut filter: LiveFilter,
+        hashes: &[ItemHash],
+        items: Option<&ItemBatch>,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let mut rehashed;
+        let mut hashes = hashes;
+        loop {
+            let parts = BatchParts::cut(hashes, filter.cells);
+            let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
+            let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
+            loop {
+                let tried = self.try_parts(&filter, todo, operation, deadline, &mut answered).await;
+                todo = tried?;
+                if todo.is_empty() {
+                    return joined(&parts, answered);
+                }
+                if Instant::now() >= deadline {
+                    let what = format!("filter {name:?} changes all the time");
+                    return Err(CallFailure::OutcomeUnknown { what });
+                }
+                self.meta_refresh(deadline).await?;
+                let newer = self.live_filter(name, deadline).await?;
+                let is_same = newer.id == filter.id
+                    && newer.record.generation == filter.record.generation;
+                if !is_same {
+                    filter = newer;
+                    break;
+                }
+                // The shard has yet to hear of what the meta group decided.
+                tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+            }
+            // Another filter of the name, or another generation: all is asked anew.
+            if let Some(items) = items {
+                rehashed = hashed(&filter, items)?;
+                hashes = &rehashed;
+            } else {
+                let what = format!("filter {name:?} was replaced meanwhile");
+                return Err(CallFailure::OutcomeUnknown { what });
+            }
+        }
+    }
+
+    /// One round over the parts; returns those that met a catalogue of another age.
+    async fn try_parts(
+        &self,
+        filter: &LiveFilter,
+        todo: Vec<(ShardId, HashList)>,
+        operation: Operation,
+        deadline: Instant,
+        answered: &mut Vec<(ShardId, Bitmap)>,
+    ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
+        let asked = todo.into_iter().map(|(shard, hashes)| async move {
+            let request = operation.request(filter, hashes.clone());
+            (shard, hashes, self.shard_call(shard, request, deadline).await)
+        });
+        let mut stale = Vec::new();
+        let mut failure = None;
+        for (shard, hashes, outcome) in join_all(asked).await {
+            match outcome {
+                Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
+                    answered.push((shard, bits));
+                }
+                Ok(other) => return Err(super::unexpected(&other)),
+                Err(CallFailure::Part(
+                    PartError::UnknownSlice { .. }
+                    | PartError::StaleGeneration { .. }
+                    | PartError::ForeignHash { .. },
+                )) => stale.push((shard, hashes)),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let Some(error) = failure else { return Ok(stale) };
+        let is_read = matches!(operation, Operation::Contains { .. });
+        Err(if is_read || answered.is_empty() { error } else { partly(error) })
+    }
+}
+
+/// An error of one part, when others were done: the whole was not "not applied".
+fn partly(error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::NoQuorum { .. }
+        | CallFailure::Overloaded { .. }
+        | CallFailure::DiskFull { .. } => {
+            let what = format!("some items were inserted, others were not: {error}");
+            CallFailure::OutcomeUnknown { what }
+        }
+        error => error,
+    }
+}
+
+fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallFailure> {
+    let mut hashes = Vec::with_capacity(items.len());
+    items.hash(&filter.record.settings.key, &mut hashes)?;
+    Ok(hashes)
+}
+
+fn joined(
+    parts: &BatchParts,
+    answers: Vec<(ShardId, Bitmap)>,
+) -> Result<Bitmap, CallFailure> {
+    let mut answers: BTreeMap<ShardId, Bitmap> = answers.into_iter().collect();
+    parts
+        .join(|shard| answers.remove(&shard))
+        .map_err(|error| CallFailure::Storage { what: format!("answers do not fit: {error}") })
+}
+
+fn item_count(hashes: &HashList) -> u32 {
+    u32::try_from(hashes.len()).expect("a request has at most 65,536 items")
+}

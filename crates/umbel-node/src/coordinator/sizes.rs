@@ -1,0 +1,199 @@
+//! From what a client asks for to the settings of a filter.
+
+use umbel_engine::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
+use umbel_engine::meta::{FilterSettings, HashKey, MetaError};
+use umbel_engine::shard::{PlanError, SliceShape};
+use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX};
+
+use crate::failure::CallFailure;
+
+/// How large a filter shall be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum FilterSize {
+    /// As large as this false-positive rate needs.
+    Rate(f64),
+    /// So many bytes over all shards.
+    Bytes(u64),
+}
+
+/// The settings of a filter of so many items.
+///
+/// # Errors
+/// [`CallFailure::Invalid`] if there is no such filter, [`MetaError::Quota`] if it is too large.
+pub(super) fn planned(
+    kind: Kind,
+    capacity: u64,
+    size: FilterSize,
+    cells: CellCount,
+    key: HashKey,
+) -> Result<FilterSettings, CallFailure> {
+    if capacity == 0 {
+        let what = "capacity is 0, expected at least 1".to_owned();
+        return Err(CallFailure::Invalid { what });
+    }
+    let (shape, false_positive_rate) = match size {
+        FilterSize::Rate(rate) => {
+            if !(rate > 0.0 && rate < 1.0) {
+                let what =
+                    format!("false_positive_rate is {rate}, expected a number between 0 and 1");
+                return Err(CallFailure::Invalid { what });
+            }
+            (
+                SliceShape::plan(kind, capacity, rate, cells)
+                    .map_err(|error| not_planned(&error))?,
+                rate,
+            )
+        }
+        FilterSize::Bytes(bytes) => planned_bytes(kind, capacity, bytes, cells)?,
+    };
+    let memory_bytes = memory_bytes(&shape, capacity, cells)?;
+    let kind = kind.id();
+    Ok(FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes, key })
+}
+
+/// The shape of a size, with the number of probes that errs least, and its rate.
+fn planned_bytes(
+    kind: Kind,
+    capacity: u64,
+    bytes: u64,
+    cells: CellCount,
+) -> Result<(SliceShape, f64), CallFailure> {
+    if bytes > FILTER_BYTES_MAX {
+        return Err(not_planned(&PlanError::FilterTooLarge { filter_bytes: bytes }));
+    }
+    let mut best: Option<(SliceShape, f64)> = None;
+    for probe_count in 1..=PROBE_COUNT_MAX {
+        let shape = SliceShape::plan_bytes(kind, bytes, probe_count, cells);
+        let shape = match (shape, &best) {
+            (Ok(shape), _) => shape,
+            (Err(error), None) => return Err(not_planned(&error)),
+            // More probes than the kind has.
+            (Err(_), Some(_)) => break,
+        };
+        let rate = rate_of(&shape, capacity)?;
+        // The rate falls, then rises.
+        if best.is_some_and(|(_, least)| rate >= least) {
+            break;
+        }
+        best = Some((shape, rate));
+    }
+    match best {
+        Some((shape, rate)) if rate < 1.0 => Ok((shape, rate.max(f64::MIN_POSITIVE))),
+        _ => {
+            let what = format!("memory_bytes is {bytes}, too few to tell {capacity} items apart");
+            Err(CallFailure::Invalid { what })
+        }
+    }
+}
+
+/// The rate of a filter of blocks, over all shards.
+fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
+    let SliceShape::Blocks { block_count, block_bits, probe_count, .. } = *shape else {
+        return Err(CallFailure::Invalid { what: "memory_bytes: the kind grows".to_owned() });
+    };
+    let kind = shape.kind().map_err(|error| not_planned(&error.into()))?;
+    BlockShape::new(kind, HashRange::WHOLE, block_count, block_bits, probe_count)
+        .map(|whole| whole.false_positive_rate(capacity))
+        .map_err(|error| not_planned(&error.into()))
+}
+
+/// Bytes of one replica of all slices, at the planned number of items; of a scalable filter those
+/// of its first level.
+///
+/// # Errors
+/// If the shape is none, or one of its slices is too large.
+pub(super) fn memory_bytes(
+    shape: &SliceShape,
+    capacity: u64,
+    cells: CellCount,
+) -> Result<u64, CallFailure> {
+    if let SliceShape::SingleShot { position_count } = *shape {
+        // A position costs about the logarithm of the gap to the next one, and two bits.
+        let gap = position_count / capacity.max(1);
+        let bits = u64::from(gap.max(1).ilog2()) + 2;
+        return Ok(capacity.saturating_mul(bits).div_ceil(8));
+    }
+    let mut sum = 0_u64;
+    for cell in 0..cells.get() {
+        let slice_bytes = shape
+            .memory_bytes(HashRange::cell(cell, cells))
+            .map_err(|error| not_planned(&error.into()))?;
+        if slice_bytes > SLICE_BYTES_MAX {
+            let shard_count = cells.get();
+            return Err(not_planned(&PlanError::SliceTooLarge { slice_bytes, shard_count }));
+        }
+        sum = sum.saturating_add(slice_bytes);
+    }
+    Ok(sum)
+}
+
+fn not_planned(error: &PlanError) -> CallFailure {
+    let what = error.to_string();
+    match error {
+        PlanError::SliceTooLarge { .. } | PlanError::FilterTooLarge { .. } => {
+            MetaError::Quota { what }.into()
+        }
+        PlanError::Shape(_) | PlanError::NoFixedSize { .. } | PlanError::ShardCount { .. } => {
+            CallFailure::Invalid { what }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: HashKey = HashKey::Xxh3 { seed: 1 };
+
+    fn cells(count: u32) -> CellCount {
+        CellCount::new(count).unwrap()
+    }
+
+    fn plan(kind: Kind, capacity: u64, size: FilterSize) -> Result<FilterSettings, CallFailure> {
+        planned(kind, capacity, size, cells(4), KEY)
+    }
+
+    #[test]
+    fn a_rate_makes_a_size() {
+        for kind in Kind::ALL {
+            let settings = plan(kind, 1_000_000, FilterSize::Rate(0.01)).unwrap();
+            let bits = settings.memory_bytes as f64 * 8.0 / 1_000_000.0;
+            let expected = match kind {
+                Kind::Counting => 39.0..42.0,
+                // Its first level errs less, so that all together keep the bound.
+                Kind::Scalable => 14.0..15.5,
+                Kind::SingleShot => 7.0..9.0,
+                _ => 9.5..10.3,
+            };
+            assert!(expected.contains(&bits), "{kind}: {bits} bits an item");
+            assert_eq!(settings.false_positive_rate, 0.01);
+        }
+    }
+
+    #[test]
+    fn a_size_makes_a_rate() {
+        let blocked = plan(Kind::Blocked, 1_000_000, FilterSize::Rate(0.01)).unwrap();
+        let bytes = FilterSize::Bytes(blocked.memory_bytes);
+        let again = plan(Kind::Blocked, 1_000_000, bytes).unwrap();
+        assert!(again.memory_bytes <= blocked.memory_bytes);
+        // Without the reserve for shards that get more than their share it errs less.
+        assert!((0.007..0.0105).contains(&again.false_positive_rate), "{again:?}");
+        let classic = plan(Kind::Classic, 1_000_000, bytes).unwrap();
+        assert!(classic.false_positive_rate < again.false_positive_rate);
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        let is_invalid = |outcome| matches!(outcome, Err(CallFailure::Invalid { .. }));
+        let is_quota = |outcome| matches!(outcome, Err(CallFailure::Meta(MetaError::Quota { .. })));
+        for rate in [0.0, 1.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(is_invalid(plan(Kind::Blocked, 10, FilterSize::Rate(rate))), "{rate}");
+        }
+        assert!(is_invalid(plan(Kind::Blocked, 0, FilterSize::Rate(0.1))));
+        assert!(is_invalid(plan(Kind::Scalable, 10, FilterSize::Bytes(1000))));
+        assert!(is_quota(plan(Kind::Blocked, 1 << 40, FilterSize::Rate(0.001))));
+        assert!(is_quota(plan(Kind::Classic, 10, FilterSize::Bytes(1 << 60))));
+        // One line a shard is the least, and errs always.
+        assert!(is_invalid(plan(Kind::Blocked, 1 << 30, FilterSize::Bytes(0))));
+    }
+}

@@ -1,0 +1,164 @@
+//! Who knocks at the node's peer port: members' calls, founders' adoptions, strangers' questions.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, watch};
+use tonic::Status;
+use umbel_engine::meta::NodeRecord;
+use umbel_engine::{GroupId, NodeId};
+use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+
+use crate::local::Local;
+use crate::peer::{
+    CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason, cluster_bytes,
+    cluster_of_bytes,
+};
+use crate::ports::{Disk, PortFuture};
+use crate::storage::{Identity, MemberState, identity};
+
+/// What the node answers to whom.
+pub(crate) struct Door {
+    local: Arc<OnceLock<Arc<Local>>>,
+    identity: Mutex<Identity>,
+    disk: Arc<dyn Disk>,
+    /// The founders that this node was told of; empty if it forms no cluster.
+    founders: Vec<String>,
+    /// What the identity says, for those who wait to be adopted.
+    membership: watch::Sender<Option<LocalIdentity>>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        local: Arc<OnceLock<Arc<Local>>>,
+        identity: Identity,
+        disk: Arc<dyn Disk>,
+        founders: Vec<String>,
+    ) -> Self {
+        let membership = watch::Sender::new(member_of(&identity));
+        Self { local, identity: Mutex::new(identity), disk, founders, membership }
+    }
+
+    /// The membership, and its changes.
+    pub(crate) fn membership(&self) -> watch::Receiver<Option<LocalIdentity>> {
+        self.membership.subscribe()
+    }
+
+    /// The identity as it stands.
+    pub(crate) async fn identity_now(&self) -> Identity {
+        self.identity.lock().await.clone()
+    }
+
+    /// Makes a new identity durable.
+    pub(crate) async fn become_member(&self, new: Identity) -> Result<(), String> {
+        let mut identity = self.identity.lock().await;
+        identity::save(&*self.disk, &new).await.map_err(|error| error.to_string())?;
+        *identity = new;
+        self.membership.send_replace(member_of(&identity));
+        Ok(())
+    }
+
+    async fn adopted(&self, request: AdoptRequest) -> Result<(), Status> {
+        if request.protocol != PEER_PROTOCOL {
+            return Err(Status::failed_precondition(format!(
+                "the founder speaks peer protocol {}, this node {PEER_PROTOCOL}: bring both to one \
+                 release",
+                request.protocol
+            )));
+        }
+        let cluster = cluster_of_bytes(&request.cluster_id)
+            .ok_or_else(|| Status::invalid_argument("cluster_id: expected 16 bytes"))?;
+        let node = NodeId(request.node);
+        let mut identity = self.identity.lock().await;
+        if let Some(ours) = member_of(&identity) {
+            return if (ours.cluster, ours.node) == (cluster, node) {
+                Ok(())
+            } else {
+                Err(Status::failed_precondition(format!(
+                    "this node is {} of cluster {:032x} already; to form another cluster, give it \
+                     an empty data folder",
+                    ours.node, ours.cluster
+                )))
+            };
+        }
+        let mut theirs: Vec<&str> =
+            request.founders.iter().map(|founder| founder.address.as_str()).collect();
+        theirs.sort_unstable();
+        if theirs != self.founders {
+            return Err(Status::failed_precondition(format!(
+                "the founder names {theirs:?} as initial cluster, this node {:?}: give all the \
+                 same list",
+                self.founders
+            )));
+        }
+        let own = request.founders.iter().find(|founder| founder.node == node.0);
+        let own = own.ok_or_else(|| {
+            Status::invalid_argument(format!("founders: {node} is not among them"))
+        })?;
+        let new = Identity {
+            nonce: identity.nonce,
+            cluster: Some(cluster),
+            node: Some(node),
+            address: own.address.clone(),
+            state: MemberState::Member,
+        };
+        identity::save(&*self.disk, &new)
+            .await
+            .map_err(|error| Status::internal(error.to_string()))?;
+        *identity = new;
+        self.membership.send_replace(member_of(&identity));
+        Ok(())
+    }
+}
+
+/// The membership that an identity tells of.
+fn member_of(identity: &Identity) -> Option<LocalIdentity> {
+    Some(LocalIdentity { cluster: identity.cluster?, node: identity.node? })
+}
+
+impl CallHandler for Door {
+    fn identity(&self) -> Option<LocalIdentity> {
+        *self.membership.borrow()
+    }
+
+    fn handle(
+        self: Arc<Self>,
+        from: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+        Box::pin(async move {
+            let Some(local) = self.local.get().cloned() else {
+                return Err(Refusal::new(RefusalReason::Unavailable, "this node is starting"));
+            };
+            let is_removed = local.meta().replica().read_meta(|state| {
+                matches!(state.node(from), Some(NodeRecord::Removed))
+            });
+            if is_removed {
+                return Err(Refusal::new(
+                    RefusalReason::Unavailable,
+                    format!("{from} was removed from the cluster; with an empty data folder it may join again"),
+                ));
+            }
+            local.serve(from, kind, group, body).await
+        })
+    }
+
+    fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
+        Box::pin(self.adopted(request))
+    }
+
+    fn who_are_you(&self) -> WhoAreYouResponse {
+        let ours = self.identity();
+        let is_formed = self.local.get().is_some_and(|local| {
+            local.meta().replica().read_meta(umbel_engine::meta::MetaState::is_formed)
+        });
+        WhoAreYouResponse {
+            protocol: PEER_PROTOCOL,
+            cluster_id: ours.map(|ours| cluster_bytes(ours.cluster)).unwrap_or_default(),
+            node: ours.map_or(0, |ours| ours.node.0),
+            is_formed,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a client's call failed, by what the client should do.
+
+use std::time::Duration;
+
+use umbel_engine::meta::MetaError;
+use umbel_engine::shard::PartError;
+
+/// Why a call of a client failed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub(crate) enum CallFailure {
+    /// Nothing was changed. Create the filter, or mend the name.
+    #[error("there is no filter named {name:?}")]
+    UnknownFilter {
+        /// The name.
+        name: String,
+    },
+    /// Nothing was changed. Wait until it is live.
+    #[error("filter {name:?} is {state}")]
+    FilterBusy {
+        /// The name.
+        name: String,
+        /// What is being done with it.
+        state: String,
+    },
+    /// Nothing was changed. Mend the request.
+    #[error("{what}")]
+    Invalid {
+        /// Which field, what was expected, what came.
+        what: String,
+    },
+    /// A shard refused its part of the request.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// The meta group refused the command. Nothing was changed.
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    /// Nothing was changed. Send again, and look at the nodes if it lasts.
+    #[error("{what} did not answer within {} ms: has it lost its majority?", within.as_millis())]
+    NoQuorum {
+        /// Which group.
+        what: String,
+        /// How long it was tried.
+        within: Duration,
+    },
+    /// Nothing was changed. Slow down and send again.
+    #[error("{what}")]
+    Overloaded {
+        /// Which queue.
+        what: String,
+    },
+    /// Nothing was changed. Free disk space on the shard's leader; queries go on.
+    #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
+    DiskFull {
+        /// What is left.
+        free_bytes: u64,
+    },
+    /// It may have been applied, or be applied later. Send again under the same request id, or ask
+    /// `contains`.
+    #[error("{what}; the outcome is unknown")]
+    OutcomeUnknown {
+        /// What happened.
+        what: String,
+    },
+    /// Nothing was changed. Wait until the cluster is formed.
+    #[error("this node does not belong to a formed cluster yet")]
+    NotFormed,
+    /// A node's storage failed. Replace the node.
+    #[error("{what}")]
+    Storage {
+        /// What failed.
+        what: String,
+    },
+}

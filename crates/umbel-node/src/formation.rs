@@ -1,0 +1,249 @@
+//! How a node comes to belong to a cluster: it is a member already, founds one, is adopted by the
+//! founder, or joins.
+//!
+//! ```text
+//! founder 1  draws the cluster's identity, keeps it on disk, adopts all others, then forms
+//! founder n  waits until founder 1 has adopted it; the adoption is on its disk before it answers
+//! joiner     asks any member for a number; its nonce makes a repeated question one question
+//! ```
+//!
+//! A founder forms the cluster only after every other one was adopted, so a founder without an
+//! identity beside a formed cluster has lost its disk: it is refused, with what to do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::Code;
+use umbel_engine::NodeId;
+use umbel_engine::meta::{MetaCommand, MetaState};
+use umbel_proto::v1::admin_client::AdminClient;
+use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
+
+use crate::calls::{MetaAnswer, MetaRequest};
+use crate::config::Config;
+use crate::door::Door;
+use crate::local::Local;
+use crate::peer::channel::{channel, peer_client};
+use crate::peer::{LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes};
+use crate::ports::{Ports, Purpose};
+use crate::raft::types::NodeAddress;
+use crate::storage::{Identity, MemberState};
+
+/// Pause between questions to a node that does not answer yet.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long one question may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The founders in the order of their numbers: by address.
+pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
+    let mut founders = if config.dev {
+        vec![address.to_owned()]
+    } else {
+        config.initial_cluster.clone()
+    };
+    founders.sort_unstable();
+    founders.dedup();
+    founders
+}
+
+/// Waits until the node belongs to a cluster.
+///
+/// # Errors
+/// If it cannot, whatever is waited for; the text says what to do.
+pub(crate) async fn membership(
+    door: &Door,
+    config: &Config,
+    ports: &Ports,
+    address: &str,
+) -> Result<LocalIdentity, String> {
+    if let Some(member) = *door.membership().borrow() {
+        return Ok(member);
+    }
+    let founders = founders(config, address);
+    match &config.join {
+        _ if founders.first().is_some_and(|first| first == address) => {
+            found(door, ports, address).await
+        }
+        _ if !founders.is_empty() => wait_for_adoption(door, ports, &founders, address).await,
+        Some(member) => join(door, ports, member, address).await,
+        None => Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
+            .to_owned()),
+    }
+}
+
+/// Draws the cluster's identity and keeps it; the others are adopted when the node runs.
+async fn found(door: &Door, ports: &Ports, address: &str) -> Result<LocalIdentity, String> {
+    let mut bytes = [0; 16];
+    ports.seed.fill(Purpose::Identity, &mut bytes);
+    let cluster = u128::from_le_bytes(bytes);
+    let node = NodeId(1);
+    let identity = Identity {
+        nonce: door.identity_now().await.nonce,
+        cluster: Some(cluster),
+        node: Some(node),
+        address: address.to_owned(),
+        state: MemberState::Forming,
+    };
+    door.become_member(identity).await?;
+    Ok(LocalIdentity { cluster, node })
+}
+
+/// Waits for the founder; gives up if the others have formed a cluster without this node.
+async fn wait_for_adoption(
+    door: &Door,
+    ports: &Ports,
+    founders: &[String],
+    address: &str,
+) -> Result<LocalIdentity, String> {
+    let mut membership = door.membership();
+    tracing::info!(founder = founders[0], "waiting for the founder of the cluster");
+    loop {
+        for founder in founders.iter().filter(|&founder| founder != address) {
+            let Some(other) = who_is(ports, founder).await else { continue };
+            if other.is_formed && membership.borrow().is_none() {
+                return Err(lost_disk(founder, &other.cluster_id));
+            }
+        }
+        let adopted = membership.wait_for(Option::is_some);
+        if let Ok(Ok(member)) = tokio::time::timeout(ASK_AGAIN * 4, adopted).await {
+            return member.ok_or_else(|| "the adoption was taken back".to_owned());
+        }
+    }
+}
+
+fn lost_disk(other: &str, cluster_id: &[u8]) -> String {
+    let cluster = cluster_of_bytes(cluster_id).unwrap_or_default();
+    format!(
+        "{other} belongs to cluster {cluster:032x}, which is formed, but this node's data folder is \
+         empty: if its data was lost, run `umbel cluster remove NODE` for its old number on another \
+         node, then start this one with --join {other} in place of --initial-cluster"
+    )
+}
+
+async fn who_is(
+    ports: &Ports,
+    address: &str,
+) -> Option<umbel_proto::v1::WhoAreYouResponse> {
+    let mut client = peer_client(&ports.net, address).ok()?;
+    let asked = client.who_are_you(WhoAreYouRequest {});
+    Some(tokio::time::timeout(ASK_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
+}
+
+/// Asks a member for a number.
+async fn join(
+    door: &Door,
+    ports: &Ports,
+    member: &str,
+    address: &str,
+) -> Result<LocalIdentity, String> {
+    let identity = door.identity_now().await;
+    let channel = channel(&ports.net, member).map_err(|error| format!("{member}: {error}"))?;
+    let mut client = AdminClient::new(channel);
+    loop {
+        let request = JoinRequest {
+            address: address.to_owned(),
+            nonce: identity.nonce,
+            protocol: PEER_PROTOCOL,
+        };
+        let status = match tokio::time::timeout(ASK_TIMEOUT, client.join(request)).await {
+            Ok(Ok(response)) => {
+                let response = response.into_inner();
+                let cluster = cluster_of_bytes(&response.cluster_id)
+                    .ok_or_else(|| format!("{member} named no cluster"))?;
+                let node = NodeId(response.node);
+                let identity = Identity {
+                    cluster: Some(cluster),
+                    node: Some(node),
+                    address: address.to_owned(),
+                    state: MemberState::Member,
+                    ..identity
+                };
+                door.become_member(identity).await?;
+                return Ok(LocalIdentity { cluster, node });
+            }
+            Ok(Err(status)) => status,
+            Err(_) => tonic::Status::deadline_exceeded("no answer"),
+        };
+        let passes = matches!(
+            status.code(),
+            Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Unknown
+        );
+        if !passes {
+            return Err(format!("{member} refuses this node: {}", status.message()));
+        }
+        tracing::info!(member, reason = status.message(), "cannot join yet");
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Completes what the founder has begun: adopts the others, forms the meta group, says what the
+/// cluster is. Does no harm when it is done already.
+pub(crate) async fn complete(
+    door: &Door,
+    local: &Arc<Local>,
+    config: &Config,
+    ports: &Ports,
+    address: &str,
+) -> Result<(), String> {
+    let identity = door.identity_now().await;
+    if identity.state != MemberState::Forming {
+        return Ok(());
+    }
+    let nodes: Vec<(NodeId, String)> = (1..).map(NodeId).zip(founders(config, address)).collect();
+    let (shard_count, replica_count) = (config.shards, config.replicas);
+    let founders = nodes
+        .iter()
+        .map(|(node, address)| Founder { node: node.0, address: address.clone() })
+        .collect();
+    let request = AdoptRequest {
+        protocol: PEER_PROTOCOL,
+        cluster_id: cluster_bytes(local.cluster()),
+        node: 0,
+        founders,
+        shard_count,
+        replica_count,
+    };
+    for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
+        adopt(ports, AdoptRequest { node: node.0, ..request.clone() }, address).await?;
+    }
+    let members: BTreeMap<NodeId, NodeAddress> =
+        nodes.iter().map(|(node, address)| (*node, NodeAddress(address.clone()))).collect();
+    local.meta().form(members).await?;
+    let form =
+        MetaCommand::Form { cluster: local.cluster(), nodes, shard_count, replica_count };
+    while !local.meta().replica().read_meta(MetaState::is_formed) {
+        let (answer, _) = local.serve_meta(MetaRequest::Propose(form.clone())).await;
+        if !matches!(answer, MetaAnswer::Reply(_)) {
+            // Another founder may lead; it is asked through the same call.
+            local.propose_elsewhere(&form).await;
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+    door.become_member(Identity { state: MemberState::Member, ..identity }).await
+}
+
+/// Adopts one node, however long it takes to start.
+async fn adopt(ports: &Ports, request: AdoptRequest, address: &str) -> Result<(), String> {
+    let mut client =
+        peer_client(&ports.net, address).map_err(|error| format!("{address}: {error}"))?;
+    loop {
+        let asked = client.adopt(request.clone());
+        let status = match tokio::time::timeout(ASK_TIMEOUT, asked).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(status)) => status,
+            Err(_) => tonic::Status::deadline_exceeded("no answer"),
+        };
+        if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) {
+            return Err(format!(
+                "{address} cannot found the cluster with this node: {}; if this node lost its data, \
+                 run `umbel cluster remove` for its old number on another node, then start this \
+                 one with --join in place of --initial-cluster",
+                status.message()
+            ));
+        }
+        tracing::info!(address, reason = status.message(), "waiting for a founding node");
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}

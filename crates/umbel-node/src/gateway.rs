@@ -1,0 +1,148 @@
+//! What clients see of a node: filters and administration over gRPC, health, metrics. Peers come
+//! in here too.
+//!
+//! Clients and peers use connections of their own, and every limit on calls is one of a connection,
+//! so that no crowd of clients keeps peers out.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
+use tonic_health::server::HealthReporter;
+
+use crate::coordinator::Coordinator;
+use crate::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
+use crate::node::RenderMetrics;
+use crate::peer::{PeerService, channel};
+use crate::ports::Listener;
+
+mod admin;
+mod convert;
+mod deadlines;
+mod errors;
+mod filters;
+mod http;
+mod items;
+mod limits;
+mod measure;
+
+#[cfg(test)]
+mod gateway_test;
+
+pub(crate) use items::ItemBatch;
+
+use limits::{
+    HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
+    STREAMS_PER_CONNECTION_MAX,
+};
+
+/// What a node serves.
+pub(crate) struct Gateway {
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) peers: PeerService,
+    /// What `/metrics` shows.
+    pub(crate) render_metrics: Option<RenderMetrics>,
+    /// The longest time that a client's call is granted.
+    pub(crate) timeout_max: Duration,
+}
+
+/// Why a node cannot serve. Nothing was served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The build is broken: its descriptors are none.
+    #[error("the interface cannot be described: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// The server cannot run.
+    #[error("{0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// Serves until `stop` is done, then takes no further connections and lets calls end that are
+/// running, for a while.
+///
+/// # Errors
+/// If the server cannot run.
+pub(crate) async fn serve(
+    listener: Box<dyn Listener>,
+    gateway: Gateway,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let health = HealthReporter::new();
+    let coordinator = Arc::clone(&gateway.coordinator);
+    let routes = gateway.routes(health.clone())?;
+    let (stopping, stopped) = oneshot::channel();
+    let stop = async {
+        stop.await;
+        // The one who listens is gone if the server is.
+        let _ = stopping.send(());
+    };
+    let serving = channel::server()
+        .accept_http1(true)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .concurrency_limit_per_connection(CLIENT_CALLS_PER_CONNECTION_MAX)
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(channel::incoming(listener), stop);
+    let grace = async {
+        if stopped.await.is_ok() {
+            tokio::time::sleep(STOP_GRACE_MAX).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        served = serving => Ok(served?),
+        () = grace => {
+            tracing::warn!("calls that were still running were cut off");
+            Ok(())
+        }
+        () = show_health(health, &coordinator) => Ok(()),
+    }
+}
+
+impl Gateway {
+    fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
+        let Self { coordinator, peers, render_metrics, timeout_max } = self;
+        let deadlines = deadlines::Deadlines::new(timeout_max);
+        let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
+        let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
+        let describe = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
+                .register_encoded_file_descriptor_set(HEALTH_DESCRIPTORS)
+        };
+        let health = tonic_health::server::HealthService::from_health_reporter(health);
+        let mut routes = Routes::new(filters.into_server())
+            .add_service(admin.into_server())
+            .add_service(peers.into_server())
+            .add_service(tonic_health::pb::health_server::HealthServer::new(health))
+            .add_service(describe().build_v1()?)
+            // What older tools ask.
+            .add_service(describe().build_v1alpha()?);
+        let router = std::mem::take(routes.axum_router_mut());
+        let pages = http::pages(coordinator, render_metrics);
+        Ok(Routes::from(router.merge(pages)).prepare())
+    }
+}
+
+/// Lets the health service say what `/readyz` says; never ends.
+async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
+    let mut shown = None;
+    loop {
+        let is_ready = coordinator.is_ready().is_ok();
+        if shown != Some(is_ready) {
+            shown = Some(is_ready);
+            let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for service in ["", "umbel.v1.Filters", "umbel.v1.Admin"] {
+                health.set_service_status(service, status).await;
+            }
+        }
+        tokio::time::sleep(HEALTH_INTERVAL).await;
+    }
+}

@@ -1,0 +1,221 @@
+//! The service of named filters.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+use umbel_proto::v1;
+use umbel_proto::v1::filters_server::{Filters, FiltersServer};
+
+use super::convert;
+use super::deadlines::Deadlines;
+use super::errors::status;
+use super::items::ItemBatch;
+use super::limits::LIST_FILTERS_MAX;
+use super::measure::measured;
+use crate::coordinator::Coordinator;
+use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
+
+/// Answers clients about filters.
+pub(super) struct FiltersService {
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
+}
+
+impl FiltersService {
+    pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
+        Self { coordinator, deadlines }
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(super) fn into_server(self) -> FiltersServer<Self> {
+        FiltersServer::new(self)
+            .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl Filters for FiltersService {
+    async fn create(
+        &self,
+        request: Request<v1::CreateRequest>,
+    ) -> Result<Response<v1::CreateResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("create", async {
+            let (name, new) = convert::new_filter(request.into_inner())?;
+            let (id, record) = self.coordinator.create(&name, &new, deadline).await?;
+            Ok(v1::CreateResponse { filter: Some(convert::summary(id, &record)) })
+        })
+        .await
+    }
+
+    async fn drop(
+        &self,
+        request: Request<v1::DropRequest>,
+    ) -> Result<Response<v1::DropResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("drop", async {
+            let name = convert::filter_name("name", request.into_inner().name)?;
+            self.coordinator.drop_filter(&name, deadline).await?;
+            Ok(v1::DropResponse {})
+        })
+        .await
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("list", async {
+            let v1::ListRequest { prefix, limit, after } = request.into_inner();
+            let limit = match usize::try_from(limit) {
+                Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
+                _ => LIST_FILTERS_MAX,
+            };
+            let page = self.coordinator.list(&prefix, &after, limit, deadline).await?;
+            Ok(convert::list(&page))
+        })
+        .await
+    }
+
+    async fn info(
+        &self,
+        request: Request<v1::InfoRequest>,
+    ) -> Result<Response<v1::InfoResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("info", async {
+            let name = convert::filter_name("name", request.into_inner().name)?;
+            Ok(convert::info(&self.coordinator.info(&name, deadline).await?))
+        })
+        .await
+    }
+
+    async fn insert(
+        &self,
+        request: Request<v1::InsertRequest>,
+    ) -> Result<Response<v1::InsertResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("insert", async {
+            let v1::InsertRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
+            let filter = convert::filter_name("filter", filter)?;
+            let items = ItemBatch::from_proto(items)?;
+            let request = convert::client_request(request)?;
+            let new = self.coordinator.insert(filter.as_str(), &items, request, deadline).await?;
+            let (new_count, present_count, new_bits) = convert::bits(&new);
+            Ok(v1::InsertResponse { new_count, present_count, new_bits })
+        })
+        .await
+    }
+
+    async fn contains(
+        &self,
+        request: Request<v1::ContainsRequest>,
+    ) -> Result<Response<v1::ContainsResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("contains", async {
+            let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request.into_inner();
+            let filter = convert::filter_name("filter", filter)?;
+            let items = ItemBatch::from_proto(items)?;
+            let level = convert::read_level(level)?;
+            let present =
+                self.coordinator.contains(filter.as_str(), &items, level, deadline).await?;
+            let (present_count, absent_count, present_bits) = convert::bits(&present);
+            let level = convert::read_level_to_proto(level).into();
+            Ok(v1::ContainsResponse { present_count, absent_count, present_bits, level })
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveRequest>,
+    ) -> Result<Response<v1::RemoveResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("remove", async {
+            let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
+            let filter = convert::filter_name("filter", filter)?;
+            let items = ItemBatch::from_proto(items)?;
+            let request = convert::client_request(request)?;
+            let removed =
+                self.coordinator.remove(filter.as_str(), &items, request, deadline).await?;
+            let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
+            Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
+        })
+        .await
+    }
+
+    async fn clear(
+        &self,
+        request: Request<v1::ClearRequest>,
+    ) -> Result<Response<v1::ClearResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("clear", async {
+            let name = convert::filter_name("name", request.into_inner().name)?;
+            let generation = self.coordinator.clear(&name, deadline).await?.0;
+            Ok(v1::ClearResponse { generation })
+        })
+        .await
+    }
+
+    async fn merge(
+        &self,
+        request: Request<v1::MergeRequest>,
+    ) -> Result<Response<v1::MergeResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("merge", async {
+            let v1::MergeRequest { target, sources } = request.into_inner();
+            let target = convert::filter_name("target", target)?;
+            let names = sources.into_iter().enumerate();
+            let sources: Result<Vec<_>, _> = names
+                .map(|(index, name)| convert::filter_name(&format!("sources[{index}]"), name))
+                .collect();
+            let new_position_count = self.coordinator.merge(&target, &sources?, deadline).await?;
+            Ok(v1::MergeResponse { new_position_count })
+        })
+        .await
+    }
+
+    type ExportStream = BoxStream<v1::ExportChunk>;
+
+    async fn export(
+        &self,
+        request: Request<v1::ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("export", async {
+            let name = convert::filter_name("name", request.into_inner().name)?;
+            let parts = self.coordinator.export(&name, deadline).await?.into_stream();
+            let chunks = parts
+                .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
+            Ok(Box::pin(chunks) as Self::ExportStream)
+        })
+        .await
+    }
+
+    async fn import(
+        &self,
+        request: Request<Streaming<v1::ImportChunk>>,
+    ) -> Result<Response<v1::ImportResponse>, Status> {
+        measured("import", async {
+            let parts = request.into_inner().map(convert::import_part);
+            let (id, record) = self.coordinator.import(parts).await?;
+            Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
+        })
+        .await
+    }
+
+    async fn open_session(
+        &self,
+        request: Request<v1::OpenSessionRequest>,
+    ) -> Result<Response<v1::OpenSessionResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("open_session", async {
+            let session = self.coordinator.open_session(deadline).await?.0;
+            Ok(v1::OpenSessionResponse { session })
+        })
+        .await
+    }
+}

@@ -1,0 +1,58 @@
+//! What load balancers, kubelets and Prometheus ask over plain HTTP/1.1, on the port of all else.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::coordinator::Coordinator;
+use crate::node::RenderMetrics;
+
+/// Version of the text format that Prometheus reads.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The pages.
+pub(super) fn pages(
+    coordinator: Arc<Coordinator>,
+    render_metrics: Option<RenderMetrics>,
+) -> Router {
+    Router::new()
+        .route("/livez", get(async || "live\n"))
+        .route("/readyz", get(move || async move { ready(coordinator.is_ready()) }))
+        .route("/metrics", get(move || async move { metrics(render_metrics.as_ref()) }))
+}
+
+fn ready(outcome: Result<(), String>) -> Response {
+    match outcome {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+fn metrics(render: Option<&RenderMetrics>) -> Response {
+    match render {
+        Some(render) => ([(header::CONTENT_TYPE, METRICS_TYPE)], render()).into_response(),
+        None => (StatusCode::NOT_FOUND, "this node records no metrics\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_say_what_is_wrong() {
+        assert_eq!(ready(Ok(())).status(), StatusCode::OK);
+        let not_yet = ready(Err("no leader".to_owned()));
+        assert_eq!(not_yet.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(metrics(None).status(), StatusCode::NOT_FOUND);
+        let render: RenderMetrics = Arc::new(|| "umbel_epoch 1\n".to_owned());
+        let page = metrics(Some(&render));
+        assert_eq!(
+            (page.status(), &page.headers()["content-type"]),
+            (StatusCode::OK, &header::HeaderValue::from_static(METRICS_TYPE))
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Limits of the side of a node that clients see, with their reasons.
+
+use std::time::Duration;
+
+/// Calls that one connection may have open; HTTP/2 tells the client, which opens no more.
+pub(super) const STREAMS_PER_CONNECTION_MAX: u32 = 200;
+
+/// A connection on which nothing came for this long is pinged: proxies forget quiet ones after a
+/// minute or more.
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
+
+/// A connection whose ping is not answered in this time is closed.
+pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long calls that are running may go on when the node stops.
+pub(super) const STOP_GRACE_MAX: Duration = Duration::from_secs(10);
+
+/// How often the health service looks whether the node is ready.
+pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long an answer takes back to the client at most: a call gives up so much before its client
+/// does, so that the client hears why.
+pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(50);
+
+/// How long a call over all shards (create, clear, merge) may take whose client names no time.
+pub(super) const LONG_CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long a status table waits for one node or shard.
+pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Questions of one status table that are on their way at once.
+pub(super) const STATUS_CALLS_MAX: usize = 64;
+
+/// Filters of one page of a list.
+pub(super) const LIST_FILTERS_MAX: usize = 1000;
+
+/// Longest message of an error: in a header each byte may take three, and clients take 16 KiB of
+/// headers.
+pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;

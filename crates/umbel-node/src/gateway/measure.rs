@@ -1,0 +1,36 @@
+//! What every call goes through: measured, and its failure made a status.
+
+use std::future::Future;
+
+use tokio::time::Instant;
+use tonic::{Code, Response, Status};
+
+use super::errors::{code_name, status};
+use crate::failure::CallFailure;
+use crate::metrics;
+
+/// Carries a call out. A call whose client is gone is given up, and not counted.
+pub(super) async fn measured<T>(
+    method: &'static str,
+    call: impl Future<Output = Result<T, CallFailure>>,
+) -> Result<Response<T>, Status> {
+    let began = Instant::now();
+    let outcome = call.await;
+    let seconds = began.elapsed().as_secs_f64();
+    match outcome {
+        Ok(answer) => {
+            metrics::call_answered(method, code_name(Code::Ok), seconds);
+            Ok(Response::new(answer))
+        }
+        Err(failure) => {
+            let status = status(&failure);
+            metrics::call_answered(method, code_name(status.code()), seconds);
+            if status.code() == Code::Internal {
+                tracing::error!(method, error = %failure, "a call failed");
+            } else {
+                tracing::debug!(method, error = %failure, "a call was refused");
+            }
+            Err(status)
+        }
+    }
+}

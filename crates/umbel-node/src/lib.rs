@@ -1,0 +1,37 @@
+//! A node of an Umbel cluster: Raft groups, log, peers, coordinator, gateway.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`config`] | settings, each described once |
+//! | [`ports`] | network, disk and entropy, which simulations replace |
+//! | `storage` | one log for all groups, snapshots, identity |
+//! | `raft` | openraft behind Umbel's types; nothing else knows it |
+//! | `peer` | links between nodes |
+//! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
+//! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
+//! | `gateway` | what clients see: gRPC, health, metrics |
+//! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
+//! | `local`, `node` | what a node has, from its start to its end |
+
+mod calls;
+pub mod config;
+mod controller;
+mod coordinator;
+mod door;
+mod exports;
+mod failure;
+mod formation;
+mod gateway;
+pub mod limits;
+mod local;
+mod metrics;
+mod node;
+mod peer;
+pub mod ports;
+mod raft;
+mod shard_leader;
+mod space;
+mod storage;
+
+pub use config::{Config, ConfigError};
+pub use node::{Node, NodeFailure, RenderMetrics, StartError};

@@ -1,0 +1,491 @@
+//! What this node has of the cluster: its groups, its links, its storage. Serves other nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use umbel_engine::meta::{MetaCommand, MetaState, NodeRecord};
+use umbel_engine::placement::ShardRecord;
+use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_filter::HashRange;
+
+use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardRequest};
+use crate::config::Config;
+use crate::exports::Exports;
+use crate::metrics;
+use crate::peer::{CallError, CallKind, Links, LocalIdentity, Refusal, RefusalReason};
+use crate::ports::{Ports, Seed};
+use crate::raft::encoding::{decode, encode};
+use crate::raft::group::{Group, ProposeError, Timing};
+use crate::raft::network::Network;
+use crate::raft::state_machine::Replica;
+use crate::raft::types::{Command, NodeAddress, Reply};
+use crate::shard_leader::ShardLeader;
+use crate::space::Space;
+use crate::storage::{Storage, WalHealth};
+
+/// How long a node waits for another one to say that it is there.
+const REACH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// This node as a member of a cluster.
+pub(crate) struct Local {
+    cluster: u128,
+    node: NodeId,
+    config: Config,
+    seed: Arc<dyn Seed>,
+    storage: Storage,
+    links: Arc<Links>,
+    meta: Arc<Group>,
+    shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
+    space: Arc<Space>,
+    exports: Arc<Exports>,
+    /// Why the node must stop, once it must.
+    failure: watch::Sender<Option<String>>,
+    is_stopping: AtomicBool,
+    /// Who led each group at the last look.
+    leaders_seen: Mutex<BTreeMap<GroupId, NodeId>>,
+}
+
+impl Local {
+    /// Starts the meta group and whatever the disk holds of shards comes later, with the catalogue.
+    pub(crate) async fn start(
+        cluster: u128,
+        node: NodeId,
+        config: Config,
+        ports: &Ports,
+        storage: Storage,
+        failure: watch::Sender<Option<String>>,
+    ) -> Result<Arc<Self>, String> {
+        let identity = LocalIdentity { cluster, node };
+        let links = Links::new(Arc::clone(&ports.net), Arc::clone(&ports.seed), identity);
+        let links = Arc::new(links);
+        let meta = Group::start(
+            GroupId::META,
+            node,
+            Replica::meta(),
+            &storage,
+            Network::new(Arc::clone(&links), GroupId::META),
+            Arc::clone(&ports.seed),
+            timing(&config),
+        )
+        .await?;
+        let space = Space::new(config.disk_reserve_bytes);
+        tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
+        Ok(Arc::new(Self {
+            cluster,
+            node,
+            config,
+            seed: Arc::clone(&ports.seed),
+            storage,
+            links,
+            meta,
+            shards: RwLock::default(),
+            space,
+            exports: Exports::new(),
+            failure,
+            is_stopping: AtomicBool::new(false),
+            leaders_seen: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn cluster(&self) -> u128 {
+        self.cluster
+    }
+
+    pub(crate) fn meta(&self) -> &Arc<Group> {
+        &self.meta
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.config.log_bytes_max
+    }
+
+    /// This node's replica of a shard.
+    pub(crate) fn shard(&self, shard: ShardId) -> Option<Arc<ShardLeader>> {
+        self.read_shards().get(&shard).cloned()
+    }
+
+    /// All replicas of this node.
+    pub(crate) fn shards(&self) -> Vec<Arc<ShardLeader>> {
+        self.read_shards().values().cloned().collect()
+    }
+
+    fn group(&self, group: GroupId) -> Option<Arc<Group>> {
+        match group.shard() {
+            None => Some(Arc::clone(&self.meta)),
+            Some(shard) => Some(Arc::clone(self.shard(shard)?.group())),
+        }
+    }
+
+    fn read_shards(
+        &self,
+    ) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.shards.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why this node should get no traffic, if so.
+    pub(crate) fn is_ready(&self) -> Result<(), String> {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Err("the node is stopping".to_owned());
+        }
+        if *self.storage.health().borrow() == WalHealth::Failed {
+            return Err("the log failed".to_owned());
+        }
+        let wanted = self.meta.replica().read_meta(|state| {
+            state.is_formed().then(|| {
+                let has = |record: &ShardRecord| record.members().contains(&self.node);
+                state.shards().filter(|(_, record)| has(record)).count()
+            })
+        });
+        let Some(wanted) = wanted else {
+            return Err("the cluster is not formed, or this node has not heard of it".to_owned());
+        };
+        if self.meta.leader().is_none() {
+            return Err("the meta group has no leader that this node knows".to_owned());
+        }
+        let shards = self.shards();
+        if shards.len() < wanted {
+            return Err(format!("{} of {wanted} replicas are running", shards.len()));
+        }
+        let is_leaderless = |shard: &&Arc<ShardLeader>| shard.group().leader().is_none();
+        match shards.iter().find(is_leaderless) {
+            Some(shard) => Err(format!("{} has no known leader", shard.group().id())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether another node answers now.
+    pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
+        let body = encode(&GroupRequest::View);
+        self.call(node, CallKind::Group, GroupId::META, body, REACH_TIMEOUT).await.is_ok()
+    }
+
+    /// Calls another node.
+    pub(crate) async fn call(
+        &self,
+        node: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        let address = self
+            .meta
+            .replica()
+            .read_meta(|state| state.node_address(node).map(ToOwned::to_owned));
+        match address {
+            Some(address) => self.links.call(node, &address, kind, group, body, timeout).await,
+            None => Err(CallError::Unreachable {
+                node,
+                address: "no address".to_owned(),
+                cause: "the catalogue has no such node".to_owned(),
+                was_sent: false,
+            }),
+        }
+    }
+
+    /// Answers as the meta group's leader, if this node is it; with the index that a reader of its
+    /// own copy must wait for.
+    pub(crate) async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
+        let outcome = match request {
+            MetaRequest::Propose(command) => {
+                self.meta.propose(Command::Meta(command)).await.map(|reply| match reply {
+                    Reply::Meta(reply) => MetaAnswer::Reply(reply),
+                    Reply::None | Reply::Shard(_) => MetaAnswer::Unknown,
+                })
+            }
+            MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
+        };
+        let answer = outcome.unwrap_or_else(|error| match error {
+            ProposeError::NotLeader(leader) => {
+                MetaAnswer::NotLeader(leader.filter(|&leader| leader != self.node))
+            }
+            ProposeError::Unknown(_) | ProposeError::Stopped(_) => MetaAnswer::Unknown,
+        });
+        // What was applied here by now includes the command, or all that the question was about.
+        (answer, self.meta.applied_index())
+    }
+
+    /// Has the meta group's leader, which is another node, take a command; whether it worked shows
+    /// in this node's copy.
+    pub(crate) async fn propose_elsewhere(&self, command: &MetaCommand) {
+        let Some(leader) = self.meta.leader().filter(|&leader| leader != self.node) else { return };
+        let body = encode(&MetaRequest::Propose(command.clone()));
+        let timeout = Duration::from_millis(self.config.election_ms_max);
+        let view = self.meta.address_of(leader);
+        let Some(address) = view else { return };
+        let called =
+            self.links.call(leader, &address, CallKind::Meta, GroupId::META, body, timeout);
+        if let Err(error) = called.await {
+            tracing::debug!(%error, "a proposal did not arrive");
+        }
+    }
+
+    /// Carries out a call of another node.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        from: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+    ) -> Result<Bytes, Refusal> {
+        match kind {
+            CallKind::Shard => {
+                let request: ShardRequest = argument(&body)?;
+                let shard = group.shard().and_then(|shard| self.shard(shard));
+                let shard = shard.ok_or_else(|| unknown_group(group))?;
+                Ok(encode(&shard.serve(request).await))
+            }
+            CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
+            CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
+            _ => self.serve_raft(from, kind, group, &body).await,
+        }
+    }
+
+    async fn serve_raft(
+        &self,
+        from: NodeId,
+        kind: CallKind,
+        group_id: GroupId,
+        body: &Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+        let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
+        match kind {
+            CallKind::Append => {
+                Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?))
+            }
+            CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
+            CallKind::PreVote => {
+                Ok(encode(&group.pre_vote(argument(body)?).await.map_err(stopped)?))
+            }
+            CallKind::TransferLeader => {
+                Ok(encode(&group.transfer_leader(argument(body)?).await.map_err(stopped)?))
+            }
+            CallKind::SnapshotBegin => group.incoming_snapshots().begin(from, body.clone()).await,
+            CallKind::SnapshotChunk => group.incoming_snapshots().chunk(from, body.clone()).await,
+            CallKind::SnapshotEnd => {
+                let (vote, file) = group.incoming_snapshots().end(from, body.clone()).await?;
+                Ok(encode(&group.install(vote, file).await.map_err(stopped)?))
+            }
+            CallKind::Shard | CallKind::Meta | CallKind::Group => {
+                unreachable!("these have been served already")
+            }
+        }
+    }
+
+    /// Answers the controller.
+    pub(crate) async fn serve_group(
+        &self,
+        group_id: GroupId,
+        request: GroupRequest,
+    ) -> Result<GroupAnswer, Refusal> {
+        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+        Ok(match request {
+            GroupRequest::View => GroupAnswer::View(group.view()),
+            GroupRequest::ChangeMembers { voters, learners } => {
+                let nodes = |list: Vec<(NodeId, String)>| {
+                    list.into_iter().map(|(node, address)| (node, NodeAddress(address))).collect()
+                };
+                if !self.wants_voters(group_id, &voters) {
+                    let why = "the shard map that this node knows wants other voters";
+                    return Ok(GroupAnswer::Failed(why.to_owned()));
+                }
+                match group.change_members(nodes(voters), nodes(learners)).await {
+                    Ok(()) => GroupAnswer::Changed,
+                    Err(why) => GroupAnswer::Failed(why),
+                }
+            }
+        })
+    }
+
+    /// Whether a shard's members shall be these, as far as this node has heard.
+    fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
+        let Some(shard) = group.shard() else { return true };
+        let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();
+        self.meta.replica().read_meta(|state| {
+            state.shard(shard).is_some_and(|record| record.wanted() == voters)
+        })
+    }
+
+    /// Starts and stops replicas so that this node has those that the shard map gives it.
+    pub(crate) async fn follow_shard_map(self: &Arc<Self>) {
+        let wanted: Option<BTreeMap<ShardId, (HashRange, ShardRecord)>> =
+            self.meta.replica().read_meta(|state| {
+                state.is_formed().then(|| {
+                    let shards = state.shards().zip(0..);
+                    shards
+                        .filter(|((_, record), _)| record.members().contains(&self.node))
+                        .map(|((range, record), shard)| (ShardId(shard), (range, record.clone())))
+                        .collect()
+                })
+            });
+        let is_removed = self.meta.replica().read_meta(|state| {
+            matches!(state.node(self.node), Some(NodeRecord::Removed))
+        });
+        if is_removed {
+            let node = self.node;
+            self.fail(format!(
+                "{node} was removed from the cluster; with an empty data folder it may join again"
+            ));
+            return;
+        }
+        let Some(wanted) = wanted else { return };
+        let running: BTreeSet<ShardId> = self.read_shards().keys().copied().collect();
+        // What runs, and what an earlier process left on the disk.
+        let kept = self.storage.groups().into_iter().filter_map(GroupId::shard);
+        let held: BTreeSet<ShardId> = running.iter().copied().chain(kept).collect();
+        for &shard in held.iter().filter(|&shard| !wanted.contains_key(shard)) {
+            self.stop_shard(shard).await;
+        }
+        for (&shard, (range, record)) in &wanted {
+            if !running.contains(&shard)
+                && let Err(why) = self.start_shard(shard, *range, record).await
+            {
+                self.fail(format!("{shard} does not start: {why}"));
+                return;
+            }
+        }
+    }
+
+    async fn start_shard(
+        self: &Arc<Self>,
+        shard: ShardId,
+        range: HashRange,
+        record: &ShardRecord,
+    ) -> Result<(), String> {
+        let id = GroupId::of_shard(shard);
+        let group = Group::start(
+            id,
+            self.node,
+            Replica::shard(shard, range),
+            &self.storage,
+            Network::new(Arc::clone(&self.links), id),
+            Arc::clone(&self.seed),
+            timing(&self.config),
+        )
+        .await?;
+        // Every founder forms the group alike; those that come later are added by its leader.
+        if !record.is_formed && record.founders.contains(&self.node) {
+            let address = |state: &MetaState, node| {
+                Some((node, NodeAddress(state.node_address(node)?.to_owned())))
+            };
+            let members = self.meta.replica().read_meta(|state| {
+                record.founders.iter().filter_map(|&node| address(state, node)).collect()
+            });
+            group.form(members).await?;
+        }
+        let queue = usize::try_from(self.config.queue_items_max).unwrap_or(usize::MAX);
+        let leader = ShardLeader::start(
+            self.node,
+            group,
+            queue,
+            Arc::clone(&self.space),
+            Arc::clone(&self.exports),
+        );
+        self.shards
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(shard, leader);
+        tracing::info!(%shard, "replica started");
+        Ok(())
+    }
+
+    /// Stops a replica that is elsewhere now, and forgets it.
+    async fn stop_shard(&self, shard: ShardId) {
+        let stopped =
+            self.shards.write().unwrap_or_else(PoisonError::into_inner).remove(&shard);
+        if let Some(stopped) = stopped {
+            stopped.group().shut_down().await;
+        }
+        if let Err(error) = self.storage.forget(GroupId::of_shard(shard)).await {
+            self.fail(format!("{shard} cannot be forgotten: {error}"));
+        }
+        tracing::info!(%shard, "replica left this node");
+    }
+
+    /// Says that the node cannot go on.
+    pub(crate) fn fail(&self, why: String) {
+        tracing::error!(why, "the node stops");
+        self.failure.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            failure.get_or_insert(why);
+            is_first
+        });
+    }
+
+    /// Looks for groups that stopped by themselves, and measures.
+    pub(crate) fn look_after_groups(&self) {
+        let shards = self.shards();
+        let groups = shards.iter().map(|shard| shard.group()).chain([&self.meta]);
+        let mut leaders = self.leaders_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut change_count = 0;
+        for group in groups {
+            if let Some(why) = group.failure() {
+                self.fail(format!("{} stopped: {why}", group.id()));
+            }
+            if let Some(leader) = group.leader() {
+                let before = leaders.insert(group.id(), leader);
+                change_count += u64::from(before.is_some_and(|before| before != leader));
+            }
+        }
+        drop(leaders);
+        metrics::leaders_changed(change_count);
+        let filter_bytes = |shard: &Arc<ShardLeader>| shard.status().memory_bytes;
+        metrics::shards(&metrics::Shards {
+            led: shards.iter().filter(|shard| shard.group().is_leader()).count(),
+            held: shards.len(),
+            leaderless: shards.iter().filter(|shard| shard.group().leader().is_none()).count(),
+            filter_bytes: shards.iter().map(filter_bytes).sum(),
+        });
+        let (filter_count, epoch) =
+            self.meta.replica().read_meta(|state| (state.filters().count(), state.epoch().0));
+        metrics::catalogue(filter_count, epoch);
+        metrics::wal_size(self.storage.wal_bytes());
+    }
+
+    /// Hands leadership over and stops all groups.
+    pub(crate) async fn shut_down(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let shards = self.shards();
+        let groups: Vec<&Arc<Group>> =
+            shards.iter().map(|shard| shard.group()).chain([&self.meta]).collect();
+        for group in &groups {
+            group.hand_over().await;
+        }
+        for group in groups {
+            group.shut_down().await;
+        }
+        self.storage.close().await;
+    }
+}
+
+fn timing(config: &Config) -> Timing {
+    Timing {
+        heartbeat_ms: config.heartbeat_ms,
+        election_ms_min: config.election_ms_min,
+        election_ms_max: config.election_ms_max,
+    }
+}
+
+fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    decode(body).map_err(|error| Refusal::bad_body(error))
+}
+
+fn unknown_group(group: GroupId) -> Refusal {
+    let message = format!("this node has no replica of the {group}");
+    Refusal::new(RefusalReason::UnknownGroup, message)
+}

@@ -1,0 +1,109 @@
+//! One function a measurement; names, units and help stand here and nowhere else.
+
+use std::time::Duration;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+const INSERT_NEW: &str = "umbel_insert_new_total";
+const INSERT_PRESENT: &str = "umbel_insert_present_total";
+const INSERT_REPEATED: &str = "umbel_insert_repeated_total";
+const CONTAINS_PRESENT: &str = "umbel_contains_present_total";
+const CONTAINS_ABSENT: &str = "umbel_contains_absent_total";
+const CALLS: &str = "umbel_calls_total";
+const CALL_SECONDS: &str = "umbel_call_duration_seconds";
+const WAL_WRITE_SECONDS: &str = "umbel_wal_write_duration_seconds";
+const WAL_BYTES: &str = "umbel_wal_bytes";
+const WAL_WRITTEN_BYTES: &str = "umbel_wal_written_bytes_total";
+const DISK_FREE: &str = "umbel_disk_free_bytes";
+const DISK_SHORT: &str = "umbel_disk_is_short";
+const SHARDS_LED: &str = "umbel_shards_led";
+const SHARDS_HELD: &str = "umbel_shards_held";
+const SHARDS_LEADERLESS: &str = "umbel_shards_without_leader";
+const LEADER_CHANGES: &str = "umbel_leader_changes_total";
+const FILTERS: &str = "umbel_filters";
+const FILTER_BYTES: &str = "umbel_filter_bytes";
+const EPOCH: &str = "umbel_epoch";
+
+/// Describes all measurements to the recorder that is installed.
+pub(crate) fn describe() {
+    describe_counter!(INSERT_NEW, Unit::Count, "Items that this node's shards called new.");
+    describe_counter!(INSERT_PRESENT, Unit::Count, "Inserted items that were present.");
+    describe_counter!(INSERT_REPEATED, Unit::Count, "Items of requests that came again.");
+    describe_counter!(CONTAINS_PRESENT, Unit::Count, "Asked items that were present.");
+    describe_counter!(CONTAINS_ABSENT, Unit::Count, "Asked items that were absent.");
+    describe_counter!(CALLS, Unit::Count, "Calls of clients, by method and status.");
+    describe_histogram!(CALL_SECONDS, Unit::Seconds, "Time of clients' calls, by method.");
+    describe_histogram!(WAL_WRITE_SECONDS, Unit::Seconds, "Time of a write of the log, with its sync.");
+    describe_gauge!(WAL_BYTES, Unit::Bytes, "Bytes of the log on disk.");
+    describe_counter!(WAL_WRITTEN_BYTES, Unit::Bytes, "Bytes written to the log.");
+    describe_gauge!(DISK_FREE, Unit::Bytes, "Bytes that the data folder's disk has left.");
+    describe_gauge!(DISK_SHORT, Unit::Count, "1 while inserts are refused for lack of disk.");
+    describe_gauge!(SHARDS_LED, Unit::Count, "Shards that this node leads.");
+    describe_gauge!(SHARDS_HELD, Unit::Count, "Shards that this node has a replica of.");
+    describe_gauge!(SHARDS_LEADERLESS, Unit::Count, "Shards here whose leader is unknown.");
+    describe_counter!(LEADER_CHANGES, Unit::Count, "Changes of leaders seen by this node.");
+    describe_gauge!(FILTERS, Unit::Count, "Filters in the catalogue.");
+    describe_gauge!(FILTER_BYTES, Unit::Bytes, "Bytes of filters in this node's memory.");
+    describe_gauge!(EPOCH, Unit::Count, "Version of the shard map.");
+}
+
+pub(crate) fn insert_answered(new_count: u64, present_count: u64) {
+    counter!(INSERT_NEW).increment(new_count);
+    counter!(INSERT_PRESENT).increment(present_count);
+}
+
+pub(crate) fn insert_repeated(item_count: u64) {
+    counter!(INSERT_REPEATED).increment(item_count);
+}
+
+pub(crate) fn contains_answered(present_count: u64, item_count: u64) {
+    counter!(CONTAINS_PRESENT).increment(present_count);
+    counter!(CONTAINS_ABSENT).increment(item_count - present_count);
+}
+
+pub(crate) fn call_answered(method: &'static str, status: &'static str, seconds: f64) {
+    counter!(CALLS, "method" => method, "status" => status).increment(1);
+    histogram!(CALL_SECONDS, "method" => method).record(seconds);
+}
+
+pub(crate) fn wal_written(byte_count: usize, elapsed: Duration) {
+    counter!(WAL_WRITTEN_BYTES).increment(byte_count as u64);
+    histogram!(WAL_WRITE_SECONDS).record(elapsed.as_secs_f64());
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn wal_size(byte_count: u64) {
+    gauge!(WAL_BYTES).set(byte_count as f64);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn disk_free(free_bytes: u64, is_short: bool) {
+    gauge!(DISK_FREE).set(free_bytes as f64);
+    gauge!(DISK_SHORT).set(f64::from(u8::from(is_short)));
+}
+
+/// The shards of this node at one moment.
+pub(crate) struct Shards {
+    pub(crate) led: usize,
+    pub(crate) held: usize,
+    pub(crate) leaderless: usize,
+    pub(crate) filter_bytes: u64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn shards(shards: &Shards) {
+    gauge!(SHARDS_LED).set(shards.led as f64);
+    gauge!(SHARDS_HELD).set(shards.held as f64);
+    gauge!(SHARDS_LEADERLESS).set(shards.leaderless as f64);
+    gauge!(FILTER_BYTES).set(shards.filter_bytes as f64);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn catalogue(filter_count: usize, epoch: u64) {
+    gauge!(FILTERS).set(filter_count as f64);
+    gauge!(EPOCH).set(epoch as f64);
+}
+
+pub(crate) fn leaders_changed(count: u64) {
+    counter!(LEADER_CHANGES).increment(count);
+}

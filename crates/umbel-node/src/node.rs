@@ -1,0 +1,320 @@
+//! A node from its start to its end.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use umbel_engine::{GroupId, NodeId};
+
+use crate::config::{Config, ConfigError};
+use crate::controller;
+use crate::coordinator::Coordinator;
+use crate::door::Door;
+use crate::formation;
+use crate::gateway::{self, Gateway};
+use crate::local::Local;
+use crate::metrics;
+use crate::peer::{LinkCloser, PeerService};
+use crate::ports::{Ports, Purpose};
+use crate::storage::{
+    Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
+};
+
+/// How often a node looks whether its groups run and its log needs cutting.
+const CARE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A group that was asked for a snapshot is not asked again for so long: it may take its time.
+const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a stop may take before connections are cut.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a node waits for the newest shard map before it says so and asks again.
+const MAP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause before it asks again.
+const MAP_PAUSE: Duration = Duration::from_millis(100);
+
+/// Renders all measurements as text.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Why a node did not start. Nothing of the cluster was changed, unless the variant says so.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Mend the setting that is named.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Mend the address, or stop what uses it.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data folder cannot be used; the message names the file and says what to do.
+    #[error("{0}")]
+    Data(String),
+    /// The node cannot be a member of the cluster; the message says what to do.
+    #[error("{0}")]
+    Membership(String),
+}
+
+/// Why a node stopped by itself. What it acknowledged is on the other replicas.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
+pub struct NodeFailure(String);
+
+/// A running node.
+pub struct Node {
+    address: String,
+    local: Arc<Local>,
+    failure: watch::Receiver<Option<String>>,
+    stop: watch::Sender<bool>,
+    links: LinkCloser,
+    tasks: JoinSet<()>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Node {
+    /// Starts a node and waits until it belongs to a cluster.
+    ///
+    /// # Errors
+    /// If a setting is wrong, the address or the data folder cannot be used, or no cluster takes
+    /// the node.
+    pub async fn start(
+        config: Config,
+        ports: Ports,
+        render_metrics: Option<RenderMetrics>,
+    ) -> Result<Self, StartError> {
+        config.validate()?;
+        metrics::describe();
+        let (identity, storage) = open_data(&config, &ports).await?;
+        let listen = |source| StartError::Listen { address: config.listen.clone(), source };
+        let listener = ports.net.listen(&config.listen).await.map_err(listen)?;
+        let address = config.advertise.clone().unwrap_or_else(|| listener.local_address());
+        let founders = formation::founders(&config, &address);
+
+        let cell = Arc::new(OnceLock::new());
+        let disk = Arc::clone(&ports.disk);
+        let door = Arc::new(Door::new(Arc::clone(&cell), identity, disk, founders));
+        let coordinator = Arc::new(Coordinator::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
+        let peers = PeerService::new(Arc::clone(&door) as _);
+        let links = peers.closer();
+        let (stop, stopped) = watch::channel(false);
+        let gateway = Gateway {
+            coordinator: Arc::clone(&coordinator),
+            peers,
+            render_metrics,
+            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
+        };
+        let (failure, failed) = watch::channel(None);
+        let server = tokio::spawn(serve(listener, gateway, stopped, failure.clone()));
+
+        let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
+        let parts = (&config, &ports, address.as_str());
+        let local = become_part(parts, &door, &cell, storage, failure).await?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
+        tasks.spawn(controller::control(Arc::clone(&local), coordinator));
+        tasks.spawn(care(Arc::clone(&local)));
+        formation::complete(&door, &local, &config, &ports, &address)
+            .await
+            .map_err(StartError::Membership)?;
+        let (stop, links, server) = starting.done();
+        Ok(Self { address, local, failure: failed, stop, links, tasks, server })
+    }
+
+    /// Where others reach the node, with the port that was chosen.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.local.node()
+    }
+
+    /// The cluster's identity.
+    #[must_use]
+    pub fn cluster(&self) -> u128 {
+        self.local.cluster()
+    }
+
+    /// Returns when the node has failed: its storage broke, or it was removed.
+    ///
+    /// # Errors
+    /// Always: with the reason.
+    pub async fn stopped(&self) -> Result<(), NodeFailure> {
+        let mut failure = self.failure.clone();
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => Err(NodeFailure(why.clone().unwrap_or_default())),
+            Err(_) => Err(NodeFailure("the node's tasks ended".to_owned())),
+        }
+    }
+
+    /// Hands leadership over, answers what is on its way, stops.
+    pub async fn shutdown(mut self) {
+        self.tasks.shutdown().await;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        // What is too slow is cut: it has no acknowledgement yet.
+        let _ = tokio::time::timeout_at(deadline, self.local.shut_down()).await;
+        self.links.close();
+        self.stop.send_replace(true);
+        if tokio::time::timeout_at(deadline, &mut self.server).await.is_err() {
+            self.server.abort();
+        }
+    }
+}
+
+/// What must be stopped again if the start fails in the middle.
+struct Starting {
+    stop: Option<watch::Sender<bool>>,
+    links: LinkCloser,
+    server: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Starting {
+    fn done(&mut self) -> (watch::Sender<bool>, LinkCloser, tokio::task::JoinHandle<()>) {
+        let stop = self.stop.take().expect("the start ends once");
+        let server = self.server.take().expect("the start ends once");
+        (stop, self.links.clone(), server)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.links.close();
+            server.abort();
+        }
+    }
+}
+
+/// Reads identity and log, and makes both if the folder is empty.
+async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage), StartError> {
+    let data = |error: IdentityError| StartError::Data(format!("{}: {error}", config.data));
+    let open = |error: OpenError| StartError::Data(format!("{}: {error}", config.data));
+    let known = identity::load(&*ports.disk).await.map_err(data)?;
+    let owner = known.as_ref().map_or_else(
+        || LogOwner::New { nonce: ports.seed.number(Purpose::Identity) },
+        Identity::log_owner,
+    );
+    let options = WalOptions { sync: config.fsync, ..WalOptions::new(owner) };
+    let (storage, recovered) = Storage::open(Arc::clone(&ports.disk), options).await.map_err(open)?;
+    if recovered.cut_byte_count > 0 {
+        tracing::warn!(bytes = recovered.cut_byte_count, "the log's torn end was cut off");
+    }
+    let identity = match known {
+        Some(identity) => identity,
+        None => {
+            let identity = Identity::new(recovered.nonce);
+            identity::save(&*ports.disk, &identity).await.map_err(data)?;
+            identity
+        }
+    };
+    Ok((identity, storage))
+}
+
+/// Waits for the membership, then starts what a member has.
+async fn become_part(
+    (config, ports, address): (&Config, &Ports, &str),
+    door: &Door,
+    cell: &OnceLock<Arc<Local>>,
+    storage: Storage,
+    failure: watch::Sender<Option<String>>,
+) -> Result<Arc<Local>, StartError> {
+    let member = formation::membership(door, config, ports, address)
+        .await
+        .map_err(StartError::Membership)?;
+    let local = Local::start(member.cluster, member.node, config.clone(), ports, storage, failure)
+        .await
+        .map_err(StartError::Data)?;
+    if cell.set(Arc::clone(&local)).is_err() {
+        unreachable!("a node becomes a member once");
+    }
+    Ok(local)
+}
+
+/// Serves until the node stops.
+async fn serve(
+    listener: Box<dyn crate::ports::Listener>,
+    gateway: Gateway,
+    mut stopped: watch::Receiver<bool>,
+    failure: watch::Sender<Option<String>>,
+) {
+    let stop = async move {
+        // A dropped sender means that the node is gone.
+        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+    };
+    if let Err(error) = gateway::serve(listener, gateway, stop).await {
+        failure.send_replace(Some(format!("the server stopped: {error}")));
+    }
+}
+
+/// Keeps the replicas of this node as the shard map wants them; never ends.
+///
+/// The map must be the newest: a node that starts replays old ones, and would form a group anew, or
+/// forget a replica, that has long been given back to it.
+async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+    let mut applied = local.meta().replica().applied_index();
+    loop {
+        applied.borrow_and_update();
+        match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
+            Ok(()) => local.follow_shard_map().await,
+            Err(error) => {
+                tracing::info!(%error, "the newest shard map is not known yet");
+                tokio::time::sleep(MAP_PAUSE).await;
+                continue;
+            }
+        }
+        if applied.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Watches the groups and cuts the log; never ends.
+async fn care(local: Arc<Local>) {
+    let mut health = local.storage().health();
+    let mut asked: std::collections::BTreeMap<GroupId, Instant> = std::collections::BTreeMap::new();
+    loop {
+        if *health.borrow_and_update() == WalHealth::Failed {
+            local.fail("the log cannot be written: see the error above".to_owned());
+        }
+        local.look_after_groups();
+        for group in groups_to_snapshot(&local) {
+            let is_recent = asked.get(&group.id()).is_some_and(|at| at.elapsed() < SNAPSHOT_PAUSE);
+            if !is_recent {
+                asked.insert(group.id(), Instant::now());
+                group.snapshot().await;
+            }
+        }
+        // Whichever comes first.
+        let _ = tokio::time::timeout(CARE_INTERVAL, health.changed()).await;
+    }
+}
+
+/// Groups with much log of their own, and, when the whole log is long, those that keep its oldest
+/// part.
+fn groups_to_snapshot(local: &Local) -> Vec<Arc<crate::raft::group::Group>> {
+    let storage = local.storage();
+    let bytes_max = local.log_bytes_max();
+    let is_long = storage.wal_bytes() > bytes_max;
+    let oldest = if is_long { storage.groups_holding_oldest_segment() } else { Vec::new() };
+    let shards = local.shards();
+    let groups = shards.iter().map(|shard| shard.group()).chain([local.meta()]);
+    groups
+        .filter(|group| {
+            let is_large = storage.log_bytes(group.id()) > bytes_max / 4;
+            is_large || oldest.contains(&group.id())
+        })
+        .cloned()
+        .collect()
+}

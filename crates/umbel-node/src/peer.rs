@@ -1,0 +1,250 @@
+//! Node to node: one link a peer, many groups over it.
+
+use bytes::Bytes;
+use thiserror::Error;
+use umbel_engine::NodeId;
+
+pub(crate) mod channel;
+mod incoming_link;
+pub(crate) mod limits;
+pub(crate) mod link;
+mod outbox;
+pub(crate) mod service;
+mod session;
+
+#[cfg(test)]
+mod link_test;
+#[cfg(test)]
+pub(crate) mod memory_net;
+#[cfg(test)]
+mod service_test;
+#[cfg(test)]
+pub(crate) mod test_node;
+
+pub(crate) use link::Links;
+pub(crate) use service::{CallHandler, LinkCloser, PeerService};
+/// Why a call was refused. `Unspecified` says that it may have been carried out, all others that it
+/// was not.
+pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
+
+/// Version of what nodes say to each other; nodes with different ones refuse each other.
+pub(crate) const PEER_PROTOCOL: u32 = 1;
+
+/// Who this node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LocalIdentity {
+    /// Its cluster.
+    pub(crate) cluster: u128,
+    /// Its number there.
+    pub(crate) node: NodeId,
+}
+
+/// The bytes of a cluster's identity in messages, in the order in which people read it.
+pub(crate) fn cluster_bytes(cluster: u128) -> Bytes {
+    Bytes::copy_from_slice(&cluster.to_be_bytes())
+}
+
+/// The identity of these bytes, None if they are not 16.
+pub(crate) fn cluster_of_bytes(bytes: &[u8]) -> Option<u128> {
+    Some(u128::from_be_bytes(bytes.try_into().ok()?))
+}
+
+/// What is called. The numbers are on the wire and never change their meaning.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum CallKind {
+    /// Raft: take these entries.
+    Append = 1,
+    /// Raft: vote for me.
+    Vote = 2,
+    /// Raft: would you vote for me?
+    PreVote = 3,
+    /// Raft: become leader.
+    TransferLeader = 4,
+    /// A snapshot comes.
+    SnapshotBegin = 5,
+    /// Bytes of a snapshot.
+    SnapshotChunk = 6,
+    /// The snapshot is whole: install it.
+    SnapshotEnd = 7,
+    /// A coordinator's request to a shard's replica.
+    Shard = 8,
+    /// A proposal or a barrier for the meta group's leader.
+    Meta = 9,
+    /// The controller's orders: change members, describe.
+    Group = 10,
+}
+
+impl CallKind {
+    /// All kinds, by number.
+    const ALL: [Self; 10] = [
+        Self::Append,
+        Self::Vote,
+        Self::PreVote,
+        Self::TransferLeader,
+        Self::SnapshotBegin,
+        Self::SnapshotChunk,
+        Self::SnapshotEnd,
+        Self::Shard,
+        Self::Meta,
+        Self::Group,
+    ];
+
+    /// The number on the wire.
+    pub(crate) const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The kind with this number, None for one that this release does not know.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+
+    /// Whether a group needs it to stay alive: such calls have an allowance of their own.
+    pub(crate) const fn is_raft(self) -> bool {
+        self.number() <= Self::SnapshotEnd.number()
+    }
+
+    /// Whether it goes ahead of others that wait: Raft's calls do, but not snapshots, which are
+    /// large and can wait.
+    const fn lane(self) -> outbox::Lane {
+        if self.number() <= Self::TransferLeader.number() {
+            outbox::Lane::Raft
+        } else {
+            outbox::Lane::Bulk
+        }
+    }
+}
+
+/// A handler's refusal: what a call's answer is when it was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{message}")]
+pub(crate) struct Refusal {
+    /// For the caller's program.
+    pub(crate) reason: RefusalReason,
+    /// For people: what is wrong and what to do.
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub(crate) fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// The body is no argument of the call.
+    pub(crate) fn bad_body(error: impl std::fmt::Display) -> Self {
+        Self::new(RefusalReason::BadBody, error.to_string())
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub(crate) enum CallError {
+    /// There is no link, or it broke before the answer came. The call may have been carried out if
+    /// `was_sent`, certainly not otherwise. Try again later, or elsewhere.
+    #[error("{node} at {address} cannot be reached: {cause}")]
+    Unreachable {
+        /// Who was called.
+        node: NodeId,
+        /// Where.
+        address: String,
+        /// What the link died of.
+        cause: String,
+        /// Whether the call can have left this node.
+        was_sent: bool,
+    },
+    /// No answer came in time. The call may have been carried out, or may still be.
+    #[error("{node} did not answer within {timeout_ms} ms")]
+    Timeout {
+        /// Who was called.
+        node: NodeId,
+        /// How long its answer was waited for.
+        timeout_ms: u64,
+    },
+    /// Too many calls or bytes wait for this peer here. The call was not sent. Slow down.
+    #[error("{node} has {waiting} calls waiting already")]
+    Overloaded {
+        /// Who was called.
+        node: NodeId,
+        /// Calls that wait to be sent or to be answered.
+        waiting: usize,
+    },
+    /// The peer refused the call. It was not carried out, unless the reason is `Unspecified`: then
+    /// it may have been, in part or in whole.
+    #[error("{node} refused: {message}")]
+    Refused {
+        /// Who was called.
+        node: NodeId,
+        /// For programs.
+        reason: RefusalReason,
+        /// In words.
+        message: String,
+    },
+    /// Somebody else is at the address, or speaks another version. The call was not carried out.
+    /// Trying again helps only after what the message asks for.
+    #[error("{address} is not the wanted {node}: {message}")]
+    WrongPeer {
+        /// Who was wanted.
+        node: NodeId,
+        /// Where.
+        address: String,
+        /// Who is there, and what to do.
+        message: String,
+    },
+}
+
+impl CallError {
+    /// Whether the call was certainly not carried out, so that it may be sent elsewhere even if it
+    /// must not happen twice.
+    pub(crate) fn is_certainly_undone(&self) -> bool {
+        match self {
+            Self::Unreachable { was_sent, .. } => !was_sent,
+            Self::Timeout { .. } => false,
+            Self::Refused { reason, .. } => *reason != RefusalReason::Unspecified,
+            Self::Overloaded { .. } | Self::WrongPeer { .. } => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_for_ever() {
+        for (index, kind) in CallKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.number() as usize, index + 1);
+            assert_eq!(CallKind::from_number(kind.number()), Some(kind));
+            assert_eq!(kind.is_raft(), index < 7);
+        }
+        for unknown in [0, 11, u32::MAX] {
+            assert_eq!(CallKind::from_number(unknown), None);
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_sixteen_bytes() {
+        let cluster = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
+        assert_eq!(&cluster_bytes(cluster)[..2], [0x01, 0x23]);
+        assert_eq!(cluster_of_bytes(&cluster_bytes(cluster)), Some(cluster));
+        assert_eq!(cluster_of_bytes(&[0; 15]), None);
+    }
+
+    #[test]
+    fn what_is_undone_is_known() {
+        let node = NodeId(2);
+        let refused = |reason| CallError::Refused { node, reason, message: String::new() };
+        let unreachable = |was_sent| CallError::Unreachable {
+            node,
+            address: "h:1".to_owned(),
+            cause: "gone".to_owned(),
+            was_sent,
+        };
+        assert!(refused(RefusalReason::Overloaded).is_certainly_undone());
+        assert!(!refused(RefusalReason::Unspecified).is_certainly_undone());
+        assert!(unreachable(false).is_certainly_undone());
+        assert!(!unreachable(true).is_certainly_undone());
+        assert_eq!(unreachable(true).to_string(), "node 2 at h:1 cannot be reached: gone");
+        assert!(!CallError::Timeout { node, timeout_ms: 5 }.is_certainly_undone());
+    }
+}

@@ -1,0 +1,248 @@
+//! Outgoing links: many calls at once to each peer, over one stream.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use umbel_engine::{GroupId, NodeId};
+
+use super::limits::{
+    LINK_BACKOFF_MAX, LINK_BACKOFF_MIN, LINK_BODY_BYTES_MAX, LINK_IDLE, LINK_SILENT,
+};
+use super::session::{End, Session};
+use super::{CallError, CallKind, LocalIdentity, RefusalReason};
+use crate::ports::{Net, Purpose, Seed};
+
+/// The links of this node to others. A link is made by the first call, made again by a call after
+/// it broke, and closed some time after the last call. Dropping this closes all.
+///
+/// While a peer cannot be reached, calls fail at once for a time that grows from 50 ms to 2 s; the
+/// first call after it tries again.
+pub(crate) struct Links {
+    local: Arc<Local>,
+    table: Mutex<Table>,
+}
+
+/// By peer and address: a node that moves has two for a while.
+type Table = BTreeMap<NodeId, BTreeMap<String, Arc<Link>>>;
+
+/// What all links share.
+pub(super) struct Local {
+    pub(super) net: Arc<dyn Net>,
+    pub(super) seed: Arc<dyn Seed>,
+    pub(super) identity: LocalIdentity,
+}
+
+impl Links {
+    /// No links yet.
+    pub(crate) fn new(net: Arc<dyn Net>, seed: Arc<dyn Seed>, identity: LocalIdentity) -> Self {
+        let local = Arc::new(Local { net, seed, identity });
+        Self { local, table: Mutex::new(Table::new()) }
+    }
+
+    /// Calls node `to` at `host:port` and waits for its answer, at most for `timeout`. Dropping the
+    /// future gives the call up; it may be carried out nevertheless.
+    ///
+    /// # Errors
+    /// See [`CallError`]; [`CallError::is_certainly_undone`] says whether the call may have been
+    /// carried out.
+    pub(crate) async fn call(
+        &self,
+        to: NodeId,
+        address: &str,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        if body.len() > LINK_BODY_BYTES_MAX {
+            let byte_count = body.len();
+            let message =
+                format!("a body of {byte_count} bytes, at most {LINK_BODY_BYTES_MAX} can be sent");
+            return Err(CallError::Refused { node: to, reason: RefusalReason::BadBody, message });
+        }
+        let link = self.link(to, address);
+        let session = link.session(&self.local)?;
+        let (waiting, answer) = session.submit(kind, group, body, timeout)?;
+        if let Ok(outcome) = tokio::time::timeout(timeout, answer).await {
+            // The sender is dropped only together with the call itself.
+            return outcome.unwrap_or_else(|_| Err(link.unreachable("the call was dropped", true)));
+        }
+        drop(waiting);
+        if session.is_silent_for(LINK_SILENT) {
+            let cause = format!("silent for {} ms", LINK_SILENT.as_millis());
+            link.end(&session, &End::Broken(cause), &*self.local.seed);
+        }
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        Err(CallError::Timeout { node: to, timeout_ms })
+    }
+
+    /// Closes all links; calls on their way fail. A later call makes its link again.
+    pub(crate) fn close(&self) {
+        for link in std::mem::take(&mut *self.lock()).values().flat_map(BTreeMap::values) {
+            link.close();
+        }
+    }
+
+    fn link(&self, to: NodeId, address: &str) -> Arc<Link> {
+        let mut table = self.lock();
+        if let Some(link) = table.get(&to).and_then(|links| links.get(address)) {
+            return Arc::clone(link);
+        }
+        // The one moment at which the table grows is the one at which it is swept.
+        for links in table.values_mut() {
+            links.retain(|_, link| {
+                let is_used = !link.is_idle();
+                if !is_used {
+                    link.close();
+                }
+                is_used
+            });
+        }
+        table.retain(|_, links| !links.is_empty());
+        let link = Arc::new(Link::new(to, address.to_owned()));
+        table.entry(to).or_default().insert(address.to_owned(), Arc::clone(&link));
+        link
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().expect("nothing panics while it holds the table of links")
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The link to one peer, over many sessions.
+pub(super) struct Link {
+    pub(super) to: NodeId,
+    pub(super) address: String,
+    state: Mutex<LinkState>,
+}
+
+struct LinkState {
+    /// Open, or being opened.
+    session: Option<Arc<Session>>,
+    /// Sessions that broke in a row without an answer.
+    failure_count: u32,
+    /// What the last one died of, and until when calls fail because of it.
+    down: Option<(CallError, Instant)>,
+    used_at: Instant,
+}
+
+impl Link {
+    fn new(to: NodeId, address: String) -> Self {
+        let used_at = Instant::now();
+        let state = LinkState { session: None, failure_count: 0, down: None, used_at };
+        Self { to, address, state: Mutex::new(state) }
+    }
+
+    /// The session, a new one if there is none and it is time to try.
+    fn session(self: &Arc<Self>, local: &Arc<Local>) -> Result<Arc<Session>, CallError> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        state.used_at = now;
+        if let Some(session) = &state.session {
+            return Ok(Arc::clone(session));
+        }
+        match &state.down {
+            Some((error, until)) if now < *until => Err(error.clone()),
+            _ => {
+                let session = Arc::new(Session::new(self.to, self.address.clone()));
+                session.start(Arc::clone(local), Arc::clone(self));
+                state.session = Some(Arc::clone(&session));
+                Ok(session)
+            }
+        }
+    }
+
+    /// Ends a session, once: its calls fail, and so do later ones for a while.
+    pub(super) fn end(&self, session: &Arc<Session>, end: &End, seed: &dyn Seed) {
+        {
+            let mut state = self.lock();
+            if !state.session.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+                return;
+            }
+            state.session = None;
+            state.failure_count =
+                if session.was_answered() { 0 } else { state.failure_count.saturating_add(1) };
+            let pause = backoff(state.failure_count, seed);
+            tracing::debug!(
+                peer = self.to.0,
+                address = self.address,
+                cause = end.text(),
+                pause_ms = pause.as_millis(),
+                "link ended"
+            );
+            let error = match end {
+                End::Broken(cause) => self.unreachable(cause, false),
+                End::WrongPeer(message) => self.wrong_peer(message),
+            };
+            state.down = Some((error, Instant::now() + pause));
+        }
+        session.fail(|was_sent| match end {
+            End::Broken(cause) => self.unreachable(cause, was_sent),
+            End::WrongPeer(message) => self.wrong_peer(message),
+        });
+    }
+
+    fn close(&self) {
+        let session = self.lock().session.take();
+        if let Some(session) = session {
+            session.fail(|was_sent| self.unreachable("the link was closed here", was_sent));
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lock().used_at.elapsed() > LINK_IDLE
+    }
+
+    fn unreachable(&self, cause: &str, was_sent: bool) -> CallError {
+        let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
+        CallError::Unreachable { node, address, cause, was_sent }
+    }
+
+    fn wrong_peer(&self, message: &str) -> CallError {
+        let (node, address, message) = (self.to, self.address.clone(), message.to_owned());
+        CallError::WrongPeer { node, address, message }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().expect("nothing panics while it holds a link")
+    }
+}
+
+/// Waiting time after so many failures in a row: none after none, else 50 ms, doubled with each one
+/// up to 2 s, of which a random part up to a half is taken away.
+fn backoff(failure_count: u32, seed: &dyn Seed) -> Duration {
+    let Some(doublings) = failure_count.checked_sub(1) else {
+        return Duration::ZERO;
+    };
+    let whole = LINK_BACKOFF_MIN
+        .saturating_mul(1u32.checked_shl(doublings).unwrap_or(u32::MAX))
+        .min(LINK_BACKOFF_MAX);
+    let spread = u64::try_from(whole.as_micros() / 2).unwrap_or(u64::MAX);
+    whole - Duration::from_micros(seed.number(Purpose::Backoff) % (spread + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::memory_net::CountingSeed;
+
+    #[test]
+    fn waiting_times_double_up_to_the_longest() {
+        let seed = CountingSeed::default();
+        assert_eq!(backoff(0, &seed), Duration::ZERO);
+        for (failure_count, whole_ms) in [(1, 50), (2, 100), (6, 1600), (7, 2000), (90, 2000)] {
+            let pause = backoff(failure_count, &seed);
+            let whole = Duration::from_millis(whole_ms);
+            assert!(pause <= whole && pause >= whole / 2, "{failure_count}: {pause:?}");
+        }
+    }
+}

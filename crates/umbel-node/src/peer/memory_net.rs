@@ -1,0 +1,83 @@
+//! A network in memory for tests: pipes instead of sockets, so that time can be paused. And a seed
+//! that counts.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+
+use crate::ports::{Listener, Net, PortFuture, Purpose, Seed, Stream};
+
+/// Listeners by address. Connections can be counted.
+#[derive(Default)]
+pub(crate) struct MemoryNet {
+    listeners: Arc<Mutex<BTreeMap<String, mpsc::Sender<DuplexStream>>>>,
+    connect_count: AtomicUsize,
+}
+
+impl MemoryNet {
+    /// How often somebody tried to connect.
+    pub(crate) fn connect_count(&self) -> usize {
+        self.connect_count.load(Ordering::SeqCst)
+    }
+}
+
+impl Net for MemoryNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        let (sender, incoming) = mpsc::channel(64);
+        self.listeners.lock().unwrap().insert(address.to_owned(), sender);
+        let listener = MemoryListener { address: address.to_owned(), incoming };
+        Box::pin(async { Ok(Box::new(listener) as Box<dyn Listener>) })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        self.connect_count.fetch_add(1, Ordering::SeqCst);
+        let listener = self.listeners.lock().unwrap().get(address).cloned();
+        Box::pin(async move {
+            let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+            let (here, there) = tokio::io::duplex(1 << 20);
+            listener.ok_or_else(refused)?.send(there).await.map_err(|_| refused())?;
+            Ok(Box::new(here) as Box<dyn Stream>)
+        })
+    }
+}
+
+struct MemoryListener {
+    address: String,
+    incoming: mpsc::Receiver<DuplexStream>,
+}
+
+impl Listener for MemoryListener {
+    fn local_address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+        Box::pin(async move {
+            match self.incoming.recv().await {
+                Some(stream) => Ok((Box::new(stream) as Box<dyn Stream>, "memory".to_owned())),
+                // Replaced by a later listener of the same address.
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// 0, 1, 2 and so on.
+#[derive(Default)]
+pub(crate) struct CountingSeed(AtomicU64);
+
+impl Seed for CountingSeed {
+    fn fill(&self, _purpose: Purpose, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.0.fetch_add(1, Ordering::SeqCst).to_le_bytes()[0];
+        }
+    }
+
+    fn wall_ms(&self) -> u64 {
+        0
+    }
+}

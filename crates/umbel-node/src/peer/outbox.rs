@@ -1,0 +1,226 @@
+//! What waits to be sent on a link, taken in batches. No timer: whatever waits goes together.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+
+use super::limits::LINK_BATCH_BYTES;
+
+/// Which queue of the outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lane {
+    /// First, so that heartbeats are not late behind bulk.
+    Raft,
+    /// Everything else. It has its turn at least in every second batch.
+    Bulk,
+}
+
+/// Why something was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotTaken {
+    /// The lane is full.
+    Full,
+    /// Nothing will be sent any more.
+    Closed,
+}
+
+/// Two bounded queues with one reader.
+pub(super) struct Outbox<T> {
+    state: Mutex<State<T>>,
+    /// Told after a batch was taken.
+    room: Notify,
+}
+
+struct State<T> {
+    raft: Queue<T>,
+    bulk: Queue<T>,
+    /// The last batch was full before bulk had anything in it.
+    bulk_is_due: bool,
+    is_closed: bool,
+    reader: Option<Waker>,
+}
+
+struct Queue<T> {
+    items: VecDeque<(T, usize)>,
+    byte_count: usize,
+}
+
+impl<T> Queue<T> {
+    const fn new() -> Self {
+        Self { items: VecDeque::new(), byte_count: 0 }
+    }
+
+    /// Moves items over until the batch would pass its size; the first one always fits. Whether
+    /// something is left.
+    fn take_into(&mut self, batch: &mut Vec<T>, batch_bytes: &mut usize) -> bool {
+        while let Some(&(_, bytes)) = self.items.front() {
+            if !batch.is_empty() && *batch_bytes + bytes > LINK_BATCH_BYTES {
+                return true;
+            }
+            if let Some((item, _)) = self.items.pop_front() {
+                batch.push(item);
+            }
+            *batch_bytes += bytes;
+            self.byte_count -= bytes;
+        }
+        false
+    }
+}
+
+impl<T> Outbox<T> {
+    pub(super) fn new() -> Self {
+        let (raft, bulk) = (Queue::new(), Queue::new());
+        let state = State { raft, bulk, bulk_is_due: false, is_closed: false, reader: None };
+        Self { state: Mutex::new(state), room: Notify::new() }
+    }
+
+    /// Appends an item of so many bytes, unless the lane holds `count_max` items or would hold more
+    /// than `bytes_max` bytes.
+    pub(super) fn push(
+        &self,
+        lane: Lane,
+        item: T,
+        bytes: usize,
+        (count_max, bytes_max): (usize, usize),
+    ) -> Result<(), NotTaken> {
+        let reader = {
+            let mut state = self.lock();
+            if state.is_closed {
+                return Err(NotTaken::Closed);
+            }
+            let queue = state.queue(lane);
+            if queue.items.len() >= count_max || queue.byte_count + bytes > bytes_max {
+                return Err(NotTaken::Full);
+            }
+            queue.items.push_back((item, bytes));
+            queue.byte_count += bytes;
+            state.reader.take()
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(())
+    }
+
+    /// The next batch: at least one item, more up to [`LINK_BATCH_BYTES`]; None after `close` when
+    /// nothing is left. There is one reader; a second one would take the first one's wake-ups.
+    pub(super) fn poll_batch(&self, cx: &Context<'_>) -> Poll<Option<Vec<T>>> {
+        let mut state = self.lock();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        if state.bulk_is_due {
+            state.bulk.take_into(&mut batch, &mut bytes);
+            state.raft.take_into(&mut batch, &mut bytes);
+            state.bulk_is_due = false;
+        } else {
+            state.raft.take_into(&mut batch, &mut bytes);
+            let raft_count = batch.len();
+            let is_bulk_left = state.bulk.take_into(&mut batch, &mut bytes);
+            state.bulk_is_due = is_bulk_left && batch.len() == raft_count;
+        }
+        if !batch.is_empty() {
+            drop(state);
+            self.room.notify_one();
+            Poll::Ready(Some(batch))
+        } else if state.is_closed {
+            Poll::Ready(None)
+        } else {
+            state.reader = Some(cx.waker().clone());
+            Poll::Pending
+        }
+    }
+
+    /// Waits until fewer than `count` items are in both lanes together, or the outbox is closed.
+    pub(super) async fn has_room(&self, count: usize) {
+        loop {
+            let told = self.room.notified();
+            {
+                let state = self.lock();
+                if state.is_closed || state.raft.items.len() + state.bulk.items.len() < count {
+                    return;
+                }
+            }
+            told.await;
+        }
+    }
+
+    /// Takes nothing more; what is there can still be read.
+    pub(super) fn close(&self) {
+        let reader = {
+            let mut state = self.lock();
+            state.is_closed = true;
+            state.reader.take()
+        };
+        self.room.notify_one();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State<T>> {
+        self.state.lock().expect("nothing panics while it holds the outbox")
+    }
+}
+
+impl<T> State<T> {
+    fn queue(&mut self, lane: Lane) -> &mut Queue<T> {
+        match lane {
+            Lane::Raft => &mut self.raft,
+            Lane::Bulk => &mut self.bulk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOMY: (usize, usize) = (1000, 100 * LINK_BATCH_BYTES);
+
+    fn batch(outbox: &Outbox<u32>) -> Poll<Option<Vec<u32>>> {
+        outbox.poll_batch(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn what_waits_goes_together_and_raft_first() {
+        let outbox = Outbox::new();
+        outbox.push(Lane::Bulk, 1, 10, ROOMY).unwrap();
+        outbox.push(Lane::Raft, 2, 10, ROOMY).unwrap();
+        outbox.push(Lane::Bulk, 3, 10, ROOMY).unwrap();
+        assert_eq!(batch(&outbox), Poll::Ready(Some(vec![2, 1, 3])));
+        assert_eq!(batch(&outbox), Poll::Pending);
+        outbox.push(Lane::Bulk, 4, 10, ROOMY).unwrap();
+        outbox.close();
+        assert_eq!(outbox.push(Lane::Bulk, 5, 10, ROOMY), Err(NotTaken::Closed));
+        assert_eq!(batch(&outbox), Poll::Ready(Some(vec![4])));
+        assert_eq!(batch(&outbox), Poll::Ready(None));
+    }
+
+    #[test]
+    fn batches_end_at_their_size_and_bulk_has_its_turn() {
+        let outbox = Outbox::new();
+        for item in 0..4 {
+            outbox.push(Lane::Raft, item, LINK_BATCH_BYTES, ROOMY).unwrap();
+            outbox.push(Lane::Bulk, 10 + item, 3 * LINK_BATCH_BYTES, ROOMY).unwrap();
+        }
+        let mut got = Vec::new();
+        while let Poll::Ready(Some(items)) = batch(&outbox) {
+            assert_eq!(items.len(), 1);
+            got.extend(items);
+        }
+        assert_eq!(got, [0, 10, 1, 11, 2, 12, 3, 13]);
+    }
+
+    #[test]
+    fn lanes_are_bounded_in_items_and_in_bytes() {
+        let outbox = Outbox::new();
+        outbox.push(Lane::Bulk, 1, 60, (2, 100)).unwrap();
+        assert_eq!(outbox.push(Lane::Bulk, 2, 41, (2, 100)), Err(NotTaken::Full));
+        outbox.push(Lane::Bulk, 3, 40, (2, 100)).unwrap();
+        assert_eq!(outbox.push(Lane::Bulk, 4, 0, (2, 100)), Err(NotTaken::Full));
+        outbox.push(Lane::Raft, 5, 100, (2, 100)).unwrap();
+        assert_eq!(batch(&outbox), Poll::Ready(Some(vec![5, 1, 3])));
+        outbox.push(Lane::Bulk, 6, 100, (2, 100)).unwrap();
+    }
+}

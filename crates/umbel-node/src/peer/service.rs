@@ -1,0 +1,174 @@
+//! The serving side of links, and the calls that need no link.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::sync::{Semaphore, watch};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+use umbel_engine::{GroupId, NodeId};
+use umbel_proto::v1::peer_server::{Peer, PeerServer};
+use umbel_proto::v1::{
+    AdoptRequest, AdoptResponse, Hello, LinkAnswers, LinkCalls, WhoAreYouRequest, WhoAreYouResponse,
+};
+
+use super::incoming_link::{Answers, IncomingLink};
+use super::limits::{LINK_MESSAGE_BYTES_MAX, LINKS_INCOMING_MAX};
+use super::session::HELLO;
+use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
+use crate::ports::PortFuture;
+
+/// Carries out what peers ask for.
+pub(crate) trait CallHandler: Send + Sync + 'static {
+    /// Who this node is, None while it belongs to no cluster; links are refused then.
+    fn identity(&self) -> Option<LocalIdentity>;
+
+    /// Carries out a call. The future is dropped when the caller's timeout has passed or its link
+    /// has ended, so whatever must not stop in the middle belongs into a task of its own. A refusal
+    /// says that nothing was done, unless its reason is `Unspecified`.
+    fn handle(
+        self: Arc<Self>,
+        from: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+    ) -> PortFuture<'static, Result<Bytes, Refusal>>;
+
+    /// Makes this node a founder of a cluster.
+    fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>>;
+
+    /// Says who this node is, to anybody.
+    fn who_are_you(&self) -> WhoAreYouResponse;
+}
+
+/// The peer service of a node.
+pub(crate) struct PeerService {
+    handler: Arc<dyn CallHandler>,
+    slots: Arc<Semaphore>,
+    closed: Arc<watch::Sender<bool>>,
+}
+
+/// Ends all links that a service serves: links have no end of their own, and a server that shuts
+/// down waits for every stream.
+#[derive(Clone)]
+pub(crate) struct LinkCloser(Arc<watch::Sender<bool>>);
+
+impl LinkCloser {
+    /// Ends the links, now and those to come. Calls on their way get no answer.
+    pub(crate) fn close(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl PeerService {
+    /// A service that lets a handler carry out the calls.
+    pub(crate) fn new(handler: Arc<dyn CallHandler>) -> Self {
+        let slots = Arc::new(Semaphore::new(LINKS_INCOMING_MAX));
+        Self { handler, slots, closed: Arc::new(watch::Sender::new(false)) }
+    }
+
+    /// To be used when the server shuts down.
+    pub(crate) fn closer(&self) -> LinkCloser {
+        LinkCloser(Arc::clone(&self.closed))
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(crate) fn into_server(self) -> PeerServer<Self> {
+        PeerServer::new(self)
+            .max_decoding_message_size(LINK_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl Peer for PeerService {
+    type LinkStream = Answers;
+
+    async fn link(
+        &self,
+        request: Request<Streaming<LinkCalls>>,
+    ) -> Result<Response<Answers>, Status> {
+        let hello = hello_of(request.metadata())?;
+        check_hello(&hello, self.handler.identity())?;
+        if *self.closed.borrow() {
+            return Err(Status::unavailable("this node is stopping"));
+        }
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!("this node has {LINKS_INCOMING_MAX} links already"))
+        })?;
+        let link = IncomingLink::new(NodeId(hello.from), Arc::clone(&self.handler));
+        Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
+    }
+
+    async fn adopt(
+        &self,
+        request: Request<AdoptRequest>,
+    ) -> Result<Response<AdoptResponse>, Status> {
+        self.handler.adopt(request.into_inner()).await?;
+        Ok(Response::new(AdoptResponse {}))
+    }
+
+    async fn who_are_you(
+        &self,
+        _request: Request<WhoAreYouRequest>,
+    ) -> Result<Response<WhoAreYouResponse>, Status> {
+        Ok(Response::new(self.handler.who_are_you()))
+    }
+}
+
+fn hello_of(metadata: &MetadataMap) -> Result<Hello, Status> {
+    let value = metadata
+        .get_bin(HELLO)
+        .ok_or_else(|| Status::invalid_argument(format!("a link without {HELLO}")))?;
+    let bytes =
+        value.to_bytes().map_err(|_| Status::invalid_argument(format!("{HELLO} is not base64")))?;
+    Hello::decode(bytes)
+        .map_err(|error| Status::invalid_argument(format!("{HELLO} is no hello: {error}")))
+}
+
+/// Whether the caller means us. Texts go to the caller's log and to its operator.
+fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status> {
+    let refused = |text: String| Err(Status::failed_precondition(text));
+    if hello.protocol != PEER_PROTOCOL {
+        return refused(format!(
+            "peer protocol {PEER_PROTOCOL} is spoken here, the caller speaks {}: bring both nodes \
+             to one release",
+            hello.protocol
+        ));
+    }
+    let Some(cluster) = cluster_of_bytes(&hello.cluster_id) else {
+        let byte_count = hello.cluster_id.len();
+        return Err(Status::invalid_argument(format!(
+            "a cluster id of {byte_count} bytes, not 16"
+        )));
+    };
+    let wanted = NodeId(hello.to);
+    match local {
+        None => refused(format!(
+            "this node belongs to no cluster, so it is not {wanted} of cluster {cluster:032x}: its \
+             data was replaced; remove {wanted} from the cluster"
+        )),
+        Some(us) if us.cluster != cluster => refused(format!(
+            "this is {} of cluster {:032x}, not {wanted} of cluster {cluster:032x}: correct the \
+             address of {wanted}, or remove it from its cluster",
+            us.node, us.cluster
+        )),
+        Some(us) if us.node != wanted => refused(format!(
+            "this is {} of cluster {cluster:032x}, not {wanted}: its data was replaced; remove \
+             {wanted} from the cluster",
+            us.node
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+impl tokio_stream::Stream for Answers {
+    type Item = Result<LinkAnswers, Status>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_answers(cx).map(|answers| answers.map(Ok))
+    }
+}

@@ -1,0 +1,259 @@
+//! The machine's disk.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Disk, File, PortFuture, WriteError};
+
+/// Name of the file whose lock keeps other processes off the folder.
+const LOCK_NAME: &str = "LOCK";
+
+/// A folder of the machine. Every call is one hop to tokio's pool for blocking work.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    folder: PathBuf,
+}
+
+impl RealDisk {
+    /// Uses a folder and makes it first if it is not there.
+    ///
+    /// # Errors
+    /// If the folder can be neither found nor made.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.canonicalize()? })
+    }
+
+    /// Where a relative path lies; paths that lead out of the folder are refused.
+    fn place(&self, path: &str) -> io::Result<PathBuf> {
+        let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        if !inside || path.contains('\0') {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("path {path:?} leads out of the data folder"),
+            ));
+        }
+        Ok(self.folder.join(path))
+    }
+}
+
+/// Runs blocking work on tokio's pool.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+impl Disk for RealDisk {
+    fn open<'a>(
+        &'a self,
+        path: &'a str,
+        create: bool,
+    ) -> PortFuture<'a, io::Result<Arc<dyn File>>> {
+        Box::pin(async move {
+            let path = self.place(path)?;
+            let file = blocking(move || {
+                let mut options = fs::File::options();
+                options.read(true).write(true).create(create).truncate(create).open(path)
+            })
+            .await?;
+            Ok(Arc::new(RealFile { file: Arc::new(file) }) as Arc<dyn File>)
+        })
+    }
+
+    fn list<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<Vec<String>>> {
+        Box::pin(async move {
+            let path = self.place(folder)?;
+            blocking(move || {
+                let entries = match fs::read_dir(path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                    entries => entries?,
+                };
+                let mut names = Vec::new();
+                for entry in entries {
+                    // A name that is not UTF-8 is none of ours.
+                    if let Ok(name) = entry?.file_name().into_string() {
+                        names.push(name);
+                    }
+                }
+                names.sort_unstable();
+                Ok(names)
+            })
+            .await
+        })
+    }
+
+    fn make_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let path = self.place(folder)?;
+            blocking(move || fs::create_dir_all(path)).await
+        })
+    }
+
+    fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let (from, to) = (self.place(from)?, self.place(to)?);
+            blocking(move || fs::rename(from, to)).await
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let path = self.place(path)?;
+            blocking(move || fs::remove_file(path)).await
+        })
+    }
+
+    fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let path = self.place(folder)?;
+            blocking(move || fs::File::open(path)?.sync_all()).await
+        })
+    }
+
+    fn free_bytes(&self) -> PortFuture<'_, io::Result<u64>> {
+        Box::pin(async move {
+            let path = self.folder.clone();
+            blocking(move || {
+                let stat = rustix::fs::statvfs(path)?;
+                // What is left for users without privileges, in fragments.
+                Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+            })
+            .await
+        })
+    }
+
+    fn lock(&self) -> PortFuture<'_, io::Result<Box<dyn Send + Sync>>> {
+        Box::pin(async move {
+            let path = self.folder.join(LOCK_NAME);
+            let file = blocking(move || {
+                let mut options = fs::File::options();
+                let file = options.write(true).create(true).truncate(false).open(path)?;
+                match file.try_lock() {
+                    Ok(()) => Ok(file),
+                    Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+                    Err(fs::TryLockError::Error(error)) => Err(error),
+                }
+            })
+            .await?;
+            // The system drops the lock with the file, also when the process is killed.
+            Ok(Box::new(file) as Box<dyn Send + Sync>)
+        })
+    }
+}
+
+/// An open file of the machine.
+struct RealFile {
+    file: Arc<fs::File>,
+}
+
+/// Reads until the buffer or the file ends.
+fn read_up_to(file: &fs::File, offset: u64, byte_count: usize) -> io::Result<Bytes> {
+    // A wish for more bytes than the file has must not allocate them.
+    let left = file.metadata()?.len().saturating_sub(offset);
+    let mut bytes = vec![0; byte_count.min(usize::try_from(left).unwrap_or(usize::MAX))];
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes.into())
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset: u64, byte_count: usize) -> PortFuture<'_, io::Result<Bytes>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || read_up_to(&file, offset, byte_count)))
+    }
+
+    fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || file.write_all_at(&bytes, offset)))
+    }
+
+    fn write_and_sync(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, Result<(), WriteError>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(async move {
+            let work = move || {
+                file.write_all_at(&bytes, offset).map_err(WriteError::Write)?;
+                file.sync_data().map_err(WriteError::Sync)
+            };
+            tokio::task::spawn_blocking(work)
+                .await
+                // Whether the work got as far as the sync is unknown.
+                .unwrap_or_else(|error| Err(WriteError::Sync(io::Error::other(error))))
+        })
+    }
+
+    fn sync(&self) -> PortFuture<'_, io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || file.sync_data()))
+    }
+
+    fn set_len(&self, byte_count: u64) -> PortFuture<'_, io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || file.set_len(byte_count)))
+    }
+
+    fn len(&self) -> PortFuture<'_, io::Result<u64>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || Ok(file.metadata()?.len())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_keeps_what_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(&folder.path().join("deep/data")).unwrap();
+        assert!(disk.list("wal").await.unwrap().is_empty());
+        disk.make_folder("wal/old").await.unwrap();
+
+        let file = disk.open("wal/b", true).await.unwrap();
+        file.write_and_sync(2, Bytes::from_static(b"cde")).await.unwrap();
+        file.write_at(0, Bytes::from_static(b"ab")).await.unwrap();
+        assert_eq!(file.read_at(1, 1 << 40).await.unwrap(), &b"bcde"[..]);
+        assert!(file.read_at(9, 4).await.unwrap().is_empty());
+        file.set_len(3).await.unwrap();
+        file.sync().await.unwrap();
+        assert_eq!(file.len().await.unwrap(), 3);
+
+        disk.rename("wal/b", "wal/a").await.unwrap();
+        disk.sync_folder("wal").await.unwrap();
+        disk.sync_folder("").await.unwrap();
+        assert_eq!(disk.list("wal").await.unwrap(), ["a", "old"]);
+        // The open file stays readable when its name is gone.
+        disk.remove("wal/a").await.unwrap();
+        assert_eq!(file.read_at(0, 8).await.unwrap(), &b"abc"[..]);
+        assert!(disk.free_bytes().await.unwrap() > 0);
+    }
+
+    #[tokio::test]
+    async fn one_process_at_a_time_and_no_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap();
+        let guard = disk.lock().await.unwrap();
+        let error = disk.lock().await.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(guard);
+        disk.lock().await.unwrap();
+
+        for path in ["../x", "/etc/passwd", "a/../../x", "./x", "a\0b"] {
+            let error = disk.open(path, true).await.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The machine's network.
+
+use std::io;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Listener, Net, PortFuture, Stream};
+
+/// TCP. Small messages leave at once (no Nagle delay).
+pub struct RealNet;
+
+impl Net for RealNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener = TcpListener::bind(address).await?;
+            let local_address = listener.local_addr()?.to_string();
+            Ok(Box::new(RealListener { listener, local_address }) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+}
+
+struct RealListener {
+    listener: TcpListener,
+    local_address: String,
+}
+
+impl Listener for RealListener {
+    fn local_address(&self) -> String {
+        self.local_address.clone()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+        Box::pin(async move {
+            let (stream, from) = self.listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok((Box::new(stream) as Box<dyn Stream>, from.to_string()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_pass_between_both_ends() {
+        let mut listener = RealNet.listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_address();
+        assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
+        let (accepted, connected) = tokio::join!(listener.accept(), RealNet.connect(&address));
+        let ((mut there, from), mut here) = (accepted.unwrap(), connected.unwrap());
+        assert!(from.starts_with("127.0.0.1:"), "{from}");
+        here.write_all(b"ping").await.unwrap();
+        let mut got = [0; 4];
+        there.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"ping");
+    }
+
+    #[tokio::test]
+    async fn who_is_not_there_is_an_error() {
+        let listener = RealNet.listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_address();
+        drop(listener);
+        assert!(RealNet.connect(&address).await.is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! Bytes of what only nodes read: log entries, votes, peer calls, snapshot heads. The one place
+//! that knows bincode, behind a version byte, so that another encoding can take its place.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// First byte of everything that is encoded here: bincode 2, fixed-width little-endian numbers.
+const VERSION: u8 = 1;
+
+/// Most bytes that a decoder takes in or allocates: the largest record of the log.
+pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
+
+/// Why bytes were not understood. Nothing was changed; whoever sent or stored them speaks another
+/// version, or they are damaged.
+#[derive(Debug, Error)]
+pub(crate) enum DecodeError {
+    /// Bring both sides to one release.
+    #[error("encoded by version {got}, expected {VERSION}")]
+    Version {
+        /// The first byte.
+        got: u8,
+    },
+    /// There is nothing at all.
+    #[error("no bytes, expected at least the version")]
+    Empty,
+    /// The bytes are no value of the type.
+    #[error("{0}")]
+    Invalid(String),
+    /// Bytes are left over.
+    #[error("{left} bytes left over behind the value")]
+    Trailing {
+        /// How many.
+        left: usize,
+    },
+}
+
+/// The bytes of a value.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
+    let mut bytes = vec![VERSION];
+    bincode::serde::encode_into_std_write(value, &mut bytes, bincode::config::legacy())
+        .expect("a Vec takes all bytes, and every type that is encoded here can be");
+    bytes.into()
+}
+
+/// The value of the bytes, all of them.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
+    if version != VERSION {
+        return Err(DecodeError::Version { got: version });
+    }
+    let config = bincode::config::legacy().with_limit::<ENCODED_BYTES_MAX>();
+    let (value, used) = bincode::serde::decode_from_slice(body, config)
+        .map_err(|error| DecodeError::Invalid(error.to_string()))?;
+    match body.len() - used {
+        0 => Ok(value),
+        left => Err(DecodeError::Trailing { left }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_for_ever() {
+        // Little-endian, eight bytes of length before the text.
+        let bytes = encode(&(7u16, "ab"));
+        assert_eq!(&bytes[..], [1, 7, 0, 2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
+        assert_eq!(decode::<(u16, String)>(&bytes).unwrap(), (7, "ab".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        assert!(matches!(decode::<u16>(&[]), Err(DecodeError::Empty)));
+        assert!(matches!(decode::<u16>(&[2, 0, 0]), Err(DecodeError::Version { got: 2 })));
+        assert!(matches!(decode::<u16>(&[1, 0]), Err(DecodeError::Invalid(_))));
+        assert!(matches!(decode::<u16>(&[1, 0, 0, 9]), Err(DecodeError::Trailing { left: 1 })));
+        // A length of 2^60 allocates nothing.
+        let huge = [1, 0, 0, 0, 0, 0, 0, 0, 16];
+        assert!(matches!(decode::<Vec<u8>>(&huge), Err(DecodeError::Invalid(_))));
+    }
+}

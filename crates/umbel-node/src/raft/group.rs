@@ -1,0 +1,335 @@
+//! One Raft group on this node: proposals, confirmed reads, members.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::ReadPolicy;
+use openraft_rt::WatchReceiver;
+use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::storage::Snapshot;
+use tokio::sync::{mpsc, oneshot};
+use umbel_engine::meta::GroupView;
+use umbel_engine::{GroupId, NodeId};
+
+use super::network::{Network, SnapshotReceiver};
+use super::state_machine::{Replica, StateMachine};
+use super::types::{Command, NodeAddress, Reply, Runtime, Types, Vote};
+use crate::ports::{Purpose, Seed};
+use crate::storage::{SnapshotFile, Storage};
+
+/// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
+/// gateway admits at once.
+const BARRIER_QUEUE_MAX: usize = 4096;
+
+/// Entries kept behind a snapshot, so that a follower that missed a moment needs no snapshot.
+const ENTRIES_BEHIND_SNAPSHOT: u64 = 64;
+
+/// Longest time that one order to add and swap members may take; a learner that needs longer for
+/// its snapshot goes on receiving it, and the controller orders again.
+const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Times of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) heartbeat_ms: u64,
+    pub(crate) election_ms_min: u64,
+    pub(crate) election_ms_max: u64,
+}
+
+/// Why a proposal has no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum ProposeError {
+    /// Nothing was appended: ask the leader, if one is known.
+    #[error("not the leader")]
+    NotLeader(Option<NodeId>),
+    /// The entry was lost or overtaken with its leader: it may have been applied.
+    #[error("the leader changed; the outcome is unknown")]
+    Unknown(Option<NodeId>),
+    /// The group stopped on this node; whether the entry was applied elsewhere is unknown.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+/// A group that runs on this node.
+pub(crate) struct Group {
+    id: GroupId,
+    raft: openraft::Raft<Types, StateMachine>,
+    replica: Arc<Replica>,
+    barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
+    seed: Arc<dyn Seed>,
+    incoming: SnapshotReceiver,
+}
+
+impl Group {
+    /// Starts a group from what the disk holds of it.
+    pub(crate) async fn start(
+        id: GroupId,
+        node: NodeId,
+        replica: Replica,
+        storage: &Storage,
+        network: Network,
+        seed: Arc<dyn Seed>,
+        timing: Timing,
+    ) -> Result<Arc<Self>, String> {
+        let config = openraft::Config {
+            cluster_name: id.to_string(),
+            heartbeat_interval: timing.heartbeat_ms,
+            election_timeout_min: timing.election_ms_min,
+            election_timeout_max: timing.election_ms_max,
+            install_snapshot_timeout: 10_000,
+            max_payload_entries: 64,
+            snapshot_policy: openraft::SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: ENTRIES_BEHIND_SNAPSHOT,
+            replication_lag_threshold: 4096,
+            enable_pre_vote: Some(true),
+            // A restarted leader must be elected again. With openraft's default it goes on without,
+            // which gave stale reads and, once, one log id with two payloads.
+            enable_leader_restore: Some(false),
+            ..Default::default()
+        };
+        let config = Arc::new(config.validate().map_err(|error| error.to_string())?);
+        let replica = Arc::new(replica);
+        let machine = StateMachine::open(Arc::clone(&replica), storage.snapshots(id))
+            .await
+            .map_err(|error| format!("{id}: {error}"))?;
+        let raft = Runtime::scope(
+            seed.number(Purpose::Election),
+            openraft::Raft::new(node, config, network, storage.log(id), machine),
+        )
+        .await
+        .map_err(|error| format!("{id}: {error}"))?;
+        let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
+        tokio::spawn(confirm_reads(raft.clone(), waiting));
+        let incoming = SnapshotReceiver::new(storage.snapshots(id));
+        Ok(Arc::new(Self { id, raft, replica, barrier, seed, incoming }))
+    }
+
+    pub(crate) fn id(&self) -> GroupId {
+        self.id
+    }
+
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    /// The leader, as far as this node knows.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        self.raft.metrics().borrow_watched().current_leader
+    }
+
+    /// Whether this node believes to be the leader.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.raft.is_leader()
+    }
+
+    /// Why the group stopped, if it did.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.running_state.as_ref().err().map(ToString::to_string)
+    }
+
+    /// The group as this node knows it.
+    pub(crate) fn view(&self) -> GroupView {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.committed_membership_config.membership();
+        GroupView {
+            leader: metrics.current_leader,
+            voters: members.voter_ids().collect(),
+            learners: members.learner_ids().collect(),
+        }
+    }
+
+    /// Index of the last entry that this node applied.
+    pub(crate) fn applied_index(&self) -> u64 {
+        *self.replica.applied_index().borrow()
+    }
+
+    /// Forms the group with its first members, if it is not formed.
+    pub(crate) async fn form(&self, members: BTreeMap<NodeId, NodeAddress>) -> Result<(), String> {
+        let scoped = Runtime::scope(
+            self.seed.number(Purpose::Election),
+            self.raft.initialize(members),
+        );
+        match scoped.await {
+            Ok(()) | Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => {
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Has a command replicated and applied.
+    pub(crate) async fn propose(&self, command: Command) -> Result<Reply, ProposeError> {
+        match self.raft.client_write(command).await {
+            Ok(response) => Ok(response.data),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
+                Err(ProposeError::NotLeader(forward.leader_id))
+            }
+            Err(RaftError::APIError(ClientWriteError::LogEntryDiscarded(forward))) => {
+                Err(ProposeError::Unknown(forward.leader_id))
+            }
+            Err(error) => Err(ProposeError::Stopped(error.to_string())),
+        }
+    }
+
+    /// Returns when this node was confirmed as leader after the call began and has applied all that
+    /// was committed before: what it reads then is linearizable.
+    pub(crate) async fn confirm(&self) -> Result<(), ProposeError> {
+        let (sender, receiver) = oneshot::channel();
+        let stopped = || ProposeError::Stopped(format!("{} stopped", self.id));
+        self.barrier.send(sender).await.map_err(|_| stopped())?;
+        receiver.await.map_err(|_| stopped())?
+    }
+
+    /// Makes these the voters and learners of the group, adding as learners first.
+    pub(crate) async fn change_members(
+        &self,
+        voters: BTreeMap<NodeId, NodeAddress>,
+        learners: BTreeMap<NodeId, NodeAddress>,
+    ) -> Result<(), String> {
+        let view = self.view();
+        let known: BTreeSet<NodeId> = view.voters.iter().chain(&view.learners).copied().collect();
+        let change = async {
+            for (&node, address) in voters.iter().chain(&learners) {
+                if !known.contains(&node) {
+                    // Voters must have caught up before they count; learners catch up in time.
+                    let blocking = voters.contains_key(&node);
+                    self.raft.add_learner(node, address.clone(), blocking).await?;
+                } else if voters.contains_key(&node) && !view.voters.contains(&node) {
+                    self.raft.add_learner(node, address.clone(), true).await?;
+                }
+            }
+            let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
+            self.raft.change_membership(wanted, true).await?;
+            let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
+            let gone: BTreeSet<NodeId> = self
+                .view_members()
+                .into_iter()
+                .filter(|node| !kept.contains(node))
+                .collect();
+            if !gone.is_empty() {
+                let change = openraft::ChangeMembers::RemoveNodes(gone);
+                self.raft.change_membership(change, false).await?;
+            }
+            Ok::<(), RaftError<Types, ClientWriteError<Types>>>(())
+        };
+        let change = Runtime::scope(self.seed.number(Purpose::Election), change);
+        match tokio::time::timeout(MEMBERS_TIMEOUT, change).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("not done within {} s", MEMBERS_TIMEOUT.as_secs())),
+        }
+    }
+
+    fn view_members(&self) -> Vec<NodeId> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().nodes().map(|(node, _)| *node).collect()
+    }
+
+    /// Where a member listens, as the group's log says.
+    pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        Some(metrics.membership_config.membership().get_node(&node)?.0.clone())
+    }
+
+    /// Hands leadership to another voter, if this node has it.
+    pub(crate) async fn hand_over(&self) {
+        let view = self.view();
+        let node = *self.raft.node_id();
+        if view.leader == Some(node)
+            && let Some(&to) = view.voters.iter().find(|&&voter| voter != node)
+        {
+            // If it fails, the others elect a leader when this one is gone.
+            let _ = self.raft.trigger().transfer_leader(to).await;
+        }
+    }
+
+    /// Writes a snapshot and lets go of the entries behind it, some time after.
+    pub(crate) async fn snapshot(&self) {
+        // A group that stopped has nothing to snapshot; its failure is reported elsewhere.
+        let _ = self.raft.trigger().snapshot().await;
+    }
+
+    pub(crate) async fn shut_down(&self) {
+        // Joining a task that panicked is all that can fail, and the panic was reported.
+        let _ = self.raft.shutdown().await;
+    }
+
+    pub(crate) async fn append(
+        &self,
+        request: AppendEntriesRequest<Types>,
+    ) -> Result<AppendEntriesResponse<Types>, String> {
+        self.raft.append_entries(request).await.map_err(|error| error.to_string())
+    }
+
+    pub(crate) async fn vote(
+        &self,
+        request: VoteRequest<Types>,
+    ) -> Result<VoteResponse<Types>, String> {
+        self.raft.vote(request).await.map_err(|error| error.to_string())
+    }
+
+    pub(crate) async fn pre_vote(
+        &self,
+        request: VoteRequest<Types>,
+    ) -> Result<VoteResponse<Types>, String> {
+        self.raft.pre_vote(request).await.map_err(|error| error.to_string())
+    }
+
+    pub(crate) async fn transfer_leader(
+        &self,
+        request: openraft::raft::TransferLeaderRequest<Types>,
+    ) -> Result<openraft::raft::TransferLeaderResponse<Types>, String> {
+        self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Snapshots that other replicas send to this one.
+    pub(crate) fn incoming_snapshots(&self) -> &SnapshotReceiver {
+        &self.incoming
+    }
+
+    pub(crate) async fn install(
+        &self,
+        vote: Vote,
+        file: SnapshotFile,
+    ) -> Result<SnapshotResponse<Types>, String> {
+        let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
+        self.raft
+            .install_full_snapshot(vote, snapshot)
+            .await
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// One confirmation of leadership serves all reads that waited when it began.
+async fn confirm_reads(
+    raft: openraft::Raft<Types, StateMachine>,
+    mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
+) {
+    let mut readers = Vec::new();
+    while waiting.recv_many(&mut readers, BARRIER_QUEUE_MAX).await > 0 {
+        let outcome = match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                Err(ProposeError::NotLeader(forward.leader_id))
+            }
+            Err(RaftError::APIError(error)) => {
+                tracing::debug!(%error, "no quorum confirmed the leader");
+                Err(ProposeError::NotLeader(None))
+            }
+            Err(error) => Err(ProposeError::Stopped(error.to_string())),
+        };
+        for reader in readers.drain(..) {
+            // A reader that gave up does not listen.
+            let _ = reader.send(outcome.clone());
+        }
+    }
+}

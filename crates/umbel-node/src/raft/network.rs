@@ -1,0 +1,186 @@
+//! openraft's calls over the links between nodes.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::v2::RaftNetworkV2;
+use openraft::network::{RPCOption, RaftNetworkFactory};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::type_config::alias::SnapshotOf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use umbel_engine::{GroupId, NodeId};
+
+use super::encoding::{DecodeError, decode, encode};
+use super::types::{NodeAddress, Types, Vote};
+use crate::peer::{CallError, CallKind, Links};
+use crate::storage::SnapshotFile;
+
+#[cfg(test)]
+mod network_test;
+mod snapshot_receiver;
+
+pub(crate) use snapshot_receiver::SnapshotReceiver;
+use snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotEnd, chunk_body};
+
+/// Makes the clients of one group. All of them share the node's links.
+#[derive(Clone)]
+pub(crate) struct Network {
+    links: Arc<Links>,
+    group: GroupId,
+    /// Snapshots that this group began to send, to number them.
+    transfer_count: Arc<AtomicU64>,
+}
+
+impl Network {
+    /// For the group's `Raft::new`.
+    pub(crate) fn new(links: Arc<Links>, group: GroupId) -> Self {
+        Self { links, group, transfer_count: Arc::default() }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = PeerReplica;
+
+    async fn new_client(&mut self, target: NodeId, node: &NodeAddress) -> PeerReplica {
+        PeerReplica { network: self.clone(), to: target, address: node.0.clone() }
+    }
+}
+
+/// The group's replica on another node.
+pub(crate) struct PeerReplica {
+    network: Network,
+    to: NodeId,
+    address: String,
+}
+
+/// Why a replica gave no usable answer. openraft waits a little before it tries again.
+#[derive(Debug, Error)]
+enum ReplicaError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the answer of {from} was not understood: {error}")]
+    Answer { from: NodeId, error: DecodeError },
+    #[error("the snapshot at hand could not be read at byte {offset}: {error}")]
+    Read { offset: u64, error: std::io::Error },
+    #[error("the snapshot at hand ends at byte {offset} of {byte_count}")]
+    Short { offset: u64, byte_count: u64 },
+}
+
+impl From<ReplicaError> for RPCError<Types> {
+    fn from(error: ReplicaError) -> Self {
+        Self::Unreachable(Unreachable::new(&error))
+    }
+}
+
+impl PeerReplica {
+    async fn send(
+        &self,
+        kind: CallKind,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, ReplicaError> {
+        let (links, group) = (&self.network.links, self.network.group);
+        Ok(links.call(self.to, &self.address, kind, group, body, timeout).await?)
+    }
+
+    async fn ask<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        kind: CallKind,
+        question: &Q,
+        timeout: Duration,
+    ) -> Result<A, ReplicaError> {
+        let answer = self.send(kind, encode(question), timeout).await?;
+        decode(&answer).map_err(|error| ReplicaError::Answer { from: self.to, error })
+    }
+
+    /// Sends a snapshot in chunks, each of which has the whole timeout.
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: SnapshotOf<Types, SnapshotFile>,
+        timeout: Duration,
+    ) -> Result<SnapshotResponse<Types>, ReplicaError> {
+        let transfer = self.network.transfer_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let file = snapshot.snapshot;
+        let byte_count = file.byte_count();
+        let begin = SnapshotBegin { transfer, vote, meta: snapshot.meta, byte_count };
+        self.send(CallKind::SnapshotBegin, encode(&begin), timeout).await?;
+        let mut offset = 0;
+        while offset < byte_count {
+            let wanted = (byte_count - offset).min(SNAPSHOT_CHUNK_BYTES as u64);
+            let wanted = usize::try_from(wanted).expect("a chunk is small");
+            let read = file.read(offset, wanted).await;
+            let bytes = read.map_err(|error| ReplicaError::Read { offset, error })?;
+            if bytes.is_empty() {
+                return Err(ReplicaError::Short { offset, byte_count });
+            }
+            let body = chunk_body(transfer, offset, &bytes);
+            self.send(CallKind::SnapshotChunk, body, timeout).await?;
+            offset += bytes.len() as u64;
+        }
+        self.ask(CallKind::SnapshotEnd, &SnapshotEnd { transfer }, timeout).await
+    }
+}
+
+impl RaftNetworkV2<Types> for PeerReplica {
+    type SnapshotData = SnapshotFile;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        Ok(self.ask(CallKind::Append, &request, option.soft_ttl()).await?)
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        Ok(self.ask(CallKind::Vote, &request, option.soft_ttl()).await?)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        Ok(self.ask(CallKind::PreVote, &request, option.soft_ttl()).await?)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: SnapshotOf<Types, SnapshotFile>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let mut cancel = pin!(cancel);
+        tokio::select! {
+            biased;
+            closed = &mut cancel => Err(StreamingError::Closed(closed)),
+            sent = self.send_snapshot(vote, snapshot, option.soft_ttl()) => {
+                sent.map_err(|error| RPCError::from(error).into())
+            }
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        Ok(self.ask(CallKind::TransferLeader, &request, option.soft_ttl()).await?)
+    }
+}

@@ -1,0 +1,242 @@
+//! openraft's calls and snapshots between two served nodes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::RaftNetworkFactory;
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError};
+use openraft::network::RPCOption;
+use openraft::network::v2::RaftNetworkV2;
+use openraft::raft::{SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::storage::Snapshot;
+use tempfile::TempDir;
+use tonic::Status;
+use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+
+use super::snapshot_receiver::{
+    SNAPSHOT_CHUNK_BYTES, SNAPSHOT_IDLE, SNAPSHOT_TRANSFERS_MAX, SnapshotBegin, SnapshotEnd,
+    SnapshotReceiver, chunk_body,
+};
+use super::{Network, PeerReplica};
+use crate::peer::memory_net::MemoryNet;
+use crate::peer::test_node::{TestNode, identity, links, serve_handler};
+use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
+use crate::ports::{Net, PortFuture, RealDisk};
+use crate::raft::encoding::{decode, encode};
+use crate::raft::types::{NodeAddress, SnapshotMeta, Types, Vote};
+use crate::storage::{Identity, SnapshotFile, Storage, WalOptions};
+
+const GROUP: GroupId = GroupId::of_shard(ShardId(3));
+
+async fn storage(folder: &TempDir) -> Storage {
+    let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
+    Storage::open(disk, WalOptions::new(Identity::new(1).log_owner())).await.unwrap().0
+}
+
+fn vote() -> Vote {
+    Vote::new(5, NodeId(1))
+}
+
+/// Keeps what it is sent; answers votes with yes, and all else with letters.
+struct Follower {
+    receiver: SnapshotReceiver,
+    installed: Mutex<Vec<(Vote, SnapshotFile)>>,
+    never_ends: bool,
+}
+
+impl CallHandler for Follower {
+    fn identity(&self) -> Option<LocalIdentity> {
+        Some(identity(2))
+    }
+
+    fn handle(
+        self: Arc<Self>,
+        from: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+        assert_eq!((from, group), (NodeId(1), GROUP));
+        Box::pin(async move {
+            match kind {
+                CallKind::Vote => {
+                    let request: VoteRequest<Types> = decode(&body).map_err(Refusal::bad_body)?;
+                    Ok(encode(&VoteResponse::<Types>::new(request.vote, None, true)))
+                }
+                CallKind::SnapshotBegin => self.receiver.begin(from, body).await,
+                CallKind::SnapshotChunk => self.receiver.chunk(from, body).await,
+                CallKind::SnapshotEnd if self.never_ends => std::future::pending().await,
+                CallKind::SnapshotEnd => {
+                    let (vote, file) = self.receiver.end(from, body).await?;
+                    self.installed.lock().unwrap().push((vote, file));
+                    Ok(encode(&SnapshotResponse::<Types>::new(vote)))
+                }
+                _ => Ok(Bytes::from_static(b"no answer of Raft")),
+            }
+        })
+    }
+
+    fn adopt(&self, _: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn who_are_you(&self) -> WhoAreYouResponse {
+        WhoAreYouResponse::default()
+    }
+}
+
+struct Pair {
+    replica: PeerReplica,
+    follower: TestNode<Follower>,
+    leader_storage: Storage,
+    _folders: [TempDir; 2],
+}
+
+async fn pair(never_ends: bool) -> Pair {
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let leader_storage = storage(&folders[0]).await;
+    let store = storage(&folders[1]).await.snapshots(GROUP);
+    let (receiver, installed) = (SnapshotReceiver::new(store), Mutex::default());
+    let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
+    let follower = Arc::new(Follower { receiver, installed, never_ends });
+    let follower = serve_handler(&*net, "two:1", follower).await;
+    let mut network = Network::new(Arc::new(links(&net, 1)), GROUP);
+    let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
+    Pair { replica, follower, leader_storage, _folders: folders }
+}
+
+fn option() -> RPCOption {
+    RPCOption::new(Duration::from_secs(40))
+}
+
+async fn snapshot_of(storage: &Storage, bytes: &[u8]) -> SnapshotFile {
+    let mut writer = storage.snapshots(GROUP).writer(SnapshotMeta::default()).await.unwrap();
+    if !bytes.is_empty() {
+        writer.write(Bytes::copy_from_slice(bytes)).await.unwrap();
+    }
+    writer.finish().await.unwrap()
+}
+
+#[tokio::test]
+async fn raft_calls_arrive_and_letters_are_no_answer() {
+    let mut pair = pair(false).await;
+    let request = VoteRequest::<Types>::new(vote(), None);
+    let response = pair.replica.vote(request.clone(), option()).await.unwrap();
+    assert!(response.vote_granted && response.vote == vote());
+    let error = pair.replica.pre_vote(request.clone(), option()).await.unwrap_err();
+    assert!(matches!(&error, RPCError::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("was not understood"), "{error}");
+    pair.follower.crash();
+    let _ = (&mut pair.follower.server).await;
+    let error = pair.replica.vote(request, option()).await.unwrap_err();
+    assert!(matches!(&error, RPCError::Unreachable(_)), "{error}");
+}
+
+#[tokio::test]
+async fn snapshots_arrive_whole() {
+    let mut pair = pair(false).await;
+    for byte_count in [0, 1, SNAPSHOT_CHUNK_BYTES, 2 * SNAPSHOT_CHUNK_BYTES + 12_345] {
+        let bytes: Vec<u8> = (0..byte_count).map(|at| (at * 31 / 7).to_le_bytes()[0]).collect();
+        let file = snapshot_of(&pair.leader_storage, &bytes).await;
+        let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
+        let cancel = std::future::pending();
+        let response =
+            pair.replica.full_snapshot(vote(), snapshot, cancel, option()).await.unwrap();
+        assert_eq!(response.vote, vote());
+        let (got_vote, got) = pair.follower.handler.installed.lock().unwrap().pop().unwrap();
+        assert_eq!((got_vote, got.byte_count()), (vote(), byte_count as u64));
+        let mut read = Vec::new();
+        while read.len() < byte_count {
+            read.extend(got.read(read.len() as u64, byte_count - read.len()).await.unwrap());
+        }
+        assert!(read == bytes);
+    }
+}
+
+#[tokio::test]
+async fn sending_can_be_cancelled() {
+    let mut pair = pair(true).await;
+    let file = snapshot_of(&pair.leader_storage, b"abc").await;
+    let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
+    let (cancel, cancelled) = tokio::sync::oneshot::channel();
+    let cancelled = async move {
+        cancelled.await.unwrap();
+        ReplicationClosed::new("no longer the leader")
+    };
+    cancel.send(()).unwrap();
+    let error = pair.replica.full_snapshot(vote(), snapshot, cancelled, option()).await;
+    assert!(matches!(error, Err(StreamingError::Closed(_))), "{error:?}");
+}
+
+fn begin(transfer: u64, byte_count: u64) -> Bytes {
+    let (vote, meta) = (vote(), SnapshotMeta::default());
+    encode(&SnapshotBegin { transfer, vote, meta, byte_count })
+}
+
+fn end(transfer: u64) -> Bytes {
+    encode(&SnapshotEnd { transfer })
+}
+
+#[tokio::test]
+async fn what_does_not_fit_ends_the_transfer() {
+    let folder = TempDir::new().unwrap();
+    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
+    let from = NodeId(1);
+    for (offset, bytes, text) in [
+        (1, &b"abc"[..], "3 bytes at 1 of a snapshot of 5 bytes that goes on at 0"),
+        (0, b"abcdef", "6 bytes at 0 of a snapshot of 5 bytes that goes on at 0"),
+        (0, b"", "0 bytes at 0 of a snapshot of 5 bytes that goes on at 0"),
+        (u64::MAX, b"abc", "3 bytes at 18446744073709551615 of a snapshot of 5 bytes"),
+    ] {
+        receiver.begin(from, begin(1, 5)).await.unwrap();
+        let refusal = receiver.chunk(from, chunk_body(1, offset, bytes)).await.unwrap_err();
+        assert!(refusal.message.starts_with(text), "{refusal}");
+        let refusal = receiver.chunk(from, chunk_body(1, 0, b"abc")).await.unwrap_err();
+        assert_eq!(refusal.message, "snapshot transfer 1 of node 1 is not known");
+    }
+    receiver.begin(from, begin(2, 5)).await.unwrap();
+    receiver.chunk(from, chunk_body(2, 0, b"abc")).await.unwrap();
+    // Another sender's number is another transfer.
+    assert!(receiver.chunk(NodeId(3), chunk_body(2, 3, b"de")).await.is_err());
+    let refusal = receiver.end(from, end(2)).await.unwrap_err();
+    assert_eq!(refusal.message, "the snapshot ends at byte 3 of 5");
+    assert!(receiver.end(from, end(2)).await.is_err());
+    for body in [&b""[..], b"\x01", &[0xff; 17], &[0xff; 40]] {
+        let body = Bytes::copy_from_slice(body);
+        let reasons = [
+            receiver.begin(from, body.clone()).await.unwrap_err().reason,
+            receiver.chunk(from, body.clone()).await.unwrap_err().reason,
+            receiver.end(from, body).await.unwrap_err().reason,
+        ];
+        assert_eq!(reasons, [RefusalReason::BadBody; 3]);
+    }
+}
+
+#[tokio::test]
+async fn transfers_are_few() {
+    let folder = TempDir::new().unwrap();
+    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
+    let senders = SNAPSHOT_TRANSFERS_MAX as u64;
+    // A sender's next transfer takes the place of its last.
+    for transfer in 0..5 {
+        for sender in 0..senders {
+            receiver.begin(NodeId(sender), begin(transfer, 3)).await.unwrap();
+        }
+    }
+    let late = NodeId(senders);
+    let refusal = receiver.begin(late, begin(1, 3)).await.unwrap_err();
+    assert_eq!(refusal.reason, RefusalReason::Overloaded);
+    assert!(receiver.chunk(NodeId(0), chunk_body(3, 0, b"abc")).await.is_err());
+    receiver.chunk(NodeId(0), chunk_body(4, 0, b"abc")).await.unwrap();
+    receiver.end(NodeId(0), end(4)).await.unwrap();
+    receiver.begin(late, begin(1, 3)).await.unwrap();
+    assert!(receiver.begin(NodeId(0), begin(5, 3)).await.is_err());
+    // All are quiet for too long.
+    tokio::time::pause();
+    tokio::time::advance(SNAPSHOT_IDLE + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    receiver.begin(NodeId(0), begin(6, 3)).await.unwrap();
+    assert!(receiver.chunk(late, chunk_body(1, 0, b"abc")).await.is_err());
+}

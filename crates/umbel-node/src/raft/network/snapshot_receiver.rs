@@ -1,0 +1,191 @@
+//! Snapshots that other replicas send: their calls in, a file out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use umbel_engine::NodeId;
+
+use crate::peer::{Refusal, RefusalReason};
+use crate::raft::encoding::{decode, encode};
+use crate::raft::types::{SnapshotMeta, Vote};
+use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
+
+/// Bytes of a snapshot that travel in one call: few enough to let others pass.
+pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
+
+/// Snapshots of one group that come in at once: the leader's, and a new leader's while the old one
+/// does not know yet.
+pub(crate) const SNAPSHOT_TRANSFERS_MAX: usize = 3;
+
+/// A transfer that was quiet for so long is dropped when another call comes.
+pub(crate) const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
+
+/// Bytes of a chunk's head: version, transfer, offset.
+const CHUNK_HEAD_BYTES: usize = 17;
+
+/// Body of [`CallKind::SnapshotBegin`](crate::peer::CallKind::SnapshotBegin).
+#[derive(Serialize, Deserialize)]
+pub(super) struct SnapshotBegin {
+    /// Numbers the transfer among those of the sender and the group.
+    pub(super) transfer: u64,
+    /// The leader's vote.
+    pub(super) vote: Vote,
+    /// What the snapshot covers.
+    pub(super) meta: SnapshotMeta,
+    /// How many bytes follow.
+    pub(super) byte_count: u64,
+}
+
+/// Body of [`CallKind::SnapshotEnd`](crate::peer::CallKind::SnapshotEnd).
+#[derive(Serialize, Deserialize)]
+pub(super) struct SnapshotEnd {
+    pub(super) transfer: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ChunkHead {
+    transfer: u64,
+    offset: u64,
+}
+
+/// Body of [`CallKind::SnapshotChunk`](crate::peer::CallKind::SnapshotChunk): the head, then the
+/// bytes as they are.
+pub(super) fn chunk_body(transfer: u64, offset: u64, bytes: &[u8]) -> Bytes {
+    let head = encode(&ChunkHead { transfer, offset });
+    let mut body = BytesMut::with_capacity(head.len() + bytes.len());
+    body.put(head);
+    body.put_slice(bytes);
+    body.freeze()
+}
+
+/// Takes the snapshots that are sent to one replica.
+///
+/// A transfer that meets an error, or whose call is dropped, is gone: its next call is refused, and
+/// the sender begins again.
+pub(crate) struct SnapshotReceiver {
+    store: SnapshotStore,
+    slots: Arc<Semaphore>,
+    /// By sender and its number. A transfer that a call works on is taken out.
+    transfers: Mutex<BTreeMap<(NodeId, u64), Transfer>>,
+}
+
+struct Transfer {
+    vote: Vote,
+    writer: SnapshotWriter,
+    byte_count: u64,
+    next_offset: u64,
+    used_at: Instant,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl SnapshotReceiver {
+    /// A receiver that writes into the store.
+    pub(crate) fn new(store: SnapshotStore) -> Self {
+        let slots = Arc::new(Semaphore::new(SNAPSHOT_TRANSFERS_MAX));
+        Self { store, slots, transfers: Mutex::default() }
+    }
+
+    /// Begins a transfer. An earlier one of the same sender ends, for it sends one at a time.
+    ///
+    /// # Errors
+    /// A refusal with the body's or the storage's fault, or `Overloaded`.
+    pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
+        let begin: SnapshotBegin = decode(&body).map_err(Refusal::bad_body)?;
+        self.retain(|&(sender, _), _| sender != from);
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
+            let text = format!("{SNAPSHOT_TRANSFERS_MAX} snapshots of this group come in already");
+            Refusal::new(RefusalReason::Overloaded, text)
+        })?;
+        let SnapshotBegin { transfer, vote, meta, byte_count } = begin;
+        let writer = self.store.writer(meta).await.map_err(refused_by_storage)?;
+        let used_at = Instant::now();
+        let state = Transfer { vote, writer, byte_count, next_offset: 0, used_at, _slot: slot };
+        self.lock().insert((from, transfer), state);
+        Ok(Bytes::new())
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// A refusal if the transfer is not known, the bytes are not the next ones or too many, or the
+    /// storage failed. The transfer is over then.
+    pub(crate) async fn chunk(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
+        let Some((head, bytes)) = body.split_at_checked(CHUNK_HEAD_BYTES) else {
+            return Err(Refusal::bad_body(format!("a chunk of {} bytes", body.len())));
+        };
+        let ChunkHead { transfer, offset } = decode(head).map_err(Refusal::bad_body)?;
+        let bytes = body.slice_ref(bytes);
+        let mut state = self.take(from, transfer)?;
+        let (next, byte_count) = (state.next_offset, state.byte_count);
+        let chunk_bytes = bytes.len() as u64;
+        if offset != next || chunk_bytes == 0 || chunk_bytes > byte_count - next {
+            return Err(Refusal::bad_body(format!(
+                "{chunk_bytes} bytes at {offset} of a snapshot of {byte_count} bytes that goes on \
+                 at {next}"
+            )));
+        }
+        state.writer.write(bytes).await.map_err(refused_by_storage)?;
+        state.next_offset += chunk_bytes;
+        state.used_at = Instant::now();
+        self.lock().insert((from, transfer), state);
+        Ok(Bytes::new())
+    }
+
+    /// Ends a transfer: the sender's vote and the whole snapshot, for
+    /// `Raft::install_full_snapshot`, whose answer is what the sender waits for.
+    ///
+    /// # Errors
+    /// A refusal if the transfer is not known, bytes are missing, or the storage failed.
+    pub(crate) async fn end(
+        &self,
+        from: NodeId,
+        body: Bytes,
+    ) -> Result<(Vote, SnapshotFile), Refusal> {
+        let SnapshotEnd { transfer } = decode(&body).map_err(Refusal::bad_body)?;
+        let state = self.take(from, transfer)?;
+        if state.next_offset != state.byte_count {
+            return Err(Refusal::bad_body(format!(
+                "the snapshot ends at byte {} of {}",
+                state.next_offset, state.byte_count
+            )));
+        }
+        let file = state.writer.finish().await.map_err(refused_by_storage)?;
+        Ok((state.vote, file))
+    }
+
+    /// Takes a transfer out, so that an error or a dropped call ends it.
+    fn take(&self, from: NodeId, transfer: u64) -> Result<Transfer, Refusal> {
+        let taken = self.lock().remove(&(from, transfer));
+        self.retain(|_, _| true);
+        taken.ok_or_else(|| {
+            Refusal::bad_body(format!("snapshot transfer {transfer} of {from} is not known"))
+        })
+    }
+
+    /// Drops transfers that are idle or not to be kept.
+    fn retain(&self, keep: impl Fn(&(NodeId, u64), &Transfer) -> bool) {
+        let dropped: Vec<_> = {
+            let mut transfers = self.lock();
+            transfers
+                .extract_if(.., |key, state| {
+                    state.used_at.elapsed() > SNAPSHOT_IDLE || !keep(key, state)
+                })
+                .collect()
+        };
+        // Outside the lock: a writer that is dropped may clean up.
+        drop(dropped);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, u64), Transfer>> {
+        self.transfers.lock().expect("nothing panics while it holds the transfers")
+    }
+}
+
+fn refused_by_storage(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(RefusalReason::Unavailable, format!("the snapshot could not be stored: {error}"))
+}

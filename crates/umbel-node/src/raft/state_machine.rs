@@ -1,0 +1,287 @@
+//! What a group's log is applied to: the engine's state behind a lock, and its snapshots.
+
+use std::io;
+use std::sync::{Arc, RwLock};
+
+use bytes::{Bytes, BytesMut};
+use openraft::entry::RaftPayload;
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use openraft::{EntryPayload, OptionalSend};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio_stream::{Stream, StreamExt};
+use umbel_engine::meta::MetaState;
+use umbel_engine::shard::{ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader};
+use umbel_engine::{GroupId, ShardId};
+use umbel_filter::HashRange;
+
+use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
+use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types};
+use crate::storage::{SnapshotFile, SnapshotStore};
+
+/// What one node has of a group, shared by the log that changes it and the readers.
+pub(crate) struct Replica {
+    group: GroupId,
+    inner: RwLock<Inner>,
+    applied_index: watch::Sender<u64>,
+}
+
+struct Inner {
+    applied: Option<LogId>,
+    membership: StoredMembership,
+    state: GroupState,
+}
+
+/// The replicated state of a group of either kind.
+pub(crate) enum GroupState {
+    Meta(Box<MetaState>),
+    Shard(Box<ShardState>),
+}
+
+/// First record of a snapshot's body.
+#[derive(Serialize, Deserialize)]
+enum Head {
+    Meta(Box<MetaState>),
+    Shard(Box<ShardSnapshotHead>),
+}
+
+/// A copy of the state, from which a snapshot is written while the state moves on.
+enum Copied {
+    Meta(Box<MetaState>),
+    Shard(Box<ShardSnapshot>),
+}
+
+impl Replica {
+    pub(crate) fn meta() -> Self {
+        Self::new(GroupId::META, GroupState::Meta(Box::default()))
+    }
+
+    pub(crate) fn shard(shard: ShardId, range: HashRange) -> Self {
+        let state = ShardState::new(shard, range);
+        Self::new(GroupId::of_shard(shard), GroupState::Shard(Box::new(state)))
+    }
+
+    fn new(group: GroupId, state: GroupState) -> Self {
+        let inner = Inner { applied: None, membership: StoredMembership::default(), state };
+        Self { group, inner: RwLock::new(inner), applied_index: watch::Sender::new(0) }
+    }
+
+    /// The index of the last applied entry, and its changes.
+    pub(crate) fn applied_index(&self) -> watch::Receiver<u64> {
+        self.applied_index.subscribe()
+    }
+
+    /// Reads a shard's state.
+    ///
+    /// # Panics
+    /// If this is the meta group's replica.
+    pub(crate) fn read_shard<T>(&self, read: impl FnOnce(&ShardState) -> T) -> T {
+        match &self.read().state {
+            GroupState::Shard(state) => read(state),
+            GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
+        }
+    }
+
+    /// Reads the meta group's state.
+    ///
+    /// # Panics
+    /// If this is a shard's replica.
+    pub(crate) fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
+        match &self.read().state {
+            GroupState::Meta(state) => read(state),
+            GroupState::Shard(_) => unreachable!("the caller asks the meta group's replica"),
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {
+        self.inner.read().expect("no holder of the lock panics")
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner> {
+        self.inner.write().expect("no holder of the lock panics")
+    }
+
+    /// Applies one entry.
+    fn apply(&self, entry: &Entry) -> Reply {
+        let mut inner = self.write();
+        inner.applied = Some(entry.log_id);
+        if let Some(membership) = entry.payload.get_membership() {
+            inner.membership = StoredMembership::new(Some(entry.log_id), membership);
+        }
+        match (&mut inner.state, &entry.payload) {
+            (GroupState::Meta(state), EntryPayload::Normal(Command::Meta(command))) => {
+                Reply::Meta(state.apply(entry.log_id.index, command))
+            }
+            (GroupState::Shard(state), EntryPayload::Normal(Command::Shard(command))) => {
+                Reply::Shard(state.apply(command))
+            }
+            _ => Reply::None,
+        }
+    }
+
+    /// A consistent copy of the state, with what it is a copy of.
+    fn copy(&self) -> (SnapshotMeta, Copied) {
+        let inner = self.read();
+        let meta = SnapshotMeta {
+            last_log_id: inner.applied,
+            last_membership: inner.membership.clone(),
+        };
+        let copied = match &inner.state {
+            GroupState::Meta(state) => Copied::Meta(state.clone()),
+            GroupState::Shard(state) => Copied::Shard(Box::new(state.snapshot())),
+        };
+        (meta, copied)
+    }
+
+    /// Takes over what a snapshot holds.
+    async fn load(&self, file: &SnapshotFile) -> io::Result<()> {
+        let mut records = Records { file, offset: 0 };
+        let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
+        let state = match decode(&head).map_err(invalid)? {
+            Head::Meta(state) => GroupState::Meta(state),
+            Head::Shard(head) => {
+                let (shard, range) = self.read_shard(|state| (state.shard(), state.range()));
+                let mut loader = SnapshotLoader::new(shard, range, *head).map_err(invalid)?;
+                while let Some(frame) = records.next().await? {
+                    loader.push(&frame).map_err(invalid)?;
+                    tokio::task::yield_now().await;
+                }
+                GroupState::Shard(Box::new(loader.finish().map_err(invalid)?))
+            }
+        };
+        let mut inner = self.write();
+        if std::mem::discriminant(&inner.state) != std::mem::discriminant(&state) {
+            return Err(invalid(format!("a snapshot of another kind than {}'s", self.group)));
+        }
+        let meta = file.meta();
+        inner.applied = meta.last_log_id;
+        inner.membership = meta.last_membership.clone();
+        inner.state = state;
+        drop(inner);
+        self.applied_index.send_replace(meta.last_log_id.map_or(0, |id| id.index));
+        Ok(())
+    }
+}
+
+/// The length-prefixed records of a snapshot's body.
+struct Records<'a> {
+    file: &'a SnapshotFile,
+    offset: u64,
+}
+
+impl Records<'_> {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if self.offset == self.file.byte_count() {
+            return Ok(None);
+        }
+        let prefix = self.take(4).await?;
+        let prefix: [u8; 4] = prefix[..].try_into().map_err(|_| invalid("a cut length"))?;
+        let byte_count = u32::from_le_bytes(prefix) as usize;
+        if byte_count > ENCODED_BYTES_MAX + 1024 {
+            return Err(invalid(format!("a record of {byte_count} bytes")));
+        }
+        self.take(byte_count).await.map(Some)
+    }
+
+    async fn take(&mut self, byte_count: usize) -> io::Result<Bytes> {
+        let bytes = self.file.read(self.offset, byte_count).await?;
+        if bytes.len() != byte_count {
+            return Err(invalid("a snapshot that ends within a record"));
+        }
+        self.offset += byte_count as u64;
+        Ok(bytes)
+    }
+}
+
+fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
+}
+
+/// openraft's view of a [`Replica`].
+#[derive(Clone)]
+pub(crate) struct StateMachine {
+    replica: Arc<Replica>,
+    snapshots: SnapshotStore,
+}
+
+impl StateMachine {
+    /// A state machine that begins with the newest snapshot on disk, if there is one.
+    pub(crate) async fn open(replica: Arc<Replica>, snapshots: SnapshotStore) -> io::Result<Self> {
+        if let Some(file) = snapshots.latest().await? {
+            replica.load(&file).await?;
+        }
+        Ok(Self { replica, snapshots })
+    }
+}
+
+impl RaftSnapshotBuilder<Types> for StateMachine {
+    type SnapshotData = SnapshotFile;
+
+    async fn build_snapshot(
+        &mut self,
+    ) -> io::Result<openraft::type_config::alias::SnapshotOf<Types, SnapshotFile>> {
+        let (meta, copied) = self.replica.copy();
+        let mut writer = self.snapshots.writer(meta).await?;
+        let head = match &copied {
+            Copied::Meta(state) => encode(&Head::Meta(state.clone())),
+            Copied::Shard(snapshot) => encode(&Head::Shard(Box::new(snapshot.head()))),
+        };
+        writer.write(record(&head)?).await?;
+        if let Copied::Shard(snapshot) = &copied {
+            for frame in snapshot.frames() {
+                writer.write(record(&frame.map_err(io::Error::other)?)?).await?;
+                tokio::task::yield_now().await;
+            }
+        }
+        let file = writer.finish().await?;
+        Ok(openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file })
+    }
+}
+
+fn record(bytes: &[u8]) -> io::Result<Bytes> {
+    let byte_count = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut record = BytesMut::with_capacity(4 + bytes.len());
+    record.extend_from_slice(&byte_count.to_le_bytes());
+    record.extend_from_slice(bytes);
+    Ok(record.freeze())
+}
+
+impl RaftStateMachine<Types> for StateMachine {
+    type SnapshotData = SnapshotFile;
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        let inner = self.replica.read();
+        Ok((inner.applied, inner.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let reply = self.replica.apply(&entry);
+            self.replica.applied_index.send_replace(entry.log_id.index);
+            if let Some(responder) = responder {
+                responder.send(reply);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, file: SnapshotFile) -> io::Result<()> {
+        self.replica.load(&file).await
+    }
+
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> io::Result<Option<openraft::type_config::alias::SnapshotOf<Types, SnapshotFile>>> {
+        let file = self.snapshots.latest().await?;
+        Ok(file.map(|file| openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file }))
+    }
+}

@@ -1,0 +1,63 @@
+//! openraft's types as Umbel fills them in. All groups of a node, the meta group and the shards,
+//! share one configuration, so that one log, one link and one set of adapters serve them all.
+
+use std::fmt;
+
+use openraft::type_config::alias;
+use serde::{Deserialize, Serialize};
+use umbel_engine::NodeId;
+use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::shard::{ShardCommand, ShardReply};
+
+/// tokio, with election timeouts drawn from a seed that is set around a group when it starts.
+pub(crate) type Runtime =
+    openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
+
+openraft::declare_raft_types!(
+    /// Umbel's Raft configuration.
+    pub(crate) Types:
+        D = Command,
+        R = Reply,
+        NodeId = NodeId,
+        Node = NodeAddress,
+        AsyncRuntime = Runtime,
+);
+
+/// What an entry of a log asks for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum Command {
+    /// Of the meta group.
+    Meta(MetaCommand),
+    /// Of a shard.
+    Shard(ShardCommand),
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Meta(_) => "meta command",
+            Self::Shard(_) => "shard command",
+        })
+    }
+}
+
+/// What applying an entry answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// To a blank entry or a change of members.
+    None,
+    /// Of the meta group.
+    Meta(MetaReply),
+    /// Of a shard.
+    Shard(ShardReply),
+}
+
+/// Where a node listens, as `host:port`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct NodeAddress(pub(crate) String);
+
+pub(crate) type Vote = alias::VoteOf<Types>;
+pub(crate) type LogId = alias::LogIdOf<Types>;
+pub(crate) type Entry = alias::EntryOf<Types>;
+pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<Types>;
+pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;

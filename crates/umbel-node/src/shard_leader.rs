@@ -1,0 +1,345 @@
+//! A shard's replica as coordinators see it: batches of inserts into one entry of the log, reads
+//! behind a confirmation, and nothing that grows without bound.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use umbel_engine::shard::{
+    Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove,
+    RequestStamp, ShardCommand, ShardReply,
+};
+use umbel_engine::{FilterId, Generation, NodeId};
+
+use crate::calls::{ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest, SliceLoad};
+use crate::exports::Exports;
+use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
+use crate::metrics;
+use crate::raft::group::{Group, ProposeError};
+use crate::raft::types::{Command, Reply};
+use crate::space::Space;
+
+/// The answer to one part of an entry.
+type PartAnswer = Result<Bitmap, ShardFailure>;
+
+/// A part that waits to be proposed.
+struct Waiting {
+    part: InsertPart,
+    answer: oneshot::Sender<PartAnswer>,
+}
+
+/// Serves one shard on this node.
+pub(crate) struct ShardLeader {
+    node: NodeId,
+    group: Arc<Group>,
+    queue: mpsc::Sender<Waiting>,
+    /// One permit an item that may wait.
+    room: Arc<Semaphore>,
+    room_items: usize,
+    space: Arc<Space>,
+    exports: Arc<Exports>,
+}
+
+impl ShardLeader {
+    pub(crate) fn start(
+        node: NodeId,
+        group: Arc<Group>,
+        queue_items_max: usize,
+        space: Arc<Space>,
+        exports: Arc<Exports>,
+    ) -> Arc<Self> {
+        let (queue, waiting) = mpsc::channel(PROPOSAL_QUEUE_MAX);
+        tokio::spawn(propose_together(Arc::clone(&group), waiting));
+        let room = Arc::new(Semaphore::new(queue_items_max));
+        Arc::new(Self { node, group, queue, room, room_items: queue_items_max, space, exports })
+    }
+
+    pub(crate) fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// Does what a coordinator asks.
+    pub(crate) async fn serve(&self, request: ShardRequest) -> ShardAnswer {
+        let outcome = match request {
+            ShardRequest::Insert { filter, generation, request, hashes } => {
+                self.insert(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
+            }
+            ShardRequest::Remove { filter, generation, request, hashes } => {
+                self.remove(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
+            }
+            ShardRequest::Contains { filter, generation, hashes, confirmed } => {
+                self.contains(filter, generation, &hashes, confirmed).await.map(ShardAnswer::Bits)
+            }
+            ShardRequest::Command(command) => self.change(command).await.map(ShardAnswer::Done),
+            ShardRequest::Describe { filter, generation } => {
+                self.describe(filter, generation).await.map(ShardAnswer::Slice)
+            }
+            ShardRequest::ExportBegin { filter, generation } => {
+                self.export(filter, generation).await
+            }
+            ShardRequest::ExportNext { export } => self
+                .exports
+                .next(export)
+                .await
+                .map(|(frames, is_last)| ShardAnswer::Frames { frames, is_last }),
+            ShardRequest::Status => Ok(ShardAnswer::Status(self.status())),
+        };
+        outcome.unwrap_or_else(ShardAnswer::Failed)
+    }
+
+    async fn insert(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    ) -> PartAnswer {
+        // Only the leader knows the newest answers; others would propose in vain.
+        self.check_leader()?;
+        let prepared = self
+            .group
+            .replica()
+            .read_shard(|state| state.prepare_insert(filter, generation, request, hashes))?;
+        match prepared {
+            PreparedInsert::Answered(bits) => {
+                self.confirm().await?;
+                metrics::insert_repeated(bits.len().into());
+                Ok(bits)
+            }
+            PreparedInsert::AllPresent { item_count } => {
+                self.confirm().await?;
+                // A clearing may have been applied between the look and the confirmation.
+                self.check_slice(filter, generation)?;
+                metrics::insert_answered(0, item_count.into());
+                Ok(Bitmap::zeros(item_count))
+            }
+            PreparedInsert::Propose(part) => self.propose_insert(part).await,
+        }
+    }
+
+    async fn propose_insert(&self, part: InsertPart) -> PartAnswer {
+        if let Some(free_bytes) = self.space.shortage() {
+            return Err(ShardFailure::DiskFull { free_bytes });
+        }
+        let items = u32::try_from(part.hashes.len()).unwrap_or(u32::MAX);
+        let overloaded =
+            || ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64);
+        let _room =
+            self.room.try_acquire_many(items).map_err(|_| overloaded())?;
+        let (answer, answered) = oneshot::channel();
+        self.queue.try_send(Waiting { part, answer }).map_err(|_| overloaded())?;
+        let bits = answered
+            .await
+            .map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group.id())))??;
+        let new_count = bits.count_ones();
+        metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
+        Ok(bits)
+    }
+
+    async fn remove(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+    ) -> PartAnswer {
+        self.check_leader()?;
+        let prepared = self.group.replica().read_shard(|state| {
+            state.prepare_remove(filter, generation, request, hashes)
+        })?;
+        let part = match prepared {
+            PreparedRemove::Answered(bits) => {
+                self.confirm().await?;
+                return Ok(bits);
+            }
+            PreparedRemove::Propose(part) => part,
+        };
+        match self.propose(ShardCommand::Remove(part)).await? {
+            ShardReply::Removed(outcome) => Ok(outcome?),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn contains(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        hashes: &HashList,
+        confirmed: bool,
+    ) -> PartAnswer {
+        if confirmed {
+            self.confirm().await?;
+        }
+        let bits = self
+            .group
+            .replica()
+            .read_shard(|state| state.contains(filter, generation, hashes))?;
+        metrics::contains_answered(bits.count_ones().into(), bits.len().into());
+        Ok(bits)
+    }
+
+    async fn change(&self, command: ShardCommand) -> Result<u64, ShardFailure> {
+        self.check_leader()?;
+        let grows = matches!(
+            command,
+            ShardCommand::CreateSlice(_) | ShardCommand::LoadFrame { .. }
+        );
+        if grows && let Some(free_bytes) = self.space.shortage() {
+            return Err(ShardFailure::DiskFull { free_bytes });
+        }
+        match self.propose(command).await? {
+            ShardReply::Merged(outcome) => Ok(outcome?),
+            ShardReply::Done(outcome) => Ok(outcome.map(|()| 0)?),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn describe(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<SliceLoad, ShardFailure> {
+        self.confirm().await?;
+        self.check_slice(filter, generation)?;
+        let unknown = PartError::UnknownSlice { filter, shard: self.shard() };
+        let slice = self
+            .group
+            .replica()
+            .read_shard(|state| state.describe(filter))
+            .ok_or(unknown)?;
+        let description = slice.description;
+        Ok(SliceLoad {
+            leader: self.node,
+            position_count: description.position_count,
+            one_count: description.one_count,
+            item_count: description.item_count.map(|estimate| estimate.item_count),
+            false_positive_rate: description.false_positive_rate,
+            new_count: slice.summary.new_count,
+            memory_bytes: description.memory_bytes,
+        })
+    }
+
+    async fn export(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<ShardAnswer, ShardFailure> {
+        self.confirm().await?;
+        self.check_slice(filter, generation)?;
+        let copy = self
+            .group
+            .replica()
+            .read_shard(|state| state.copy_slice(filter, generation))?;
+        let export = self.exports.begin(copy)?;
+        Ok(ShardAnswer::Export { export })
+    }
+
+    /// How this replica is.
+    pub(crate) fn status(&self) -> ReplicaStatus {
+        ReplicaStatus {
+            view: self.group.view(),
+            applied_index: self.group.applied_index(),
+            memory_bytes: self.group.replica().read_shard(|state| state.memory_bytes()),
+        }
+    }
+
+    fn shard(&self) -> umbel_engine::ShardId {
+        self.group.id().shard().expect("the meta group has no ShardLeader")
+    }
+
+    fn check_leader(&self) -> Result<(), ShardFailure> {
+        if self.group.is_leader() {
+            Ok(())
+        } else {
+            Err(ShardFailure::NotLeader(self.group.leader().filter(|&leader| leader != self.node)))
+        }
+    }
+
+    fn check_slice(&self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+        self.group.replica().read_shard(|state| state.check_slice(filter, generation))
+    }
+
+    async fn confirm(&self) -> Result<(), ShardFailure> {
+        self.group.confirm().await.map_err(failure)
+    }
+
+    async fn propose(&self, command: ShardCommand) -> Result<ShardReply, ShardFailure> {
+        match self.group.propose(Command::Shard(command)).await.map_err(failure)? {
+            Reply::Shard(reply) => Ok(reply),
+            other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
+        }
+    }
+}
+
+fn failure(error: ProposeError) -> ShardFailure {
+    match error {
+        ProposeError::NotLeader(leader) => ShardFailure::NotLeader(leader),
+        ProposeError::Unknown(_) => ShardFailure::Unknown,
+        ProposeError::Stopped(why) => ShardFailure::Stopped(why),
+    }
+}
+
+fn unexpected(reply: &ShardReply) -> ShardFailure {
+    ShardFailure::Stopped(format!("a command of another kind was answered: {reply:?}"))
+}
+
+/// Proposes what waits, many parts in one entry, a few entries on their way at once.
+async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>) {
+    let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
+    let mut next = None;
+    loop {
+        // First room, then parts: what arrives while entries are on their way travels together.
+        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { return };
+        let first = match next.take() {
+            Some(first) => first,
+            None => match queue.recv().await {
+                Some(first) => first,
+                None => return,
+            },
+        };
+        let mut items = first.part.hashes.len();
+        let mut parts = vec![first.part];
+        let mut answers = vec![first.answer];
+        while let Ok(waiting) = queue.try_recv() {
+            items += waiting.part.hashes.len();
+            if items > PROPOSAL_ITEMS_MAX {
+                next = Some(waiting);
+                break;
+            }
+            parts.push(waiting.part);
+            answers.push(waiting.answer);
+        }
+        let group = Arc::clone(&group);
+        tokio::spawn(async move {
+            let outcome = group.propose(Command::Shard(ShardCommand::Insert(parts))).await;
+            drop(permit);
+            answer_parts(outcome, answers);
+        });
+    }
+}
+
+/// Gives each part its answer.
+fn answer_parts(
+    outcome: Result<Reply, ProposeError>,
+    answers: Vec<oneshot::Sender<PartAnswer>>,
+) {
+    // Whoever does not listen any more gave up waiting.
+    match outcome {
+        Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == answers.len() => {
+            for (answer, outcome) in answers.into_iter().zip(outcomes) {
+                let _ = answer.send(outcome.map_err(ShardFailure::from));
+            }
+        }
+        Ok(other) => {
+            let failure = ShardFailure::Stopped(format!("inserts were answered by {other:?}"));
+            for answer in answers {
+                let _ = answer.send(Err(failure.clone()));
+            }
+        }
+        Err(error) => {
+            let failure = failure(error);
+            for answer in answers {
+                let _ = answer.send(Err(failure.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! How much the disk still takes: inserts are refused before the log is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::metrics;
+use crate::ports::Disk;
+use crate::storage::{Storage, WalHealth};
+
+/// How often the disk is asked for its free bytes. At a gigabyte a second, the fastest that a log
+/// grows, the reserve of the default settings lasts as long.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Free bytes, as last seen.
+pub(crate) struct Space {
+    free_bytes: AtomicU64,
+    is_log_full: AtomicBool,
+    reserve_bytes: u64,
+}
+
+impl Space {
+    pub(crate) fn new(reserve_bytes: u64) -> Arc<Self> {
+        let free_bytes = AtomicU64::new(u64::MAX);
+        Arc::new(Self { free_bytes, is_log_full: AtomicBool::new(false), reserve_bytes })
+    }
+
+    /// What is left, if that is too little for inserts.
+    pub(crate) fn shortage(&self) -> Option<u64> {
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        let is_short = free_bytes < self.reserve_bytes || self.is_log_full.load(Ordering::Relaxed);
+        is_short.then_some(free_bytes)
+    }
+
+    /// Looks at the disk now and then, for ever.
+    pub(crate) async fn watch(self: Arc<Self>, disk: Arc<dyn Disk>, storage: Storage) {
+        let mut was_short = false;
+        loop {
+            match disk.free_bytes().await {
+                Ok(free_bytes) => self.free_bytes.store(free_bytes, Ordering::Relaxed),
+                Err(error) => tracing::warn!(%error, "cannot tell the disk's free bytes"),
+            }
+            let is_full = *storage.health().borrow() == WalHealth::Full;
+            self.is_log_full.store(is_full, Ordering::Relaxed);
+            let shortage = self.shortage();
+            if shortage.is_some() != was_short {
+                was_short = shortage.is_some();
+                let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+                if was_short {
+                    tracing::warn!(free_bytes, "disk is nearly full: inserts are refused");
+                } else {
+                    tracing::info!(free_bytes, "disk has room again: inserts are taken");
+                }
+            }
+            metrics::disk_free(self.free_bytes.load(Ordering::Relaxed), was_short);
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a node keeps on disk: one log for all groups, snapshots, its identity.
+//!
+//! A start goes so: load the identity, open the storage (which locks the folder and checks that the
+//! log is the identity's), save the identity if there was none.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+use umbel_engine::GroupId;
+
+mod checksum;
+pub(crate) mod identity;
+mod log_store;
+mod log_stream;
+mod snapshots;
+mod wal;
+
+#[cfg(test)]
+mod crash_test;
+#[cfg(test)]
+pub(crate) mod fault_disk;
+#[cfg(test)]
+mod suite_test;
+
+pub(crate) use identity::{Identity, IdentityError, MemberState};
+pub(crate) use log_store::LogStore;
+pub(crate) use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
+pub(crate) use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
+
+use crate::ports::Disk;
+use wal::Wal;
+
+/// The open data folder. Clones are one and the same.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    disk: Arc<dyn Disk>,
+    wal: Arc<Wal>,
+    snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
+}
+
+impl Storage {
+    /// Locks the data folder, reads the log, and removes leftovers of snapshots.
+    pub(crate) async fn open(
+        disk: Arc<dyn Disk>,
+        options: WalOptions,
+    ) -> Result<(Self, Recovered), OpenError> {
+        let guard = disk.lock().await.map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => OpenError::Locked,
+            _ => OpenError::Io { path: "lock".to_owned(), source },
+        })?;
+        let (wal, recovered) = wal::open(Arc::clone(&disk), options, guard).await?;
+        let cleaned = snapshots::clean(&*disk, &wal.groups()).await;
+        if let Err(error) = cleaned {
+            wal.close().await;
+            return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
+        }
+        Ok((Self { disk, wal: Arc::new(wal), snapshots: Arc::default() }, recovered))
+    }
+
+    /// The log of a group; a new group's is empty.
+    pub(crate) fn log(&self, group: GroupId) -> LogStore {
+        LogStore::new(Arc::clone(&self.wal), group)
+    }
+
+    /// The snapshots of a group.
+    pub(crate) fn snapshots(&self, group: GroupId) -> SnapshotStore {
+        let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || SnapshotStore::new(Arc::clone(&self.disk), group);
+        stores.entry(group).or_insert_with(make).clone()
+    }
+
+    /// Removes all of a group, durably. Its Raft must have stopped.
+    ///
+    /// # Errors
+    /// If the log has failed, or a snapshot cannot be removed: the next start does that.
+    pub(crate) async fn forget(&self, group: GroupId) -> io::Result<()> {
+        // The log first: snapshots without a log are leftovers, not the other way round.
+        self.wal.forget(group).await?;
+        let store = self.snapshots(group);
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
+        store.remove_all().await
+    }
+
+    /// Groups of which the log knows anything, in their order.
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        self.wal.groups()
+    }
+
+    /// How the log is, and every change of that.
+    pub(crate) fn health(&self) -> watch::Receiver<WalHealth> {
+        self.wal.health()
+    }
+
+    /// Bytes in the log of a group's entries that are not purged.
+    pub(crate) fn log_bytes(&self, group: GroupId) -> u64 {
+        self.wal.log_bytes(group)
+    }
+
+    /// Bytes of the log of all groups on disk.
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        self.wal.byte_count()
+    }
+
+    /// Groups that keep the oldest segment of the log from being removed: a snapshot and a purge
+    /// of each frees it. None if there is only one segment.
+    pub(crate) fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
+        self.wal.groups_holding_oldest_segment()
+    }
+
+    /// Makes everything durable that was handed in before, and frees the folder. Later calls get
+    /// errors.
+    pub(crate) async fn close(&self) {
+        self.wal.close().await;
+    }
+}

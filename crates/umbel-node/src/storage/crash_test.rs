@@ -1,0 +1,355 @@
+//! Power losses at every call: what was acknowledged is there, and of the rest a prefix.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use openraft::storage::{IOFlushed, RaftLogStorage};
+use openraft::type_config::TypeConfigExt;
+use openraft::vote::leader_id_adv::LeaderId;
+use openraft::{EntryPayload, RaftLogReader};
+use proptest::prelude::*;
+use umbel_engine::shard::ShardCommand;
+use umbel_engine::{FilterId, GroupId, NodeId};
+
+use super::fault_disk::{FaultDisk, Faults};
+use super::{LogOwner, LogStore, Storage, WalOptions};
+use crate::raft::types::{Command, Entry, LogId, Types, Vote};
+
+pub(super) const NONCE: u64 = 77;
+
+/// Small segments and a small cache, so that little work takes all paths.
+pub(super) fn options() -> WalOptions {
+    let owner = LogOwner::Known { nonce: NONCE, joined: false };
+    WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
+}
+
+pub(super) fn id(term: u64, index: u64) -> LogId {
+    LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
+}
+
+/// An entry whose bytes tell it from others with its log id.
+pub(super) fn entry(term: u64, index: u64) -> Entry {
+    let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
+    Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
+}
+
+pub(super) async fn open(disk: &FaultDisk) -> Storage {
+    Storage::open(Arc::new(disk.clone()), options()).await.unwrap().0
+}
+
+/// The slow twin of a group.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Naive {
+    vote: Option<Vote>,
+    purged: Option<LogId>,
+    entries: BTreeMap<u64, Entry>,
+}
+
+type NaiveGroups = BTreeMap<GroupId, Naive>;
+
+/// One change, as small as it is durable or not.
+#[derive(Clone, Debug)]
+enum Step {
+    Vote(u64),
+    Truncate(u64),
+    Purge(u64),
+    Forget,
+}
+
+/// What a caller does.
+#[derive(Clone, Debug)]
+enum Act {
+    Append(u32, u64),
+    Other(u32, Step),
+    Commit(u32),
+    /// Waits until appends are acknowledged.
+    Settle,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let group = 0u32..3;
+    let act = prop_oneof![
+        6 => (group.clone(), 1u64..5).prop_map(|(group, count)| Act::Append(group, count)),
+        1 => (group.clone(), 1u64..9).prop_map(|(g, term)| Act::Other(g, Step::Vote(term))),
+        1 => (group.clone(), 0u64..6).prop_map(|(g, n)| Act::Other(g, Step::Truncate(n))),
+        2 => (group.clone(), 0u64..6).prop_map(|(g, n)| Act::Other(g, Step::Purge(n))),
+        1 => group.clone().prop_map(Act::Commit),
+        1 => (0u32..12).prop_filter_map("seldom", |g| (g < 3).then_some(Act::Other(g, Step::Forget))),
+        2 => Just(Act::Settle),
+    ];
+    proptest::collection::vec(act, 1..60)
+}
+
+impl Naive {
+    fn last(&self) -> Option<LogId> {
+        self.entries.values().next_back().map(|entry| entry.log_id).or(self.purged)
+    }
+
+    fn next(&self) -> u64 {
+        self.last().map_or(0, |last| last.index + 1)
+    }
+}
+
+/// The run's memory: the model after every change, and which of them were acknowledged.
+struct Run {
+    storage: Storage,
+    states: Vec<NaiveGroups>,
+    acknowledged: usize,
+    term: u64,
+    waiting: Vec<(usize, tokio::sync::oneshot::Receiver<std::io::Result<()>>)>,
+}
+
+impl Run {
+    fn change(&mut self, group: GroupId, change: impl FnOnce(&mut Naive)) {
+        let mut state = self.states.last().unwrap().clone();
+        change(state.entry(group).or_default());
+        self.states.push(state);
+    }
+
+    fn model(&self, group: GroupId) -> Naive {
+        self.states.last().unwrap().get(&group).cloned().unwrap_or_default()
+    }
+
+    /// False when the disk is gone.
+    async fn act(&mut self, act: Act) -> bool {
+        match act {
+            Act::Append(group, count) => self.append(GroupId::from_number(group), count).await,
+            Act::Other(group, step) => self.other(GroupId::from_number(group), step).await,
+            Act::Commit(group) => {
+                let group = GroupId::from_number(group);
+                let last = self.model(group).last();
+                self.storage.log(group).save_committed(last).await.is_ok()
+            }
+            Act::Settle => self.settle().await,
+        }
+    }
+
+    async fn append(&mut self, group: GroupId, count: u64) -> bool {
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let new = entry(self.term, self.model(group).next());
+            entries.push(new.clone());
+            self.change(group, |model| {
+                model.entries.insert(new.log_id.index, new);
+            });
+        }
+        let (sender, receiver) = <Types as TypeConfigExt>::oneshot();
+        let result = self.storage.log(group).append(entries, IOFlushed::signal(sender)).await;
+        self.waiting.push((self.states.len() - 1, receiver));
+        result.is_ok()
+    }
+
+    async fn other(&mut self, group: GroupId, step: Step) -> bool {
+        let model = self.model(group);
+        let mut log = self.storage.log(group);
+        let result = match step {
+            Step::Vote(term) => {
+                let vote = Vote::new(term, NodeId(1));
+                self.change(group, |model| model.vote = Some(vote));
+                log.save_vote(&vote).await
+            }
+            Step::Truncate(back) => {
+                let Some(after) = model.entries.values().rev().nth(back as usize) else {
+                    return true;
+                };
+                let after = after.log_id;
+                // Entries that come in place of others are of a later term.
+                self.term += 1;
+                self.change(group, |model| {
+                    model.entries.split_off(&(after.index + 1));
+                });
+                log.truncate_after(Some(after)).await
+            }
+            Step::Purge(forth) => {
+                let through = model.purged.map_or(0, |purged| purged.index + 1) + forth;
+                let term =
+                    model.entries.get(&through).map_or(self.term, |e| e.log_id.leader_id.term);
+                let through = id(term, through);
+                self.change(group, |model| {
+                    model.entries = model.entries.split_off(&(through.index + 1));
+                    model.purged = Some(through);
+                });
+                log.purge(through).await
+            }
+            Step::Forget => {
+                self.change(group, |model| *model = Naive::default());
+                self.storage.forget(group).await
+            }
+        };
+        if result.is_ok() {
+            self.acknowledged = self.states.len() - 1;
+        }
+        result.is_ok()
+    }
+
+    async fn settle(&mut self) -> bool {
+        for (state, receiver) in std::mem::take(&mut self.waiting) {
+            match receiver.await {
+                Ok(Ok(())) => self.acknowledged = self.acknowledged.max(state),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Acknowledgements that came in before the end count as well.
+    fn hear(&mut self) {
+        for (state, mut receiver) in std::mem::take(&mut self.waiting) {
+            if let Ok(Ok(())) = receiver.try_recv() {
+                self.acknowledged = self.acknowledged.max(state);
+            }
+        }
+    }
+}
+
+async fn read_group(mut log: LogStore) -> Naive {
+    let state = log.get_log_state().await.unwrap();
+    let entries = log.try_get_log_entries(..).await.unwrap();
+    let naive = Naive {
+        vote: log.read_vote().await.unwrap(),
+        purged: state.last_purged_log_id,
+        entries: entries.into_iter().map(|entry| (entry.log_id.index, entry)).collect(),
+    };
+    assert_eq!(state.last_log_id, naive.last());
+    naive
+}
+
+async fn read_groups(storage: &Storage) -> NaiveGroups {
+    let mut groups = NaiveGroups::new();
+    for number in 0..3 {
+        let group = GroupId::from_number(number);
+        groups.insert(group, read_group(storage.log(group)).await);
+    }
+    filled(&groups)
+}
+
+/// Without groups of which nothing is known.
+fn filled(groups: &NaiveGroups) -> NaiveGroups {
+    let is_filled = |group: &&Naive| **group != Naive::default();
+    groups.iter().filter(|(_, g)| is_filled(g)).map(|(id, g)| (*id, g.clone())).collect()
+}
+
+/// Acts, loses power after so many calls, and starts again with what survived; many times.
+async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
+    let mut disk = FaultDisk::new();
+    let mut state = NaiveGroups::new();
+    let mut term = 1;
+    for (acts, calls, seed) in rounds {
+        // A start may be cut short as well: then the next one has to do.
+        let dies_after = Some(disk.calls() + calls);
+        disk.set(Faults { dies_after, ..Faults::default() });
+        let opened = Storage::open(Arc::new(disk.clone()), options()).await;
+        if let Ok((storage, _)) = opened {
+            assert_eq!(read_groups(&storage).await, state);
+            let states = vec![state.clone()];
+            let mut run = Run { storage, states, acknowledged: 0, term, waiting: Vec::new() };
+            for act in acts {
+                if !run.act(act).await {
+                    break;
+                }
+                // While the disk lives, users see all that was handed in.
+                let seen = filled(run.states.last().unwrap());
+                if run.storage.health().borrow().eq(&super::WalHealth::Good)
+                    && disk.calls() < dies_after.unwrap()
+                {
+                    assert_eq!(read_groups(&run.storage).await, seen);
+                }
+            }
+            run.hear();
+            term = run.term + 1;
+            disk = disk.crash(chooser(seed));
+            state = survived(&disk, &run).await;
+        } else {
+            disk = disk.crash(chooser(seed));
+        }
+    }
+}
+
+/// What a power loss leaves, by a small generator of random numbers.
+fn chooser(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed | 1;
+    move |count| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).unwrap() % (count + 1)
+    }
+}
+
+/// Opens the disk and finds the model's state that it must be at.
+async fn survived(disk: &FaultDisk, run: &Run) -> NaiveGroups {
+    let storage = open(disk).await;
+    let groups = read_groups(&storage).await;
+    storage.close().await;
+    let fits = run.states[run.acknowledged..].iter().any(|state| filled(state) == groups);
+    assert!(
+        fits,
+        "acknowledged {:?}\nof {:?}\nfound {groups:?}",
+        run.states[run.acknowledged],
+        run.states.last(),
+    );
+    groups
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn acknowledged_writes_survive_power_losses(
+        rounds in proptest::collection::vec((acts(), 1u64..80, any::<u64>()), 1..5),
+    ) {
+        runtime().block_on(crash_again_and_again(rounds));
+    }
+
+    /// Many rotations; then all is as the model says, in memory and after a start.
+    #[test]
+    fn segments_that_are_removed_are_missed_by_nobody(acts in proptest::collection::vec(acts(), 1..8)) {
+        runtime().block_on(async {
+            let disk = FaultDisk::new();
+            let storage = open(&disk).await;
+            let states = vec![NaiveGroups::new()];
+            let mut run = Run { storage, states, acknowledged: 0, term: 1, waiting: Vec::new() };
+            for act in acts.into_iter().flatten() {
+                assert!(run.act(act).await);
+            }
+            let expected = filled(run.states.last().unwrap());
+            assert_eq!(read_groups(&run.storage).await, expected);
+            run.storage.close().await;
+            let storage = open(&disk).await;
+            assert_eq!(read_groups(&storage).await, expected);
+        });
+    }
+}
+
+/// Every boundary between two calls, not only some.
+#[test]
+fn power_losses_at_every_call() {
+    let append = |group| Act::Append(group, 3);
+    let acts = vec![
+        Act::Other(0, Step::Vote(1)),
+        append(0),
+        append(1),
+        Act::Settle,
+        append(0),
+        Act::Other(1, Step::Truncate(1)),
+        append(1),
+        Act::Other(0, Step::Purge(3)),
+        append(0),
+        append(2),
+        Act::Settle,
+        Act::Other(1, Step::Purge(4)),
+        Act::Other(2, Step::Forget),
+        append(2),
+        Act::Settle,
+    ];
+    for calls in 1..60 {
+        for seed in 0..8 {
+            let rounds = vec![(acts.clone(), calls, seed * 0x9e37_79b9), (acts.clone(), 100, seed)];
+            runtime().block_on(crash_again_and_again(rounds));
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A disk in memory that loses what was not synced, for tests.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+
+use crate::ports::{Disk, File, PortFuture, WriteError};
+
+/// What survives a crash of one write, in bytes: writes are cut into pieces of this size.
+const SECTOR_BYTES: usize = 32;
+
+/// The disk. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct FaultDisk {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    files: Vec<Content>,
+    names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
+    /// Changes of names since their folder was synced: the name, and the file or None.
+    name_changes: Vec<Vec<(String, Option<usize>)>>,
+    faults: Faults,
+    calls: u64,
+    syncs: u64,
+    locked: bool,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Faults {
+    /// Writes and new files find no room; half of a write is done.
+    pub(crate) full: bool,
+    /// Writes fail for another reason.
+    pub(crate) write_fails: bool,
+    /// The next sync fails; the one after it says that all is well, as Linux does.
+    pub(crate) sync_fails_once: bool,
+    /// After so many changing calls every call fails: the process is as good as gone.
+    pub(crate) dies_after: Option<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Content {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Write(usize, Bytes),
+    Length(usize),
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, new) => {
+                let end = offset + new.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[*offset..end].copy_from_slice(new);
+            }
+            Self::Length(length) => bytes.resize(*length, 0),
+        }
+    }
+}
+
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+impl FaultDisk {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    pub(crate) fn set(&self, faults: Faults) {
+        self.inner().faults = faults;
+    }
+
+    /// Changing calls so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.inner().calls
+    }
+
+    /// Syncs of files so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.inner().syncs
+    }
+
+    pub(crate) fn len(&self, path: &str) -> usize {
+        let inner = self.inner();
+        inner.files[inner.names[path]].current.len()
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.inner().names.keys().cloned().collect()
+    }
+
+    /// Flips bits of a byte for good.
+    pub(crate) fn flip(&self, path: &str, byte: usize, bits: u8) {
+        let mut inner = self.inner();
+        let file = inner.names[path];
+        let file = &mut inner.files[file];
+        file.current[byte] ^= bits;
+        if let Some(byte) = file.durable.get_mut(byte) {
+            *byte ^= bits;
+        }
+    }
+
+    /// Replaces a file's bytes, durably.
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
+        let mut inner = self.inner();
+        let content =
+            Content { durable: bytes.to_vec(), current: bytes.to_vec(), pending: Vec::new() };
+        inner.files.push(content);
+        let file = inner.files.len() - 1;
+        inner.names.insert(path.to_owned(), file);
+        inner.durable_names.insert(path.to_owned(), file);
+    }
+
+    pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
+        let inner = self.inner();
+        inner.files[inner.names[path]].current.clone()
+    }
+
+    pub(crate) fn delete(&self, path: &str) {
+        let mut inner = self.inner();
+        inner.names.remove(path);
+        inner.durable_names.remove(path);
+    }
+
+    /// The disk after a power loss. `choose` is asked with a number n and says how many of n
+    /// sectors or names, or with 1 whether one sector, got through.
+    pub(crate) fn crash(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
+        let inner = self.inner();
+        let mut names = inner.durable_names.clone();
+        for change in inner.name_changes.iter().take(choose(inner.name_changes.len())) {
+            apply_names(&mut names, change);
+        }
+        let survive = |file: &Content| {
+            let mut bytes = file.durable.clone();
+            for change in &file.pending {
+                match change {
+                    Change::Write(offset, new) => {
+                        for start in (0..new.len()).step_by(SECTOR_BYTES) {
+                            let end = new.len().min(start + SECTOR_BYTES);
+                            if choose(1) == 1 {
+                                Change::Write(offset + start, new.slice(start..end))
+                                    .apply(&mut bytes);
+                            }
+                        }
+                    }
+                    Change::Length(_) if choose(1) == 1 => change.apply(&mut bytes),
+                    Change::Length(_) => {}
+                }
+            }
+            Content { durable: bytes.clone(), current: bytes, pending: Vec::new() }
+        };
+        let files = inner.files.iter().map(survive).collect();
+        let durable_names = names.clone();
+        let inner = Inner { files, names, durable_names, ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+}
+
+fn apply_names(names: &mut BTreeMap<String, usize>, change: &[(String, Option<usize>)]) {
+    for (name, file) in change {
+        match file {
+            Some(file) => names.insert(name.clone(), *file),
+            None => names.remove(name),
+        };
+    }
+}
+
+impl Inner {
+    /// Counts a changing call.
+    fn begin(&mut self) -> io::Result<()> {
+        self.calls += 1;
+        self.alive()
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        match self.faults.dies_after {
+            Some(calls) if self.calls > calls => Err(io::Error::other("the power is gone")),
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&mut self, change: Vec<(String, Option<usize>)>) {
+        apply_names(&mut self.names, &change);
+        self.name_changes.push(change);
+    }
+
+    fn write(&mut self, file: usize, offset: usize, bytes: &Bytes) -> io::Result<()> {
+        self.begin()?;
+        if self.faults.write_fails {
+            return Err(io::Error::other("broken"));
+        }
+        let bytes = if self.faults.full { bytes.slice(..bytes.len() / 2) } else { bytes.clone() };
+        let change = Change::Write(offset, bytes);
+        change.apply(&mut self.files[file].current);
+        self.files[file].pending.push(change);
+        if self.faults.full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self, file: usize) -> io::Result<()> {
+        self.begin()?;
+        self.syncs += 1;
+        if self.faults.sync_fails_once {
+            self.faults.sync_fails_once = false;
+            self.files[file].pending.clear();
+            return Err(io::Error::other("sync is broken"));
+        }
+        let file = &mut self.files[file];
+        for change in file.pending.drain(..) {
+            change.apply(&mut file.durable);
+        }
+        Ok(())
+    }
+}
+
+struct Locked(FaultDisk);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.0.inner().locked = false;
+    }
+}
+
+impl Disk for FaultDisk {
+    fn open<'a>(
+        &'a self,
+        path: &'a str,
+        create: bool,
+    ) -> PortFuture<'a, io::Result<Arc<dyn File>>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            inner.alive()?;
+            if !create {
+                let file = *inner.names.get(path).ok_or(io::ErrorKind::NotFound)?;
+                return Ok(Arc::new(OpenFile { disk: self.clone(), file }) as Arc<dyn File>);
+            }
+            inner.begin()?;
+            if inner.faults.full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let file = if let Some(file) = inner.names.get(path).copied() {
+                inner.files[file].current.clear();
+                inner.files[file].pending.push(Change::Length(0));
+                file
+            } else {
+                inner.files.push(Content::default());
+                let file = inner.files.len() - 1;
+                inner.rename(vec![(path.to_owned(), Some(file))]);
+                file
+            };
+            Ok(Arc::new(OpenFile { disk: self.clone(), file }) as Arc<dyn File>)
+        })
+    }
+
+    fn list<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<Vec<String>>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            inner.alive()?;
+            let prefix = format!("{folder}/");
+            let mut names: Vec<_> = inner
+                .names
+                .keys()
+                .filter_map(|path| path.strip_prefix(&prefix))
+                .map(|rest| rest.split('/').next().unwrap_or(rest).to_owned())
+                .collect();
+            names.dedup();
+            Ok(names)
+        })
+    }
+
+    fn make_folder<'a>(&'a self, _folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move { self.inner().alive() })
+    }
+
+    fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            inner.begin()?;
+            let file = *inner.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+            inner.rename(vec![(from.to_owned(), None), (to.to_owned(), Some(file))]);
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, path: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            inner.begin()?;
+            if !inner.names.contains_key(path) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            inner.rename(vec![(path.to_owned(), None)]);
+            Ok(())
+        })
+    }
+
+    fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            inner.begin()?;
+            let changes = std::mem::take(&mut inner.name_changes);
+            for change in changes {
+                if folder_of(&change[0].0) == folder {
+                    apply_names(&mut inner.durable_names, &change);
+                } else {
+                    inner.name_changes.push(change);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn free_bytes(&self) -> PortFuture<'_, io::Result<u64>> {
+        Box::pin(async move { Ok(if self.inner().faults.full { 0 } else { u64::MAX }) })
+    }
+
+    fn lock(&self) -> PortFuture<'_, io::Result<Box<dyn Send + Sync>>> {
+        Box::pin(async move {
+            let mut inner = self.inner();
+            if std::mem::replace(&mut inner.locked, true) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(Box::new(Locked(self.clone())) as Box<dyn Send + Sync>)
+        })
+    }
+}
+
+struct OpenFile {
+    disk: FaultDisk,
+    file: usize,
+}
+
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
+}
+
+impl File for OpenFile {
+    fn read_at(&self, offset: u64, byte_count: usize) -> PortFuture<'_, io::Result<Bytes>> {
+        Box::pin(async move {
+            let inner = self.disk.inner();
+            inner.alive()?;
+            let bytes = &inner.files[self.file].current;
+            let from = place(offset).min(bytes.len());
+            let to = from.saturating_add(byte_count).min(bytes.len());
+            Ok(Bytes::copy_from_slice(&bytes[from..to]))
+        })
+    }
+
+    fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            // Other tasks run while the disk works.
+            tokio::task::yield_now().await;
+            self.disk.inner().write(self.file, place(offset), &bytes)
+        })
+    }
+
+    fn write_and_sync(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, Result<(), WriteError>> {
+        Box::pin(async move {
+            self.write_at(offset, bytes).await.map_err(WriteError::Write)?;
+            self.sync().await.map_err(WriteError::Sync)
+        })
+    }
+
+    fn sync(&self) -> PortFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.disk.inner().sync(self.file)
+        })
+    }
+
+    fn set_len(&self, byte_count: u64) -> PortFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            let mut inner = self.disk.inner();
+            inner.begin()?;
+            let change = Change::Length(place(byte_count));
+            change.apply(&mut inner.files[self.file].current);
+            inner.files[self.file].pending.push(change);
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> PortFuture<'_, io::Result<u64>> {
+        Box::pin(async move { Ok(self.disk.inner().files[self.file].current.len() as u64) })
+    }
+}

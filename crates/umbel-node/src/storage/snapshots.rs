@@ -1,0 +1,510 @@
+//! Snapshots of groups: one file each, written aside and renamed when it is whole.
+//!
+//! ```text
+//! UMBELSNP, version u32, group u32, length u32, meta encoded, body, body length u64, checksum u32
+//! ```
+//!
+//! The checksum ([`BlockChecksum`]) covers everything before it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use umbel_engine::GroupId;
+
+use super::checksum::{BLOCK_BYTES, BlockChecksum};
+use crate::ports::{Disk, File};
+use crate::raft::encoding::{decode, encode};
+use crate::raft::types::SnapshotMeta;
+
+/// Folder of the groups' folders.
+pub(super) const SNAPSHOT_FOLDER: &str = "snapshots";
+
+const MAGIC: &[u8; 8] = b"UMBELSNP";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 20;
+const TRAILER_BYTES: u64 = 12;
+
+/// Most bytes of an encoded head: members and their addresses, of which there are at most thousands.
+const META_BYTES_MAX: usize = 1 << 20;
+
+/// A finished file whose checksum was right. It stays readable when a newer one replaces it.
+#[derive(Clone)]
+pub(crate) struct SnapshotFile {
+    file: Arc<dyn File>,
+    meta: SnapshotMeta,
+    name: String,
+    body_start: u64,
+    byte_count: u64,
+}
+
+impl fmt::Debug for SnapshotFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { meta, name, byte_count, .. } = self;
+        f.debug_struct("SnapshotFile")
+            .field("name", name)
+            .field("meta", meta)
+            .field("byte_count", byte_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SnapshotFile {
+    /// Up to where the snapshot goes, and the members then.
+    pub(crate) fn meta(&self) -> &SnapshotMeta {
+        &self.meta
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn byte_count(&self) -> u64 {
+        self.byte_count
+    }
+
+    /// Bytes of the body from `offset` on, fewer only at its end.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) async fn read(&self, offset: u64, byte_count: usize) -> io::Result<Bytes> {
+        let left = self.byte_count.saturating_sub(offset);
+        let byte_count = byte_count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if byte_count == 0 {
+            return Ok(Bytes::new());
+        }
+        let bytes = self.file.read_at(self.body_start + offset, byte_count).await?;
+        if bytes.len() == byte_count { Ok(bytes) } else { Err(damaged(&self.name, "is cut off")) }
+    }
+}
+
+fn damaged(path: &str, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("snapshot {path} {what}"))
+}
+
+fn folder(group: GroupId) -> String {
+    format!("{SNAPSHOT_FOLDER}/{}", group.number())
+}
+
+/// Name of a finished snapshot; names in order of the index, if there is one.
+fn file_name(meta: &SnapshotMeta) -> String {
+    match &meta.last_log_id {
+        Some(id) => format!("{}-{}.snap", id.index, id.leader_id.term),
+        None => "empty.snap".to_owned(),
+    }
+}
+
+/// Which of two snapshots is newer; None for names of other files.
+fn order(name: &str) -> Option<Option<(u64, u64)>> {
+    let stem = name.strip_suffix(".snap")?;
+    if stem == "empty" {
+        return Some(None);
+    }
+    let (index, term) = stem.split_once('-')?;
+    Some(Some((index.parse().ok()?, term.parse().ok()?)))
+}
+
+/// Removes what writers left behind, and snapshots of groups that the log does not know: they were
+/// being forgotten.
+pub(super) async fn clean(disk: &dyn Disk, groups: &[GroupId]) -> io::Result<()> {
+    disk.make_folder(SNAPSHOT_FOLDER).await?;
+    disk.sync_folder("").await?;
+    for name in disk.list(SNAPSHOT_FOLDER).await? {
+        let Some(group) = name.parse().ok().map(GroupId::from_number) else { continue };
+        let is_known = groups.contains(&group);
+        remove_files(disk, group, |name| !is_known || name.ends_with(".part")).await?;
+    }
+    Ok(())
+}
+
+async fn remove_files(
+    disk: &dyn Disk,
+    group: GroupId,
+    goes: impl Fn(&str) -> bool,
+) -> io::Result<()> {
+    let folder = folder(group);
+    let mut count = 0;
+    for name in disk.list(&folder).await? {
+        let is_ours = order(&name).is_some() || name.ends_with(".part");
+        if is_ours && goes(&name) {
+            disk.remove(&format!("{folder}/{name}")).await?;
+            count += 1;
+        }
+    }
+    if count > 0 { disk.sync_folder(&folder).await } else { Ok(()) }
+}
+
+/// The snapshots of a group.
+#[derive(Clone)]
+pub(crate) struct SnapshotStore {
+    disk: Arc<dyn Disk>,
+    group: GroupId,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The newest one, once it is known; held while files are renamed and removed.
+    newest: tokio::sync::Mutex<Option<SnapshotFile>>,
+    parts: Mutex<Parts>,
+}
+
+/// Files that are written aside.
+#[derive(Default)]
+struct Parts {
+    last: u64,
+    open: BTreeSet<String>,
+}
+
+impl SnapshotStore {
+    pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId) -> Self {
+        Self { disk, group, shared: Arc::default() }
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
+        self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a snapshot. Until it is finished nobody sees it; dropped, it leaves nothing that
+    /// the next writer or start does not remove.
+    ///
+    /// # Errors
+    /// If the disk fails or the head is too large.
+    pub(crate) async fn writer(&self, meta: SnapshotMeta) -> io::Result<SnapshotWriter> {
+        let encoded = encode(&meta);
+        if encoded.len() > META_BYTES_MAX {
+            let message = format!("{} bytes of members, at most {META_BYTES_MAX}", encoded.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let folder = folder(self.group);
+        self.disk.make_folder(&folder).await?;
+        self.disk.sync_folder(SNAPSHOT_FOLDER).await?;
+        let open = self.parts().open.clone();
+        let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
+        remove_files(&*self.disk, self.group, dropped).await?;
+
+        let name = {
+            let mut parts = self.parts();
+            parts.last += 1;
+            let name = format!("{}.part", parts.last);
+            parts.open.insert(name.clone());
+            name
+        };
+        let part = Part { shared: Arc::clone(&self.shared), name };
+        let file = self.disk.open(&format!("{folder}/{}", part.name), true).await?;
+        let mut pending = BytesMut::with_capacity(BLOCK_BYTES);
+        pending.put_slice(MAGIC);
+        pending.put_u32_le(VERSION);
+        pending.put_u32_le(self.group.number());
+        pending.put_u32_le(u32::try_from(encoded.len()).expect("checked above"));
+        pending.put_slice(&encoded);
+        let body_start = pending.len() as u64;
+        let checksum = BlockChecksum::default();
+        let (store, has_failed) = (self.clone(), false);
+        Ok(SnapshotWriter {
+            store,
+            part,
+            file,
+            meta,
+            body_start,
+            written: 0,
+            pending,
+            checksum,
+            has_failed,
+        })
+    }
+
+    /// The newest snapshot, whose checksum was right when it was first looked at.
+    ///
+    /// # Errors
+    /// If the disk fails, or the newest file is damaged: the error names it.
+    pub(crate) async fn latest(&self) -> io::Result<Option<SnapshotFile>> {
+        let mut newest = self.shared.newest.lock().await;
+        if newest.is_none() {
+            *newest = self.find_newest().await?;
+        }
+        Ok(newest.clone())
+    }
+
+    async fn find_newest(&self) -> io::Result<Option<SnapshotFile>> {
+        let folder = folder(self.group);
+        let names = self.disk.list(&folder).await?;
+        let name = names.iter().filter(|name| order(name).is_some()).max_by_key(|n| order(n));
+        match name {
+            Some(name) => Ok(Some(self.open(format!("{folder}/{name}")).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens a file and checks all of it.
+    async fn open(&self, path: String) -> io::Result<SnapshotFile> {
+        let file = self.disk.open(&path, false).await?;
+        let byte_count = file.len().await?;
+        let (meta, body_start) = self.read_head(&path, &*file).await?;
+        let Some(body_end) = byte_count.checked_sub(TRAILER_BYTES).filter(|e| *e >= body_start)
+        else {
+            return Err(damaged(&path, "is cut off"));
+        };
+        let trailer = file.read_at(body_end, 12).await?;
+        let (Some(length), Some(crc)) = (trailer.first_chunk(), trailer.last_chunk()) else {
+            return Err(damaged(&path, "is cut off"));
+        };
+        if u64::from_le_bytes(*length) != body_end - body_start {
+            return Err(damaged(&path, "is damaged: its length differs from what it says"));
+        }
+        let mut checksum = BlockChecksum::default();
+        let mut offset = 0;
+        while offset < byte_count - 4 {
+            let left = usize::try_from(byte_count - 4 - offset).unwrap_or(usize::MAX);
+            let bytes = file.read_at(offset, left.min(BLOCK_BYTES)).await?;
+            if bytes.is_empty() {
+                return Err(damaged(&path, "is cut off"));
+            }
+            checksum.update(&bytes);
+            offset += bytes.len() as u64;
+        }
+        let (expected, got) = (u32::from_le_bytes(*crc), checksum.finish());
+        if expected != got {
+            let what = format!("is damaged: checksum {got:08x}, expected {expected:08x}");
+            return Err(damaged(&path, &what));
+        }
+        let byte_count = body_end - body_start;
+        Ok(SnapshotFile { file, meta, name: path, body_start, byte_count })
+    }
+
+    async fn read_head(&self, path: &str, file: &dyn File) -> io::Result<(SnapshotMeta, u64)> {
+        let header = file.read_at(0, HEADER_BYTES).await?;
+        let header = header.first_chunk::<HEADER_BYTES>();
+        let header = header.ok_or_else(|| damaged(path, "is cut off"))?;
+        let number = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        if &header[..8] != MAGIC {
+            return Err(damaged(path, "is damaged: no snapshot begins so"));
+        }
+        if number(8) != VERSION {
+            let what = format!("has format version {}, known is {VERSION}", number(8));
+            return Err(damaged(path, &what));
+        }
+        if number(12) != self.group.number() {
+            let what = format!("is of {}", GroupId::from_number(number(12)));
+            return Err(damaged(path, &what));
+        }
+        let length = usize::try_from(number(16)).unwrap_or(usize::MAX);
+        if length > META_BYTES_MAX {
+            return Err(damaged(path, "is damaged: its head is too large"));
+        }
+        let meta = file.read_at(HEADER_BYTES as u64, length).await?;
+        let meta = decode(&meta).map_err(|error| damaged(path, &format!("is damaged: {error}")))?;
+        Ok((meta, (HEADER_BYTES + length) as u64))
+    }
+
+    /// Removes all files of the group.
+    pub(super) async fn remove_all(&self) -> io::Result<()> {
+        let mut newest = self.shared.newest.lock().await;
+        *newest = None;
+        remove_files(&*self.disk, self.group, |_| true).await
+    }
+}
+
+/// Keeps a file that is written aside from being removed.
+struct Part {
+    shared: Arc<Shared>,
+    name: String,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.open.remove(&self.name);
+    }
+}
+
+/// A snapshot that is being written.
+pub(crate) struct SnapshotWriter {
+    store: SnapshotStore,
+    part: Part,
+    file: Arc<dyn File>,
+    meta: SnapshotMeta,
+    body_start: u64,
+    written: u64,
+    pending: BytesMut,
+    checksum: BlockChecksum,
+    has_failed: bool,
+}
+
+impl SnapshotWriter {
+    /// Adds bytes to the body.
+    ///
+    /// # Errors
+    /// If the disk fails or is full; the snapshot cannot be finished then.
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.pending.put_slice(&bytes);
+        if self.pending.len() >= BLOCK_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        // Also if the call is dropped half way.
+        if std::mem::replace(&mut self.has_failed, true) {
+            return Err(io::Error::other("an earlier write of the snapshot failed"));
+        }
+        let bytes = self.pending.split().freeze();
+        self.checksum.update(&bytes);
+        let byte_count = bytes.len() as u64;
+        self.file.write_at(self.written, bytes).await?;
+        self.written += byte_count;
+        self.has_failed = false;
+        Ok(())
+    }
+
+    /// Makes the snapshot durable and the newest one, and removes older ones.
+    ///
+    /// If a newer one was finished meanwhile, that one is returned.
+    ///
+    /// # Errors
+    /// If the disk fails or is full; then the older one stands.
+    pub(crate) async fn finish(mut self) -> io::Result<SnapshotFile> {
+        let byte_count = self.written + self.pending.len() as u64 - self.body_start;
+        self.pending.put_u64_le(byte_count);
+        self.flush().await?;
+        let checksum = self.checksum.finish();
+        self.file.write_at(self.written, Bytes::copy_from_slice(&checksum.to_le_bytes())).await?;
+        self.file.sync().await?;
+
+        let Self { store, part, file, meta, body_start, .. } = self;
+        let mut newest = store.shared.newest.lock().await;
+        if newest.is_none() {
+            // A damaged one is no reason not to have a new one.
+            *newest = store.find_newest().await.unwrap_or(None);
+        }
+        let standing = newest.as_ref().filter(|standing| is_newer(&standing.meta, &meta));
+        if let Some(standing) = standing {
+            return Ok(standing.clone());
+        }
+        let (folder, name) = (folder(store.group), file_name(&meta));
+        let path = format!("{folder}/{name}");
+        store.disk.rename(&format!("{folder}/{}", part.name), &path).await?;
+        store.disk.sync_folder(&folder).await?;
+        let snapshot = SnapshotFile { file, meta, name: path, body_start, byte_count };
+        *newest = Some(snapshot.clone());
+        let is_older = |other: &str| {
+            order(other).is_some_and(|other| order(&name).is_some_and(|own| other < own))
+        };
+        if let Err(error) = remove_files(&*store.disk, store.group, is_older).await {
+            // The next one tries again.
+            tracing::warn!(%error, "older snapshot not removed");
+        }
+        Ok(snapshot)
+    }
+}
+
+fn is_newer(one: &SnapshotMeta, other: &SnapshotMeta) -> bool {
+    one.last_log_id > other.last_log_id
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::StoredMembership;
+    use openraft::vote::leader_id_adv::LeaderId;
+    use umbel_engine::NodeId;
+
+    use super::super::fault_disk::{FaultDisk, Faults};
+    use super::*;
+    use crate::raft::types::LogId;
+
+    const GROUP: GroupId = GroupId::from_number(4);
+
+    fn meta(index: u64) -> SnapshotMeta {
+        let leader_id = LeaderId { term: 2, node_id: NodeId(1) };
+        let last_log_id = Some(LogId { leader_id, index });
+        SnapshotMeta { last_log_id, last_membership: StoredMembership::default() }
+    }
+
+    fn store(disk: &FaultDisk) -> SnapshotStore {
+        SnapshotStore::new(Arc::new(disk.clone()), GROUP)
+    }
+
+    async fn write(store: &SnapshotStore, index: u64, body: &[u8]) -> SnapshotFile {
+        let mut writer = store.writer(meta(index)).await.unwrap();
+        for piece in body.chunks(300_000) {
+            writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        writer.finish().await.unwrap()
+    }
+
+    fn body(byte_count: usize) -> Vec<u8> {
+        (0..byte_count).map(|byte| u8::try_from(byte % 251).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_newest_survives_a_power_loss_and_older_ones_stay_readable() {
+        let disk = FaultDisk::new();
+        let snapshots = store(&disk);
+        assert!(snapshots.latest().await.unwrap().is_none());
+        let old = write(&snapshots, 9, b"old").await;
+        let body = body(2 * BLOCK_BYTES + 77);
+        write(&snapshots, 10, &body).await;
+        assert_eq!(disk.paths(), ["snapshots/4/10-2.snap"]);
+        assert_eq!(old.read(0, 10).await.unwrap(), &b"old"[..]);
+
+        let disk = disk.crash(|_| 0);
+        let newest = store(&disk).latest().await.unwrap().unwrap();
+        assert_eq!(newest.meta(), &meta(10));
+        assert_eq!(newest.byte_count(), body.len() as u64);
+        assert_eq!(newest.read(5, body.len()).await.unwrap(), &body[5..]);
+        assert_eq!(newest.read(1 << 20, 3).await.unwrap(), &body[1 << 20..(1 << 20) + 3]);
+        assert!(newest.read(u64::MAX, 3).await.unwrap().is_empty());
+        // One that comes late does not take its place.
+        let late = write(&store(&disk), 3, b"late").await;
+        assert_eq!(late.meta(), &meta(10));
+    }
+
+    #[tokio::test]
+    async fn every_damaged_byte_is_found() {
+        let disk = FaultDisk::new();
+        write(&store(&disk), 7, b"some bytes").await;
+        let path = "snapshots/4/7-2.snap";
+        for byte in 0..disk.len(path) {
+            disk.flip(path, byte, 4);
+            let error = store(&disk).latest().await.unwrap_err().to_string();
+            assert!(error.contains(path), "{error}");
+            disk.flip(path, byte, 4);
+        }
+        let whole = disk.bytes(path);
+        for length in 0..whole.len() {
+            disk.put(path, &whole[..length]);
+            store(&disk).latest().await.unwrap_err();
+        }
+    }
+
+    #[tokio::test]
+    async fn leftovers_are_removed() {
+        let disk = FaultDisk::new();
+        let snapshots = store(&disk);
+        let first = snapshots.writer(meta(1)).await.unwrap();
+        let second = snapshots.writer(meta(2)).await.unwrap();
+        assert_eq!(disk.paths(), ["snapshots/4/1.part", "snapshots/4/2.part"]);
+        drop(first);
+        let third = snapshots.writer(meta(3)).await.unwrap();
+        assert_eq!(disk.paths(), ["snapshots/4/2.part", "snapshots/4/3.part"]);
+        third.finish().await.unwrap();
+        // It stands aside still, and the newer one is what it becomes.
+        assert_eq!(second.finish().await.unwrap().meta(), &meta(3));
+        clean(&disk, &[GROUP]).await.unwrap();
+        assert_eq!(disk.paths(), ["snapshots/4/3-2.snap"]);
+        clean(&disk, &[]).await.unwrap();
+        assert!(disk.paths().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_leaves_the_older_one() {
+        let disk = FaultDisk::new();
+        let snapshots = store(&disk);
+        write(&snapshots, 1, b"old").await;
+        let mut writer = snapshots.writer(meta(2)).await.unwrap();
+        disk.set(Faults { full: true, ..Faults::default() });
+        writer.write(Bytes::from(body(BLOCK_BYTES))).await.unwrap_err();
+        drop(writer);
+        disk.set(Faults::default());
+        assert_eq!(store(&disk).latest().await.unwrap().unwrap().meta(), &meta(1));
+    }
+}

@@ -1,0 +1,319 @@
+//! One log for all Raft groups of a node, so that one sync makes the writes of many groups durable.
+//!
+//! Callers change the state in memory and hand records to one writer, in one order. The writer
+//! takes what has gathered while it wrote, writes it with one call, syncs, and only then says so.
+//! After the first sync that fails nothing is acknowledged any more; a full disk is waited for.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::storage::IOFlushed;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use umbel_engine::GroupId;
+
+mod chain;
+mod format;
+mod read;
+mod recover;
+mod state;
+mod writer;
+
+#[cfg(test)]
+mod wal_test;
+
+use format::{Record, WAL_VERSION};
+pub(super) use recover::open;
+pub(crate) use recover::{OpenError, Recovered};
+use state::State;
+
+use crate::raft::types::{Entry, LogId, Types, Vote};
+
+/// Folder of the segments.
+pub(super) const WAL_FOLDER: &str = "wal";
+
+/// A new segment begins when the newest would grow beyond this. Larger ones are removed later,
+/// smaller ones repeat the groups' votes more often.
+const SEGMENT_BYTES_MAX: u32 = 64 << 20;
+
+/// Newest entries of all groups that stay in memory: followers that keep up, and the state
+/// machines, never wait for the disk.
+const CACHE_BYTES_MAX: usize = 32 << 20;
+
+/// Calls that wait for the writer. More than that are no faster with one sync.
+const QUEUE_CALLS_MAX: usize = 4096;
+
+/// KiB of entries that wait for the writer, so that memory stays bounded while a disk is full or
+/// slow: the largest entry, and enough to gather while one sync runs.
+const QUEUE_KIB_MAX: u32 = 128 << 10;
+
+/// How long a full disk is left alone before the write is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(250);
+
+/// Hints of what was committed wait so long for other records to be written with.
+const HINT_DELAY: Duration = Duration::from_millis(200);
+
+/// Whose log is expected in the data folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LogOwner {
+    /// No identity file was found. An empty folder gets a log with this nonce. A log without any
+    /// group is adopted ([`Recovered::nonce`]): a start stopped before the identity was saved.
+    New {
+        /// Random.
+        nonce: u64,
+    },
+    /// The identity file's nonce.
+    Known {
+        /// [`Identity::nonce`](super::identity::Identity::nonce).
+        nonce: u64,
+        /// The node has joined a cluster: a missing log is then a lost one.
+        joined: bool,
+    },
+}
+
+/// How the log is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WalOptions {
+    /// Whose log it must be.
+    pub(crate) owner: LogOwner,
+    /// Bytes of a segment; one record and its head may exceed it.
+    pub(crate) segment_bytes_max: u32,
+    /// Bytes of newest entries in memory, over all groups.
+    pub(crate) cache_bytes_max: usize,
+    /// Whether writes are synced before they are acknowledged. Without it a power loss may take
+    /// acknowledged writes back, or keep the node from starting; a stop of the process does not.
+    pub(crate) sync: bool,
+}
+
+impl WalOptions {
+    /// What is right for all but tests.
+    pub(crate) fn new(owner: LogOwner) -> Self {
+        Self {
+            owner,
+            segment_bytes_max: SEGMENT_BYTES_MAX,
+            cache_bytes_max: CACHE_BYTES_MAX,
+            sync: true,
+        }
+    }
+}
+
+/// How the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WalHealth {
+    /// Writes are acknowledged.
+    Good,
+    /// The disk is full: writes wait, and go on by themselves when there is room.
+    Full,
+    /// The log takes nothing more until the process starts again.
+    Failed,
+}
+
+/// Whom the writer tells.
+enum Done {
+    Callback(IOFlushed<Types>),
+    Reply(oneshot::Sender<io::Result<()>>),
+    /// Nobody: a hint.
+    Nobody,
+}
+
+impl Done {
+    fn complete(self, result: io::Result<()>) {
+        match self {
+            Self::Callback(callback) => callback.io_completed(result),
+            Self::Reply(reply) => {
+                // Whoever asked may have gone.
+                let _ = reply.send(result);
+            }
+            Self::Nobody => {}
+        }
+    }
+}
+
+/// Records that are acknowledged together.
+struct Call {
+    records: Vec<Record>,
+    /// Of the newest entry in memory when the call was made.
+    serial: u64,
+    done: Done,
+    /// Frees room in the queue when it is dropped.
+    _room: OwnedSemaphorePermit,
+}
+
+/// The log's users' side.
+pub(crate) struct Wal {
+    nonce: u64,
+    state: Arc<Mutex<State>>,
+    queue: mpsc::Sender<Call>,
+    room: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+    health: watch::Receiver<WalHealth>,
+    writer: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // A panic in a caller leaves counts that are off at worst in the cache.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the log is closed")
+}
+
+impl Wal {
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<WalHealth> {
+        self.health.clone()
+    }
+
+    /// Changes the state and queues the records, both or neither, in one order over all groups.
+    async fn call(
+        &self,
+        byte_count: usize,
+        done: Done,
+        change: impl FnOnce(&mut State) -> io::Result<Vec<Record>>,
+    ) -> io::Result<()> {
+        let kib = u32::try_from(byte_count.div_ceil(1024)).unwrap_or(u32::MAX).min(QUEUE_KIB_MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(kib).await.map_err(|_| closed())?;
+        let slot = self.queue.reserve().await.map_err(|_| self.error())?;
+        let mut state = self.state();
+        if let Some(failure) = &state.failure {
+            return Err(failure.error());
+        }
+        let records = change(&mut state)?;
+        let serial = state.serial();
+        slot.send(Call { records, serial, done, _room: room });
+        Ok(())
+    }
+
+    /// Why the queue takes nothing.
+    fn error(&self) -> io::Error {
+        self.state().failure.as_ref().map_or_else(closed, state::Failure::error)
+    }
+
+    /// Like [`call`](Self::call), and waits until the records are durable.
+    async fn durable(&self, change: impl FnOnce(&mut State) -> Record) -> io::Result<()> {
+        let (reply, answer) = oneshot::channel();
+        self.call(0, Done::Reply(reply), |state| Ok(vec![change(state)])).await?;
+        answer.await.map_err(|_| self.error())?
+    }
+
+    /// Adds entries with their encodings.
+    pub(super) async fn append(
+        &self,
+        group: GroupId,
+        entries: Vec<(Entry, Bytes)>,
+        callback: IOFlushed<Types>,
+    ) -> io::Result<()> {
+        let byte_count = entries.iter().map(|(_, bytes)| bytes.len()).sum();
+        if let Some((entry, bytes)) = entries.iter().find(|(_, b)| b.len() > ENTRY_BYTES_MAX) {
+            let (id, got) = (entry.log_id, bytes.len());
+            return Err(invalid(format!("entry {id} has {got} bytes, at most {ENTRY_BYTES_MAX}")));
+        }
+        self.call(byte_count, Done::Callback(callback), |state| {
+            let chain = &state.front(group).chain;
+            let purged = chain.purged().map(|purged| purged.index);
+            let mut next = (!chain.is_empty()).then_some(chain.next());
+            for (entry, _) in &entries {
+                let id = entry.log_id;
+                if let Some(next) = next.filter(|next| id.index > *next) {
+                    return Err(invalid(format!("entry {id} leaves a gap from index {next}")));
+                }
+                if purged.is_some_and(|purged| id.index <= purged) {
+                    return Err(invalid(format!("entry {id} was purged already")));
+                }
+                next = Some(id.index.saturating_add(1));
+            }
+            let push = |(entry, bytes): (Entry, Bytes)| {
+                let record = Record::Entry(group, entry.log_id, bytes);
+                state.push(group, entry, record.byte_count());
+                record
+            };
+            Ok(entries.into_iter().map(push).collect())
+        })
+        .await
+    }
+
+    pub(super) async fn save_vote(&self, group: GroupId, vote: Vote) -> io::Result<()> {
+        self.durable(|state| {
+            state.front(group).vote = Some(vote);
+            Record::vote(group, vote)
+        })
+        .await
+    }
+
+    pub(super) async fn save_committed(&self, group: GroupId, id: Option<LogId>) -> io::Result<()> {
+        self.call(0, Done::Nobody, |state| {
+            state.front(group).committed = id;
+            Ok(vec![Record::Committed(group, id)])
+        })
+        .await
+    }
+
+    pub(super) async fn truncate(&self, group: GroupId, after: Option<LogId>) -> io::Result<()> {
+        self.durable(|state| {
+            state.truncate(group, after);
+            Record::Truncate(group, after)
+        })
+        .await
+    }
+
+    pub(super) async fn purge(&self, group: GroupId, through: LogId) -> io::Result<()> {
+        self.durable(|state| {
+            state.purge(group, through);
+            Record::Purge(group, through)
+        })
+        .await
+    }
+
+    pub(super) async fn forget(&self, group: GroupId) -> io::Result<()> {
+        self.durable(|state| {
+            state.forget(group);
+            Record::Forget(group)
+        })
+        .await
+    }
+
+    /// Groups of which the log knows anything.
+    pub(super) fn groups(&self) -> Vec<GroupId> {
+        self.state().fronts.keys().copied().collect()
+    }
+
+    pub(super) fn log_bytes(&self, group: GroupId) -> u64 {
+        self.state().log_byte_count(group)
+    }
+
+    /// Bytes of all segments.
+    pub(super) fn byte_count(&self) -> u64 {
+        self.state().segments.values().map(|segment| u64::from(segment.byte_count)).sum()
+    }
+
+    /// Groups that keep the oldest segment from being removed; none if it is the only one.
+    pub(super) fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
+        let state = self.state();
+        match state.segments.first_key_value() {
+            Some((oldest, _)) if state.segments.len() > 1 => state.groups_in_segment(*oldest),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Writes what was handed in before, and stops. Later calls get errors.
+    pub(super) async fn close(&self) {
+        self.closing.send_replace(true);
+        if let Some(writer) = self.writer.lock().await.take() {
+            // A writer that panicked is stopped as well.
+            let _ = writer.await;
+        }
+    }
+}
+
+/// Most bytes of an encoded entry: what the decoder takes, less the version byte.
+const ENTRY_BYTES_MAX: usize = crate::raft::encoding::ENCODED_BYTES_MAX;

@@ -1,0 +1,168 @@
+//! Which entries a group's log has, by log ids alone.
+
+use std::collections::BTreeMap;
+
+use crate::raft::types::LogId;
+
+/// Log ids of consecutive entries; entries of one leader cost memory once.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Chain {
+    purged: Option<LogId>,
+    /// Index of the first entry; equal to `next` if there is none.
+    first: u64,
+    /// Index behind the last entry.
+    next: u64,
+    /// The first entry of each leader's run, by index.
+    runs: BTreeMap<u64, LogId>,
+}
+
+impl Chain {
+    pub(super) fn purged(&self) -> Option<LogId> {
+        self.purged
+    }
+
+    /// Index of the first entry; equal to [`next`](Self::next) if there is none.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Index behind the last entry.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == self.next
+    }
+
+    /// The last entry's, or the last purged one's.
+    pub(super) fn last(&self) -> Option<LogId> {
+        if self.is_empty() { self.purged } else { self.log_id(self.next - 1) }
+    }
+
+    /// Of an entry that is there.
+    pub(super) fn log_id(&self, index: u64) -> Option<LogId> {
+        if !(self.first..self.next).contains(&index) {
+            return None;
+        }
+        let (_, run) = self.runs.range(..=index).next_back()?;
+        Some(LogId { leader_id: run.leader_id, index })
+    }
+
+    /// The first log id of each leader between two indexes, both of which are looked at.
+    pub(super) fn key_log_ids(&self, from: u64, through: u64) -> Vec<LogId> {
+        let mut ids: Vec<_> = self.log_id(from).into_iter().collect();
+        if from < through {
+            ids.extend(self.runs.range(from + 1..=through).map(|(_, id)| *id));
+            let last = self.log_id(through);
+            if ids.last() != last.as_ref() {
+                ids.extend(last);
+            }
+        }
+        ids
+    }
+
+    /// Adds an entry. One that is there already, and those behind it, are replaced.
+    pub(super) fn push(&mut self, id: LogId) {
+        if self.is_empty() || id.index > self.next || id.index < self.first {
+            // Behind a gap: what is before it stood in segments that are gone, so it was purged or
+            // replaced.
+            self.runs.clear();
+            self.first = id.index;
+        } else if id.index < self.next {
+            self.cut(id.index);
+        }
+        self.next = id.index.saturating_add(1);
+        let same = self.runs.last_key_value().is_some_and(|(_, run)| run.leader_id == id.leader_id);
+        if !same {
+            self.runs.insert(id.index, id);
+        }
+    }
+
+    /// Drops entries behind `after`.
+    pub(super) fn truncate(&mut self, after: Option<LogId>) {
+        self.cut(after.map_or(0, |id| id.index.saturating_add(1)));
+    }
+
+    /// Drops entries from an index on.
+    fn cut(&mut self, from: u64) {
+        if from < self.next {
+            self.next = from.max(self.first);
+            self.runs.split_off(&self.next);
+        }
+    }
+
+    /// Drops entries up to `through`, of which there may be none.
+    pub(super) fn purge(&mut self, through: LogId) {
+        if self.purged.is_some_and(|purged| purged.index >= through.index) {
+            return;
+        }
+        self.purged = Some(through);
+        let first = through.index.saturating_add(1);
+        if first >= self.next {
+            self.runs.clear();
+            (self.first, self.next) = (first, first);
+        } else if let Some(id) = self.log_id(first) {
+            self.runs = self.runs.split_off(&first);
+            self.runs.insert(first, id);
+            self.first = first;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::vote::leader_id_adv::LeaderId;
+    use proptest::prelude::*;
+    use umbel_engine::NodeId;
+
+    use super::*;
+
+    fn id(term: u64, index: u64) -> LogId {
+        LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
+    }
+
+    #[test]
+    fn key_log_ids_mark_the_leaders() {
+        let mut chain = Chain::default();
+        for (term, index) in [(2, 2), (2, 3), (5, 4), (5, 5)] {
+            chain.push(id(term, index));
+        }
+        assert_eq!(chain.key_log_ids(2, 5), [id(2, 2), id(5, 4), id(5, 5)]);
+        assert_eq!(chain.key_log_ids(3, 4), [id(2, 3), id(5, 4)]);
+        assert_eq!(chain.key_log_ids(5, 5), [id(5, 5)]);
+    }
+
+    proptest! {
+        /// The slow twin keeps every log id.
+        #[test]
+        fn as_a_map_of_log_ids(steps in proptest::collection::vec((0u8..6, 0u64..12), 0..60)) {
+            let (mut chain, mut twin) = (Chain::default(), BTreeMap::new());
+            let mut term = 1;
+            for (step, number) in steps {
+                match step {
+                    0..3 => {
+                        let next = id(term, chain.last().map_or(0, |last| last.index + 1));
+                        chain.push(next);
+                        twin.insert(next.index, next);
+                    }
+                    3 => term += 1,
+                    4 => {
+                        let after = id(1, chain.first() + number);
+                        chain.truncate(Some(after));
+                        twin.split_off(&(after.index + 1));
+                    }
+                    _ => {
+                        let through = id(term, chain.first() + number);
+                        chain.purge(through);
+                        twin = twin.split_off(&(through.index + 1));
+                    }
+                }
+                let ids: Vec<_> = (chain.first()..chain.next()).map(|i| chain.log_id(i)).collect();
+                prop_assert_eq!(ids, twin.values().copied().map(Some).collect::<Vec<_>>());
+                let last = twin.values().next_back().copied().or(chain.purged());
+                prop_assert_eq!(chain.last(), last);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Reading entries: the newest from memory, older ones from the segments.
+
+use std::io;
+use std::sync::Arc;
+
+use openraft::storage::LogState;
+use umbel_engine::GroupId;
+
+use super::Wal;
+use super::format::{Record, SegmentName, record_at, segment_path};
+use super::state::{Location, Plan};
+use crate::ports::File;
+use crate::raft::encoding::decode;
+use crate::raft::types::{Entry, LogId, Types, Vote};
+
+/// Records that stand one after the other are read with one call, up to so many bytes.
+const RUN_BYTES_MAX: u32 = 4 << 20;
+
+type Stored = (LogId, Location, Arc<dyn File>);
+
+impl Wal {
+    pub(in crate::storage) fn log_state(&self, group: GroupId) -> LogState<Types> {
+        let state = self.state();
+        let chain = state.fronts.get(&group).map(|front| &front.chain);
+        LogState {
+            last_purged_log_id: chain.and_then(|chain| chain.purged()),
+            last_log_id: chain.and_then(|chain| chain.last()),
+        }
+    }
+
+    pub(in crate::storage) fn vote(&self, group: GroupId) -> Option<Vote> {
+        self.state().fronts.get(&group)?.vote
+    }
+
+    pub(in crate::storage) fn committed(&self, group: GroupId) -> Option<LogId> {
+        self.state().fronts.get(&group)?.committed
+    }
+
+    pub(in crate::storage) fn key_log_ids(&self, group: GroupId, from: u64, to: u64) -> Vec<LogId> {
+        let state = self.state();
+        state.fronts.get(&group).map_or_else(Vec::new, |front| front.chain.key_log_ids(from, to))
+    }
+
+    /// Entries from `from` and before `to`, as far as there are any, up to about so many bytes but
+    /// at least one; and the vote of the same instant.
+    pub(in crate::storage) async fn read(
+        &self,
+        group: GroupId,
+        from: u64,
+        to: u64,
+        bytes_max: u64,
+    ) -> io::Result<(Option<Vote>, Vec<Entry>)> {
+        let Plan { vote, stored, cached } = self.state().plan(group, from, to, bytes_max);
+        if stored.is_empty() {
+            return Ok((vote, cached));
+        }
+        let mut entries = Vec::with_capacity(stored.len() + cached.len());
+        let mut rest = &stored[..];
+        while !rest.is_empty() {
+            let (run, behind) = rest.split_at(run_length(rest));
+            self.read_run(group, run, &mut entries).await?;
+            rest = behind;
+        }
+        entries.extend(cached);
+        Ok((vote, entries))
+    }
+
+    /// Reads records that stand one after the other.
+    async fn read_run(
+        &self,
+        group: GroupId,
+        run: &[Stored],
+        entries: &mut Vec<Entry>,
+    ) -> io::Result<()> {
+        let [(_, first, file), ..] = run else { return Ok(()) };
+        let byte_count: usize = run.iter().map(|(_, place, _)| place.byte_count as usize).sum();
+        let bytes = file.read_at(u64::from(first.offset), byte_count).await?;
+        let name = SegmentName { nonce: self.nonce, number: first.segment };
+        for (id, place, _) in run {
+            let record = record_at(&bytes, first.offset, place.offset, name)
+                .and_then(|found| Record::decode(&found.body));
+            let entry = match record {
+                Some(Record::Entry(of, found, bytes)) if (of, found) == (group, *id) => {
+                    decode::<Entry>(&bytes).map_err(|error| error.to_string())
+                }
+                _ => Err("damaged".to_owned()),
+            };
+            entries.push(entry.map_err(|what| {
+                let path = segment_path(place.segment);
+                let message = format!(
+                    "{path}: record of {} bytes at offset {}, entry {id} of {group}: {what}",
+                    place.byte_count, place.offset
+                );
+                io::Error::new(io::ErrorKind::InvalidData, message)
+            })?);
+        }
+        Ok(())
+    }
+}
+
+/// How many of the records stand one after the other, within the limit of a read.
+fn run_length(stored: &[Stored]) -> usize {
+    let mut byte_count = 0_u32;
+    let mut end = None;
+    let follows = |(_, place, _): &&Stored| {
+        byte_count = byte_count.saturating_add(place.byte_count);
+        let fits = match end {
+            None => true,
+            Some(end) => end == (place.segment, place.offset) && byte_count <= RUN_BYTES_MAX,
+        };
+        end = Some((place.segment, place.offset + place.byte_count));
+        fits
+    };
+    stored.iter().take_while(follows).count()
+}

@@ -1,0 +1,323 @@
+//! Opening the log: what the segments tell, and which damage forbids a start.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::format::{
+    Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, record_at,
+    segment_number, segment_path,
+};
+use super::state::{Location, Segment, State, WrittenGroups};
+use super::writer::{Current, Writer};
+use super::{
+    LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, WAL_FOLDER, WAL_VERSION, Wal, WalHealth, WalOptions,
+};
+use crate::ports::{Disk, File};
+
+/// What to do with a data folder that cannot be trusted.
+const REJOIN: &str =
+    "remove this node from the cluster and let it join again with an empty data folder";
+
+/// Why the storage was not opened. Nothing was changed, except that leftovers of a start or of a
+/// write that was cut short may have been removed.
+#[derive(Debug, Error)]
+pub(crate) enum OpenError {
+    /// Stop the other process, or name another folder.
+    #[error("another process uses this data folder")]
+    Locked,
+    /// Look at the disk.
+    #[error("{path}: {source}")]
+    Io {
+        /// What was read or written.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The data folder lost what it had promised to keep; the other replicas have it.
+    #[error("{path}: record at offset {offset} is damaged: {REJOIN}")]
+    Damaged {
+        /// Which segment.
+        path: String,
+        /// Where in it, in bytes.
+        offset: u32,
+    },
+    /// As after [`Damaged`](Self::Damaged).
+    #[error("{path} is missing: {REJOIN}")]
+    MissingSegment {
+        /// Which segment.
+        path: String,
+    },
+    /// As after [`Damaged`](Self::Damaged).
+    #[error("{group} has no entries from {from} to {to}: {REJOIN}")]
+    MissingEntries {
+        /// Whose.
+        group: umbel_engine::GroupId,
+        /// The first one.
+        from: u64,
+        /// The last one.
+        to: u64,
+    },
+    /// Put back the folder `wal` that belongs to the identity file, or, if it is lost, as after
+    /// [`Damaged`](Self::Damaged).
+    #[error("the log of a node that has joined a cluster is missing: {REJOIN}")]
+    MissingLog,
+    /// As after [`MissingLog`](Self::MissingLog), with the file `identity`.
+    #[error("there is a log but no identity file: {REJOIN}")]
+    MissingIdentity,
+    /// The data folder was pieced together from two: put back the right parts.
+    #[error("identity and log belong to different nodes: identity {expected:016x}, log {got:016x}")]
+    ForeignLog {
+        /// The identity's nonce.
+        expected: u64,
+        /// The log's.
+        got: u64,
+    },
+    /// Start a release that knows the version.
+    #[error("{path}: format version {got}, known is {WAL_VERSION}")]
+    UnknownVersion {
+        /// Which file.
+        path: String,
+        /// Its version.
+        got: u32,
+    },
+}
+
+impl OpenError {
+    pub(in crate::storage) fn io(path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// What opening found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Recovered {
+    /// The log's nonce, which the identity file must name.
+    pub(crate) nonce: u64,
+    /// Segments that were read.
+    pub(crate) segment_count: usize,
+    /// Records that were read.
+    pub(crate) record_count: u64,
+    /// Bytes behind the last whole record that were cut off: a write that was never acknowledged.
+    pub(crate) cut_byte_count: u64,
+}
+
+struct Recovery {
+    disk: Arc<dyn Disk>,
+    nonce: u64,
+    groups: WrittenGroups,
+    segments: BTreeMap<u32, Segment>,
+    synced: u32,
+    recovered: Recovered,
+}
+
+/// Opens the log. `guard` is dropped when the writer has stopped.
+pub(in crate::storage) async fn open(
+    disk: Arc<dyn Disk>,
+    options: WalOptions,
+    guard: Box<dyn Send + Sync>,
+) -> Result<(Wal, Recovered), OpenError> {
+    let make = disk.make_folder(WAL_FOLDER).await;
+    make.map_err(OpenError::io(WAL_FOLDER))?;
+    disk.sync_folder("").await.map_err(OpenError::io("data folder"))?;
+    let mut recovery = Recovery::start(disk, options.owner).await?;
+    recovery.read_segments(options.owner).await?;
+    recovery.check_entries()?;
+    if recovery.segments.is_empty() {
+        if let LogOwner::Known { joined: true, .. } = options.owner {
+            return Err(OpenError::MissingLog);
+        }
+        recovery.create().await?;
+    }
+    if let LogOwner::New { .. } = options.owner
+        && recovery.groups.iter().next().is_some()
+    {
+        return Err(OpenError::MissingIdentity);
+    }
+    let recovered = recovery.recovered;
+    Ok((recovery.run(options, guard), recovered))
+}
+
+impl Recovery {
+    async fn start(disk: Arc<dyn Disk>, owner: LogOwner) -> Result<Self, OpenError> {
+        let (LogOwner::New { nonce } | LogOwner::Known { nonce, .. }) = owner;
+        let recovered = Recovered { nonce, segment_count: 0, record_count: 0, cut_byte_count: 0 };
+        let groups = WrittenGroups::default();
+        Ok(Self { disk, nonce, groups, segments: BTreeMap::new(), synced: 0, recovered })
+    }
+
+    async fn read_segments(&mut self, owner: LogOwner) -> Result<(), OpenError> {
+        let names = self.disk.list(WAL_FOLDER).await.map_err(OpenError::io(WAL_FOLDER))?;
+        let mut numbers: Vec<_> = names.iter().filter_map(|name| segment_number(name)).collect();
+        numbers.sort_unstable();
+        if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
+            return Err(OpenError::MissingSegment { path: segment_path(gap[0] + 1) });
+        }
+        let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else { return Ok(()) };
+        for number in numbers {
+            self.read_segment(number, number == first, number == last, owner).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_segment(
+        &mut self,
+        number: u32,
+        is_first: bool,
+        is_last: bool,
+        owner: LogOwner,
+    ) -> Result<(), OpenError> {
+        let path = segment_path(number);
+        let file = self.disk.open(&path, false).await.map_err(OpenError::io(&*path))?;
+        let length = file.len().await.map_err(OpenError::io(&*path))?;
+        // No segment is longer: offsets have 32 bits.
+        let Some(byte_count) = u32::try_from(length).ok().and_then(|n| usize::try_from(n).ok())
+        else {
+            return Err(OpenError::Damaged { path, offset: u32::MAX });
+        };
+        let bytes = file.read_at(0, byte_count).await.map_err(OpenError::io(&*path))?;
+        let header = match SegmentHeader::decode(&bytes) {
+            Err(got) => return Err(OpenError::UnknownVersion { path, got }),
+            Ok(header) => header.filter(|header| header.name.number == number),
+        };
+        if let Some(header) = header {
+            self.check_owner(header.name.nonce, is_first, owner)?;
+        }
+        let name = SegmentName { nonce: self.nonce, number };
+        // A segment's head is made durable before anything else is done with it: if it is not
+        // whole, the segment was never in use, unless older ones have been removed since.
+        let head_end = header.map_or(u32::MAX, |header| header.head_byte_count);
+        let end = if header.is_some() { self.replay(&bytes, name)? } else { 0 };
+        if (end as usize) < bytes.len() || end < head_end {
+            let is_lost = end < head_end && is_first && number > 1;
+            if !is_last || is_lost || proof_of_damage(&bytes, end, name).is_some() {
+                return Err(OpenError::Damaged { path, offset: end });
+            }
+            self.recovered.cut_byte_count = length - u64::from(end);
+            if end < head_end {
+                return self.remove(&path).await;
+            }
+            file.set_len(u64::from(end)).await.map_err(OpenError::io(&*path))?;
+        }
+        if is_last {
+            // What a stopped process left in the system's memory is relied on from here on.
+            file.sync().await.map_err(OpenError::io(&*path))?;
+        }
+        self.recovered.segment_count += 1;
+        self.segments.insert(number, Segment { file, byte_count: end });
+        self.synced = end;
+        Ok(())
+    }
+
+    /// The segment never was in use; the one before it goes on.
+    async fn remove(&mut self, path: &str) -> Result<(), OpenError> {
+        self.disk.remove(path).await.map_err(OpenError::io(path))?;
+        self.disk.sync_folder(WAL_FOLDER).await.map_err(OpenError::io(WAL_FOLDER))?;
+        self.synced = self.segments.last_key_value().map_or(0, |(_, segment)| segment.byte_count);
+        Ok(())
+    }
+
+    fn check_owner(&mut self, got: u64, is_first: bool, owner: LogOwner) -> Result<(), OpenError> {
+        if matches!(owner, LogOwner::New { .. }) && is_first {
+            self.nonce = got;
+            self.recovered.nonce = got;
+        }
+        if got == self.nonce {
+            Ok(())
+        } else {
+            Err(OpenError::ForeignLog { expected: self.nonce, got })
+        }
+    }
+
+    /// Applies the segment's records up to the first that is not whole, and says where that is.
+    fn replay(&mut self, bytes: &Bytes, name: SegmentName) -> Result<u32, OpenError> {
+        let header = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
+        let mut offset = header;
+        while let Some(found) = record_at(bytes, 0, offset, name) {
+            let Some(record) = Record::decode(&found.body) else {
+                // Its checksum is right, but this release would not have written it.
+                return Err(OpenError::Damaged { path: name.path(), offset });
+            };
+            let byte_count = found.end - offset;
+            let location = Location { segment: name.number, offset, byte_count };
+            self.groups.apply(&record, location);
+            self.recovered.record_count += 1;
+            offset = found.end;
+        }
+        Ok(offset)
+    }
+
+    /// Entries must follow what was purged; index 1 may be the first of all.
+    fn check_entries(&self) -> Result<(), OpenError> {
+        for (group, written) in self.groups.iter() {
+            let chain = &written.chain;
+            let from = chain.purged().map_or(0, |id| id.index.saturating_add(1));
+            if !chain.is_empty() && chain.first() > from.max(1) {
+                return Err(OpenError::MissingEntries { group, from, to: chain.first() - 1 });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first segment of a new log.
+    async fn create(&mut self) -> Result<(), OpenError> {
+        let name = SegmentName { nonce: self.nonce, number: 1 };
+        let path = name.path();
+        let head_byte_count = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
+        let header = SegmentHeader { name, head_byte_count }.encode();
+        let create = async || {
+            let file = self.disk.open(&path, true).await?;
+            file.write_at(0, Bytes::copy_from_slice(&header)).await?;
+            file.sync().await?;
+            self.disk.sync_folder(WAL_FOLDER).await?;
+            Ok(file)
+        };
+        let file: Arc<dyn File> = create().await.map_err(OpenError::io(&*path))?;
+        self.segments.insert(1, Segment { file, byte_count: head_byte_count });
+        self.synced = head_byte_count;
+        Ok(())
+    }
+
+    fn run(self, options: WalOptions, guard: Box<dyn Send + Sync>) -> Wal {
+        let (&number, newest) = self.segments.last_key_value().expect("there is one at least");
+        let current = Current {
+            name: SegmentName { nonce: self.nonce, number },
+            file: Arc::clone(&newest.file),
+            end: newest.byte_count,
+            synced: self.synced,
+            // Only what follows makes the next one due.
+            head_end: 0,
+        };
+        let state = State::new(self.groups, self.segments, options.cache_bytes_max);
+        let state = Arc::new(Mutex::new(state));
+        let (queue, calls) = mpsc::channel(QUEUE_CALLS_MAX);
+        let (closing, close_asked) = watch::channel(false);
+        let (health_sender, health) = watch::channel(WalHealth::Good);
+        let writer = Writer {
+            disk: self.disk,
+            options,
+            state: Arc::clone(&state),
+            calls,
+            closing: close_asked,
+            health: health_sender,
+            current,
+            hints: BTreeMap::new(),
+            _guard: guard,
+        };
+        let writer = tokio::spawn(writer.run());
+        Wal {
+            nonce: self.nonce,
+            state,
+            queue,
+            room: Arc::new(Semaphore::new(QUEUE_KIB_MAX as usize)),
+            closing,
+            health,
+            writer: tokio::sync::Mutex::new(Some(writer)),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What the log holds, in memory: as its users see it, and as it stands in the segments.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use umbel_engine::GroupId;
+
+use super::chain::Chain;
+use super::format::Record;
+use crate::ports::File;
+use crate::raft::types::{Entry, LogId, Vote};
+
+/// Where a record stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Location {
+    pub(super) segment: u32,
+    pub(super) offset: u32,
+    pub(super) byte_count: u32,
+}
+
+/// A group as its records in the segments tell it: what a start would find.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Written {
+    pub(super) vote: Option<Vote>,
+    pub(super) committed: Option<LogId>,
+    pub(super) chain: Chain,
+    /// Of the chain's entries, in their order.
+    locations: VecDeque<Location>,
+    byte_count: u64,
+}
+
+impl Written {
+    fn location(&self, index: u64) -> Option<Location> {
+        let place = usize::try_from(index.checked_sub(self.chain.first())?).ok()?;
+        self.locations.get(place).copied()
+    }
+
+    fn entry_count(&self) -> usize {
+        usize::try_from(self.chain.next() - self.chain.first()).expect("one location an entry")
+    }
+
+    fn push(&mut self, id: LogId, location: Location) {
+        let (first, next) = (self.chain.first(), self.chain.next());
+        let kept = if (first..=next).contains(&id.index) { id.index - first } else { 0 };
+        self.drop_last(usize::try_from(kept).expect("at most as many as there are locations"));
+        self.chain.push(id);
+        self.locations.push_back(location);
+        self.byte_count += u64::from(location.byte_count);
+    }
+
+    fn drop_last(&mut self, kept: usize) {
+        while self.locations.len() > kept {
+            let gone = self.locations.pop_back().map_or(0, |location| location.byte_count);
+            self.byte_count -= u64::from(gone);
+        }
+    }
+
+    fn drop_first(&mut self, kept: usize) {
+        while self.locations.len() > kept {
+            let gone = self.locations.pop_front().map_or(0, |location| location.byte_count);
+            self.byte_count -= u64::from(gone);
+        }
+    }
+
+    /// The records that tell the group's small state once more, at the head of a segment.
+    fn small_state(&self, group: GroupId) -> impl Iterator<Item = Record> {
+        let vote = self.vote.map(|vote| Record::vote(group, vote));
+        let purge = self.chain.purged().map(|through| Record::Purge(group, through));
+        // Written for every group, so that a group is known as long as it is not forgotten.
+        let committed = Record::Committed(group, self.committed);
+        vote.into_iter().chain(purge).chain([committed])
+    }
+}
+
+/// All groups as the segments tell them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct WrittenGroups(BTreeMap<GroupId, Written>);
+
+impl WrittenGroups {
+    pub(super) fn apply(&mut self, record: &Record, location: Location) {
+        match record {
+            Record::Vote(group, vote, _) => self.group(*group).vote = Some(*vote),
+            Record::Entry(group, id, _) => self.group(*group).push(*id, location),
+            Record::Committed(group, id) => self.group(*group).committed = *id,
+            Record::Truncate(group, after) => {
+                let group = self.group(*group);
+                group.chain.truncate(*after);
+                group.drop_last(group.entry_count());
+            }
+            Record::Purge(group, through) => {
+                let group = self.group(*group);
+                group.chain.purge(*through);
+                group.drop_first(group.entry_count());
+            }
+            Record::Forget(group) => {
+                self.0.remove(group);
+            }
+            Record::Mark => {}
+        }
+    }
+
+    fn group(&mut self, group: GroupId) -> &mut Written {
+        self.0.entry(group).or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (GroupId, &Written)> {
+        self.0.iter().map(|(group, written)| (*group, written))
+    }
+
+    pub(super) fn head_records(&self) -> Vec<Record> {
+        self.iter().flat_map(|(group, written)| written.small_state(group)).collect()
+    }
+
+    /// The oldest segment with an entry that is still needed.
+    pub(super) fn oldest_segment(&self) -> Option<u32> {
+        self.iter().filter_map(|(_, written)| written.locations.front()).map(|l| l.segment).min()
+    }
+}
+
+/// A group as its users see it: with what is not written yet.
+#[derive(Default)]
+pub(super) struct Front {
+    pub(super) vote: Option<Vote>,
+    pub(super) committed: Option<LogId>,
+    pub(super) chain: Chain,
+    /// The newest entries, up to the chain's last; all that are not written yet are here.
+    cached: VecDeque<Cached>,
+}
+
+struct Cached {
+    serial: u64,
+    byte_count: usize,
+    entry: Entry,
+}
+
+/// An open segment.
+#[derive(Clone)]
+pub(super) struct Segment {
+    pub(super) file: Arc<dyn File>,
+    pub(super) byte_count: u32,
+}
+
+/// Why the log takes nothing more.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) kind: io::ErrorKind,
+    pub(super) message: String,
+}
+
+impl Failure {
+    pub(super) fn error(&self) -> io::Error {
+        io::Error::new(self.kind, self.message.clone())
+    }
+}
+
+/// What of a range is where, at one instant.
+pub(super) struct Plan {
+    pub(super) vote: Option<Vote>,
+    /// Entries to read from segments; they come before the others.
+    pub(super) stored: Vec<(LogId, Location, Arc<dyn File>)>,
+    pub(super) cached: Vec<Entry>,
+}
+
+/// Everything that the log's users and its writer share.
+pub(super) struct State {
+    pub(super) fronts: BTreeMap<GroupId, Front>,
+    pub(super) written: WrittenGroups,
+    pub(super) segments: BTreeMap<u32, Segment>,
+    pub(super) failure: Option<Failure>,
+    cache_bytes_max: usize,
+    cache_byte_count: usize,
+    /// Entries in the cache in the order they came, among some that were dropped since.
+    cache_order: VecDeque<(GroupId, u64)>,
+    cached_count: usize,
+    serial: u64,
+    written_serial: u64,
+}
+
+impl State {
+    pub(super) fn new(
+        written: WrittenGroups,
+        segments: BTreeMap<u32, Segment>,
+        cache_bytes_max: usize,
+    ) -> Self {
+        let fronts = written
+            .iter()
+            .map(|(group, written)| {
+                let Written { vote, committed, ref chain, .. } = *written;
+                (group, Front { vote, committed, chain: chain.clone(), cached: VecDeque::new() })
+            })
+            .collect();
+        Self {
+            fronts,
+            written,
+            segments,
+            failure: None,
+            cache_bytes_max,
+            cache_byte_count: 0,
+            cache_order: VecDeque::new(),
+            cached_count: 0,
+            serial: 0,
+            written_serial: 0,
+        }
+    }
+
+    /// Number of the newest entry that was handed in, over all groups.
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub(super) fn front(&mut self, group: GroupId) -> &mut Front {
+        self.fronts.entry(group).or_default()
+    }
+
+    pub(super) fn push(&mut self, group: GroupId, entry: Entry, byte_count: usize) {
+        let id = entry.log_id;
+        let front = self.fronts.entry(group).or_default();
+        let next = front.chain.next();
+        if !front.chain.is_empty() && id.index < next {
+            self.truncate_from(group, id.index);
+        }
+        self.serial += 1;
+        let serial = self.serial;
+        let front = self.front(group);
+        front.chain.push(id);
+        front.cached.push_back(Cached { serial, byte_count, entry });
+        self.cache_byte_count += byte_count;
+        self.cached_count += 1;
+        self.cache_order.push_back((group, serial));
+    }
+
+    pub(super) fn truncate(&mut self, group: GroupId, after: Option<LogId>) {
+        self.truncate_from(group, after.map_or(0, |id| id.index.saturating_add(1)));
+        self.front(group).chain.truncate(after);
+    }
+
+    fn truncate_from(&mut self, group: GroupId, from: u64) {
+        while let Some(cached) =
+            self.front(group).cached.pop_back_if(|c| c.entry.log_id.index >= from)
+        {
+            self.uncache(&cached);
+        }
+    }
+
+    pub(super) fn purge(&mut self, group: GroupId, through: LogId) {
+        self.front(group).chain.purge(through);
+        let first = self.front(group).chain.first();
+        while let Some(cached) =
+            self.front(group).cached.pop_front_if(|c| c.entry.log_id.index < first)
+        {
+            self.uncache(&cached);
+        }
+    }
+
+    pub(super) fn forget(&mut self, group: GroupId) {
+        if let Some(front) = self.fronts.remove(&group) {
+            front.cached.iter().for_each(|cached| self.uncache(cached));
+        }
+    }
+
+    fn uncache(&mut self, cached: &Cached) {
+        self.cache_byte_count -= cached.byte_count;
+        self.cached_count -= 1;
+    }
+
+    /// Entries up to this serial stand in segments: the cache may drop them.
+    pub(super) fn wrote(&mut self, serial: u64) {
+        self.written_serial = self.written_serial.max(serial);
+        while self.cache_byte_count > self.cache_bytes_max {
+            let Some(&(group, serial)) = self.cache_order.front() else { break };
+            if serial > self.written_serial {
+                break;
+            }
+            self.cache_order.pop_front();
+            let front = self.fronts.get_mut(&group);
+            let oldest = front.and_then(|front| front.cached.pop_front_if(|c| c.serial == serial));
+            if let Some(cached) = oldest {
+                self.uncache(&cached);
+            }
+        }
+        // Dropped entries left their places in the order: sweep when most of it is such places.
+        if self.cache_order.len() > 2 * self.cached_count + 1024 {
+            let mut alive: Vec<_> = self
+                .fronts
+                .iter()
+                .flat_map(|(group, front)| front.cached.iter().map(|c| (*group, c.serial)))
+                .collect();
+            alive.sort_unstable_by_key(|(_, serial)| *serial);
+            self.cache_order = alive.into();
+        }
+    }
+
+    /// Where the entries from `from` and before `to` are, as far as there are any, up to about so
+    /// many bytes, but at least one entry.
+    pub(super) fn plan(&self, group: GroupId, from: u64, to: u64, bytes_max: u64) -> Plan {
+        let mut plan = Plan { vote: None, stored: Vec::new(), cached: Vec::new() };
+        let Some(front) = self.fronts.get(&group) else { return plan };
+        plan.vote = front.vote;
+        let (from, to) = (from.max(front.chain.first()), to.min(front.chain.next()));
+        let cached_from = front.chain.next() - front.cached.len() as u64;
+        let mut byte_count = 0;
+        for index in from..to {
+            let place =
+                index.checked_sub(cached_from).and_then(|place| usize::try_from(place).ok());
+            if let Some(cached) = place.and_then(|place| front.cached.get(place)) {
+                byte_count += cached.byte_count as u64;
+                if byte_count > bytes_max && index > from {
+                    break;
+                }
+                plan.cached.push(cached.entry.clone());
+            } else {
+                let location = self.written.0.get(&group).and_then(|w| w.location(index));
+                let location = location.expect("what is not cached was written");
+                byte_count += u64::from(location.byte_count);
+                if byte_count > bytes_max && index > from {
+                    break;
+                }
+                let id = front.chain.log_id(index).expect("the index is one of the chain");
+                let segment = self.segments.get(&location.segment);
+                let file = &segment.expect("segments with entries are kept").file;
+                plan.stored.push((id, location, Arc::clone(file)));
+            }
+        }
+        plan
+    }
+
+    /// Bytes of a group's entries in the segments.
+    pub(super) fn log_byte_count(&self, group: GroupId) -> u64 {
+        self.written.0.get(&group).map_or(0, |written| written.byte_count)
+    }
+
+    /// Groups with entries in a segment.
+    pub(super) fn groups_in_segment(&self, segment: u32) -> Vec<GroupId> {
+        let in_segment = |written: &Written| {
+            written.locations.front().is_some_and(|location| location.segment == segment)
+        };
+        self.written.iter().filter(|(_, w)| in_segment(w)).map(|(group, _)| group).collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! The one task that writes the log.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem;
+use std::sync::{Arc, Mutex};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::{mpsc, watch};
+use umbel_engine::GroupId;
+
+use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
+use super::state::{Failure, Location, Segment, State};
+use super::{
+    Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, WAL_FOLDER, WalHealth, WalOptions, locked,
+};
+use crate::ports::{Disk, File, WriteError};
+use crate::raft::types::LogId;
+
+/// Room that a segment must have behind a record: what follows it still fits 32 bits.
+const SEGMENT_BYTES_LIMIT: u32 = u32::MAX / 2;
+
+/// The segment that is written.
+pub(super) struct Current {
+    pub(super) name: SegmentName,
+    pub(super) file: Arc<dyn File>,
+    /// Behind the last whole record.
+    pub(super) end: u32,
+    /// What is below is durable.
+    pub(super) synced: u32,
+    /// Behind the records with which the segment began; one without more is not left for another.
+    pub(super) head_end: u32,
+}
+
+pub(super) struct Writer {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) options: WalOptions,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) calls: mpsc::Receiver<Call>,
+    pub(super) closing: watch::Receiver<bool>,
+    pub(super) health: watch::Sender<WalHealth>,
+    pub(super) current: Current,
+    /// What was committed, not written yet: a hint is no reason to write.
+    pub(super) hints: BTreeMap<GroupId, Option<LogId>>,
+    /// The lock of the data folder.
+    pub(super) _guard: Box<dyn Send + Sync>,
+}
+
+/// Records on their way into the current segment with one write.
+#[derive(Default)]
+struct Batch {
+    bytes: BytesMut,
+    records: Vec<(Record, Location)>,
+    /// Calls whose last record is in the batch.
+    done: Vec<Call>,
+    /// Whether anything but hints is in it.
+    needs_sync: bool,
+}
+
+/// What the writer woke up for.
+enum Wake {
+    Calls,
+    Hints,
+    Close,
+    Gone,
+}
+
+impl Writer {
+    pub(super) async fn run(mut self) {
+        let mut calls = Vec::new();
+        let mut is_closing = false;
+        loop {
+            let wake = self.wake(&mut calls, is_closing).await;
+            let result = match wake {
+                Wake::Calls => self.write(&mut calls).await,
+                Wake::Hints => self.write_hints().await,
+                Wake::Close => {
+                    is_closing = true;
+                    self.calls.close();
+                    continue;
+                }
+                Wake::Gone => self.finish().await,
+            };
+            if let Err(failure) = result {
+                return self.fail(calls, failure).await;
+            }
+            if matches!(wake, Wake::Gone) {
+                return;
+            }
+        }
+    }
+
+    async fn wake(&mut self, calls: &mut Vec<Call>, is_closing: bool) -> Wake {
+        let has_hints = !self.hints.is_empty();
+        tokio::select! {
+            biased;
+            count = self.calls.recv_many(calls, QUEUE_CALLS_MAX) => {
+                if count == 0 { Wake::Gone } else { Wake::Calls }
+            }
+            // An error says that all users are gone, which the queue tells as well.
+            _ = self.closing.wait_for(|closing| *closing), if !is_closing => Wake::Close,
+            () = tokio::time::sleep(HINT_DELAY), if has_hints => Wake::Hints,
+        }
+    }
+
+    /// Writes all calls with as few writes as segments allow, and completes them in order.
+    ///
+    /// After an error, calls that were not completed are in `calls`.
+    async fn write(&mut self, calls: &mut Vec<Call>) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        let mut may_remove = false;
+        let mut waiting = mem::take(calls).into_iter();
+        while let Some(mut call) = waiting.next() {
+            for record in mem::take(&mut call.records) {
+                match &record {
+                    Record::Committed(group, id) => {
+                        self.hints.insert(*group, *id);
+                        continue;
+                    }
+                    Record::Forget(group) => {
+                        self.hints.remove(group);
+                    }
+                    _ => {}
+                }
+                may_remove |= !matches!(record, Record::Vote(..) | Record::Entry(..));
+                if let Err(failure) = self.add(&mut batch, record).await {
+                    *calls = mem::take(&mut batch.done);
+                    calls.push(call);
+                    calls.extend(waiting);
+                    return Err(failure);
+                }
+            }
+            batch.done.push(call);
+        }
+        if !batch.records.is_empty() {
+            self.add_hints(&mut batch);
+        }
+        if let Err(failure) = self.flush(&mut batch).await {
+            *calls = mem::take(&mut batch.done);
+            return Err(failure);
+        }
+        if may_remove { self.remove_segments().await } else { Ok(()) }
+    }
+
+    /// Hints come behind the entries that they speak of.
+    fn add_hints(&mut self, batch: &mut Batch) {
+        for (group, id) in mem::take(&mut self.hints) {
+            self.put(batch, Record::Committed(group, id));
+        }
+    }
+
+    async fn write_hints(&mut self) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        self.add_hints(&mut batch);
+        batch.needs_sync = false;
+        self.flush(&mut batch).await
+    }
+
+    /// Puts a record into the batch, in a new segment if it does not fit the current one.
+    async fn add(&mut self, batch: &mut Batch, record: Record) -> Result<(), Failure> {
+        let used = self.current.end as usize + batch.bytes.len();
+        let limit = self.options.segment_bytes_max.min(SEGMENT_BYTES_LIMIT) as usize;
+        if used + record.byte_count() > limit && used > self.current.head_end as usize {
+            self.flush(batch).await?;
+            self.rotate().await?;
+            self.remove_segments().await?;
+        }
+        self.put(batch, record);
+        batch.needs_sync = true;
+        Ok(())
+    }
+
+    fn put(&self, batch: &mut Batch, record: Record) {
+        let Current { name, end, synced, .. } = self.current;
+        let start = batch.bytes.len();
+        let offset = end + u32::try_from(start).expect("segments are bounded");
+        record.put(&mut batch.bytes, name, offset, synced);
+        let byte_count = u32::try_from(batch.bytes.len() - start).expect("records are bounded");
+        batch.records.push((record, Location { segment: name.number, offset, byte_count }));
+    }
+
+    /// Writes the batch, syncs if it has to be, and completes its calls.
+    async fn flush(&mut self, batch: &mut Batch) -> Result<(), Failure> {
+        let bytes = mem::take(&mut batch.bytes).freeze();
+        let byte_count = u32::try_from(bytes.len()).expect("segments are bounded");
+        if byte_count > 0 {
+            let syncs = batch.needs_sync && self.options.sync;
+            let file = Arc::clone(&self.current.file);
+            self.write_bytes(&file, self.current.end, bytes, syncs).await?;
+            self.current.end += byte_count;
+            if syncs {
+                self.current.synced = self.current.end;
+            }
+        }
+        let done = mem::take(&mut batch.done);
+        {
+            let mut state = locked(&self.state);
+            for (record, location) in batch.records.drain(..) {
+                state.written.apply(&record, location);
+            }
+            if let Some(segment) = state.segments.get_mut(&self.current.name.number) {
+                segment.byte_count = self.current.end;
+            }
+            if let Some(call) = done.last() {
+                state.wrote(call.serial);
+            }
+        }
+        batch.needs_sync = false;
+        for call in done {
+            call.done.complete(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Writes at a place, again and again while the disk is full.
+    async fn write_bytes(
+        &mut self,
+        file: &Arc<dyn File>,
+        offset: u32,
+        bytes: Bytes,
+        syncs: bool,
+    ) -> Result<(), Failure> {
+        loop {
+            let (offset, began) = (u64::from(offset), tokio::time::Instant::now());
+            let result = if syncs {
+                file.write_and_sync(offset, bytes.clone()).await
+            } else {
+                file.write_at(offset, bytes.clone()).await.map_err(WriteError::Write)
+            };
+            match result {
+                Ok(()) => {
+                    crate::metrics::wal_written(bytes.len(), began.elapsed());
+                    self.set_health(WalHealth::Good);
+                    return Ok(());
+                }
+                Err(WriteError::Write(error)) => self.wait_if_full("write", error).await?,
+                Err(WriteError::Sync(error)) => return Err(failed("sync", &error)),
+            }
+        }
+    }
+
+    /// Waits for room if the disk is full; other errors end the log.
+    async fn wait_if_full(&mut self, what: &str, error: io::Error) -> Result<(), Failure> {
+        if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return Err(failed(what, &error));
+        }
+        self.set_health(WalHealth::Full);
+        tokio::select! {
+            biased;
+            _ = self.closing.wait_for(|closing| *closing) => Err(failed(what, &error)),
+            () = tokio::time::sleep(FULL_RETRY) => Ok(()),
+        }
+    }
+
+    fn set_health(&self, health: WalHealth) {
+        let is_new = self.health.send_if_modified(|old| mem::replace(old, health) != health);
+        if is_new {
+            tracing::warn!(?health, "write-ahead log");
+        }
+    }
+
+    async fn sync(&mut self) -> Result<(), Failure> {
+        if self.current.synced < self.current.end {
+            self.current.file.sync().await.map_err(|error| failed("sync", &error))?;
+            self.current.synced = self.current.end;
+        }
+        Ok(())
+    }
+
+    /// Begins the next segment with the small state of all groups.
+    ///
+    /// It is used only when it, its name and everything before it are durable.
+    async fn rotate(&mut self) -> Result<(), Failure> {
+        self.sync().await?;
+        let nonce = self.current.name.nonce;
+        let name = SegmentName { nonce, number: self.current.name.number + 1 };
+        let records = locked(&self.state).written.head_records();
+        let mut bytes = BytesMut::zeroed(SEGMENT_HEADER_BYTES);
+        for record in &records {
+            let offset = u32::try_from(bytes.len()).expect("a head is small");
+            record.put(&mut bytes, name, offset, 0);
+        }
+        let head_byte_count = u32::try_from(bytes.len()).expect("a head is small");
+        let header = SegmentHeader { name, head_byte_count }.encode();
+        bytes[..SEGMENT_HEADER_BYTES].as_mut().put_slice(&header);
+
+        let path = name.path();
+        let file = loop {
+            match self.disk.open(&path, true).await {
+                Ok(file) => break file,
+                Err(error) => self.wait_if_full("new segment", error).await?,
+            }
+        };
+        self.write_bytes(&file, 0, bytes.freeze(), true).await?;
+        let synced = self.disk.sync_folder(WAL_FOLDER).await;
+        synced.map_err(|error| failed("sync of the folder", &error))?;
+        let segment = Segment { file: Arc::clone(&file), byte_count: head_byte_count };
+        locked(&self.state).segments.insert(name.number, segment);
+        let (end, synced, head_end) = (head_byte_count, head_byte_count, head_byte_count);
+        self.current = Current { name, file, end, synced, head_end };
+        Ok(())
+    }
+
+    /// Removes the oldest segments as long as no group needs anything in them.
+    async fn remove_segments(&mut self) -> Result<(), Failure> {
+        let newest = self.current.name.number;
+        loop {
+            let oldest = {
+                let state = locked(&self.state);
+                let needed = state.written.oldest_segment().unwrap_or(newest).min(newest);
+                let oldest = state.segments.first_key_value().map(|(number, _)| *number);
+                oldest.filter(|oldest| *oldest < needed)
+            };
+            let Some(oldest) = oldest else { return Ok(()) };
+            // What says that it is not needed must outlive it.
+            self.sync().await?;
+            let path = segment_path(oldest);
+            if let Err(error) = self.disk.remove(&path).await {
+                // It is tried again with the next one.
+                tracing::warn!(path, %error, "old segment not removed");
+                return Ok(());
+            }
+            // One by one, so that a power loss leaves no gap.
+            let synced = self.disk.sync_folder(WAL_FOLDER).await;
+            synced.map_err(|error| failed("sync of the folder", &error))?;
+            locked(&self.state).segments.remove(&oldest);
+        }
+    }
+
+    /// Leaves a log whose every byte is known to be durable.
+    async fn finish(&mut self) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        self.add_hints(&mut batch);
+        self.flush(&mut batch).await?;
+        self.sync().await?;
+        self.put(&mut batch, Record::Mark);
+        self.flush(&mut batch).await?;
+        self.sync().await
+    }
+
+    /// Tells everyone, now and for ever, that nothing is acknowledged any more.
+    async fn fail(mut self, calls: Vec<Call>, failure: Failure) {
+        tracing::error!(error = failure.message, "write-ahead log");
+        locked(&self.state).failure = Some(failure.clone());
+        self.health.send_replace(WalHealth::Failed);
+        let refuse = |call: Call| call.done.complete(Err(failure.error()));
+        calls.into_iter().for_each(refuse);
+        loop {
+            tokio::select! {
+                biased;
+                call = self.calls.recv() => match call {
+                    Some(call) => refuse(call),
+                    None => return,
+                },
+                _ = self.closing.wait_for(|closing| *closing), if !self.calls.is_closed() => {
+                    self.calls.close();
+                }
+            }
+        }
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    Failure { kind: error.kind(), message: format!("log: {what} failed: {error}") }
+}
