@@ -1,3 +1,6 @@
 //! One file a subcommand: its arguments, what they mean, and how it ends.
 
+pub(crate) mod cluster;
 pub(crate) mod dedup;
+pub(crate) mod filter;
+pub(crate) mod serve;

@@ -1,7 +1,7 @@
 //! The `umbel` command: parses its arguments, runs a subcommand, turns its outcome into an exit code.
 //!
 //! Exit codes, the same for every subcommand: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad
-//! records were left out, 130 interrupted.
+//! records were left out, 130 interrupted. `filter contains` differs: 1 is absent, 2 failed.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -27,12 +27,25 @@ struct Cli {
 enum Command {
     /// Find and drop duplicate records in files, exactly.
     Dedup(Box<commands::dedup::DedupArgs>),
+    /// Run a node of a cluster.
+    Serve(Box<commands::serve::ServeArgs>),
+    /// Create, fill and ask named filters of a cluster.
+    Filter(Box<commands::filter::FilterArgs>),
+    /// Look after a cluster: nodes, shards, backups.
+    Cluster(Box<commands::cluster::AdminArgs>),
 }
 
 fn main() -> ExitCode {
-    interrupt::remove_partial_files_on_interrupt();
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // A server stops in its own way, and a process has one handler of signals.
+    if !matches!(command, Command::Serve(_)) {
+        interrupt::remove_partial_files_on_interrupt();
+    }
+    let outcome = match command {
         Command::Dedup(args) => commands::dedup::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Filter(args) => commands::filter::run(&args),
+        Command::Cluster(args) => commands::cluster::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

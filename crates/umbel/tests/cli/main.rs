@@ -1,4 +1,4 @@
-//! `umbel dedup` as its users meet it: the real binary, real files, exit codes, messages, signals.
+//! `umbel` as its users meet it: the real binary, real files, exit codes, messages, signals.
 //!
 //! Expected results come from a naive model (`model.rs`) that shares no code with the product.
 
@@ -7,8 +7,10 @@
 
 mod bad_records;
 mod clashes;
+mod cluster;
 mod damaged;
 mod duplicates;
+mod filter;
 mod inputs;
 mod interrupt;
 mod jsonl;
@@ -17,6 +19,7 @@ mod odd_bytes;
 mod outputs;
 mod packed;
 mod sandbox;
+mod serve;
 mod streams;
 mod summary;
 mod text;

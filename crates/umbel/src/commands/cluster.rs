@@ -1,0 +1,224 @@
+//! `umbel cluster`: nodes, shards, copies of everything.
+
+pub(crate) mod chunk_file;
+#[cfg(test)]
+mod chunk_file_test;
+pub(crate) mod connect;
+pub(crate) mod show;
+mod status;
+
+use crate::clock::Stopwatch;
+use crate::exit::Exit;
+use crate::say::say_line;
+use anyhow::{Context, Result, bail};
+use chunk_file::{ChunkReader, ChunkWriter, stream};
+use clap::{Args, Subcommand};
+use connect::{ClusterArgs, block_on};
+use serde_json::json;
+use show::{facts, print};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use umbel_client::Client;
+use umbel_client::proto::{BackupChunk, NodeStatus};
+
+/// How often the cluster is asked while a command waits for it.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a command waits for the cluster if nobody says, in seconds.
+const WAIT_S: u64 = 600;
+
+/// Arguments of `umbel cluster`.
+#[derive(Args)]
+#[command(after_help = "Exit codes: 0 done, 1 failed or not done in time, 2 wrong usage.")]
+pub(crate) struct AdminArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(subcommand)]
+    verb: AdminVerb,
+}
+
+#[derive(Subcommand)]
+enum AdminVerb {
+    /// Show nodes, shards and leaders
+    Status,
+    /// Wait until the node that listens here has joined and is live; `umbel serve --join` joins
+    Join {
+        /// Its address, as it advertises it
+        #[arg(value_name = "HOST:PORT")]
+        address: String,
+        /// Fail after so many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+        timeout: u64,
+    },
+    /// Take all replicas off a node, to stop or remove it
+    Drain {
+        /// Its number
+        node: u64,
+        /// Let it have replicas again
+        #[arg(long)]
+        undo: bool,
+        /// Wait until it has no replica any more
+        #[arg(long, conflicts_with = "undo")]
+        wait: bool,
+        /// With --wait: fail after so many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+        timeout: u64,
+    },
+    /// Remove a node for ever; if it runs still, drain it first
+    Remove {
+        /// Its number
+        node: u64,
+    },
+    /// Move a replica of a shard from one node to another
+    Move {
+        /// The shard's number
+        shard: u32,
+        /// The node that has the replica
+        #[arg(long, value_name = "NODE")]
+        from: u64,
+        /// The node that shall have it
+        #[arg(long, value_name = "NODE")]
+        to: u64,
+    },
+    /// Copy all filters and the keys of their hashes into a file, which only its owner may read
+    Backup {
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Replace the file if it exists
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Make the filters of a backup; their names must be free
+    Restore {
+        /// The file
+        #[arg(long, value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// As the call of the cluster.
+pub(crate) fn run(args: &AdminArgs) -> Result<Exit> {
+    block_on(args.run())?;
+    Ok(Exit::Done)
+}
+
+impl AdminArgs {
+    async fn run(&self) -> Result<()> {
+        let json = self.cluster.json;
+        if let AdminVerb::Restore { file } = &self.verb {
+            // A damaged file is found before anybody is asked.
+            ChunkReader::<BackupChunk>::verify(file)?;
+        }
+        let client = self.cluster.client()?;
+        match &self.verb {
+            AdminVerb::Status => {
+                let status = client.status().await?;
+                print(json, &status::json(&status), || status::text(&status))
+            }
+            AdminVerb::Join { address, timeout } => {
+                let node = wait_for_node(&client, address, *timeout).await?;
+                print(json, &json!({ "node": node, "address": address }), || {
+                    facts(&[("node", node.to_string()), ("address", address.clone())])
+                })
+            }
+            AdminVerb::Drain { node, undo, wait, timeout } => {
+                let mut count = client.drain(*node, *undo).await?;
+                if *wait {
+                    wait_until_empty(&client, *node, count, *timeout).await?;
+                    count = 0;
+                }
+                print(json, &json!({ "node": node, "replicas": count }), || {
+                    facts(&[("node", node.to_string()), ("replicas", count.to_string())])
+                })
+            }
+            AdminVerb::Remove { node } => {
+                client.remove_node(*node).await?;
+                print(json, &json!({ "removed": node }), String::new)
+            }
+            AdminVerb::Move { shard, from, to } => {
+                client.move_shard(*shard, *from, *to).await?;
+                print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
+            }
+            AdminVerb::Backup { out, overwrite } => backup(&client, out, *overwrite, json).await,
+            AdminVerb::Restore { file } => restore(&client, file, json).await,
+        }
+    }
+}
+
+/// Waits until a node with this address is live and reachable, and says its number.
+async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result<u64> {
+    let watch = Stopwatch::start();
+    loop {
+        let status = client.status().await?;
+        let node = status.nodes.iter().find(|node| node.address == address);
+        let found = match node {
+            Some(node) if node.state == "live" && node.is_reachable => return Ok(node.node),
+            Some(node) if node.is_reachable => format!("it is {}", node.state),
+            Some(node) => format!("it is {} and does not answer", node.state),
+            None => "it is not among the nodes".to_owned(),
+        };
+        if watch.elapsed().as_secs() >= timeout_s {
+            bail!(
+                "{address} is not live after {timeout_s} s: {found}; start it there with \
+                 `umbel serve --join` and the address of a node of this cluster"
+            );
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Waits until a node has no replica any more.
+async fn wait_until_empty(
+    client: &Client,
+    number: u64,
+    mut count: u32,
+    timeout_s: u64,
+) -> Result<()> {
+    let watch = Stopwatch::start();
+    while count > 0 {
+        if watch.elapsed().as_secs() >= timeout_s {
+            bail!(
+                "node {number} still has {count} replicas after {timeout_s} s; it is being drained \
+                 on, `umbel cluster status` shows how far it is"
+            );
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let status = client.status().await?;
+        let is_it = |node: &&NodeStatus| node.node == number;
+        let left = status.nodes.iter().find(is_it).map_or(0, |node| node.replica_count);
+        if left != count {
+            say_line(format_args!("node {number} has {left} replicas"));
+        }
+        count = left;
+    }
+    Ok(())
+}
+
+async fn backup(client: &Client, out: &Path, overwrite: bool, json: bool) -> Result<()> {
+    let mut file = ChunkWriter::<BackupChunk>::create(out, overwrite)?;
+    let mut chunks = client.backup().await?;
+    while let Some(chunk) = chunks.next().await? {
+        file.write(&chunk)?;
+    }
+    let byte_count = file.finish()?;
+    let out = out.display().to_string();
+    print(json, &json!({ "file": out, "bytes": byte_count }), || {
+        facts(&[("file", out.clone()), ("bytes", byte_count.to_string())])
+    })
+}
+
+async fn restore(client: &Client, file: &Path, json: bool) -> Result<()> {
+    let (chunks, reading) = stream(file, |chunk: BackupChunk| chunk)?;
+    let outcome = client.restore(chunks).await;
+    // Damage of the file is the cause of what the cluster says then.
+    reading.await.context("the reading thread broke off")??;
+    let names = outcome?;
+    print(json, &json!({ "restored": names }), || {
+        names.iter().map(|name| format!("restored\t{name}\n")).collect()
+    })
+}

@@ -1,0 +1,355 @@
+//! Files of exports and backups: eight bytes that say which, then each message behind its length in
+//! four bytes, little-endian.
+//!
+//! Written aside and renamed when the last message is there and the counts and checksums fit; read the same way: an
+//! end is only handed on once everything before it was verified.
+
+use crate::exit::UsageError;
+use crate::interrupt::PartialFile;
+use anyhow::{Context, Result, anyhow};
+use crc_fast::{CrcAlgorithm, Digest};
+use prost::Message;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use umbel_client::MESSAGE_BYTES_MAX;
+use umbel_client::proto::{BackupChunk, ExportChunk, backup_chunk, export_chunk};
+
+/// A kind of file.
+pub(crate) trait Chunk: Message + Default + 'static {
+    /// The first bytes of the file.
+    const MAGIC: [u8; 8];
+    /// What such a file is called in messages.
+    const KIND: &'static str;
+    /// Permissions of the file, as far as the process's mask lets them be.
+    const MODE: u32;
+    /// What is known of the messages so far.
+    type Check: Default + Send;
+
+    /// Takes the next message into account: whether it is the end.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot stand here, or the counts or checksums do not fit.
+    fn check(&self, so_far: &mut Self::Check) -> Result<bool, String>;
+}
+
+/// Number and checksum of frames.
+struct Frames {
+    count: u64,
+    digest: Digest,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self { count: 0, digest: Digest::new(CrcAlgorithm::Crc32Iscsi) }
+    }
+}
+
+impl Frames {
+    fn add(&mut self, frame: &[u8]) {
+        self.count += 1;
+        self.digest.update(frame);
+    }
+
+    fn compare(&self, count: u64, checksum: u32) -> Result<(), String> {
+        if self.count != count {
+            return Err(format!("{} frames, but the end says {count}", self.count));
+        }
+        let found = self.digest.finalize();
+        if found != u64::from(checksum) {
+            return Err(format!("frames have checksum {found:08x}, the end says {checksum:08x}"));
+        }
+        Ok(())
+    }
+}
+
+/// What is known of an export: its frames, once the header was there.
+#[derive(Default)]
+pub(crate) struct ExportCheck(Option<Frames>);
+
+impl Chunk for ExportChunk {
+    const MAGIC: [u8; 8] = *b"UMBLEXP1";
+    const KIND: &'static str = "export";
+    const MODE: u32 = 0o666;
+    type Check = ExportCheck;
+
+    fn check(&self, so_far: &mut ExportCheck) -> Result<bool, String> {
+        match (&self.part, &mut so_far.0) {
+            (Some(export_chunk::Part::Header(_)), frames @ None) => {
+                *frames = Some(Frames::default());
+                Ok(false)
+            }
+            (Some(export_chunk::Part::Frame(frame)), Some(frames)) => {
+                frames.add(&frame.frame);
+                Ok(false)
+            }
+            (Some(export_chunk::Part::End(end)), Some(frames)) => {
+                frames.compare(end.frame_count, end.checksum).map(|()| true)
+            }
+            _ => Err("this message cannot stand here".to_owned()),
+        }
+    }
+}
+
+/// What is known of a backup.
+#[derive(Default)]
+pub(crate) struct BackupCheck {
+    has_header: bool,
+    /// Frames of the filter that is not complete yet.
+    frames: Option<Frames>,
+    filter_count: u64,
+}
+
+impl Chunk for BackupChunk {
+    const MAGIC: [u8; 8] = *b"UMBLBAK1";
+    const KIND: &'static str = "backup";
+    // It holds the keys of the hashes.
+    const MODE: u32 = 0o600;
+    type Check = BackupCheck;
+
+    fn check(&self, so_far: &mut BackupCheck) -> Result<bool, String> {
+        let has_header = so_far.has_header;
+        match (&self.part, &mut so_far.frames) {
+            (Some(backup_chunk::Part::Header(_)), None) if !has_header => {
+                so_far.has_header = true;
+            }
+            (Some(backup_chunk::Part::Filter(_)), frames @ None) if has_header => {
+                *frames = Some(Frames::default());
+            }
+            (Some(backup_chunk::Part::Frame(frame)), Some(frames)) => frames.add(&frame.frame),
+            (Some(backup_chunk::Part::FilterEnd(end)), Some(frames)) => {
+                frames.compare(end.frame_count, end.checksum)?;
+                so_far.frames = None;
+                so_far.filter_count += 1;
+            }
+            (Some(backup_chunk::Part::End(end)), None) if has_header => {
+                let count = so_far.filter_count;
+                if count != end.filter_count {
+                    let said = end.filter_count;
+                    return Err(format!("{count} filters, but the end says {said}"));
+                }
+                return Ok(true);
+            }
+            _ => return Err("this message cannot stand here".to_owned()),
+        }
+        Ok(false)
+    }
+}
+
+/// A file that is being written.
+pub(crate) struct ChunkWriter<C: Chunk> {
+    target: PathBuf,
+    aside: PartialFile,
+    file: BufWriter<File>,
+    check: C::Check,
+    is_complete: bool,
+    byte_count: u64,
+}
+
+impl<C: Chunk> ChunkWriter<C> {
+    /// Begins a file beside its name to be.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if the file exists and is not to be replaced; if it cannot be made.
+    pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self> {
+        let shown = target.display();
+        let name = target.file_name().with_context(|| format!("{shown}: not a file name"))?;
+        if !overwrite && target.symlink_metadata().is_ok() {
+            let text = format!("{shown}: exists already; --overwrite replaces it");
+            return Err(UsageError(text).into());
+        }
+        let aside = format!(".{}.umbel-{}.partial", name.to_string_lossy(), std::process::id());
+        let aside = PartialFile::guard(target.with_file_name(aside));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, C::MODE);
+        let file = options.open(aside.path()).with_context(|| format!("{shown}: cannot create"))?;
+        let mut writer = Self {
+            target: target.to_owned(),
+            aside,
+            file: BufWriter::with_capacity(1 << 20, file),
+            check: C::Check::default(),
+            is_complete: false,
+            byte_count: 0,
+        };
+        writer.put(&C::MAGIC)?;
+        Ok(writer)
+    }
+
+    /// Appends a message.
+    ///
+    /// # Errors
+    ///
+    /// If it does not fit those before it, or cannot be written.
+    pub(crate) fn write(&mut self, chunk: &C) -> Result<()> {
+        let wrong = |said: String| anyhow!("the cluster sent a wrong {}: {said}", C::KIND);
+        if self.is_complete {
+            return Err(wrong("messages behind the end".to_owned()));
+        }
+        self.is_complete = chunk.check(&mut self.check).map_err(wrong)?;
+        let bytes = chunk.encode_to_vec();
+        let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MESSAGE_BYTES_MAX);
+        let length = length.ok_or_else(|| wrong(format!("a message of {} bytes", bytes.len())))?;
+        self.put(&length.to_le_bytes())?;
+        self.put(&bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.byte_count += bytes.len() as u64;
+        let shown = self.target.display();
+        self.file.write_all(bytes).with_context(|| format!("{shown}: cannot write"))
+    }
+
+    /// Puts the file under its name once it is on the disk, and says how many bytes it has.
+    ///
+    /// # Errors
+    ///
+    /// If the last message is missing, or the file cannot be written; it is removed then.
+    pub(crate) fn finish(self) -> Result<u64> {
+        let shown = self.target.display();
+        if !self.is_complete {
+            return Err(anyhow!("the cluster's {} broke off before its end; try again", C::KIND));
+        }
+        let file = self.file.into_inner().map_err(std::io::IntoInnerError::into_error);
+        file.and_then(|file| file.sync_all()).with_context(|| format!("{shown}: cannot write"))?;
+        self.aside.rename(&self.target).with_context(|| format!("{shown}: cannot rename"))?;
+        Ok(self.byte_count)
+    }
+}
+
+/// A file that is being read.
+pub(crate) struct ChunkReader<C: Chunk> {
+    name: String,
+    file: BufReader<File>,
+    offset: u64,
+    check: C::Check,
+    is_complete: bool,
+    chunks: PhantomData<C>,
+}
+
+impl<C: Chunk> ChunkReader<C> {
+    /// Opens a file and looks at its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read or is another kind of file.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("{name}: cannot read"))?;
+        let mut reader = Self {
+            name,
+            file: BufReader::with_capacity(1 << 20, file),
+            offset: 0,
+            check: C::Check::default(),
+            is_complete: false,
+            chunks: PhantomData,
+        };
+        let magic = reader.take(C::MAGIC.len(), "the first eight bytes")?;
+        if magic != C::MAGIC {
+            let (name, kind) = (&reader.name, C::KIND);
+            let expected = String::from_utf8_lossy(&C::MAGIC).into_owned();
+            return Err(anyhow!("{name}: not an umbel {kind}: it does not begin with {expected}"));
+        }
+        Ok(reader)
+    }
+
+    /// Reads a whole file and checks everything in it: the number of its messages.
+    ///
+    /// # Errors
+    ///
+    /// The first damage, with its place.
+    pub(crate) fn verify(path: &Path) -> Result<u64> {
+        let mut reader = Self::open(path)?;
+        let mut count = 0;
+        while reader.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// The next message; None behind the end.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged or cut, with the place.
+    pub(crate) fn next(&mut self) -> Result<Option<C>> {
+        if self.is_complete {
+            return match self.file.read(&mut [0]) {
+                Ok(0) => Ok(None),
+                Ok(_) => Err(self.damaged(self.offset, "bytes behind the end")),
+                Err(error) => Err(error).with_context(|| format!("{}: cannot read", self.name)),
+            };
+        }
+        let start = self.offset;
+        let length = self.take(4, "the length of a message")?;
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes were taken"));
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > MESSAGE_BYTES_MAX {
+            let said = format!("a message of {length} bytes, at most {MESSAGE_BYTES_MAX}");
+            return Err(self.damaged(start, &said));
+        }
+        let bytes = self.take(length, "a message")?;
+        let chunk = C::decode(&*bytes)
+            .map_err(|error| self.damaged(start, &format!("not a message: {error}")))?;
+        match chunk.check(&mut self.check) {
+            Ok(is_complete) => self.is_complete = is_complete,
+            Err(said) => return Err(self.damaged(start, &said)),
+        }
+        Ok(Some(chunk))
+    }
+
+    /// The next bytes. Memory grows with what is there, not with what was announced.
+    fn take(&mut self, byte_count: usize, what: &str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file
+            .by_ref()
+            .take(byte_count as u64)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("{}: cannot read", self.name))?;
+        let found = bytes.len();
+        if found < byte_count {
+            let at = self.offset + found as u64;
+            let said = format!("the file ends within {what}, {found} of {byte_count} bytes");
+            return Err(self.damaged(at, &said));
+        }
+        self.offset += byte_count as u64;
+        Ok(bytes)
+    }
+
+    fn damaged(&self, offset: u64, said: &str) -> anyhow::Error {
+        anyhow!("{}: damaged {} at byte {offset}: {said}", self.name, C::KIND)
+    }
+}
+
+/// Messages that were read and wait to be sent.
+const WAITING_CHUNKS_MAX: usize = 4;
+
+/// Sends a file's messages as a stream, from a thread of its own. The stream ends early, without the end's message, if
+/// the file turns out to be damaged; the thread says how.
+///
+/// # Errors
+///
+/// If the file cannot be opened or is another kind of file.
+pub(crate) fn stream<C: Chunk, M: Send + 'static>(
+    path: &Path,
+    message: impl Fn(C) -> M + Send + 'static,
+) -> Result<(ReceiverStream<M>, JoinHandle<Result<()>>)> {
+    let mut reader = ChunkReader::<C>::open(path)?;
+    let (sender, receiver) = mpsc::channel(WAITING_CHUNKS_MAX);
+    let reading = tokio::task::spawn_blocking(move || {
+        while let Some(chunk) = reader.next()? {
+            if sender.blocking_send(message(chunk)).is_err() {
+                break; // The call has failed, and says why.
+            }
+        }
+        Ok(())
+    });
+    Ok((ReceiverStream::new(receiver), reading))
+}

@@ -1,0 +1,134 @@
+//! Exports and backups: there and back, cut and damaged at every byte.
+
+use super::chunk_file::{Chunk, ChunkReader, ChunkWriter};
+use crate::exit::UsageError;
+use anyhow::Result;
+use bytes::Bytes;
+use std::path::Path;
+use umbel_client::proto::{
+    BackupChunk, BackupEnd, BackupFilter, BackupFilterEnd, BackupFrame, BackupHeader, ExportChunk,
+    ExportEnd, ExportFrame, ExportHeader, backup_chunk, export_chunk,
+};
+
+/// CRC-32C of "123456789", from the catalogue of CRCs.
+const CHECKSUM: u32 = 0xe306_9283;
+
+fn export(checksum: u32, frame_count: u64) -> Vec<ExportChunk> {
+    let frame = |text: &'static str| {
+        export_chunk::Part::Frame(ExportFrame {
+            shard: 0,
+            frame: Bytes::from_static(text.as_bytes()),
+        })
+    };
+    let parts = [
+        export_chunk::Part::Header(ExportHeader { shard_count: 1, ..ExportHeader::default() }),
+        frame("12345"),
+        frame("6789"),
+        export_chunk::Part::End(ExportEnd { frame_count, checksum }),
+    ];
+    parts.map(|part| ExportChunk { part: Some(part) }).into()
+}
+
+fn backup(filter_count: u64) -> Vec<BackupChunk> {
+    let parts = [
+        backup_chunk::Part::Header(BackupHeader { format: 1, ..BackupHeader::default() }),
+        backup_chunk::Part::Filter(BackupFilter { name: "a".into(), settings: Bytes::new() }),
+        backup_chunk::Part::FilterEnd(BackupFilterEnd { frame_count: 0, checksum: 0 }),
+        backup_chunk::Part::Filter(BackupFilter { name: "b".into(), settings: Bytes::new() }),
+        backup_chunk::Part::Frame(BackupFrame {
+            shard: 0,
+            frame: Bytes::from_static(b"123456789"),
+        }),
+        backup_chunk::Part::FilterEnd(BackupFilterEnd { frame_count: 1, checksum: CHECKSUM }),
+        backup_chunk::Part::End(BackupEnd { filter_count }),
+    ];
+    parts.map(|part| BackupChunk { part: Some(part) }).into()
+}
+
+fn write<C: Chunk>(path: &Path, chunks: &[C]) -> Result<u64> {
+    let mut writer = ChunkWriter::create(path, false)?;
+    for chunk in chunks {
+        writer.write(chunk)?;
+    }
+    writer.finish()
+}
+
+fn read<C: Chunk>(path: &Path) -> Result<Vec<C>> {
+    let mut reader = ChunkReader::open(path)?;
+    let mut chunks = Vec::new();
+    while let Some(chunk) = reader.next()? {
+        chunks.push(chunk);
+    }
+    Ok(chunks)
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("e");
+    let byte_count = write(&path, &export(CHECKSUM, 2)).unwrap();
+    assert_eq!(byte_count, path.metadata().unwrap().len());
+    assert_eq!(read::<ExportChunk>(&path).unwrap(), export(CHECKSUM, 2));
+    assert_eq!(ChunkReader::<ExportChunk>::verify(&path).unwrap(), 4);
+    assert!(read::<BackupChunk>(&path).unwrap_err().to_string().contains("not an umbel backup"));
+    let again = write(&path, &export(CHECKSUM, 2)).unwrap_err();
+    assert!(again.is::<UsageError>() && again.to_string().contains("--overwrite"));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_backup_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b");
+    write(&path, &backup(2)).unwrap();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(read::<BackupChunk>(&path).unwrap(), backup(2));
+    assert!(write(&folder.path().join("c"), &backup(3)).unwrap_err().to_string().contains("3"));
+}
+
+#[test]
+fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("e");
+    for (chunks, said) in [
+        (export(CHECKSUM ^ 1, 2), "checksum e3069283, the end says e3069282"),
+        (export(CHECKSUM, 3), "2 frames, but the end says 3"),
+        (export(CHECKSUM, 2)[..3].to_vec(), "broke off"),
+        (export(CHECKSUM, 2)[1..].to_vec(), "cannot stand here"),
+        ([export(CHECKSUM, 2), export(CHECKSUM, 2)].concat(), "behind the end"),
+    ] {
+        let error = write(&path, &chunks).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
+    }
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_of_a_frame_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("e");
+    write(&path, &export(CHECKSUM, 2)).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for byte_count in 0..whole.len() {
+        std::fs::write(&path, &whole[..byte_count]).unwrap();
+        let error = read::<ExportChunk>(&path).unwrap_err().to_string();
+        let place = format!("damaged export at byte {byte_count}: the file ends within");
+        assert!(error.contains(&place), "{error}");
+    }
+    let longer = [&whole[..], b"x"].concat();
+    std::fs::write(&path, &longer).unwrap();
+    let error = read::<ExportChunk>(&path).unwrap_err().to_string();
+    assert!(error.ends_with(&format!("at byte {}: bytes behind the end", whole.len())), "{error}");
+    let frame = whole.windows(5).position(|window| window == b"12345").unwrap();
+    for at in (frame..frame + 5).chain(0..8) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(read::<ExportChunk>(&path).is_err(), "byte {at}");
+    }
+    let huge = [&whole[..8], &[0xff; 8]].concat();
+    std::fs::write(&path, huge).unwrap();
+    let error = read::<ExportChunk>(&path).unwrap_err().to_string();
+    assert!(error.contains("at byte 8: a message of 4294967295 bytes"), "{error}");
+}

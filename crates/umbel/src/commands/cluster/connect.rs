@@ -1,0 +1,65 @@
+//! How commands reach a cluster.
+
+use crate::exit::UsageError;
+use anyhow::{Context, Error, Result, anyhow};
+use clap::Args;
+use std::future::Future;
+use umbel_client::{Client, ClientError, ErrorCode};
+
+/// Which cluster, and how answers are printed.
+#[derive(Args)]
+pub(crate) struct ClusterArgs {
+    /// Addresses of nodes, any of which may answer [default: $UMBEL_CLUSTER, else 127.0.0.1:7300]
+    #[arg(long, global = true, value_name = "HOST:PORT[,..]")]
+    cluster: Option<String>,
+    /// Print JSON objects
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Where a cluster is if nobody says: where `umbel serve` listens by default.
+const DEFAULT_CLUSTER: &str = "127.0.0.1:7300";
+
+impl ClusterArgs {
+    /// A client of the cluster; it connects when it is asked something.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if an address is none.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
+        let addresses = self.cluster.clone().or(variable);
+        let addresses = addresses.as_deref().unwrap_or(DEFAULT_CLUSTER);
+        Ok(Client::connect(addresses).map_err(|error| UsageError(error.to_string()))?)
+    }
+}
+
+/// Runs a command's future to its end.
+///
+/// # Errors
+///
+/// As the future; if threads cannot be started.
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let outcome = runtime.block_on(command);
+    // A thread may still wait for standard input, which nobody reads any more.
+    runtime.shutdown_background();
+    outcome.map_err(advised)
+}
+
+/// An error of the cluster with what to do, where that is not plain.
+fn advised(error: Error) -> Error {
+    let advice = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::Unspecified => {
+            "is a node running there? --cluster HOST:PORT names another"
+        }
+        Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
+            "what was sent last may have been applied: `umbel filter contains` tells"
+        }
+        _ => return error,
+    };
+    anyhow!("{error:#}; {advice}")
+}

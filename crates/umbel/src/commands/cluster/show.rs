@@ -1,0 +1,162 @@
+//! What commands print on standard output: tables for people, tab-separated lines or JSON for programs.
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+
+/// Standard output. When its reader has gone, everything is lost silently.
+pub(crate) struct Printer {
+    out: BufWriter<Stdout>,
+    is_closed: bool,
+}
+
+impl Printer {
+    /// Standard output.
+    pub(crate) fn new() -> Self {
+        Self { out: BufWriter::with_capacity(1 << 16, io::stdout()), is_closed: false }
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Prints bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written, but for a reader that has gone.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let outcome = self.out.write_all(bytes);
+        self.settle(outcome)
+    }
+
+    /// Prints a JSON value in a line of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Printer::write`].
+    pub(crate) fn json(&mut self, value: &Value) -> Result<()> {
+        self.write(format!("{value}\n").as_bytes())
+    }
+
+    /// Hands everything to the reader.
+    ///
+    /// # Errors
+    ///
+    /// As [`Printer::write`].
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let outcome = self.out.flush();
+        self.settle(outcome)
+    }
+
+    fn settle(&mut self, outcome: io::Result<()>) -> Result<()> {
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            _ if self.is_closed => Ok(()),
+            outcome => outcome.context("cannot write to standard output"),
+        }
+    }
+}
+
+/// Prints a JSON object, or what `text` makes of it for people or programs.
+///
+/// # Errors
+///
+/// As [`Printer::write`].
+pub(crate) fn print(as_json: bool, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
+    let mut printer = Printer::new();
+    if as_json {
+        printer.json(value)?;
+    } else {
+        printer.write(text().as_bytes())?;
+    }
+    printer.flush()
+}
+
+/// Rows under a heading.
+pub(crate) struct Rows {
+    heading: &'static [&'static str],
+    /// Columns of numbers stand at the right.
+    numbers: &'static [usize],
+    rows: Vec<Vec<String>>,
+}
+
+impl Rows {
+    /// No rows yet; `numbers` are the columns that hold numbers, from 0.
+    pub(crate) fn new(heading: &'static [&'static str], numbers: &'static [usize]) -> Self {
+        Self { heading, numbers, rows: Vec::new() }
+    }
+
+    /// Adds a row with one text a column.
+    pub(crate) fn push(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    /// A table with a heading on a terminal, else lines with tabs and without a heading.
+    pub(crate) fn text(&self) -> String {
+        if io::stdout().is_terminal() { self.table() } else { self.lines() }
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(self.heading.to_vec());
+        for row in &self.rows {
+            table.add_row(row.clone());
+        }
+        for &column in self.numbers {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        format!("{table}\n")
+    }
+
+    fn lines(&self) -> String {
+        self.rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
+    }
+}
+
+/// Names with their values, one a line.
+pub(crate) fn facts(facts: &[(&str, String)]) -> String {
+    let is_terminal = io::stdout().is_terminal();
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, value): &(&str, String)| match is_terminal {
+        true => format!("{name:width$}  {value}\n"),
+        false => format!("{name}\t{value}\n"),
+    };
+    facts.iter().map(line).collect()
+}
+
+/// An item as a JSON object's member: text where it is text, else hexadecimal digits.
+pub(crate) fn item_member(item: &[u8]) -> (&'static str, String) {
+    match std::str::from_utf8(item) {
+        Ok(text) => ("item", text.to_owned()),
+        Err(_) => ("item_hex", item.iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_tables_or_lines() {
+        let mut rows = Rows::new(&["name", "count"], &[1]);
+        rows.push(vec!["a".into(), "1000".into()]);
+        rows.push(vec!["bcdef".into(), "2".into()]);
+        assert_eq!(rows.lines(), "a\t1000\nbcdef\t2\n");
+        let table: Vec<String> = rows.table().lines().map(|l| l.trim().to_owned()).collect();
+        assert_eq!(table, ["name   count", "a       1000", "bcdef      2"]);
+    }
+
+    #[test]
+    fn items_that_are_no_text_are_hexadecimal() {
+        assert_eq!(item_member("é".as_bytes()), ("item", "é".to_owned()));
+        assert_eq!(item_member(&[0xff, 0x0a]), ("item_hex", "ff0a".to_owned()));
+    }
+}

@@ -1,0 +1,116 @@
+//! The state of a cluster, for people and programs.
+
+use super::show::{Rows, facts};
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use umbel_client::StatusResponse;
+use umbel_client::proto::{NodeStatus, ShardStatus};
+
+/// As a JSON object.
+pub(super) fn json(status: &StatusResponse) -> Value {
+    let node = |node: &NodeStatus| {
+        json!({
+            "node": node.node,
+            "address": node.address,
+            "state": node.state,
+            "replicas": node.replica_count,
+            "leads": node.leader_count,
+            "reachable": node.is_reachable,
+            "meta": node.meta_role,
+        })
+    };
+    let shard = |shard: &ShardStatus| {
+        json!({
+            "shard": shard.shard,
+            "range": [hash(shard.range_start), hash(shard.range_last)],
+            "leader": shard.leader,
+            "replicas": shard.replicas,
+            "target": shard.target,
+            "applied_index": shard.applied_index,
+            "memory_bytes": shard.memory_bytes,
+        })
+    };
+    json!({
+        "cluster": status.cluster_id,
+        "version": status.version,
+        "epoch": status.epoch,
+        "node": status.node,
+        "meta_leader": status.meta_leader,
+        "filters": status.filter_count,
+        "replicas_wanted": status.replica_count,
+        "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
+    })
+}
+
+/// As three tables, or as lines that begin with what they are about.
+pub(super) fn text(status: &StatusResponse) -> String {
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut text = facts(&[
+        ("cluster", status.cluster_id.clone()),
+        ("version", status.version.clone()),
+        ("epoch", status.epoch.to_string()),
+        ("meta leader", number(status.meta_leader)),
+        ("filters", status.filter_count.to_string()),
+        ("replicas wanted", status.replica_count.to_string()),
+    ]);
+    for rows in [node_rows(status), shard_rows(status)] {
+        if is_terminal {
+            text.push('\n');
+        }
+        text += &rows.text();
+    }
+    text
+}
+
+fn node_rows(status: &StatusResponse) -> Rows {
+    let heading = &["", "number", "address", "state", "reachable", "replicas", "leads", "meta"];
+    let mut rows = Rows::new(heading, &[1, 5, 6]);
+    for node in &status.nodes {
+        rows.push(vec![
+            "node".to_owned(),
+            node.node.to_string(),
+            node.address.clone(),
+            node.state.clone(),
+            if node.is_reachable { "yes" } else { "no" }.to_owned(),
+            node.replica_count.to_string(),
+            node.leader_count.to_string(),
+            node.meta_role.clone(),
+        ]);
+    }
+    rows
+}
+
+fn shard_rows(status: &StatusResponse) -> Rows {
+    let heading = &["", "number", "leader", "replicas", "moves to", "applied", "bytes"];
+    let mut rows = Rows::new(heading, &[1, 2, 5, 6]);
+    for shard in &status.shards {
+        rows.push(vec![
+            "shard".to_owned(),
+            shard.shard.to_string(),
+            number(shard.leader),
+            numbers(&shard.replicas),
+            numbers(&shard.target),
+            shard.applied_index.to_string(),
+            shard.memory_bytes.to_string(),
+        ]);
+    }
+    rows
+}
+
+/// A node's number, or a dash where none is known.
+fn number(node: u64) -> String {
+    if node == 0 { "-".to_owned() } else { node.to_string() }
+}
+
+fn numbers(nodes: &[u64]) -> String {
+    if nodes.is_empty() {
+        return "-".to_owned();
+    }
+    nodes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Hashes are too long for the numbers of many readers of JSON.
+fn hash(hi: u64) -> String {
+    format!("{hi:#018x}")
+}

@@ -1,0 +1,206 @@
+//! Many items through one filter: several batches in flight, answers in the order of the items, bounded memory.
+
+use super::items::{ItemArgs, ReadBatch};
+use crate::commands::cluster::show::{Printer, item_member};
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+use tokio::task::JoinHandle;
+use umbel_client::{ClientError, Filter, PackedBatch, ReadLevel};
+
+/// Batches that are sent and not answered. More would only wait in the nodes' queues.
+const BATCHES_IN_FLIGHT_MAX: usize = 4;
+
+/// What to do with items.
+#[derive(Clone, Copy)]
+pub(crate) enum Verb {
+    /// Insert them: an answer of 1 is new, 0 present.
+    Insert,
+    /// Ask for them: 1 is present, 0 absent.
+    Contains(ReadLevel),
+    /// Take them out: 1 is removed, 0 absent.
+    Remove,
+}
+
+impl Verb {
+    /// What 1 and 0 mean.
+    pub(crate) fn words(self) -> [&'static str; 2] {
+        match self {
+            Self::Insert => ["new", "present"],
+            Self::Contains(_) => ["present", "absent"],
+            Self::Remove => ["removed", "absent"],
+        }
+    }
+
+    async fn send(self, filter: Filter, batch: PackedBatch) -> Result<Bytes, ClientError> {
+        Ok(match self {
+            Self::Insert => filter.insert_packed(batch).await?.as_bytes().clone(),
+            Self::Contains(level) => filter.contains_packed(batch, level).await?.as_bytes().clone(),
+            Self::Remove => filter.remove_packed(batch).await?.as_bytes().clone(),
+        })
+    }
+}
+
+/// How the answer of each item is printed, if it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Each {
+    /// Not at all.
+    Silent,
+    /// A line of answer, tab, item.
+    Lines,
+    /// A JSON object.
+    Json,
+}
+
+/// How many items had which answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    /// Answers of 1.
+    pub(crate) ones: u64,
+    /// Answers of 0.
+    pub(crate) zeros: u64,
+}
+
+/// A batch that was sent.
+struct InFlight {
+    task: JoinHandle<Result<Bytes, ClientError>>,
+    item_count: usize,
+    /// The items, if they are to be printed.
+    items: Option<PackedBatch>,
+    input_bytes: u64,
+}
+
+impl InFlight {
+    fn send(filter: &Filter, verb: Verb, each: Each, batch: ReadBatch) -> Self {
+        let items = (each != Each::Silent).then(|| batch.items.clone());
+        let item_count = batch.items.len();
+        let task = tokio::spawn(verb.send(filter.clone(), batch.items));
+        Self { task, item_count, items, input_bytes: batch.input_bytes }
+    }
+}
+
+/// Runs all items through a filter.
+///
+/// # Errors
+///
+/// The first batch that failed, in the order of the items; those after it may have been sent.
+pub(crate) async fn run(
+    filter: &Filter,
+    verb: Verb,
+    items: &ItemArgs,
+    each: Each,
+) -> Result<Tally> {
+    let mut batches = items.read()?;
+    let mut in_flight: VecDeque<InFlight> = VecDeque::new();
+    let mut report = Report {
+        verb,
+        each,
+        end: items.end(),
+        printer: Printer::new(),
+        tally: Tally::default(),
+        bar: bar(items.input_bytes(), each),
+    };
+    let mut is_ended = false;
+    while !(is_ended && in_flight.is_empty()) {
+        tokio::select! {
+            biased;
+            outcome = front(&mut in_flight), if !in_flight.is_empty() => {
+                let sent = in_flight.pop_front().expect("the front was awaited");
+                if let Err(error) = report.take(&sent, outcome) {
+                    report.printer.flush()?;
+                    return Err(error);
+                }
+                // Answers to what comes slowly are wanted at once.
+                if in_flight.is_empty() {
+                    report.printer.flush()?;
+                }
+                if report.printer.is_closed() && matches!(verb, Verb::Contains(_)) {
+                    return Ok(report.tally);
+                }
+            }
+            batch = batches.recv(), if !is_ended && in_flight.len() < BATCHES_IN_FLIGHT_MAX => {
+                match batch {
+                    Some(batch) => in_flight.push_back(InFlight::send(filter, verb, each, batch?)),
+                    None => is_ended = true,
+                }
+            }
+        }
+    }
+    report.printer.flush()?;
+    if let Some(bar) = report.bar {
+        bar.finish_and_clear();
+    }
+    Ok(report.tally)
+}
+
+/// Waits for the oldest batch.
+async fn front(in_flight: &mut VecDeque<InFlight>) -> Result<Bytes> {
+    let Some(oldest) = in_flight.front_mut() else { return std::future::pending().await };
+    Ok((&mut oldest.task).await.context("a task broke off")??)
+}
+
+/// What is said while answers come in.
+struct Report {
+    verb: Verb,
+    each: Each,
+    end: u8,
+    printer: Printer,
+    tally: Tally,
+    bar: Option<ProgressBar>,
+}
+
+impl Report {
+    fn take(&mut self, sent: &InFlight, outcome: Result<Bytes>) -> Result<()> {
+        let answered = self.tally.ones + self.tally.zeros;
+        let bits = match outcome {
+            Err(error) if answered > 0 => {
+                return Err(error.context(format!("after {answered} answered items")));
+            }
+            outcome => outcome?,
+        };
+        let ones: u64 = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
+        self.tally.ones += ones;
+        self.tally.zeros += sent.item_count as u64 - ones;
+        if let Some(bar) = &self.bar {
+            bar.inc(if bar.length().is_some() { sent.input_bytes } else { sent.item_count as u64 });
+        }
+        let Some(items) = &sent.items else { return Ok(()) };
+        for (at, item) in items.iter().enumerate() {
+            self.print(item, bits[at / 8] >> (at % 8) & 1 == 1)?;
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, item: &[u8], is_one: bool) -> Result<()> {
+        let [one, zero] = self.verb.words();
+        if self.each == Each::Json {
+            let (name, text) = item_member(item);
+            return self.printer.json(&json!({ name: text, one: is_one }));
+        }
+        let word = if is_one { one } else { zero };
+        self.printer.write(word.as_bytes())?;
+        self.printer.write(b"\t")?;
+        self.printer.write(item)?;
+        self.printer.write(&[self.end])
+    }
+}
+
+/// A bar on standard error, if that is a terminal and answers do not go to one too.
+fn bar(input_bytes: Option<u64>, each: Each) -> Option<ProgressBar> {
+    let is_shown = std::io::stderr().is_terminal()
+        && (each == Each::Silent || !std::io::stdout().is_terminal());
+    if !is_shown {
+        return None;
+    }
+    let template = match input_bytes {
+        Some(_) => "{bar:32} {bytes:>10} / {total_bytes:10} {binary_bytes_per_sec:>12} {eta:>4}",
+        None => "{spinner} {human_pos} items {per_sec:>12}",
+    };
+    let style = ProgressStyle::with_template(template).expect("a valid template");
+    let bar = ProgressBar::with_draw_target(input_bytes, ProgressDrawTarget::stderr());
+    bar.set_style(style.progress_chars("=> "));
+    Some(bar)
+}

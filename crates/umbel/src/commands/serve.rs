@@ -1,0 +1,187 @@
+//! `umbel serve`: settings to a running node.
+
+mod logs;
+mod settings;
+mod signals;
+
+use crate::exit::{Exit, UsageError};
+use crate::say::{say, say_line};
+use anyhow::{Context, Result};
+use clap::{ArgAction, Args};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use settings::{Layer, Settings, about};
+use signals::StopSignal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use toml::{Table, Value};
+use umbel_node::ports::Ports;
+use umbel_node::{Config, Node};
+
+/// How often histograms are folded, so that they stay small when nobody reads the metrics.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// Arguments of `umbel serve`.
+#[derive(Args)]
+#[command(
+    after_help = "Settings come from --config FILE, then UMBEL_* variables, then flags; the later \
+    ones win.\nSIGTERM or ctrl-c stops the server; a second one ends it at once.\n\
+    Exit codes: 0 stopped when asked, 1 failed, 2 wrong settings, 130 ended by a second signal."
+)]
+pub(crate) struct ServeArgs {
+    #[arg(long, help = about("dev"))]
+    dev: bool,
+    #[arg(long, value_name = "HOST:PORT", help = about("listen"))]
+    listen: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", help = about("advertise"))]
+    advertise: Option<String>,
+    #[arg(long, value_name = "DIR", help = about("data"))]
+    data: Option<String>,
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', help = about("initial_cluster"))]
+    initial_cluster: Vec<String>,
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "initial_cluster", help = about("join"))]
+    join: Option<String>,
+    #[arg(long, value_name = "N", help = about("shards"))]
+    shards: Option<u32>,
+    #[arg(long, value_name = "N", help = about("replicas"))]
+    replicas: Option<u32>,
+    /// Acknowledge inserts before the disk has them: a power failure may lose some
+    #[arg(long = "no-fsync", action = ArgAction::SetFalse)]
+    fsync: bool,
+    #[arg(long, help = about("insecure"))]
+    insecure: bool,
+    /// Read settings from this TOML file [env: UMBEL_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print every setting with its meaning and value, in the form of a file for --config, and stop
+    #[arg(long)]
+    print_config: bool,
+    #[arg(long, value_name = "FORMAT", help = about("log_format"))]
+    log_format: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A [`UsageError`] if settings are wrong; else what made the node fail.
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    let mut settings = args.settings()?;
+    if args.print_config {
+        return print(&settings.print());
+    }
+    let signal = StopSignal::install()?;
+    logs::start(&settings.logs)?;
+    let folder = temporary_folder(&settings)?;
+    if let Some(folder) = &folder {
+        folder
+            .path()
+            .to_str()
+            .context("the temporary folder's name is not UTF-8")?
+            .clone_into(&mut settings.node.data);
+    }
+    let metrics = PrometheusBuilder::new().install_recorder().context("cannot count metrics")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let outcome = runtime.block_on(serve(settings.node, metrics, signal));
+    // Whatever still runs has nothing to say any more.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn print(text: &str) -> Result<Exit> {
+    use std::io::Write as _;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// A folder for a development cluster that was given none.
+fn temporary_folder(settings: &Settings) -> Result<Option<TempDir>> {
+    if !settings.node.dev || settings.names_data {
+        return Ok(None);
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("umbel-dev-")
+        .tempdir()
+        .context("cannot make a temporary data folder")?;
+    say_line(format_args!("data is kept in {} until the end", folder.path().display()));
+    Ok(Some(folder))
+}
+
+async fn serve(config: Config, metrics: PrometheusHandle, mut signal: StopSignal) -> Result<Exit> {
+    let ports = Ports::real(Path::new(&config.data))
+        .with_context(|| format!("{}: cannot use this data folder", config.data))?;
+    let rendered = metrics.clone();
+    let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || rendered.render());
+    tokio::spawn(keep_metrics_small(metrics));
+    let node = tokio::select! {
+        biased;
+        () = signal.asked() => return Ok(Exit::Done),
+        node = Node::start(config, ports, Some(render)) => node?,
+    };
+    let (address, id, cluster) = (node.address(), node.id(), node.cluster());
+    say(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
+    let outcome = tokio::select! {
+        biased;
+        () = signal.asked() => Ok(()),
+        outcome = node.stopped() => outcome,
+    };
+    node.shutdown().await;
+    outcome?;
+    Ok(Exit::Done)
+}
+
+async fn keep_metrics_small(metrics: PrometheusHandle) {
+    let mut interval = tokio::time::interval(METRICS_UPKEEP);
+    loop {
+        interval.tick().await;
+        metrics.run_upkeep();
+    }
+}
+
+impl ServeArgs {
+    fn settings(&self) -> Result<Settings> {
+        let mut layers = Vec::new();
+        let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let file = self.config.clone().or_else(|| variable("UMBEL_CONFIG").map(PathBuf::from));
+        if let Some(path) = file {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| UsageError(format!("{name}: cannot read settings: {error}")))?;
+            layers.push(Layer::file(&name, &text)?);
+        }
+        layers.push(Layer::environment(variable)?);
+        layers.push(Layer::flags(self.table()));
+        Ok(Settings::resolve(&layers)?)
+    }
+
+    /// What the flags set.
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            table.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        let text = |value: &Option<String>| value.clone().map(Value::String);
+        let number = |value: Option<u32>| value.map(|number| Value::Integer(number.into()));
+        set("dev", self.dev.then_some(Value::Boolean(true)));
+        set("listen", text(&self.listen));
+        set("advertise", text(&self.advertise));
+        set("data", text(&self.data));
+        let founders = self.initial_cluster.iter().map(String::as_str);
+        set("initial_cluster", (founders.len() > 0).then(|| settings::texts(founders)));
+        set("join", text(&self.join));
+        set("shards", number(self.shards));
+        set("replicas", number(self.replicas));
+        set("fsync", (!self.fsync).then_some(Value::Boolean(false)));
+        set("insecure", self.insecure.then_some(Value::Boolean(true)));
+        set("log_format", text(&self.log_format));
+        table
+    }
+}

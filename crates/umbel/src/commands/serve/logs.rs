@@ -1,0 +1,51 @@
+//! What the server says while it runs: settings of its log, and where it goes.
+
+use anyhow::Result;
+use tracing_subscriber::EnvFilter;
+
+use crate::exit::UsageError;
+
+umbel_node::settings! {
+    /// Settings of the log, which goes to standard error.
+    pub(crate) struct LogSettings {
+        /// How log lines look: `text`, or `json` with one object a line.
+        log_format: String = "text".to_owned(),
+        /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also by module, like
+        /// `info,umbel_node::raft=debug`. openraft tells of every step of an election at `info`.
+        log_level: String = "info,openraft=error".to_owned(),
+    }
+}
+
+/// Logs from now on.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names the setting that is wrong.
+pub(crate) fn start(settings: &LogSettings) -> Result<()> {
+    let filter = EnvFilter::try_new(&settings.log_level).map_err(|error| {
+        let level = &settings.log_level;
+        UsageError(format!("log_level = \"{level}\": {error}; expected a level like info or debug"))
+    })?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second server in one process does not exist, so neither does a second subscriber.
+    match settings.log_format.as_str() {
+        "json" => lines.json().init(),
+        _ => lines.init(),
+    }
+    Ok(())
+}
+
+impl LogSettings {
+    /// Checks what can be checked without starting anything.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] that names the setting that is wrong.
+    pub(crate) fn validate(&self) -> Result<(), UsageError> {
+        if ["text", "json"].contains(&self.log_format.as_str()) {
+            return Ok(());
+        }
+        let said = format!("log_format = \"{}\": expected text or json", self.log_format);
+        Err(UsageError(said))
+    }
+}

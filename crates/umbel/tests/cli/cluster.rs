@@ -1,0 +1,63 @@
+//! `umbel cluster` against a real server.
+
+use crate::sandbox::Sandbox;
+use crate::serve::{Server, run};
+use serde_json::Value;
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let sandbox = Sandbox::new();
+    for (args, said) in [
+        ("", "status"),
+        ("drain", "NODE"),
+        ("drain one", "one"),
+        ("drain 1 --undo --wait", "--wait"),
+        ("move 1 --from 1", "--to"),
+        ("backup", "--out"),
+        ("status --cluster a:b:c:", "a:b:c:"),
+    ] {
+        run(&sandbox, &format!("cluster {args}")).refused(2, &[said]);
+    }
+}
+
+#[test]
+fn status_shows_nodes_and_shards() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let cluster = |args: &str| server.run(&sandbox, &format!("cluster {args}"));
+    let status: Value = serde_json::from_str(&cluster("status --json").kept_text()).unwrap();
+    let id = status["cluster"].as_str().unwrap();
+    assert_eq!(server.membership, format!("node 1 of cluster {id}"));
+    assert_eq!(status["nodes"][0]["address"], server.address.as_str());
+    assert_eq!(status["shards"].as_array().unwrap().len(), 4);
+    let lines = cluster("status").kept_text();
+    let begin = |word: &str| lines.lines().filter(|line| line.starts_with(word)).count();
+    assert_eq!((begin("node\t"), begin("shard\t")), (1, 4), "{lines}");
+    let joined = cluster(&format!("join {}", server.address)).kept_text();
+    assert_eq!(joined, format!("node\t1\naddress\t{}\n", server.address));
+    cluster("join 127.0.0.1:1 --timeout 0").refused(1, &["127.0.0.1:1", "serve --join"]);
+    cluster("remove 9").refused(1, &["9"]);
+}
+
+#[test]
+fn a_backup_is_restored_after_all_is_lost() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let umbel = |args: &str| server.run(&sandbox, args);
+    umbel("filter create a --capacity 1e4").kept();
+    umbel("filter create b --capacity 1e4 --public-hash").kept();
+    umbel("filter insert a x").kept();
+    umbel("filter insert b y").kept();
+    umbel("cluster backup --out all.umbel").kept();
+    umbel("cluster restore --file all.umbel").refused(1, &["a"]);
+    umbel("filter drop a").kept();
+    umbel("filter drop b").kept();
+    let restored = umbel("cluster restore --file all.umbel").kept_text();
+    assert_eq!(restored, "restored\ta\nrestored\tb\n");
+    assert_eq!(umbel("filter contains a x y --count").kept_text(), "present\t1\nabsent\t1\n");
+    assert_eq!(umbel("filter contains b x y --count").kept_text(), "present\t1\nabsent\t1\n");
+    let mut bytes = sandbox.read("all.umbel");
+    bytes.pop();
+    sandbox.write("cut.umbel", &bytes);
+    umbel("cluster restore --file cut.umbel").refused(1, &["cut.umbel", "at byte"]);
+}

@@ -1,0 +1,130 @@
+//! `umbel filter` against a real server: items in and out, files, exit codes.
+
+use crate::sandbox::Sandbox;
+use crate::serve::{Server, run};
+use serde_json::{Value, json};
+
+/// Where nobody listens: a port that ordinary processes may not take.
+const NOBODY: &str = "127.0.0.1:1";
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let sandbox = Sandbox::new();
+    for (args, said) in [
+        ("create", "NAME"),
+        ("create a", "--capacity"),
+        ("create a --capacity many", "1000000, 1e6 or 1M"),
+        ("create a --capacity 1 --rate 2", "above 0 and below 1"),
+        ("create a --capacity 1 --rate 0.1 --memory 1M", "--memory"),
+        ("create a --like b --public-hash", "--public-hash"),
+        ("insert a x --file b", "--file"),
+        ("insert a x --null", "--null"),
+        ("contains a x --level none", "any-replica"),
+        ("merge a", "SOURCE"),
+        ("export a", "--out"),
+        ("list --cluster nowhere", "nowhere"),
+    ] {
+        run(&sandbox, &format!("filter {args}")).refused(2, &[said]);
+    }
+}
+
+#[test]
+fn a_damaged_file_is_found_before_anybody_is_asked() {
+    let sandbox = Sandbox::with(&[("a", "UMBLEXP1\x05"), ("b", "something else")]);
+    for (file, said) in [
+        ("a", "a: damaged export at byte 9: the file ends within the length of a message"),
+        ("b", "b: not an umbel export"),
+        ("gone", "gone: cannot read"),
+    ] {
+        let args = format!("filter import x --file {file} --cluster {NOBODY}");
+        run(&sandbox, &args).refused(1, &[said]);
+    }
+}
+
+#[test]
+fn items_are_new_once_and_present_ever_after() {
+    let sandbox = Sandbox::with(&[("items", "a\r\n\nb\nb\n"), ("nul", "a\nb\0\0")]);
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    let created = filter("create seen --capacity 1M --rate 0.001 --json").kept_text();
+    let created: Value = serde_json::from_str(&created).unwrap();
+    assert_eq!(created["capacity"], 1_000_000);
+    assert_eq!(created["state"], "live");
+    assert_eq!(filter("insert seen alice bob").kept_text(), "new\t2\npresent\t0\n");
+    assert_eq!(filter("insert seen bob carol --each").kept_text(), "present\tbob\nnew\tcarol\n");
+    assert_eq!(filter("insert seen --file items").kept_text(), "new\t3\npresent\t1\n");
+    let piped = server.run_piped(&sandbox, "filter contains seen -0", b"a\r\0\0dave\0");
+    assert_eq!(piped.kept_text(), "present\ta\r\0present\t\0absent\tdave\0");
+    let counted = filter("contains seen alice eve --count --json").kept_text();
+    assert_eq!(counted, format!("{}\n", json!({ "present": 1, "absent": 1 })));
+    assert_eq!(filter("contains seen alice").ended_with(0), b"present\talice\n");
+    assert_eq!(filter("contains seen eve").ended_with(1), b"absent\teve\n");
+    assert_eq!(
+        filter("contains seen alice --level any-replica").ended_with(0),
+        b"present\talice\n"
+    );
+    filter("contains gone alice").refused(2, &["gone"]);
+    filter("insert gone alice").refused(1, &["gone"]);
+    filter("remove seen alice").refused(1, &["seen"]);
+}
+
+#[test]
+fn many_items_stream_in_order() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create seen --capacity 1M --rate 1e-9").kept();
+    let lines: String = (0..50_000).map(|at| format!("item {at}\n")).collect();
+    let inserted = server.run_piped(&sandbox, "filter insert seen", lines.as_bytes()).kept_text();
+    assert_eq!(inserted, "new\t50000\npresent\t0\n");
+    let asked = server.run_piped(&sandbox, "filter contains seen", lines.as_bytes()).kept_text();
+    let expected = lines.lines().map(|line| format!("present\t{line}\n"));
+    assert!(expected.collect::<String>() == asked);
+}
+
+#[test]
+fn filters_are_listed_described_merged_emptied_and_dropped() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create a --capacity 1e4").kept();
+    filter("create b --like a").kept();
+    filter("create other --capacity 1e4 --kind counting").kept();
+    filter("insert a x y").kept();
+    filter("insert b y z").kept();
+    filter("merge a b").kept();
+    assert_eq!(filter("contains a x y z --count").kept_text(), "present\t3\nabsent\t0\n");
+    let listed = filter("list").kept_text();
+    let names: Vec<&str> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(names, ["a", "b", "other"]);
+    assert_eq!(filter("list o").kept_text().lines().count(), 1);
+    let info: Value = serde_json::from_str(&filter("info a --json").kept_text()).unwrap();
+    assert_eq!(
+        (&info["filter"]["kind"], info["slices"].as_array().unwrap().len()),
+        (&json!("blocked"), 4)
+    );
+    filter("merge a other").refused(1, &["other"]);
+    filter("insert other x").kept();
+    assert_eq!(filter("remove other x y --each").kept_text(), "removed\tx\nabsent\ty\n");
+    filter("clear a").kept();
+    assert_eq!(filter("contains a x y z --count").kept_text(), "present\t0\nabsent\t3\n");
+    filter("drop a").kept();
+    filter("info a").refused(1, &["\"a\""]);
+}
+
+#[test]
+fn an_exported_filter_is_imported_under_another_name() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create a --capacity 1e4").kept();
+    filter("insert a x y").kept();
+    filter("export a --out a.umbel").kept();
+    filter("export a --out a.umbel").refused(2, &["--overwrite"]);
+    filter("export a --out a.umbel --overwrite").kept();
+    filter("import b --file a.umbel").kept();
+    assert_eq!(filter("contains b x y z --count").kept_text(), "present\t2\nabsent\t1\n");
+    filter("import b --file a.umbel").refused(1, &["b"]);
+    filter("export gone --out gone.umbel").refused(1, &["gone"]);
+    assert!(!sandbox.exists("gone.umbel"));
+}

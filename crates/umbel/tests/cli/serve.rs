@@ -1,0 +1,163 @@
+//! `umbel serve`: settings from everywhere, start, stop; and a server for the tests of its clients.
+
+use crate::sandbox::{Ran, Sandbox};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// `umbel` with these arguments, words separated by blanks, without settings of the environment.
+pub(crate) fn umbel(sandbox: &Sandbox, args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
+    command.args(args.split_whitespace()).current_dir(sandbox.path(""));
+    command.env_clear().env("TMPDIR", sandbox.path(".scratch"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(sandbox: &Sandbox, args: &str) -> Ran {
+    let output = umbel(sandbox, args).output().unwrap();
+    sandbox.ended(output)
+}
+
+/// A cluster of one node with its data in the sandbox, killed with the test.
+pub(crate) struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// Number of the node and identity of the cluster, as its first line says.
+    pub(crate) membership: String,
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(sandbox: &Sandbox) -> Self {
+        let args = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
+        let mut command = umbel(sandbox, args);
+        // Nobody reads behind the first line: what it says must fit the pipe.
+        command.stdout(Stdio::null()).env("UMBEL_LOG_LEVEL", "error");
+        let mut child = command.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let ready = loop {
+            let mut line = String::new();
+            let is_end = stderr.read_line(&mut line).unwrap() == 0;
+            said += &line;
+            assert!(!is_end, "the server ended: {said}");
+            if let Some(ready) = line.strip_prefix("listening on ") {
+                break ready.trim_end().to_owned();
+            }
+        };
+        let (address, membership) = ready.split_once(", ").unwrap();
+        let (address, membership) = (address.to_owned(), membership.to_owned());
+        Self { child, stderr, address, membership }
+    }
+
+    /// `umbel` with these arguments against this server.
+    pub(crate) fn command(&self, sandbox: &Sandbox, args: &str) -> Command {
+        let mut command = umbel(sandbox, args);
+        command.env("UMBEL_CLUSTER", &self.address);
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, sandbox: &Sandbox, args: &str) -> Ran {
+        let output = self.command(sandbox, args).output().unwrap();
+        sandbox.ended(output)
+    }
+
+    /// Runs it with these bytes as standard input.
+    pub(crate) fn run_piped(&self, sandbox: &Sandbox, args: &str, stdin: &[u8]) -> Ran {
+        let mut child = self.command(sandbox, args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || pipe.write_all(stdin));
+            sandbox.ended(child.wait_with_output().unwrap())
+        })
+    }
+
+    /// Asks it to stop and waits: its exit code.
+    fn stop(mut self) -> Option<i32> {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        // It must not wait for somebody who reads what it says.
+        std::io::copy(&mut self.stderr, &mut std::io::sink()).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn wrong_settings_are_exit_code_2_and_are_named() {
+    let files = [("a.toml", "shards = 0\n"), ("b.toml", "shard = 1\n"), ("c.toml", "x\ny")];
+    let sandbox = Sandbox::with(&files);
+    for (args, said) in [
+        ("--listen nowhere", &["listen = \"nowhere\"", "HOST:PORT"][..]),
+        ("--listen 0.0.0.0:0", &["no TLS yet", "--insecure"]),
+        ("--listen 0.0.0.0:0 --insecure", &["advertise"]),
+        ("--shards 1025", &["shards = 1025: expected 1 to 1024"]),
+        ("--dev --join a:1", &["dev and join exclude each other"]),
+        ("--initial-cluster a:1 --join a:1", &["--join"]),
+        ("--initial-cluster a:1,b:1", &["a:1, b:1", "127.0.0.1:7300"]),
+        ("--log-format xml", &["log_format = \"xml\""]),
+        ("--config gone.toml", &["gone.toml", "No such file"]),
+        ("--config a.toml", &["shards = 0"]),
+        ("--config b.toml", &["b.toml", "\"shard\" is no setting"]),
+        ("--config c.toml", &["c.toml:1"]),
+        ("--no-such-flag", &["--no-such-flag"]),
+    ] {
+        run(&sandbox, &format!("serve {args}")).refused(2, said);
+    }
+    let output = umbel(&sandbox, "serve").env("UMBEL_SHARDS", "many").output().unwrap();
+    sandbox.ended(output).refused(2, &["UMBEL_SHARDS=many", "a whole number"]);
+}
+
+#[test]
+fn flags_go_before_the_environment_and_that_before_the_file() {
+    let sandbox = Sandbox::with(&[("a.toml", "shards = 5\nreplicas = 5\nheartbeat_ms = 50\n")]);
+    let mut command = umbel(&sandbox, "serve --config a.toml --shards 7 --print-config");
+    let output = command.env("UMBEL_SHARDS", "6").env("UMBEL_REPLICAS", "6").output().unwrap();
+    let printed = sandbox.ended(output).kept_text();
+    for line in ["shards = 7", "replicas = 6", "heartbeat_ms = 50", "election_ms_min = 1500"] {
+        assert!(printed.lines().any(|printed| printed == line), "{line}: {printed}");
+    }
+    sandbox.write("b.toml", &printed);
+    let again = run(&sandbox, "serve --config b.toml --print-config").kept_text();
+    assert_eq!(again, printed);
+    let output = umbel(&sandbox, "serve --print-config").env("UMBEL_CONFIG", "b.toml").output();
+    assert_eq!(sandbox.ended(output.unwrap()).kept_text(), printed);
+}
+
+#[test]
+fn help_describes_every_flag() {
+    let sandbox = Sandbox::new();
+    let help = run(&sandbox, "serve --help").kept_text();
+    // Its lines are wrapped.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["--listen <HOST:PORT>", "Where to listen", "[default: 127.0.0.1:7300]"] {
+        assert!(help.contains(words), "{words}: {help}");
+    }
+}
+
+#[test]
+fn a_server_starts_says_where_and_stops_when_asked() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    assert!(!server.address.ends_with(":0"), "{}", server.address);
+    let cluster = server.membership.strip_prefix("node 1 of cluster ").unwrap().to_owned();
+    assert_eq!(cluster.len(), 32, "{cluster}");
+    assert_eq!(server.stop(), Some(0));
+    // It is the same node of the same cluster when it comes again.
+    let server = Server::start(&sandbox);
+    assert_eq!(server.membership, format!("node 1 of cluster {cluster}"));
+    let second = run(&sandbox, "serve --dev --listen 127.0.0.1:0 --data node");
+    assert_eq!(second.code, Some(1), "{}", second.stderr);
+    assert!(second.stderr.contains("node"), "{}", second.stderr);
+    assert_eq!(server.stop(), Some(0));
+}

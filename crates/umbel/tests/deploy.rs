@@ -1,0 +1,66 @@
+//! What can be said of `deploy/` without a cluster: its settings are settings, and its pattern of a
+//! file is what the binary prints.
+
+#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Variables that are no settings of the server.
+const OTHER_VARIABLES: [&str; 2] = ["UMBEL_CLUSTER", "UMBEL_CONFIG"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+fn printed() -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_umbel"))
+        .args(["serve", "--print-config"])
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_pattern_of_a_file_is_what_the_binary_prints() {
+    let pattern = fs::read_to_string(folder().join("umbel.toml")).unwrap();
+    let hint = "run: cargo run -- serve --print-config > deploy/umbel.toml";
+    assert_eq!(pattern, printed(), "{hint}");
+}
+
+#[test]
+fn every_variable_is_a_setting() {
+    let printed = printed();
+    let names = printed.lines().filter_map(|line| line.split_once(" = "));
+    let names = names.map(|(name, _)| name.trim_start_matches('#').to_ascii_uppercase());
+    let known: BTreeSet<String> = names.map(|name| format!("UMBEL_{name}")).collect();
+    assert!(known.contains("UMBEL_LISTEN"), "{known:?}");
+    let mut paths = Vec::new();
+    files(&folder(), &mut paths);
+    let mut variable_count = 0;
+    for path in paths.iter().filter(|path| !path.ends_with("umbel.toml")) {
+        let text = fs::read_to_string(path).unwrap();
+        let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        for word in words.filter(|word| word.len() > "UMBEL_".len() && word.starts_with("UMBEL_")) {
+            let is_known = known.contains(word) || OTHER_VARIABLES.contains(&word);
+            assert!(is_known, "{}: {word} is no setting", path.display());
+            variable_count += 1;
+        }
+    }
+    assert!(variable_count >= 10, "{variable_count} variables in {}", folder().display());
+}
