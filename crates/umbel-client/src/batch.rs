@@ -44,10 +44,11 @@ pub(crate) struct Part {
 
 enum PartItems {
     Packed(PackedPart),
-    /// 16 bytes an item, and the upper half of the first one, which tells the shard.
+    /// 16 bytes an item, the upper half of the first one, which tells the shard, and the seed.
     Hashes {
         bytes: Bytes,
         hi: u64,
+        seed: u64,
     },
 }
 
@@ -82,9 +83,9 @@ impl Part {
         Self::new(PartItems::Packed(part), Place::From(start), item_count)
     }
 
-    pub(crate) fn hashes(bytes: Bytes, hi: u64, places: Vec<u32>) -> Self {
+    pub(crate) fn hashes(bytes: Bytes, hi: u64, seed: u64, places: Vec<u32>) -> Self {
         let item_count = places.len();
-        Self::new(PartItems::Hashes { bytes, hi }, Place::At(places), item_count)
+        Self::new(PartItems::Hashes { bytes, hi, seed }, Place::At(places), item_count)
     }
 
     fn new(items: PartItems, place: Place, item_count: usize) -> Self {
@@ -107,7 +108,9 @@ impl Part {
                     PackedItems { data: part.data.clone(), item_bytes: part.item_bytes.clone() };
                 Items { packed: Some(packed), ..Items::default() }
             }
-            PartItems::Hashes { bytes, .. } => Items { hashes: bytes.clone(), ..Items::default() },
+            PartItems::Hashes { bytes, seed, .. } => {
+                Items { hashes: bytes.clone(), hash_seed: *seed, ..Items::default() }
+            }
         }
     }
 

@@ -241,7 +241,7 @@ fn hashed_parts(batch: &PackedBatch, seed: u64, map: &ShardMap) -> Vec<Part> {
         let hashes = hashes.freeze();
         let first = hashes.first_chunk().expect("a part has at least one hash");
         let hi = u64::from_le_bytes(*first);
-        Part::hashes(hashes, hi, places)
+        Part::hashes(hashes, hi, seed, places)
     };
     for (place, item) in (0..).zip(batch.iter()) {
         let hash = hasher.hash(item);

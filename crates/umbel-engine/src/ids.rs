@@ -29,6 +29,14 @@ number! {
     /// ```
     NodeId(u64), "node "
 }
+
+/// For code that is generic over numbers of nodes.
+impl From<u64> for NodeId {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 number! {
     /// One hash range of the space with its Raft group, numbered from 0 in the order of ranges.
     ///

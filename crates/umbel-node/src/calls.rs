@@ -4,9 +4,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
-use umbel_engine::shard::{
-    Bitmap, HashList, PartError, RequestStamp, ShardCommand,
-};
+use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp, ShardCommand};
 use umbel_engine::{FilterId, Generation, NodeId};
 
 /// What a coordinator asks a replica of a shard.
@@ -155,10 +153,7 @@ pub(crate) enum GroupRequest {
     /// Say who leads and who the members are.
     View,
     /// Make these the members.
-    ChangeMembers {
-        voters: Vec<(NodeId, String)>,
-        learners: Vec<(NodeId, String)>,
-    },
+    ChangeMembers { voters: Vec<(NodeId, String)>, learners: Vec<(NodeId, String)> },
 }
 
 /// The answer of the leader of a group.

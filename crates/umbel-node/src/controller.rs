@@ -10,8 +10,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::meta::{
-    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled, next_tasks,
+    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled,
+    next_tasks,
 };
+use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
 
@@ -105,16 +107,18 @@ fn unsettled_shards(state: &MetaState) -> Option<Unsettled> {
     if !state.is_formed() {
         return None;
     }
-    let is_settled = |state: FilterState| matches!(state, FilterState::Live | FilterState::Importing);
+    let is_settled =
+        |state: FilterState| matches!(state, FilterState::Live | FilterState::Importing);
     if state.filters().any(|(_, filter)| !is_settled(filter.state)) {
         return Some(Unsettled::All);
     }
     let wanted = state.replicas_wanted();
     let shards = state.shards().zip(0..).filter(|((_, record), _)| {
         let has_all = record.replicas.len() >= wanted;
-        let all_stay = record.replicas.iter().all(|&node| {
-            state.node(node).is_some_and(NodeRecord::is_available)
-        });
+        let all_stay = record
+            .replicas
+            .iter()
+            .all(|&node| state.node(node).is_some_and(NodeRecord::is_available));
         !record.is_formed || record.target.is_some() || !has_all || !all_stay
     });
     Some(Unsettled::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
@@ -132,9 +136,9 @@ async fn refresh_views(
         (0..count).map(ShardId).collect()
     };
     let asked = asked.unwrap_or_else(all);
-    let answers = asked.into_iter().map(|shard| async move {
-        (shard, view_of(local, coordinator, shard).await)
-    });
+    let answers = asked
+        .into_iter()
+        .map(|shard| async move { (shard, view_of(local, coordinator, shard).await) });
     for (shard, view) in join_all(answers).await {
         match view {
             Some(view) => views.insert(shard, view),
@@ -149,21 +153,14 @@ async fn view_of(
     coordinator: &Arc<Coordinator>,
     shard: ShardId,
 ) -> Option<GroupView> {
-    let members = local
-        .meta()
-        .replica()
-        .read_meta(|state| state.shard(shard).map(|record| record.members()))?;
+    let members =
+        local.meta().replica().read_meta(|state| state.shard(shard).map(ShardRecord::members))?;
     let hint = coordinator.shard_leader_hint(shard);
     let mut candidates: Vec<NodeId> = hint.into_iter().collect();
     candidates.extend(members.iter().filter(|&&node| Some(node) != hint));
     for node in candidates {
-        let answer = ask_group(
-            local,
-            node,
-            GroupId::of_shard(shard),
-            GroupRequest::View,
-            VIEW_TIMEOUT,
-        );
+        let answer =
+            ask_group(local, node, GroupId::of_shard(shard), GroupRequest::View, VIEW_TIMEOUT);
         if let Some(GroupAnswer::View(view)) = answer.await
             && view.leader == Some(node)
         {

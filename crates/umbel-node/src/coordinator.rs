@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
+use umbel_engine::placement::ShardRecord;
 use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
 use umbel_filter::CellCount;
 
@@ -159,7 +160,10 @@ impl Coordinator {
             let changed = tokio::time::timeout_at(deadline, applied.changed()).await;
             if !matches!(changed, Ok(Ok(()))) {
                 let within = began.elapsed();
-                return Err(CallFailure::NoQuorum { what: "part of the cluster".to_owned(), within });
+                return Err(CallFailure::NoQuorum {
+                    what: "part of the cluster".to_owned(),
+                    within,
+                });
             }
         }
     }
@@ -314,8 +318,7 @@ impl Coordinator {
         loop {
             let node = self.shard_candidate(shard, tries.count)?;
             // A request that must not be sent twice is given all the time that there is.
-            let timeout =
-                if request.is_repeatable() { tries.timeout() } else { tries.remaining() };
+            let timeout = if request.is_repeatable() { tries.timeout() } else { tries.remaining() };
             let tried = try_shard(local, node, shard, &request, timeout).await;
             let open = match tried {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
@@ -358,7 +361,7 @@ impl Coordinator {
     /// Whom to ask next about a shard: the leader that is known, then replicas in turn.
     fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
         let replicas = self
-            .read_meta(|state| state.shard(shard).map(|record| record.members()))?
+            .read_meta(|state| state.shard(shard).map(ShardRecord::members))?
             .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
         let known = self.shard_leader_hint(shard).filter(|leader| replicas.contains(leader));
         match known {

@@ -132,13 +132,16 @@ impl CallHandler for Door {
             let Some(local) = self.local.get().cloned() else {
                 return Err(Refusal::new(RefusalReason::Unavailable, "this node is starting"));
             };
-            let is_removed = local.meta().replica().read_meta(|state| {
-                matches!(state.node(from), Some(NodeRecord::Removed))
-            });
+            let is_removed = local
+                .meta()
+                .replica()
+                .read_meta(|state| matches!(state.node(from), Some(NodeRecord::Removed)));
             if is_removed {
                 return Err(Refusal::new(
                     RefusalReason::Unavailable,
-                    format!("{from} was removed from the cluster; with an empty data folder it may join again"),
+                    format!(
+                        "{from} was removed from the cluster; with an empty data folder it may join again"
+                    ),
                 ));
             }
             local.serve(from, kind, group, body).await

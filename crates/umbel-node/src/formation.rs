@@ -38,11 +38,8 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The founders in the order of their numbers: by address.
 pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
-    let mut founders = if config.dev {
-        vec![address.to_owned()]
-    } else {
-        config.initial_cluster.clone()
-    };
+    let mut founders =
+        if config.dev { vec![address.to_owned()] } else { config.initial_cluster.clone() };
     founders.sort_unstable();
     founders.dedup();
     founders
@@ -68,8 +65,10 @@ pub(crate) async fn membership(
         }
         _ if !founders.is_empty() => wait_for_adoption(door, ports, &founders, address).await,
         Some(member) => join(door, ports, member, address).await,
-        None => Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
-            .to_owned()),
+        None => {
+            Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
+                .to_owned())
+        }
     }
 }
 
@@ -122,10 +121,7 @@ fn lost_disk(other: &str, cluster_id: &[u8]) -> String {
     )
 }
 
-async fn who_is(
-    ports: &Ports,
-    address: &str,
-) -> Option<umbel_proto::v1::WhoAreYouResponse> {
+async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreYouResponse> {
     let mut client = peer_client(&ports.net, address).ok()?;
     let asked = client.who_are_you(WhoAreYouRequest {});
     Some(tokio::time::timeout(ASK_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
@@ -211,8 +207,7 @@ pub(crate) async fn complete(
     let members: BTreeMap<NodeId, NodeAddress> =
         nodes.iter().map(|(node, address)| (*node, NodeAddress(address.clone()))).collect();
     local.meta().form(members).await?;
-    let form =
-        MetaCommand::Form { cluster: local.cluster(), nodes, shard_count, replica_count };
+    let form = MetaCommand::Form { cluster: local.cluster(), nodes, shard_count, replica_count };
     while !local.meta().replica().read_meta(MetaState::is_formed) {
         let (answer, _) = local.serve_meta(MetaRequest::Propose(form.clone())).await;
         if !matches!(answer, MetaAnswer::Reply(_)) {

@@ -28,8 +28,9 @@ pub const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// Proposals of a shard's leader that are on their way at once; what arrives meanwhile travels
-/// together in the next one.
-pub const PROPOSALS_IN_FLIGHT_MAX: usize = 8;
+/// together in the next one. Two: while one is being synced the next is on its way, and an entry
+/// costs every replica far more than its items do.
+pub const PROPOSALS_IN_FLIGHT_MAX: usize = 2;
 
 /// Inserts that travel in one entry of the log: 65,536 hashes are 1 MiB.
 pub const PROPOSAL_ITEMS_MAX: usize = 1 << 16;

@@ -129,9 +129,7 @@ impl Local {
         }
     }
 
-    fn read_shards(
-        &self,
-    ) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
+    fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
         // No holder of the lock panics, and the map is whole after every statement.
         self.shards.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,10 +180,8 @@ impl Local {
         body: Bytes,
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
-        let address = self
-            .meta
-            .replica()
-            .read_meta(|state| state.node_address(node).map(ToOwned::to_owned));
+        let address =
+            self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned));
         match address {
             Some(address) => self.links.call(node, &address, kind, group, body, timeout).await,
             None => Err(CallError::Unreachable {
@@ -265,9 +261,7 @@ impl Local {
         let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
         let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
         match kind {
-            CallKind::Append => {
-                Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?))
-            }
+            CallKind::Append => Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?)),
             CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
             CallKind::PreVote => {
                 Ok(encode(&group.pre_vote(argument(body)?).await.map_err(stopped)?))
@@ -316,9 +310,9 @@ impl Local {
     fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
         let Some(shard) = group.shard() else { return true };
         let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();
-        self.meta.replica().read_meta(|state| {
-            state.shard(shard).is_some_and(|record| record.wanted() == voters)
-        })
+        self.meta
+            .replica()
+            .read_meta(|state| state.shard(shard).is_some_and(|record| record.wanted() == voters))
     }
 
     /// Starts and stops replicas so that this node has those that the shard map gives it.
@@ -333,9 +327,10 @@ impl Local {
                         .collect()
                 })
             });
-        let is_removed = self.meta.replica().read_meta(|state| {
-            matches!(state.node(self.node), Some(NodeRecord::Removed))
-        });
+        let is_removed = self
+            .meta
+            .replica()
+            .read_meta(|state| matches!(state.node(self.node), Some(NodeRecord::Removed)));
         if is_removed {
             let node = self.node;
             self.fail(format!(
@@ -396,18 +391,14 @@ impl Local {
             Arc::clone(&self.space),
             Arc::clone(&self.exports),
         );
-        self.shards
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(shard, leader);
+        self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
         tracing::info!(%shard, "replica started");
         Ok(())
     }
 
     /// Stops a replica that is elsewhere now, and forgets it.
     async fn stop_shard(&self, shard: ShardId) {
-        let stopped =
-            self.shards.write().unwrap_or_else(PoisonError::into_inner).remove(&shard);
+        let stopped = self.shards.write().unwrap_or_else(PoisonError::into_inner).remove(&shard);
         if let Some(stopped) = stopped {
             stopped.group().shut_down().await;
         }
@@ -482,7 +473,7 @@ fn timing(config: &Config) -> Timing {
 }
 
 fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    decode(body).map_err(|error| Refusal::bad_body(error))
+    decode(body).map_err(Refusal::bad_body)
 }
 
 fn unknown_group(group: GroupId) -> Refusal {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 
 const INSERT_NEW: &str = "umbel_insert_new_total";
 const INSERT_PRESENT: &str = "umbel_insert_present_total";
@@ -33,7 +35,11 @@ pub(crate) fn describe() {
     describe_counter!(CONTAINS_ABSENT, Unit::Count, "Asked items that were absent.");
     describe_counter!(CALLS, Unit::Count, "Calls of clients, by method and status.");
     describe_histogram!(CALL_SECONDS, Unit::Seconds, "Time of clients' calls, by method.");
-    describe_histogram!(WAL_WRITE_SECONDS, Unit::Seconds, "Time of a write of the log, with its sync.");
+    describe_histogram!(
+        WAL_WRITE_SECONDS,
+        Unit::Seconds,
+        "Time of a write of the log, with its sync."
+    );
     describe_gauge!(WAL_BYTES, Unit::Bytes, "Bytes of the log on disk.");
     describe_counter!(WAL_WRITTEN_BYTES, Unit::Bytes, "Bytes written to the log.");
     describe_gauge!(DISK_FREE, Unit::Bytes, "Bytes that the data folder's disk has left.");

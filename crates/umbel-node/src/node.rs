@@ -23,6 +23,9 @@ use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
 };
 
+#[cfg(test)]
+mod node_test;
+
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -207,7 +210,8 @@ async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage)
         Identity::log_owner,
     );
     let options = WalOptions { sync: config.fsync, ..WalOptions::new(owner) };
-    let (storage, recovered) = Storage::open(Arc::clone(&ports.disk), options).await.map_err(open)?;
+    let (storage, recovered) =
+        Storage::open(Arc::clone(&ports.disk), options).await.map_err(open)?;
     if recovered.cut_byte_count > 0 {
         tracing::warn!(bytes = recovered.cut_byte_count, "the log's torn end was cut off");
     }

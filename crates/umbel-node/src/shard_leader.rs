@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use umbel_engine::shard::{
-    Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove,
-    RequestStamp, ShardCommand, ShardReply,
+    Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
+    ShardCommand, ShardReply, ShardState,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
 
@@ -123,8 +123,7 @@ impl ShardLeader {
         let items = u32::try_from(part.hashes.len()).unwrap_or(u32::MAX);
         let overloaded =
             || ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64);
-        let _room =
-            self.room.try_acquire_many(items).map_err(|_| overloaded())?;
+        let _room = self.room.try_acquire_many(items).map_err(|_| overloaded())?;
         let (answer, answered) = oneshot::channel();
         self.queue.try_send(Waiting { part, answer }).map_err(|_| overloaded())?;
         let bits = answered
@@ -143,9 +142,10 @@ impl ShardLeader {
         hashes: HashList,
     ) -> PartAnswer {
         self.check_leader()?;
-        let prepared = self.group.replica().read_shard(|state| {
-            state.prepare_remove(filter, generation, request, hashes)
-        })?;
+        let prepared = self
+            .group
+            .replica()
+            .read_shard(|state| state.prepare_remove(filter, generation, request, hashes))?;
         let part = match prepared {
             PreparedRemove::Answered(bits) => {
                 self.confirm().await?;
@@ -169,20 +169,16 @@ impl ShardLeader {
         if confirmed {
             self.confirm().await?;
         }
-        let bits = self
-            .group
-            .replica()
-            .read_shard(|state| state.contains(filter, generation, hashes))?;
+        let bits =
+            self.group.replica().read_shard(|state| state.contains(filter, generation, hashes))?;
         metrics::contains_answered(bits.count_ones().into(), bits.len().into());
         Ok(bits)
     }
 
     async fn change(&self, command: ShardCommand) -> Result<u64, ShardFailure> {
         self.check_leader()?;
-        let grows = matches!(
-            command,
-            ShardCommand::CreateSlice(_) | ShardCommand::LoadFrame { .. }
-        );
+        let grows =
+            matches!(command, ShardCommand::CreateSlice(_) | ShardCommand::LoadFrame { .. });
         if grows && let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
@@ -201,11 +197,8 @@ impl ShardLeader {
         self.confirm().await?;
         self.check_slice(filter, generation)?;
         let unknown = PartError::UnknownSlice { filter, shard: self.shard() };
-        let slice = self
-            .group
-            .replica()
-            .read_shard(|state| state.describe(filter))
-            .ok_or(unknown)?;
+        let slice =
+            self.group.replica().read_shard(|state| state.describe(filter)).ok_or(unknown)?;
         let description = slice.description;
         Ok(SliceLoad {
             leader: self.node,
@@ -225,10 +218,7 @@ impl ShardLeader {
     ) -> Result<ShardAnswer, ShardFailure> {
         self.confirm().await?;
         self.check_slice(filter, generation)?;
-        let copy = self
-            .group
-            .replica()
-            .read_shard(|state| state.copy_slice(filter, generation))?;
+        let copy = self.group.replica().read_shard(|state| state.copy_slice(filter, generation))?;
         let export = self.exports.begin(copy)?;
         Ok(ShardAnswer::Export { export })
     }
@@ -238,7 +228,7 @@ impl ShardLeader {
         ReplicaStatus {
             view: self.group.view(),
             applied_index: self.group.applied_index(),
-            memory_bytes: self.group.replica().read_shard(|state| state.memory_bytes()),
+            memory_bytes: self.group.replica().read_shard(ShardState::memory_bytes),
         }
     }
 
@@ -318,10 +308,7 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>)
 }
 
 /// Gives each part its answer.
-fn answer_parts(
-    outcome: Result<Reply, ProposeError>,
-    answers: Vec<oneshot::Sender<PartAnswer>>,
-) {
+fn answer_parts(outcome: Result<Reply, ProposeError>, answers: Vec<oneshot::Sender<PartAnswer>>) {
     // Whoever does not listen any more gave up waiting.
     match outcome {
         Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == answers.len() => {

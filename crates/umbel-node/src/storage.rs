@@ -41,7 +41,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Locks the data folder, reads the log, and removes leftovers of snapshots.
+    /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers.
     pub(crate) async fn open(
         disk: Arc<dyn Disk>,
         options: WalOptions,
@@ -56,7 +56,27 @@ impl Storage {
             wal.close().await;
             return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
         }
-        Ok((Self { disk, wal: Arc::new(wal), snapshots: Arc::default() }, recovered))
+        let storage = Self { disk, wal: Arc::new(wal), snapshots: Arc::default() };
+        if let Err(error) = storage.cover_logs().await {
+            storage.close().await;
+            return Err(OpenError::io("wal")(error));
+        }
+        Ok((storage, recovered))
+    }
+
+    /// Ends what a power loss cut short between a snapshot that came in and the purge of the log.
+    ///
+    /// What a snapshot covers was committed. A log that ends before it, or has another entry in the
+    /// place of its last one, holds nothing else that was; but openraft refuses to start with it.
+    async fn cover_logs(&self) -> io::Result<()> {
+        for group in self.groups() {
+            // A damaged snapshot is reported when the group starts.
+            let Ok(Some(newest)) = self.snapshots(group).latest().await else { continue };
+            if let Some(through) = newest.meta().last_log_id {
+                self.wal.cover(group, through).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The log of a group; a new group's is empty.
@@ -67,7 +87,7 @@ impl Storage {
     /// The snapshots of a group.
     pub(crate) fn snapshots(&self, group: GroupId) -> SnapshotStore {
         let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || SnapshotStore::new(Arc::clone(&self.disk), group);
+        let make = || SnapshotStore::new(Arc::clone(&self.disk), group, self.wal.closing());
         stores.entry(group).or_insert_with(make).clone()
     }
 

@@ -145,7 +145,7 @@ pub enum MetaError {
         filter: FilterId,
     },
     /// Take another name, or drop the filter that has it.
-    #[error("a filter named {name:?} exists already, with other settings")]
+    #[error("a filter named {name:?} exists already")]
     NameTaken {
         /// The name.
         name: String,

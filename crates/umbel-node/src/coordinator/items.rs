@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use umbel_engine::ShardId;
 use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
-use umbel_engine::ShardId;
 use umbel_filter::{ItemHash, Kind};
 
 use super::{ClientRequest, Coordinator, LiveFilter, ReadLevel};
@@ -114,7 +114,7 @@ impl Coordinator {
                 present[at] = is_present;
             }
         }
-        Ok(Bitmap::from_bools(present.into_iter()))
+        Ok(Bitmap::from_bools(present))
     }
 
     /// What this node's replica of a shard says, if it has one.
@@ -126,9 +126,7 @@ impl Coordinator {
     ) -> Option<Bitmap> {
         let leader = self.local().ok()?.shard(shard)?;
         let replica = leader.group().replica();
-        replica
-            .read_shard(|state| state.contains(filter.id, filter.record.generation, hashes))
-            .ok()
+        replica.read_shard(|state| state.contains(filter.id, filter.record.generation, hashes)).ok()
     }
 
     async fn each_part(
@@ -172,8 +170,8 @@ impl Coordinator {
                 }
                 self.meta_refresh(deadline).await?;
                 let newer = self.live_filter(name, deadline).await?;
-                let is_same = newer.id == filter.id
-                    && newer.record.generation == filter.record.generation;
+                let is_same =
+                    newer.id == filter.id && newer.record.generation == filter.record.generation;
                 if !is_same {
                     filter = newer;
                     break;
@@ -246,10 +244,7 @@ fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallF
     Ok(hashes)
 }
 
-fn joined(
-    parts: &BatchParts,
-    answers: Vec<(ShardId, Bitmap)>,
-) -> Result<Bitmap, CallFailure> {
+fn joined(parts: &BatchParts, answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {
     let mut answers: BTreeMap<ShardId, Bitmap> = answers.into_iter().collect();
     parts
         .join(|shard| answers.remove(&shard))

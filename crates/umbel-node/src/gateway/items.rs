@@ -28,7 +28,10 @@ enum Form {
         item_bytes: Vec<u32>,
     },
     /// Whole hashes.
-    Hashes(Bytes),
+    Hashes {
+        bytes: Bytes,
+        seed: u64,
+    },
 }
 
 impl ItemBatch {
@@ -38,7 +41,7 @@ impl ItemBatch {
     /// [`CallFailure::Invalid`], naming the field and the item, if more than one form is used,
     /// there are too many items or one is too long, or lengths do not fit.
     pub(crate) fn from_proto(items: Option<v1::Items>) -> Result<Self, CallFailure> {
-        let Some(v1::Items { items, packed, hashes }) = items else {
+        let Some(v1::Items { items, packed, hashes, hash_seed }) = items else {
             return Err(invalid("items is not set".to_owned()));
         };
         let used = [
@@ -54,7 +57,7 @@ impl ItemBatch {
         let form = match packed {
             Some(packed) => check_packed(packed)?,
             None if hashes.is_empty() => check_separate(items)?,
-            None => check_hashes(hashes)?,
+            None => check_hashes(hashes, hash_seed)?,
         };
         Ok(Self { form })
     }
@@ -64,14 +67,15 @@ impl ItemBatch {
         match &self.form {
             Form::Separate(items) => items.len(),
             Form::Packed { item_bytes, .. } => item_bytes.len(),
-            Form::Hashes(hashes) => hashes.len() / HASH_BYTES,
+            Form::Hashes { bytes, .. } => bytes.len() / HASH_BYTES,
         }
     }
 
     /// Appends the items' hashes in their order.
     ///
     /// # Errors
-    /// [`CallFailure::Invalid`] if the client hashed itself and the key is a secret one.
+    /// [`CallFailure::Invalid`] if the client hashed itself and the key is a secret one, or it used
+    /// another seed.
     pub(crate) fn hash(&self, key: &HashKey, out: &mut Vec<ItemHash>) -> Result<(), CallFailure> {
         out.reserve(self.len());
         let hasher = key.hasher();
@@ -85,8 +89,13 @@ impl ItemBatch {
                     hasher.hash(item)
                 }));
             }
-            (Form::Hashes(hashes), HashKey::Xxh3 { .. }) => {
-                let (hashes, _) = hashes.as_chunks::<HASH_BYTES>();
+            (Form::Hashes { seed, .. }, HashKey::Xxh3 { seed: expected }) if seed != expected => {
+                return Err(invalid(format!(
+                    "items.hashes were made with seed {seed}, the filter has {expected}"
+                )));
+            }
+            (Form::Hashes { bytes, .. }, HashKey::Xxh3 { .. }) => {
+                let (hashes, _) = bytes.as_chunks::<HASH_BYTES>();
                 out.extend(hashes.iter().map(|bytes| {
                     let value = u128::from_le_bytes(*bytes);
                     #[expect(clippy::cast_possible_truncation, reason = "hi comes first")]
@@ -95,7 +104,7 @@ impl ItemBatch {
                     ItemHash::new(hi, lo)
                 }));
             }
-            (Form::Hashes(_), HashKey::SipHash { .. }) => {
+            (Form::Hashes { .. }, HashKey::SipHash { .. }) => {
                 let what = "items.hashes is set, but the filter's hash key is a secret of the \
                             cluster: send items.items or items.packed";
                 return Err(invalid(what.to_owned()));
@@ -132,14 +141,14 @@ fn check_packed(packed: v1::PackedItems) -> Result<Form, CallFailure> {
     Ok(Form::Packed { data, item_bytes })
 }
 
-fn check_hashes(hashes: Bytes) -> Result<Form, CallFailure> {
+fn check_hashes(hashes: Bytes, seed: u64) -> Result<Form, CallFailure> {
     if !hashes.len().is_multiple_of(HASH_BYTES) {
         let got = hashes.len();
         let what = format!("items.hashes has {got} bytes, expected a multiple of {HASH_BYTES}");
         return Err(invalid(what));
     }
     check_count("items.hashes", hashes.len() / HASH_BYTES)?;
-    Ok(Form::Hashes(hashes))
+    Ok(Form::Hashes { bytes: hashes, seed })
 }
 
 fn check_count(field: &str, count: usize) -> Result<(), CallFailure> {
@@ -250,9 +259,12 @@ mod tests {
         let hash = ItemHasher::Xxh3 { seed: 5 }.hash(b"x");
         let mut bytes = hash.hi().to_le_bytes().to_vec();
         bytes.extend(hash.lo().to_le_bytes());
-        let items = v1::Items { hashes: bytes.clone().into(), ..Default::default() };
-        let came = batch(items).unwrap();
+        let hashes = bytes.clone().into();
+        let items = v1::Items { hashes, hash_seed: 5, ..Default::default() };
+        let came = batch(items.clone()).unwrap();
         assert_eq!(hashed(&came, &PUBLIC), [hash]);
+        let other = batch(v1::Items { hash_seed: 6, ..items }).unwrap();
+        assert!(other.hash(&PUBLIC, &mut Vec::new()).is_err());
         let mut untouched = Vec::new();
         assert!(came.hash(&KEYED, &mut untouched).is_err());
         assert!(untouched.is_empty());
@@ -273,7 +285,9 @@ mod tests {
             let packed = batch(v1::Items { packed, ..Default::default() }).unwrap();
             let words = expected.iter().flat_map(|hash| [hash.hi(), hash.lo()]);
             let hashes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-            let hashes = batch(v1::Items { hashes: hashes.into(), ..Default::default() }).unwrap();
+            let hashes =
+                v1::Items { hashes: hashes.into(), hash_seed: 5, ..Default::default() };
+            let hashes = batch(hashes).unwrap();
             for form in [separate, packed, hashes] {
                 prop_assert_eq!(form.len(), items.len());
                 prop_assert_eq!(&hashed(&form, &PUBLIC), &expected);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
-use openraft_rt::WatchReceiver;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::Snapshot;
+use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
 use umbel_engine::{GroupId, NodeId};
@@ -126,6 +126,12 @@ impl Group {
         self.raft.is_leader()
     }
 
+    /// The term that this node is in.
+    #[cfg(test)]
+    pub(crate) fn term(&self) -> u64 {
+        self.raft.metrics().borrow_watched().current_term
+    }
+
     /// Why the group stopped, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
         let metrics = self.raft.metrics();
@@ -152,10 +158,8 @@ impl Group {
 
     /// Forms the group with its first members, if it is not formed.
     pub(crate) async fn form(&self, members: BTreeMap<NodeId, NodeAddress>) -> Result<(), String> {
-        let scoped = Runtime::scope(
-            self.seed.number(Purpose::Election),
-            self.raft.initialize(members),
-        );
+        let scoped =
+            Runtime::scope(self.seed.number(Purpose::Election), self.raft.initialize(members));
         match scoped.await {
             Ok(()) | Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => {
                 Ok(())
@@ -208,11 +212,8 @@ impl Group {
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
             self.raft.change_membership(wanted, true).await?;
             let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
-            let gone: BTreeSet<NodeId> = self
-                .view_members()
-                .into_iter()
-                .filter(|node| !kept.contains(node))
-                .collect();
+            let gone: BTreeSet<NodeId> =
+                self.view_members().into_iter().filter(|node| !kept.contains(node)).collect();
             if !gone.is_empty() {
                 let change = openraft::ChangeMembers::RemoveNodes(gone);
                 self.raft.change_membership(change, false).await?;
@@ -302,10 +303,7 @@ impl Group {
         file: SnapshotFile,
     ) -> Result<SnapshotResponse<Types>, String> {
         let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
-        self.raft
-            .install_full_snapshot(vote, snapshot)
-            .await
-            .map_err(|error| error.to_string())
+        self.raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())
     }
 }
 

@@ -122,10 +122,8 @@ impl Replica {
     /// A consistent copy of the state, with what it is a copy of.
     fn copy(&self) -> (SnapshotMeta, Copied) {
         let inner = self.read();
-        let meta = SnapshotMeta {
-            last_log_id: inner.applied,
-            last_membership: inner.membership.clone(),
-        };
+        let meta =
+            SnapshotMeta { last_log_id: inner.applied, last_membership: inner.membership.clone() };
         let copied = match &inner.state {
             GroupState::Meta(state) => Copied::Meta(state.clone()),
             GroupState::Shard(state) => Copied::Shard(Box::new(state.snapshot())),
@@ -274,14 +272,21 @@ impl RaftStateMachine<Types> for StateMachine {
         self.clone()
     }
 
-    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, file: SnapshotFile) -> io::Result<()> {
-        self.replica.load(&file).await
+    async fn install_snapshot(
+        &mut self,
+        _meta: &SnapshotMeta,
+        file: SnapshotFile,
+    ) -> io::Result<()> {
+        self.replica.load(&file).await?;
+        // Only now is it the newest: one that openraft refuses must not outlive its transfer.
+        self.snapshots.adopt(&file).await.map(|_| ())
     }
 
     async fn get_current_snapshot(
         &mut self,
     ) -> io::Result<Option<openraft::type_config::alias::SnapshotOf<Types, SnapshotFile>>> {
         let file = self.snapshots.latest().await?;
-        Ok(file.map(|file| openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file }))
+        Ok(file
+            .map(|file| openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file }))
     }
 }

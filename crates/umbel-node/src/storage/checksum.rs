@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn does_not_depend_on_the_pieces() {
-        let bytes: Vec<u8> = (0..BLOCK_BYTES * 2 + 5).map(|i| (i % 251) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..BLOCK_BYTES * 2 + 5).map(|i| u8::try_from(i % 251).unwrap()).collect();
         let first = crc32c(&[&[0; 4], &bytes[..BLOCK_BYTES]]);
         let second = crc32c(&[&first.to_le_bytes(), &bytes[BLOCK_BYTES..2 * BLOCK_BYTES]]);
         let expected = crc32c(&[&second.to_le_bytes(), &bytes[2 * BLOCK_BYTES..]]);

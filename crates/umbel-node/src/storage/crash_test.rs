@@ -6,16 +6,17 @@ use std::sync::Arc;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use openraft::vote::leader_id_adv::LeaderId;
-use openraft::{EntryPayload, RaftLogReader};
+use openraft::{EntryPayload, RaftLogReader, StoredMembership};
 use proptest::prelude::*;
+use tokio_stream::StreamExt;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{FilterId, GroupId, NodeId};
 
 use super::fault_disk::{FaultDisk, Faults};
 use super::{LogOwner, LogStore, Storage, WalOptions};
-use crate::raft::types::{Command, Entry, LogId, Types, Vote};
+use crate::raft::types::{Command, Entry, LogId, SnapshotMeta, Types, Vote};
 
-pub(super) const NONCE: u64 = 77;
+const NONCE: u64 = 77;
 
 /// Small segments and a small cache, so that little work takes all paths.
 pub(super) fn options() -> WalOptions {
@@ -43,6 +44,7 @@ struct Naive {
     vote: Option<Vote>,
     purged: Option<LogId>,
     entries: BTreeMap<u64, Entry>,
+    snapshot: Option<LogId>,
 }
 
 type NaiveGroups = BTreeMap<GroupId, Naive>;
@@ -51,7 +53,7 @@ type NaiveGroups = BTreeMap<GroupId, Naive>;
 #[derive(Clone, Debug)]
 enum Step {
     Vote(u64),
-    Truncate(u64),
+    Truncate(usize),
     Purge(u64),
     Forget,
 }
@@ -61,6 +63,9 @@ enum Step {
 enum Act {
     Append(u32, u64),
     Other(u32, Step),
+    /// A snapshot that ends so far behind what was purged, and what openraft does then. With true
+    /// it is another leader's: the log has other entries there, if any.
+    Snapshot(u32, u64, bool),
     Commit(u32),
     /// Waits until appends are acknowledged.
     Settle,
@@ -71,8 +76,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         6 => (group.clone(), 1u64..5).prop_map(|(group, count)| Act::Append(group, count)),
         1 => (group.clone(), 1u64..9).prop_map(|(g, term)| Act::Other(g, Step::Vote(term))),
-        1 => (group.clone(), 0u64..6).prop_map(|(g, n)| Act::Other(g, Step::Truncate(n))),
+        1 => (group.clone(), 0usize..6).prop_map(|(g, n)| Act::Other(g, Step::Truncate(n))),
         2 => (group.clone(), 0u64..6).prop_map(|(g, n)| Act::Other(g, Step::Purge(n))),
+        2 => (group.clone(), 0u64..6, any::<bool>()).prop_map(|(g, n, o)| Act::Snapshot(g, n, o)),
         1 => group.clone().prop_map(Act::Commit),
         1 => (0u32..12).prop_filter_map("seldom", |g| (g < 3).then_some(Act::Other(g, Step::Forget))),
         2 => Just(Act::Settle),
@@ -115,6 +121,9 @@ impl Run {
         match act {
             Act::Append(group, count) => self.append(GroupId::from_number(group), count).await,
             Act::Other(group, step) => self.other(GroupId::from_number(group), step).await,
+            Act::Snapshot(group, forth, is_anothers) => {
+                self.snapshot(GroupId::from_number(group), forth, is_anothers).await
+            }
             Act::Commit(group) => {
                 let group = GroupId::from_number(group);
                 let last = self.model(group).last();
@@ -149,10 +158,14 @@ impl Run {
                 log.save_vote(&vote).await
             }
             Step::Truncate(back) => {
-                let Some(after) = model.entries.values().rev().nth(back as usize) else {
+                let Some(after) = model.entries.values().rev().nth(back) else {
                     return true;
                 };
                 let after = after.log_id;
+                if model.snapshot.is_some_and(|snapshot| after.index < snapshot.index) {
+                    // Nobody truncates what was committed.
+                    return true;
+                }
                 // Entries that come in place of others are of a later term.
                 self.term += 1;
                 self.change(group, |model| {
@@ -182,6 +195,42 @@ impl Run {
         result.is_ok()
     }
 
+    async fn snapshot(&mut self, group: GroupId, forth: u64, is_anothers: bool) -> bool {
+        // What is in flight would be another history than the one that a start makes up.
+        if !self.settle().await {
+            return false;
+        }
+        let model = self.model(group);
+        let covered = model.purged.max(model.snapshot);
+        let index = covered.map_or(0, |covered| covered.index + 1) + forth;
+        let own = model.entries.get(&index).map(|entry| entry.log_id);
+        let through = own.filter(|_| !is_anothers).unwrap_or_else(|| {
+            self.term += 1;
+            id(self.term, index)
+        });
+        self.change(group, |model| model.snapshot = Some(through));
+        let after = model.entries.range(..index).next_back().map(|(_, entry)| entry.log_id);
+        let after = after.or(model.purged);
+        let truncates = own.is_some_and(|own| own != through);
+        if truncates {
+            self.change(group, |model| {
+                model.entries.split_off(&index);
+            });
+        }
+        self.change(group, |model| {
+            model.entries = model.entries.split_off(&(index + 1));
+            model.purged = Some(through);
+        });
+        let mut log = self.storage.log(group);
+        let is_done = write_snapshot(&self.storage, group, through).await.is_ok()
+            && (!truncates || log.truncate_after(after).await.is_ok())
+            && log.purge(through).await.is_ok();
+        if is_done {
+            self.acknowledged = self.states.len() - 1;
+        }
+        is_done
+    }
+
     async fn settle(&mut self) -> bool {
         for (state, receiver) in std::mem::take(&mut self.waiting) {
             match receiver.await {
@@ -202,13 +251,26 @@ impl Run {
     }
 }
 
-async fn read_group(mut log: LogStore) -> Naive {
+async fn write_snapshot(storage: &Storage, group: GroupId, through: LogId) -> std::io::Result<()> {
+    let last_membership = StoredMembership::default();
+    let meta = SnapshotMeta { last_log_id: Some(through), last_membership };
+    let mut writer = storage.snapshots(group).writer(meta).await?;
+    writer.write(vec![7; 100].into()).await?;
+    writer.finish().await.map(|_| ())
+}
+
+async fn read_group(storage: &Storage, group: GroupId) -> Naive {
+    let mut log: LogStore = storage.log(group);
     let state = log.get_log_state().await.unwrap();
     let entries = log.try_get_log_entries(..).await.unwrap();
+    let streamed: Vec<_> = log.entries_stream(..).await.map(Result::unwrap).collect().await;
+    assert_eq!(streamed, entries);
+    let snapshot = storage.snapshots(group).latest().await.unwrap();
     let naive = Naive {
         vote: log.read_vote().await.unwrap(),
         purged: state.last_purged_log_id,
         entries: entries.into_iter().map(|entry| (entry.log_id.index, entry)).collect(),
+        snapshot: snapshot.and_then(|file| file.meta().last_log_id),
     };
     assert_eq!(state.last_log_id, naive.last());
     naive
@@ -218,7 +280,7 @@ async fn read_groups(storage: &Storage) -> NaiveGroups {
     let mut groups = NaiveGroups::new();
     for number in 0..3 {
         let group = GroupId::from_number(number);
-        groups.insert(group, read_group(storage.log(group)).await);
+        groups.insert(group, read_group(storage, group).await);
     }
     filled(&groups)
 }
@@ -236,8 +298,8 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
     let mut term = 1;
     for (acts, calls, seed) in rounds {
         // A start may be cut short as well: then the next one has to do.
-        let dies_after = Some(disk.calls() + calls);
-        disk.set(Faults { dies_after, ..Faults::default() });
+        let last_call = disk.calls() + calls;
+        disk.set(Faults { dies_after: Some(last_call), ..Faults::default() });
         let opened = Storage::open(Arc::new(disk.clone()), options()).await;
         if let Ok((storage, _)) = opened {
             assert_eq!(read_groups(&storage).await, state);
@@ -250,7 +312,7 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
                 // While the disk lives, users see all that was handed in.
                 let seen = filled(run.states.last().unwrap());
                 if run.storage.health().borrow().eq(&super::WalHealth::Good)
-                    && disk.calls() < dies_after.unwrap()
+                    && disk.calls() < last_call
                 {
                     assert_eq!(read_groups(&run.storage).await, seen);
                 }
@@ -258,6 +320,11 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
             run.hear();
             term = run.term + 1;
             disk = disk.crash(chooser(seed));
+            // The first start after it may be cut short, at whatever it repairs.
+            let dies_after = Some(disk.calls() + seed % 16);
+            disk.set(Faults { dies_after, ..Faults::default() });
+            drop(Storage::open(Arc::new(disk.clone()), options()).await);
+            disk = disk.crash(chooser(!seed));
             state = survived(&disk, &run).await;
         } else {
             disk = disk.crash(chooser(seed));
@@ -305,6 +372,16 @@ proptest! {
         runtime().block_on(crash_again_and_again(rounds));
     }
 
+    /// Room runs out at any call and comes back: nobody sees anything of it but a wait.
+    #[test]
+    fn full_disks_lose_nothing(
+        acts in acts(),
+        from in 0u64..80,
+        calls in 1u64..9,
+    ) {
+        runtime().block_on(full_for_a_while(acts, from, calls));
+    }
+
     /// Many rotations; then all is as the model says, in memory and after a start.
     #[test]
     fn segments_that_are_removed_are_missed_by_nobody(acts in proptest::collection::vec(acts(), 1..8)) {
@@ -325,11 +402,27 @@ proptest! {
     }
 }
 
-/// Every boundary between two calls, not only some.
-#[test]
-fn power_losses_at_every_call() {
+async fn full_for_a_while(acts: Vec<Act>, from: u64, calls: u64) {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let from = disk.calls() + from;
+    disk.set(Faults { full_calls: Some((from, from + calls)), ..Faults::default() });
+    let states = vec![NaiveGroups::new()];
+    let mut run = Run { storage, states, acknowledged: 0, term: 1, waiting: Vec::new() };
+    for act in acts {
+        assert!(run.act(act).await);
+    }
+    assert!(run.settle().await);
+    let expected = filled(run.states.last().unwrap());
+    assert_eq!(read_groups(&run.storage).await, expected);
+    let storage = open(&disk.crash(|_| 0)).await;
+    assert_eq!(read_groups(&storage).await, expected);
+}
+
+/// All that a caller may do, in an order that rotates and removes segments.
+fn all_acts() -> Vec<Act> {
     let append = |group| Act::Append(group, 3);
-    let acts = vec![
+    vec![
         Act::Other(0, Step::Vote(1)),
         append(0),
         append(1),
@@ -344,12 +437,32 @@ fn power_losses_at_every_call() {
         Act::Other(1, Step::Purge(4)),
         Act::Other(2, Step::Forget),
         append(2),
+        // Within the log, in place of entries, and behind the log's end.
+        Act::Snapshot(0, 1, false),
+        append(0),
+        Act::Snapshot(0, 1, true),
+        append(0),
+        Act::Snapshot(2, 9, false),
+        append(2),
+        Act::Other(2, Step::Forget),
         Act::Settle,
-    ];
-    for calls in 1..60 {
-        for seed in 0..8 {
-            let rounds = vec![(acts.clone(), calls, seed * 0x9e37_79b9), (acts.clone(), 100, seed)];
+    ]
+}
+
+/// Every boundary between two calls, not only some.
+#[test]
+fn power_losses_at_every_call() {
+    for calls in 1..110 {
+        for seed in 0..6 {
+            let rounds = vec![(all_acts(), calls, seed * 0x9e37_79b9), (all_acts(), 150, seed)];
             runtime().block_on(crash_again_and_again(rounds));
         }
+    }
+}
+
+#[test]
+fn full_disks_at_every_call() {
+    for from in 0..110 {
+        runtime().block_on(full_for_a_while(all_acts(), from, 3));
     }
 }

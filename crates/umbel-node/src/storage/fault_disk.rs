@@ -35,10 +35,14 @@ struct Inner {
 pub(crate) struct Faults {
     /// Writes and new files find no room; half of a write is done.
     pub(crate) full: bool,
+    /// So it is in changing calls behind the first number, up to the second.
+    pub(crate) full_calls: Option<(u64, u64)>,
     /// Writes fail for another reason.
     pub(crate) write_fails: bool,
     /// The next sync fails; the one after it says that all is well, as Linux does.
     pub(crate) sync_fails_once: bool,
+    /// Writes panic, as code with a bug does.
+    pub(crate) panics: bool,
     /// After so many changing calls every call fails: the process is as good as gone.
     pub(crate) dies_after: Option<u64>,
 }
@@ -195,6 +199,11 @@ impl Inner {
         }
     }
 
+    fn is_full(&self) -> bool {
+        let is_in = |(from, through)| self.calls > from && self.calls <= through;
+        self.faults.full || self.faults.full_calls.is_some_and(is_in)
+    }
+
     fn rename(&mut self, change: Vec<(String, Option<usize>)>) {
         apply_names(&mut self.names, &change);
         self.name_changes.push(change);
@@ -205,11 +214,12 @@ impl Inner {
         if self.faults.write_fails {
             return Err(io::Error::other("broken"));
         }
-        let bytes = if self.faults.full { bytes.slice(..bytes.len() / 2) } else { bytes.clone() };
+        let is_full = self.is_full();
+        let bytes = if is_full { bytes.slice(..bytes.len() / 2) } else { bytes.clone() };
         let change = Change::Write(offset, bytes);
         change.apply(&mut self.files[file].current);
         self.files[file].pending.push(change);
-        if self.faults.full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        if is_full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&mut self, file: usize) -> io::Result<()> {
@@ -250,7 +260,7 @@ impl Disk for FaultDisk {
                 return Ok(Arc::new(OpenFile { disk: self.clone(), file }) as Arc<dyn File>);
             }
             inner.begin()?;
-            if inner.faults.full {
+            if inner.is_full() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             let file = if let Some(file) = inner.names.get(path).copied() {
@@ -291,6 +301,9 @@ impl Disk for FaultDisk {
         Box::pin(async move {
             let mut inner = self.inner();
             inner.begin()?;
+            if inner.is_full() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             let file = *inner.names.get(from).ok_or(io::ErrorKind::NotFound)?;
             inner.rename(vec![(from.to_owned(), None), (to.to_owned(), Some(file))]);
             Ok(())
@@ -365,6 +378,8 @@ impl File for OpenFile {
         Box::pin(async move {
             // Other tasks run while the disk works.
             tokio::task::yield_now().await;
+            let panics = self.disk.inner().faults.panics;
+            assert!(!panics, "a bug that a test asked for");
             self.disk.inner().write(self.file, place(offset), &bytes)
         })
     }

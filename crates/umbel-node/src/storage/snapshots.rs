@@ -9,14 +9,21 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use tokio::sync::watch;
 use umbel_engine::GroupId;
 
+mod writer;
+
+use writer::Part;
+pub(crate) use writer::SnapshotWriter;
+
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
-use crate::ports::{Disk, File};
-use crate::raft::encoding::{decode, encode};
+use super::wal::{FULL_RETRY, is_full};
+use crate::ports::{Disk, File, PortFuture};
+use crate::raft::encoding::decode;
 use crate::raft::types::SnapshotMeta;
 
 /// Folder of the groups' folders.
@@ -38,6 +45,8 @@ pub(crate) struct SnapshotFile {
     name: String,
     body_start: u64,
     byte_count: u64,
+    /// Where it was written aside; none once it is the newest.
+    part: Option<Arc<Part>>,
 }
 
 impl fmt::Debug for SnapshotFile {
@@ -141,11 +150,43 @@ pub(crate) struct SnapshotStore {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
     /// The newest one, once it is known; held while files are renamed and removed.
     newest: tokio::sync::Mutex<Option<SnapshotFile>>,
     parts: Mutex<Parts>,
+    /// True when the storage closes.
+    closing: watch::Receiver<bool>,
+}
+
+impl Shared {
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a call again and again while the disk is full, until the storage closes or the group
+    /// is forgotten: openraft ends a group whose snapshot fails.
+    async fn with_room<'a, T>(
+        &self,
+        call: impl Fn() -> PortFuture<'a, io::Result<T>>,
+    ) -> io::Result<T> {
+        let mut closing = self.closing.clone();
+        let mut has_waited = false;
+        loop {
+            let error = match call().await {
+                Err(error) if is_full(&error) && !self.parts().is_forgotten => error,
+                result => return result,
+            };
+            if !has_waited {
+                tracing::warn!(%error, "a snapshot waits for room on the disk");
+                has_waited = true;
+            }
+            tokio::select! {
+                biased;
+                _ = closing.wait_for(|closing| *closing) => return Err(error),
+                () = tokio::time::sleep(FULL_RETRY) => {}
+            }
+        }
+    }
 }
 
 /// Files that are written aside.
@@ -153,64 +194,64 @@ struct Shared {
 struct Parts {
     last: u64,
     open: BTreeSet<String>,
+    /// The group is gone: whoever still writes must not bring files of it back.
+    is_forgotten: bool,
 }
 
 impl SnapshotStore {
-    pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId) -> Self {
-        Self { disk, group, shared: Arc::default() }
-    }
-
-    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
-        self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `closing` turns true when no room is to be waited for any more.
+    pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId, closing: watch::Receiver<bool>) -> Self {
+        let (newest, parts) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { disk, group, shared: Arc::new(Shared { newest, parts, closing }) }
     }
 
     /// Begins a snapshot. Until it is finished nobody sees it; dropped, it leaves nothing that
-    /// the next writer or start does not remove.
+    /// the next writer or start does not remove. A full disk is waited for.
     ///
     /// # Errors
-    /// If the disk fails or the head is too large.
+    /// If the disk fails, the head is too large, or the group was forgotten.
     pub(crate) async fn writer(&self, meta: SnapshotMeta) -> io::Result<SnapshotWriter> {
-        let encoded = encode(&meta);
-        if encoded.len() > META_BYTES_MAX {
-            let message = format!("{} bytes of members, at most {META_BYTES_MAX}", encoded.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        let folder = folder(self.group);
-        self.disk.make_folder(&folder).await?;
-        self.disk.sync_folder(SNAPSHOT_FOLDER).await?;
-        let open = self.parts().open.clone();
-        let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
-        remove_files(&*self.disk, self.group, dropped).await?;
+        SnapshotWriter::begin(self.clone(), meta).await
+    }
 
-        let name = {
-            let mut parts = self.parts();
-            parts.last += 1;
-            let name = format!("{}.part", parts.last);
-            parts.open.insert(name.clone());
-            name
+    /// Makes a finished snapshot the newest one, durably, and removes older ones. If a newer one
+    /// stands, that one stays, and this one is readable as long as it is held. A full disk is
+    /// waited for.
+    ///
+    /// # Errors
+    /// If the disk fails or the group was forgotten; then the older one stands.
+    pub(crate) async fn adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
+        self.shared.with_room(|| Box::pin(self.try_adopt(file))).await
+    }
+
+    async fn try_adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
+        let mut newest = self.shared.newest.lock().await;
+        if self.shared.parts().is_forgotten {
+            return Err(io::Error::other(format!("{} was forgotten", self.group)));
+        }
+        if newest.is_none() {
+            // A damaged one is no reason not to have a new one.
+            *newest = self.find_newest().await.unwrap_or(None);
+        }
+        let stands = newest.as_ref().is_some_and(|newest| is_newer(&newest.meta, &file.meta));
+        let Some(part) = file.part.as_ref().filter(|_| !stands) else { return Ok(file.clone()) };
+        let (folder, name) = (folder(self.group), file_name(&file.meta));
+        let path = format!("{folder}/{name}");
+        if !part.is_adopted() {
+            self.disk.rename(&format!("{folder}/{}", part.name()), &path).await?;
+            part.set_adopted();
+        }
+        self.disk.sync_folder(&folder).await?;
+        let adopted = SnapshotFile { name: path, part: None, ..file.clone() };
+        *newest = Some(adopted.clone());
+        let is_older = |other: &str| {
+            order(other).is_some_and(|other| order(&name).is_some_and(|own| other < own))
         };
-        let part = Part { shared: Arc::clone(&self.shared), name };
-        let file = self.disk.open(&format!("{folder}/{}", part.name), true).await?;
-        let mut pending = BytesMut::with_capacity(BLOCK_BYTES);
-        pending.put_slice(MAGIC);
-        pending.put_u32_le(VERSION);
-        pending.put_u32_le(self.group.number());
-        pending.put_u32_le(u32::try_from(encoded.len()).expect("checked above"));
-        pending.put_slice(&encoded);
-        let body_start = pending.len() as u64;
-        let checksum = BlockChecksum::default();
-        let (store, has_failed) = (self.clone(), false);
-        Ok(SnapshotWriter {
-            store,
-            part,
-            file,
-            meta,
-            body_start,
-            written: 0,
-            pending,
-            checksum,
-            has_failed,
-        })
+        if let Err(error) = remove_files(&*self.disk, self.group, is_older).await {
+            // The next one tries again.
+            tracing::warn!(%error, "older snapshot not removed");
+        }
+        Ok(adopted)
     }
 
     /// The newest snapshot, whose checksum was right when it was first looked at.
@@ -268,7 +309,7 @@ impl SnapshotStore {
             return Err(damaged(&path, &what));
         }
         let byte_count = body_end - body_start;
-        Ok(SnapshotFile { file, meta, name: path, body_start, byte_count })
+        Ok(SnapshotFile { file, meta, name: path, body_start, byte_count, part: None })
     }
 
     async fn read_head(&self, path: &str, file: &dyn File) -> io::Result<(SnapshotMeta, u64)> {
@@ -298,102 +339,12 @@ impl SnapshotStore {
         Ok((meta, (HEADER_BYTES + length) as u64))
     }
 
-    /// Removes all files of the group.
+    /// Removes all files of the group, for good: writers that are still at work fail.
     pub(super) async fn remove_all(&self) -> io::Result<()> {
+        self.shared.parts().is_forgotten = true;
         let mut newest = self.shared.newest.lock().await;
         *newest = None;
         remove_files(&*self.disk, self.group, |_| true).await
-    }
-}
-
-/// Keeps a file that is written aside from being removed.
-struct Part {
-    shared: Arc<Shared>,
-    name: String,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let mut parts = self.shared.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        parts.open.remove(&self.name);
-    }
-}
-
-/// A snapshot that is being written.
-pub(crate) struct SnapshotWriter {
-    store: SnapshotStore,
-    part: Part,
-    file: Arc<dyn File>,
-    meta: SnapshotMeta,
-    body_start: u64,
-    written: u64,
-    pending: BytesMut,
-    checksum: BlockChecksum,
-    has_failed: bool,
-}
-
-impl SnapshotWriter {
-    /// Adds bytes to the body.
-    ///
-    /// # Errors
-    /// If the disk fails or is full; the snapshot cannot be finished then.
-    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        self.pending.put_slice(&bytes);
-        if self.pending.len() >= BLOCK_BYTES { self.flush().await } else { Ok(()) }
-    }
-
-    async fn flush(&mut self) -> io::Result<()> {
-        // Also if the call is dropped half way.
-        if std::mem::replace(&mut self.has_failed, true) {
-            return Err(io::Error::other("an earlier write of the snapshot failed"));
-        }
-        let bytes = self.pending.split().freeze();
-        self.checksum.update(&bytes);
-        let byte_count = bytes.len() as u64;
-        self.file.write_at(self.written, bytes).await?;
-        self.written += byte_count;
-        self.has_failed = false;
-        Ok(())
-    }
-
-    /// Makes the snapshot durable and the newest one, and removes older ones.
-    ///
-    /// If a newer one was finished meanwhile, that one is returned.
-    ///
-    /// # Errors
-    /// If the disk fails or is full; then the older one stands.
-    pub(crate) async fn finish(mut self) -> io::Result<SnapshotFile> {
-        let byte_count = self.written + self.pending.len() as u64 - self.body_start;
-        self.pending.put_u64_le(byte_count);
-        self.flush().await?;
-        let checksum = self.checksum.finish();
-        self.file.write_at(self.written, Bytes::copy_from_slice(&checksum.to_le_bytes())).await?;
-        self.file.sync().await?;
-
-        let Self { store, part, file, meta, body_start, .. } = self;
-        let mut newest = store.shared.newest.lock().await;
-        if newest.is_none() {
-            // A damaged one is no reason not to have a new one.
-            *newest = store.find_newest().await.unwrap_or(None);
-        }
-        let standing = newest.as_ref().filter(|standing| is_newer(&standing.meta, &meta));
-        if let Some(standing) = standing {
-            return Ok(standing.clone());
-        }
-        let (folder, name) = (folder(store.group), file_name(&meta));
-        let path = format!("{folder}/{name}");
-        store.disk.rename(&format!("{folder}/{}", part.name), &path).await?;
-        store.disk.sync_folder(&folder).await?;
-        let snapshot = SnapshotFile { file, meta, name: path, body_start, byte_count };
-        *newest = Some(snapshot.clone());
-        let is_older = |other: &str| {
-            order(other).is_some_and(|other| order(&name).is_some_and(|own| other < own))
-        };
-        if let Err(error) = remove_files(&*store.disk, store.group, is_older).await {
-            // The next one tries again.
-            tracing::warn!(%error, "older snapshot not removed");
-        }
-        Ok(snapshot)
     }
 }
 
@@ -420,7 +371,10 @@ mod tests {
     }
 
     fn store(disk: &FaultDisk) -> SnapshotStore {
-        SnapshotStore::new(Arc::new(disk.clone()), GROUP)
+        // A storage that never closes.
+        let (closing, watched) = watch::channel(false);
+        std::mem::forget(closing);
+        SnapshotStore::new(Arc::new(disk.clone()), GROUP, watched)
     }
 
     async fn write(store: &SnapshotStore, index: u64, body: &[u8]) -> SnapshotFile {
@@ -453,9 +407,12 @@ mod tests {
         assert_eq!(newest.read(5, body.len()).await.unwrap(), &body[5..]);
         assert_eq!(newest.read(1 << 20, 3).await.unwrap(), &body[1 << 20..(1 << 20) + 3]);
         assert!(newest.read(u64::MAX, 3).await.unwrap().is_empty());
-        // One that comes late does not take its place.
-        let late = write(&store(&disk), 3, b"late").await;
-        assert_eq!(late.meta(), &meta(10));
+        // One that comes late does not take its place, and is what it is.
+        let snapshots = store(&disk);
+        let late = write(&snapshots, 3, b"late").await;
+        assert_eq!(late.meta(), &meta(3));
+        assert_eq!(late.read(0, 9).await.unwrap(), &b"late"[..]);
+        assert_eq!(snapshots.latest().await.unwrap().unwrap().meta(), &meta(10));
     }
 
     #[tokio::test]
@@ -487,24 +444,51 @@ mod tests {
         let third = snapshots.writer(meta(3)).await.unwrap();
         assert_eq!(disk.paths(), ["snapshots/4/2.part", "snapshots/4/3.part"]);
         third.finish().await.unwrap();
-        // It stands aside still, and the newer one is what it becomes.
-        assert_eq!(second.finish().await.unwrap().meta(), &meta(3));
+        // It stays aside: there is a newer one.
+        second.finish().await.unwrap();
+        assert_eq!(snapshots.latest().await.unwrap().unwrap().meta(), &meta(3));
         clean(&disk, &[GROUP]).await.unwrap();
         assert_eq!(disk.paths(), ["snapshots/4/3-2.snap"]);
         clean(&disk, &[]).await.unwrap();
         assert!(disk.paths().is_empty());
     }
 
-    #[tokio::test]
-    async fn a_full_disk_leaves_the_older_one() {
+    #[tokio::test(start_paused = true)]
+    async fn a_full_disk_is_waited_for_until_the_storage_closes() {
+        let disk = FaultDisk::new();
+        let (closing, watched) = watch::channel(false);
+        let snapshots = SnapshotStore::new(Arc::new(disk.clone()), GROUP, watched);
+        write(&snapshots, 1, b"old").await;
+        // Room runs out before each of the calls that a snapshot makes.
+        let body = body(2 * BLOCK_BYTES);
+        for (index, calls) in (2..).zip(0..14) {
+            let from = disk.calls() + calls;
+            disk.set(Faults { full_calls: Some((from, from + 4)), ..Faults::default() });
+            write(&snapshots, index, &body).await;
+            let newest = store(&disk.crash(|_| 0)).latest().await.unwrap().unwrap();
+            assert_eq!((newest.meta(), newest.byte_count()), (&meta(index), body.len() as u64));
+        }
+
+        let mut writer = snapshots.writer(meta(20)).await.unwrap();
+        disk.set(Faults { full: true, ..Faults::default() });
+        let waiting = tokio::spawn(async move { writer.write(Bytes::from(body)).await });
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        assert!(!waiting.is_finished());
+        closing.send_replace(true);
+        assert!(is_full(&waiting.await.unwrap().unwrap_err()));
+        assert_eq!(store(&disk).latest().await.unwrap().unwrap().meta(), &meta(15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forgotten_group_gets_no_files_back() {
         let disk = FaultDisk::new();
         let snapshots = store(&disk);
-        write(&snapshots, 1, b"old").await;
-        let mut writer = snapshots.writer(meta(2)).await.unwrap();
-        disk.set(Faults { full: true, ..Faults::default() });
-        writer.write(Bytes::from(body(BLOCK_BYTES))).await.unwrap_err();
-        drop(writer);
-        disk.set(Faults::default());
-        assert_eq!(store(&disk).latest().await.unwrap().unwrap().meta(), &meta(1));
+        let late = snapshots.writer(meta(1)).await.unwrap();
+        let aside = snapshots.writer(meta(2)).await.unwrap().finish_aside().await.unwrap();
+        snapshots.remove_all().await.unwrap();
+        late.finish().await.unwrap_err();
+        snapshots.adopt(&aside).await.unwrap_err();
+        assert!(snapshots.writer(meta(3)).await.is_err());
+        assert!(disk.paths().is_empty());
     }
 }

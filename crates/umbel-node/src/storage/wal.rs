@@ -38,6 +38,13 @@ pub(super) const WAL_FOLDER: &str = "wal";
 /// smaller ones repeat the groups' votes more often.
 const SEGMENT_BYTES_MAX: u32 = 64 << 20;
 
+/// The most that [`WalOptions::segment_bytes_max`] may ask for.
+const SEGMENT_BYTES_LIMIT: u32 = 128 << 20;
+
+/// Bytes of the longest file that can be a segment: the limit, the largest record, and hints. What
+/// is longer is not read into memory.
+const SEGMENT_FILE_BYTES_MAX: u32 = 256 << 20;
+
 /// Newest entries of all groups that stay in memory: followers that keep up, and the state
 /// machines, never wait for the disk.
 const CACHE_BYTES_MAX: usize = 32 << 20;
@@ -50,7 +57,7 @@ const QUEUE_CALLS_MAX: usize = 4096;
 const QUEUE_KIB_MAX: u32 = 128 << 10;
 
 /// How long a full disk is left alone before the write is tried again.
-const FULL_RETRY: Duration = Duration::from_millis(250);
+pub(super) const FULL_RETRY: Duration = Duration::from_millis(250);
 
 /// Hints of what was committed wait so long for other records to be written with.
 const HINT_DELAY: Duration = Duration::from_millis(200);
@@ -78,7 +85,7 @@ pub(crate) enum LogOwner {
 pub(crate) struct WalOptions {
     /// Whose log it must be.
     pub(crate) owner: LogOwner,
-    /// Bytes of a segment; one record and its head may exceed it.
+    /// Bytes of a segment, at most 128 MiB; one record and its head may exceed it.
     pub(crate) segment_bytes_max: u32,
     /// Bytes of newest entries in memory, over all groups.
     pub(crate) cache_bytes_max: usize,
@@ -110,24 +117,35 @@ pub(crate) enum WalHealth {
     Failed,
 }
 
-/// Whom the writer tells.
-enum Done {
+/// Whom the writer tells, exactly once: an error if it is dropped, for openraft waits for ever.
+struct Done(Option<Listener>);
+
+enum Listener {
     Callback(IOFlushed<Types>),
     Reply(oneshot::Sender<io::Result<()>>),
-    /// Nobody: a hint.
-    Nobody,
 }
 
 impl Done {
-    fn complete(self, result: io::Result<()>) {
-        match self {
-            Self::Callback(callback) => callback.io_completed(result),
-            Self::Reply(reply) => {
+    fn complete(mut self, result: io::Result<()>) {
+        self.tell(result);
+    }
+
+    fn tell(&mut self, result: io::Result<()>) {
+        match self.0.take() {
+            Some(Listener::Callback(callback)) => callback.io_completed(result),
+            Some(Listener::Reply(reply)) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(result);
             }
-            Self::Nobody => {}
+            // A hint.
+            None => {}
         }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.tell(Err(io::Error::other("the log did not take this")));
     }
 }
 
@@ -148,7 +166,8 @@ pub(crate) struct Wal {
     queue: mpsc::Sender<Call>,
     room: Arc<Semaphore>,
     closing: watch::Sender<bool>,
-    health: watch::Receiver<WalHealth>,
+    /// The writer's as well; here, so that whoever watches it may go on when the writer is gone.
+    health: Arc<watch::Sender<WalHealth>>,
     writer: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -161,6 +180,11 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
+/// Whether a write failed for want of room, and may be tried again.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "the log is closed")
 }
@@ -171,7 +195,12 @@ impl Wal {
     }
 
     pub(super) fn health(&self) -> watch::Receiver<WalHealth> {
-        self.health.clone()
+        self.health.subscribe()
+    }
+
+    /// True from the moment on when the log closes; the sender goes with the log.
+    pub(super) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
     }
 
     /// Changes the state and queues the records, both or neither, in one order over all groups.
@@ -200,9 +229,9 @@ impl Wal {
     }
 
     /// Like [`call`](Self::call), and waits until the records are durable.
-    async fn durable(&self, change: impl FnOnce(&mut State) -> Record) -> io::Result<()> {
+    async fn durable(&self, change: impl FnOnce(&mut State) -> Vec<Record>) -> io::Result<()> {
         let (reply, answer) = oneshot::channel();
-        self.call(0, Done::Reply(reply), |state| Ok(vec![change(state)])).await?;
+        self.call(0, Done(Some(Listener::Reply(reply))), |state| Ok(change(state))).await?;
         answer.await.map_err(|_| self.error())?
     }
 
@@ -218,10 +247,11 @@ impl Wal {
             let (id, got) = (entry.log_id, bytes.len());
             return Err(invalid(format!("entry {id} has {got} bytes, at most {ENTRY_BYTES_MAX}")));
         }
-        self.call(byte_count, Done::Callback(callback), |state| {
+        self.call(byte_count, Done(Some(Listener::Callback(callback))), |state| {
             let chain = &state.front(group).chain;
             let purged = chain.purged().map(|purged| purged.index);
-            let mut next = (!chain.is_empty()).then_some(chain.next());
+            // Behind what was purged as well, for a start takes a gap there for lost entries.
+            let mut next = (!chain.is_empty() || purged.is_some()).then_some(chain.next());
             for (entry, _) in &entries {
                 let id = entry.log_id;
                 if let Some(next) = next.filter(|next| id.index > *next) {
@@ -245,13 +275,13 @@ impl Wal {
     pub(super) async fn save_vote(&self, group: GroupId, vote: Vote) -> io::Result<()> {
         self.durable(|state| {
             state.front(group).vote = Some(vote);
-            Record::vote(group, vote)
+            vec![Record::vote(group, vote)]
         })
         .await
     }
 
     pub(super) async fn save_committed(&self, group: GroupId, id: Option<LogId>) -> io::Result<()> {
-        self.call(0, Done::Nobody, |state| {
+        self.call(0, Done(None), |state| {
             state.front(group).committed = id;
             Ok(vec![Record::Committed(group, id)])
         })
@@ -261,7 +291,7 @@ impl Wal {
     pub(super) async fn truncate(&self, group: GroupId, after: Option<LogId>) -> io::Result<()> {
         self.durable(|state| {
             state.truncate(group, after);
-            Record::Truncate(group, after)
+            vec![Record::Truncate(group, after)]
         })
         .await
     }
@@ -269,15 +299,20 @@ impl Wal {
     pub(super) async fn purge(&self, group: GroupId, through: LogId) -> io::Result<()> {
         self.durable(|state| {
             state.purge(group, through);
-            Record::Purge(group, through)
+            vec![Record::Purge(group, through)]
         })
         .await
+    }
+
+    /// Fits the log to a snapshot, if it is not as the snapshot says.
+    pub(super) async fn cover(&self, group: GroupId, through: LogId) -> io::Result<()> {
+        self.durable(|state| state.cover(group, through)).await
     }
 
     pub(super) async fn forget(&self, group: GroupId) -> io::Result<()> {
         self.durable(|state| {
             state.forget(group);
-            Record::Forget(group)
+            vec![Record::Forget(group)]
         })
         .await
     }

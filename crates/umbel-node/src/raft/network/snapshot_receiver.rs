@@ -154,7 +154,7 @@ impl SnapshotReceiver {
                 state.next_offset, state.byte_count
             )));
         }
-        let file = state.writer.finish().await.map_err(refused_by_storage)?;
+        let file = state.writer.finish_aside().await.map_err(refused_by_storage)?;
         Ok((state.vote, file))
     }
 

@@ -49,17 +49,19 @@ impl Chain {
         Some(LogId { leader_id: run.leader_id, index })
     }
 
-    /// The first log id of each leader between two indexes, both of which are looked at.
+    /// The last log id of each leader between two indexes, both of which are looked at.
+    ///
+    /// openraft's documentation asks for the first ones; what it makes of them, and its suite, take
+    /// the last ones.
     pub(super) fn key_log_ids(&self, from: u64, through: u64) -> Vec<LogId> {
-        let mut ids: Vec<_> = self.log_id(from).into_iter().collect();
-        if from < through {
-            ids.extend(self.runs.range(from + 1..=through).map(|(_, id)| *id));
-            let last = self.log_id(through);
-            if ids.last() != last.as_ref() {
-                ids.extend(last);
-            }
+        if from > through {
+            return Vec::new();
         }
-        ids
+        let ends = self.runs.range(from.saturating_add(1)..).map_while(|(start, _)| {
+            let end = start - 1;
+            (end < through).then_some(end)
+        });
+        ends.chain([through]).filter_map(|index| self.log_id(index)).collect()
     }
 
     /// Adds an entry. One that is there already, and those behind it, are replaced.
@@ -128,9 +130,11 @@ mod tests {
         for (term, index) in [(2, 2), (2, 3), (5, 4), (5, 5)] {
             chain.push(id(term, index));
         }
-        assert_eq!(chain.key_log_ids(2, 5), [id(2, 2), id(5, 4), id(5, 5)]);
+        assert_eq!(chain.key_log_ids(2, 5), [id(2, 3), id(5, 5)]);
+        assert_eq!(chain.key_log_ids(2, 3), [id(2, 3)]);
         assert_eq!(chain.key_log_ids(3, 4), [id(2, 3), id(5, 4)]);
         assert_eq!(chain.key_log_ids(5, 5), [id(5, 5)]);
+        assert_eq!(chain.key_log_ids(5, 4), []);
     }
 
     proptest! {
@@ -162,6 +166,14 @@ mod tests {
                 prop_assert_eq!(ids, twin.values().copied().map(Some).collect::<Vec<_>>());
                 let last = twin.values().next_back().copied().or(chain.purged());
                 prop_assert_eq!(chain.last(), last);
+                if let Some((through, from)) = last.map(|last| (last.index, chain.first())) {
+                    let mut ends: Vec<LogId> = Vec::new();
+                    for id in twin.values() {
+                        ends.pop_if(|end| end.leader_id == id.leader_id);
+                        ends.push(*id);
+                    }
+                    prop_assert_eq!(chain.key_log_ids(from, through), ends);
+                }
             }
         }
     }

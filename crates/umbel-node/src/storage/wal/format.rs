@@ -286,20 +286,53 @@ pub(super) fn record_at(
     Some(Found { body: bytes.slice(from..to), synced, end })
 }
 
+/// Bytes of checksums that the search for whole records behind damage may cost: seconds. Bytes that
+/// were not made to look like records cost a fraction of that.
+const PROOF_BYTES_MAX: usize = 16 * BODY_BYTES_MAX;
+
+/// Whether a body of the kind may have so many bytes.
+fn is_length_of(kind: u8, body_bytes: usize) -> bool {
+    let payload_bytes = body_bytes - BODY_BYTES_MIN;
+    match kind {
+        // A vote is a term, a node and a flag.
+        1 => payload_bytes <= 64,
+        2 => payload_bytes >= LOG_ID_BYTES,
+        3 | 4 => payload_bytes == 0 || payload_bytes == LOG_ID_BYTES,
+        5 => payload_bytes == LOG_ID_BYTES,
+        6 | 7 => payload_bytes == 0,
+        _ => false,
+    }
+}
+
 /// Where the first whole record behind damage at `offset` stands that was written when `offset`
 /// was durable already. If there is one, the damage is no write that was cut short.
 ///
-/// `bytes` are a whole segment.
+/// Where the search ends early, because the bytes look like records everywhere, is taken for such a
+/// place: that refuses a start, but cuts nothing off. `bytes` are a whole segment.
 pub(super) fn proof_of_damage(bytes: &Bytes, offset: u32, name: SegmentName) -> Option<u32> {
+    proof_within(bytes, offset, name, PROOF_BYTES_MAX)
+}
+
+fn proof_within(bytes: &Bytes, offset: u32, name: SegmentName, mut left: usize) -> Option<u32> {
     let end = u32::try_from(bytes.len()).ok()?;
     let last = end.checked_sub(u32::try_from(RECORD_HEADER_BYTES + BODY_BYTES_MIN).ok()?)?;
     (offset.saturating_add(1)..=last).find(|&at| {
         let header = &bytes[at as usize..];
         // Cheap questions first: few places of a damaged file pass them and cost a checksum.
         let synced = u32_at(header, 8);
-        synced > offset
+        let length = u32_at(header, 0) as usize;
+        let is_likely = synced > offset
             && synced <= at
-            && record_at(bytes, 0, at, name).is_some_and(|found| found.synced > offset)
+            && (BODY_BYTES_MIN..=header.len() - RECORD_HEADER_BYTES).contains(&length)
+            && is_length_of(header[RECORD_HEADER_BYTES], length);
+        if !is_likely {
+            return false;
+        }
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return true,
+        }
+        record_at(bytes, 0, at, name).is_some_and(|found| found.synced > offset)
     })
 }
 
@@ -342,6 +375,21 @@ mod tests {
             assert_eq!(proof_of_damage(&bytes, 49, NAME), Some(100));
             assert_eq!(proof_of_damage(&bytes, 50, NAME), None);
         }
+    }
+
+    #[test]
+    fn bytes_made_to_look_like_records_are_not_searched_for_ever() {
+        // At every twentieth byte begins what could be an entry of a thousand bytes.
+        let mut buffer = BytesMut::new();
+        for _ in 0..1000 {
+            buffer.put_u32_le(1000);
+            buffer.put_u32_le(0);
+            buffer.put_u32_le(20);
+            buffer.put_u64_le(2);
+        }
+        let bytes = buffer.freeze();
+        assert_eq!(proof_within(&bytes, 19, NAME, 1 << 20), None);
+        assert_eq!(proof_within(&bytes, 19, NAME, 50_999), Some(51 * 20));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use openraft::storage::LogState;
 use umbel_engine::GroupId;
 
 use super::Wal;
+use super::chain::Chain;
 use super::format::{Record, SegmentName, record_at, segment_path};
 use super::state::{Location, Plan};
 use crate::ports::File;
@@ -23,8 +24,8 @@ impl Wal {
         let state = self.state();
         let chain = state.fronts.get(&group).map(|front| &front.chain);
         LogState {
-            last_purged_log_id: chain.and_then(|chain| chain.purged()),
-            last_log_id: chain.and_then(|chain| chain.last()),
+            last_purged_log_id: chain.and_then(Chain::purged),
+            last_log_id: chain.and_then(Chain::last),
         }
     }
 

@@ -15,7 +15,8 @@ use super::format::{
 use super::state::{Location, Segment, State, WrittenGroups};
 use super::writer::{Current, Writer};
 use super::{
-    LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, WAL_FOLDER, WAL_VERSION, Wal, WalHealth, WalOptions,
+    LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, SEGMENT_FILE_BYTES_MAX, WAL_FOLDER, WAL_VERSION, Wal,
+    WalHealth, WalOptions,
 };
 use crate::ports::{Disk, File};
 
@@ -175,10 +176,9 @@ impl Recovery {
         let path = segment_path(number);
         let file = self.disk.open(&path, false).await.map_err(OpenError::io(&*path))?;
         let length = file.len().await.map_err(OpenError::io(&*path))?;
-        // No segment is longer: offsets have 32 bits.
-        let Some(byte_count) = u32::try_from(length).ok().and_then(|n| usize::try_from(n).ok())
-        else {
-            return Err(OpenError::Damaged { path, offset: u32::MAX });
+        let is_possible = length <= u64::from(SEGMENT_FILE_BYTES_MAX);
+        let Some(byte_count) = usize::try_from(length).ok().filter(|_| is_possible) else {
+            return Err(OpenError::Damaged { path, offset: SEGMENT_FILE_BYTES_MAX });
         };
         let bytes = file.read_at(0, byte_count).await.map_err(OpenError::io(&*path))?;
         let header = match SegmentHeader::decode(&bytes) {
@@ -297,14 +297,14 @@ impl Recovery {
         let state = Arc::new(Mutex::new(state));
         let (queue, calls) = mpsc::channel(QUEUE_CALLS_MAX);
         let (closing, close_asked) = watch::channel(false);
-        let (health_sender, health) = watch::channel(WalHealth::Good);
+        let health = Arc::new(watch::Sender::new(WalHealth::Good));
         let writer = Writer {
             disk: self.disk,
             options,
             state: Arc::clone(&state),
             calls,
             closing: close_asked,
-            health: health_sender,
+            health: Arc::clone(&health),
             current,
             hints: BTreeMap::new(),
             _guard: guard,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::mem;
 use std::sync::Arc;
 
 use umbel_engine::GroupId;
@@ -236,21 +237,35 @@ impl State {
     }
 
     fn truncate_from(&mut self, group: GroupId, from: u64) {
-        while let Some(cached) =
-            self.front(group).cached.pop_back_if(|c| c.entry.log_id.index >= from)
-        {
-            self.uncache(&cached);
-        }
+        let front = self.fronts.entry(group).or_default();
+        let kept = front.cached.partition_point(|cached| cached.entry.log_id.index < from);
+        let gone = front.cached.split_off(kept);
+        gone.iter().for_each(|cached| self.uncache(cached));
     }
 
     pub(super) fn purge(&mut self, group: GroupId, through: LogId) {
         self.front(group).chain.purge(through);
         let first = self.front(group).chain.first();
-        while let Some(cached) =
-            self.front(group).cached.pop_front_if(|c| c.entry.log_id.index < first)
-        {
-            self.uncache(&cached);
+        let front = self.fronts.entry(group).or_default();
+        let gone = front.cached.partition_point(|cached| cached.entry.log_id.index < first);
+        let kept = front.cached.split_off(gone);
+        let gone = mem::replace(&mut front.cached, kept);
+        gone.iter().for_each(|cached| self.uncache(cached));
+    }
+
+    /// Drops all entries if the log ends before a snapshot's last entry or has another one in its
+    /// place; what says so in the log.
+    pub(super) fn cover(&mut self, group: GroupId, through: LogId) -> Vec<Record> {
+        let chain = &self.front(group).chain;
+        let is_purged = chain.purged().is_some_and(|purged| purged.index >= through.index);
+        if is_purged || chain.log_id(through.index) == Some(through) {
+            return Vec::new();
         }
+        let before = through.index.checked_sub(1).and_then(|index| chain.log_id(index));
+        let after = before.or(chain.purged());
+        self.truncate(group, after);
+        self.purge(group, through);
+        vec![Record::Truncate(group, after), Record::Purge(group, through)]
     }
 
     pub(super) fn forget(&mut self, group: GroupId) {
@@ -273,9 +288,10 @@ impl State {
                 break;
             }
             self.cache_order.pop_front();
-            let front = self.fronts.get_mut(&group);
-            let oldest = front.and_then(|front| front.cached.pop_front_if(|c| c.serial == serial));
-            if let Some(cached) = oldest {
+            if let Some(front) = self.fronts.get_mut(&group)
+                && front.cached.front().is_some_and(|oldest| oldest.serial == serial)
+                && let Some(cached) = front.cached.pop_front()
+            {
                 self.uncache(&cached);
             }
         }

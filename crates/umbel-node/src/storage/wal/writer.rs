@@ -12,13 +12,11 @@ use umbel_engine::GroupId;
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
 use super::state::{Failure, Location, Segment, State};
 use super::{
-    Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, WAL_FOLDER, WalHealth, WalOptions, locked,
+    Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
+    WalOptions, is_full, locked,
 };
 use crate::ports::{Disk, File, WriteError};
 use crate::raft::types::LogId;
-
-/// Room that a segment must have behind a record: what follows it still fits 32 bits.
-const SEGMENT_BYTES_LIMIT: u32 = u32::MAX / 2;
 
 /// The segment that is written.
 pub(super) struct Current {
@@ -38,12 +36,22 @@ pub(super) struct Writer {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) calls: mpsc::Receiver<Call>,
     pub(super) closing: watch::Receiver<bool>,
-    pub(super) health: watch::Sender<WalHealth>,
+    pub(super) health: Arc<watch::Sender<WalHealth>>,
     pub(super) current: Current,
     /// What was committed, not written yet: a hint is no reason to write.
     pub(super) hints: BTreeMap<GroupId, Option<LogId>>,
     /// The lock of the data folder.
     pub(super) _guard: Box<dyn Send + Sync>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let message = "log: the writer panicked".to_owned();
+            locked(&self.state).failure = Some(Failure { kind: io::ErrorKind::Other, message });
+            self.health.send_replace(WalHealth::Failed);
+        }
+    }
 }
 
 /// Records on their way into the current segment with one write.
@@ -241,7 +249,7 @@ impl Writer {
 
     /// Waits for room if the disk is full; other errors end the log.
     async fn wait_if_full(&mut self, what: &str, error: io::Error) -> Result<(), Failure> {
-        if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        if !is_full(&error) {
             return Err(failed(what, &error));
         }
         self.set_health(WalHealth::Full);

@@ -1,0 +1,189 @@
+//! Whole nodes on loopback and real disks, asked through their coordinators.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use umbel_engine::ShardId;
+use umbel_engine::meta::FilterName;
+use umbel_filter::Kind;
+use umbel_proto::v1::Items;
+
+use super::*;
+use crate::coordinator::catalogue::{Hashing, NewFilter};
+use crate::coordinator::sizes::FilterSize;
+use crate::coordinator::{ClientRequest, ReadLevel};
+use crate::gateway::ItemBatch;
+
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+/// Fast elections: the tests restart nodes.
+fn config(data: &Path) -> Config {
+    Config {
+        listen: "127.0.0.1:0".to_owned(),
+        data: data.display().to_string(),
+        heartbeat_ms: 50,
+        election_ms_min: 300,
+        election_ms_max: 600,
+        ..Config::default()
+    }
+}
+
+async fn start(config: Config) -> Node {
+    let ports = Ports::real(Path::new(&config.data)).unwrap();
+    Node::start(config, ports, None).await.unwrap()
+}
+
+async fn start_alone(data: &Path) -> Node {
+    start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
+}
+
+/// Addresses that were free a moment ago.
+async fn free_addresses(count: usize) -> Vec<String> {
+    let mut listeners = Vec::new();
+    for _ in 0..count {
+        listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
+    let addresses = free_addresses(folders.len()).await;
+    let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
+        start(Config {
+            listen: address.clone(),
+            initial_cluster: addresses.clone(),
+            shards: 4,
+            ..config(folder.path())
+        })
+    });
+    futures_util::future::join_all(starts).await
+}
+
+impl Node {
+    fn coordinator(&self) -> Arc<Coordinator> {
+        let cell = OnceLock::new();
+        assert!(cell.set(Arc::clone(&self.local)).is_ok());
+        Arc::new(Coordinator::new(Arc::new(cell), Arc::new(crate::ports::RealSeed)))
+    }
+}
+
+async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
+    let new = NewFilter::Planned {
+        kind,
+        capacity: 10_000,
+        size: FilterSize::Rate(1e-4),
+        hashing: Hashing::Keyed,
+    };
+    coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap();
+}
+
+fn items(range: std::ops::Range<u32>) -> ItemBatch {
+    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
+    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_node_remembers_and_is_elected_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let new = asked.insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    assert_eq!((new.len(), new.count_ones()), (1000, 1000));
+    let shard = node.local.shard(ShardId(0)).unwrap();
+    let term = shard.group().term();
+    drop((asked, shard));
+    node.shutdown().await;
+
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let level = ReadLevel::Linearizable;
+    let present = asked.contains("seen", &items(0..1001), level, deadline()).await.unwrap();
+    assert_eq!(present.count_ones(), 1000);
+    let new = asked.insert("seen", &items(500..1500), None, deadline()).await.unwrap();
+    assert_eq!(new.count_ones(), 500);
+    // With openraft's leader restore on, it would have gone on in the term that it had.
+    assert!(node.local.shard(ShardId(0)).unwrap().group().term() > term);
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_answer_alike() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let nodes = start_cluster(&folders).await;
+    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&asked[0], "seen", Kind::Blocked).await;
+    let new = asked[1].insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    assert_eq!(new.count_ones(), 1000);
+    for coordinator in &asked {
+        for level in [ReadLevel::Linearizable, ReadLevel::AnyReplica] {
+            let asked = items(0..1001);
+            let present = coordinator.contains("seen", &asked, level, deadline()).await.unwrap();
+            assert_eq!(present.count_ones(), 1000);
+        }
+    }
+    // What is present costs no entry of a log.
+    let applied = |node: &Node| -> u64 {
+        node.local.shards().iter().map(|shard| shard.group().applied_index()).sum()
+    };
+    let before: Vec<u64> = nodes.iter().map(applied).collect();
+    let again = asked[2].insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    assert_eq!(again.count_ones(), 0);
+    assert_eq!(nodes.iter().map(applied).collect::<Vec<_>>(), before);
+    drop(asked);
+    futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_comes_again_hears_its_first_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let session = asked.open_session(deadline()).await.unwrap();
+    let request = |sequence| {
+        let id = umbel_engine::RequestId { session, sequence };
+        Some(ClientRequest { id, acknowledged_below: 1 })
+    };
+    let first = asked.insert("seen", &items(0..100), request(1), deadline()).await.unwrap();
+    assert_eq!(first.count_ones(), 100);
+    let other = asked.insert("seen", &items(50..150), request(2), deadline()).await.unwrap();
+    assert_eq!(other.count_ones(), 50);
+    let again = asked.insert("seen", &items(0..100), request(1), deadline()).await.unwrap();
+    assert_eq!(again, first);
+    let reused = asked.insert("seen", &items(1..101), request(1), deadline()).await;
+    assert!(reused.unwrap_err().to_string().contains("came before with other items"));
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_answers_and_clears() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    for kind in Kind::ALL {
+        let name = kind.to_string();
+        create(&asked, &name, kind).await;
+        let new = asked.insert(&name, &items(0..200), None, deadline()).await.unwrap();
+        assert_eq!(new.count_ones(), 200, "{kind}");
+        let level = ReadLevel::AnyReplica;
+        let present = asked.contains(&name, &items(0..300), level, deadline()).await.unwrap();
+        assert_eq!(present.count_ones(), 200, "{kind}");
+        let removed = asked.remove(&name, &items(0..50), None, deadline()).await;
+        assert_eq!(removed.is_ok(), kind == Kind::Counting, "{kind}: {removed:?}");
+        let filter = FilterName::new(name.as_str()).unwrap();
+        asked.clear(&filter, deadline()).await.unwrap();
+        let present = asked.contains(&name, &items(0..300), level, deadline()).await.unwrap();
+        assert_eq!(present.count_ones(), 0, "{kind}");
+        asked.drop_filter(&filter, deadline()).await.unwrap();
+        let gone = asked.contains(&name, &items(0..1), level, deadline()).await;
+        assert!(matches!(gone, Err(crate::failure::CallFailure::UnknownFilter { .. })));
+    }
+    drop(asked);
+    node.shutdown().await;
+}

@@ -1,0 +1,167 @@
+//! Writing a snapshot aside.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{
+    MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION, folder,
+    remove_files,
+};
+use crate::ports::File;
+use crate::raft::encoding::encode;
+use crate::raft::types::SnapshotMeta;
+use crate::storage::checksum::{BLOCK_BYTES, BlockChecksum};
+
+/// Keeps a file that is written aside from being removed.
+pub(super) struct Part {
+    shared: Arc<Shared>,
+    name: String,
+    is_adopted: AtomicBool,
+}
+
+impl Part {
+    fn new(store: &SnapshotStore) -> io::Result<Self> {
+        let mut parts = store.shared.parts();
+        if parts.is_forgotten {
+            return Err(io::Error::other(format!("{} was forgotten", store.group)));
+        }
+        parts.last += 1;
+        let name = format!("{}.part", parts.last);
+        parts.open.insert(name.clone());
+        let shared = Arc::clone(&store.shared);
+        Ok(Self { shared, name, is_adopted: AtomicBool::new(false) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the file has its final name.
+    pub(super) fn is_adopted(&self) -> bool {
+        self.is_adopted.load(Ordering::Relaxed)
+    }
+
+    /// The store's lock on the newest snapshot orders this with the question.
+    pub(super) fn set_adopted(&self) {
+        self.is_adopted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.shared.parts().open.remove(&self.name);
+    }
+}
+
+/// A snapshot that is being written.
+///
+/// Its calls wait while the disk is full, until the storage closes or the group is forgotten.
+pub(crate) struct SnapshotWriter {
+    store: SnapshotStore,
+    part: Part,
+    file: Arc<dyn File>,
+    meta: SnapshotMeta,
+    body_start: u64,
+    written: u64,
+    pending: BytesMut,
+    checksum: BlockChecksum,
+    has_failed: bool,
+}
+
+impl SnapshotWriter {
+    pub(super) async fn begin(store: SnapshotStore, meta: SnapshotMeta) -> io::Result<Self> {
+        let encoded = encode(&meta);
+        if encoded.len() > META_BYTES_MAX {
+            let message = format!("{} bytes of members, at most {META_BYTES_MAX}", encoded.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let folder = folder(store.group);
+        let part = Part::new(&store)?;
+        store.shared.with_room(|| store.disk.make_folder(&folder)).await?;
+        store.disk.sync_folder(SNAPSHOT_FOLDER).await?;
+        let open = store.shared.parts().open.clone();
+        let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
+        remove_files(&*store.disk, store.group, dropped).await?;
+
+        let path = format!("{folder}/{}", part.name);
+        let file = store.shared.with_room(|| store.disk.open(&path, true)).await?;
+        let mut pending = BytesMut::with_capacity(BLOCK_BYTES);
+        pending.put_slice(MAGIC);
+        pending.put_u32_le(VERSION);
+        pending.put_u32_le(store.group.number());
+        pending.put_u32_le(u32::try_from(encoded.len()).expect("checked above"));
+        pending.put_slice(&encoded);
+        let body_start = pending.len() as u64;
+        Ok(Self {
+            store,
+            part,
+            file,
+            meta,
+            body_start,
+            written: 0,
+            pending,
+            checksum: BlockChecksum::default(),
+            has_failed: false,
+        })
+    }
+
+    /// Adds bytes to the body.
+    ///
+    /// # Errors
+    /// If the disk fails; the snapshot cannot be finished then, nor if the call is dropped.
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.pending.put_slice(&bytes);
+        if self.pending.len() >= BLOCK_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        // Also if the call is dropped half way.
+        if std::mem::replace(&mut self.has_failed, true) {
+            return Err(io::Error::other("an earlier write of the snapshot failed"));
+        }
+        let bytes = self.pending.split().freeze();
+        self.checksum.update(&bytes);
+        self.write_bytes(bytes).await?;
+        self.has_failed = false;
+        Ok(())
+    }
+
+    async fn write_bytes(&mut self, bytes: Bytes) -> io::Result<()> {
+        let byte_count = bytes.len() as u64;
+        let write = || self.file.write_at(self.written, bytes.clone());
+        self.store.shared.with_room(write).await?;
+        self.written += byte_count;
+        Ok(())
+    }
+
+    /// Makes the snapshot durable and the newest one, as [`SnapshotStore::adopt`] does.
+    ///
+    /// # Errors
+    /// If the disk fails; then the older one stands.
+    pub(crate) async fn finish(self) -> io::Result<SnapshotFile> {
+        let store = self.store.clone();
+        let file = self.finish_aside().await?;
+        store.adopt(&file).await
+    }
+
+    /// Makes the snapshot durable, but not the newest one: until it is adopted, a start finds
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// If the disk fails. A sync that found no room is no exception: what is on the disk is unknown
+    /// after it.
+    pub(crate) async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
+        let byte_count = self.written + self.pending.len() as u64 - self.body_start;
+        self.pending.put_u64_le(byte_count);
+        self.flush().await?;
+        let checksum = self.checksum.finish();
+        self.write_bytes(Bytes::copy_from_slice(&checksum.to_le_bytes())).await?;
+        self.file.sync().await?;
+        let Self { store, part, file, meta, body_start, .. } = self;
+        let name = format!("{}/{}", folder(store.group), part.name);
+        Ok(SnapshotFile { file, meta, name, body_start, byte_count, part: Some(Arc::new(part)) })
+    }
+}
