@@ -1,0 +1,185 @@
+//! One connection to what is measured: batches out, answers in.
+
+use anyhow::{Result, bail, ensure};
+use umbel_client::{Client, Filter, Hashing, NewFilter, PackedBatch, ReadLevel};
+
+use crate::check::Answers;
+use crate::resp::{Reply, RespStream};
+use crate::system::{Request, Servers};
+
+/// Key of the set that Redis keeps items in.
+const SET: &[u8] = b"s";
+
+/// What is done with a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Insert,
+    Contains,
+}
+
+/// A connection of its own to a filter, or to a server of Redis.
+pub(crate) enum Connection {
+    Umbel(Filter),
+    Redis(Request, RespStream),
+}
+
+impl Connection {
+    /// Does it with all items of the batch, which is empty then, and waits for the answers.
+    pub(crate) async fn call(&mut self, verb: Verb, batch: &mut PackedBatch) -> Result<Answers> {
+        match (self, verb) {
+            (Self::Umbel(filter), Verb::Insert) => {
+                let inserted = filter.insert_packed(batch.take()).await?;
+                Ok(Answers::Each(inserted.iter().map(|is_new| !is_new).collect()))
+            }
+            (Self::Umbel(filter), Verb::Contains) => {
+                let answers = filter.contains_packed(batch.take(), ReadLevel::Linearizable).await?;
+                Ok(Answers::Each(answers.iter().collect()))
+            }
+            (Self::Redis(request, stream), verb) => {
+                let answers = call_redis(*request, stream, verb, batch).await;
+                batch.clear();
+                answers
+            }
+        }
+    }
+}
+
+async fn call_redis(
+    request: Request,
+    stream: &mut RespStream,
+    verb: Verb,
+    batch: &PackedBatch,
+) -> Result<Answers> {
+    let (item_count, is_insert) = (batch.len(), verb == Verb::Insert);
+    if request == Request::SaddMany {
+        stream.begin(item_count + 2);
+        stream.word(if is_insert { b"SADD" } else { b"SMISMEMBER" });
+        stream.word(SET);
+        batch.iter().for_each(|item| stream.word(item));
+        stream.send().await?;
+        return match stream.reply().await? {
+            Reply::Integer(new_count) if is_insert => {
+                let new_count = usize::try_from(new_count)?;
+                ensure!(new_count <= item_count, "{new_count} of {item_count} items new");
+                Ok(Answers::PresentCount(item_count - new_count))
+            }
+            Reply::List(count) if count == item_count => each(stream, count, 1).await,
+            other => bail!("{other:?} is no answer to {item_count} items"),
+        };
+    }
+    for item in batch.iter() {
+        match (request, is_insert) {
+            (Request::SetNx, true) => {
+                stream.begin(4);
+                stream.word(b"SET");
+                stream.word(item);
+                stream.word(b"1");
+                stream.word(b"NX");
+                continue;
+            }
+            (Request::SetNx, false) => {
+                stream.begin(2);
+                stream.word(b"EXISTS");
+            }
+            (_, is_insert) => {
+                stream.begin(3);
+                stream.word(if is_insert { b"SADD" } else { b"SISMEMBER" });
+                stream.word(SET);
+            }
+        }
+        stream.word(item);
+    }
+    stream.send().await?;
+    // SADD answers 1 for a new item; the questions answer 1 for a present one.
+    each(stream, item_count, if is_insert { 0 } else { 1 }).await
+}
+
+/// Answers of single items: this number, or none where `SET … NX` found the key, means present.
+async fn each(stream: &mut RespStream, count: usize, present: i64) -> Result<Answers> {
+    let mut answers = Vec::with_capacity(count);
+    for _ in 0..count {
+        answers.push(match stream.reply().await? {
+            Reply::Integer(number @ (0 | 1)) => number == present,
+            Reply::Null => true,
+            Reply::Status(status) if status == "OK" => false,
+            other => bail!("{other:?} is no answer to an item"),
+        });
+    }
+    Ok(Answers::Each(answers))
+}
+
+/// An empty filter, or an empty server of Redis, and connections to it.
+pub(crate) struct Store {
+    request: Request,
+    addresses: Vec<String>,
+    name: String,
+}
+
+impl Store {
+    /// Empties the server and makes what items go into.
+    pub(crate) async fn empty(
+        servers: &Servers,
+        request: Request,
+        capacity: u64,
+        rate: f64,
+    ) -> Result<Self> {
+        let addresses = servers.addresses.clone();
+        let name = match request {
+            Request::Keyed | Request::Public => {
+                empty_umbel(&servers.client()?, request, capacity, rate).await?
+            }
+            Request::SetNx | Request::Sadd | Request::SaddMany => {
+                let mut stream = RespStream::connect(&addresses[0]).await?;
+                let done = stream.ask(&["FLUSHALL", "SYNC"]).await?;
+                ensure!(done == Reply::Status("OK".into()), "FLUSHALL: {done:?}");
+                String::new()
+            }
+        };
+        Ok(Self { request, addresses, name })
+    }
+
+    /// The filter's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// So many connections; `is_shared` lets those to Umbel be one client with as many calls at
+    /// once.
+    pub(crate) async fn connect(&self, count: usize, is_shared: bool) -> Result<Vec<Connection>> {
+        let mut connections = Vec::with_capacity(count);
+        let shared = Client::connect(self.addresses.clone())?;
+        for _ in 0..count {
+            connections.push(match self.request {
+                Request::Keyed | Request::Public => {
+                    let client = match is_shared {
+                        true => shared.clone(),
+                        false => Client::connect(self.addresses.clone())?,
+                    };
+                    Connection::Umbel(client.filter(&self.name))
+                }
+                request => {
+                    Connection::Redis(request, RespStream::connect(&self.addresses[0]).await?)
+                }
+            });
+        }
+        Ok(connections)
+    }
+}
+
+/// Drops all filters and makes another one, with a name that no client knows yet.
+async fn empty_umbel(
+    client: &Client,
+    request: Request,
+    capacity: u64,
+    rate: f64,
+) -> Result<String> {
+    let mut last = 0;
+    for filter in client.list("bench-").await? {
+        last = last.max(filter.filter_id);
+        client.drop_filter(&filter.name).await?;
+    }
+    let name = format!("bench-{}", last + 1);
+    let hashing = if request == Request::Public { Hashing::Public } else { Hashing::Keyed };
+    client.create(&name, &NewFilter { hashing, ..NewFilter::for_rate(capacity, rate) }).await?;
+    Ok(name)
+}
