@@ -1,0 +1,100 @@
+//! Processes that are killed, one at a time under load and all at once.
+
+use umbel_client::ReadLevel;
+
+use crate::load::{Load, contains, insert, sharp_filter};
+use crate::servers::{Cluster, Server, number_of, page, until};
+
+/// Items that must be acknowledged while a node is down, and again once it is back.
+const PROGRESS_ITEMS: usize = 1500;
+
+pub(crate) fn addresses(cluster: &Cluster) -> Vec<String> {
+    cluster.nodes.iter().map(|node| node.address.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_nodes_lose_nothing_and_nothing_is_new_twice() {
+    let rounds = number_of("UMBEL_CLUSTER_TEST_ROUNDS", 3);
+    let mut cluster = Cluster::form(3).await;
+    cluster.client().create("seen", &sharp_filter()).await.unwrap();
+    let mut load = Load::begin("seen", &addresses(&cluster));
+    load.progress(PROGRESS_ITEMS).await;
+    for round in 0..usize::try_from(rounds).unwrap() {
+        let node = round % 3;
+        cluster.nodes[node].kill();
+        load.progress(PROGRESS_ITEMS).await;
+        cluster.nodes[node].start();
+        cluster.nodes[node].ready().await;
+        load.progress(PROGRESS_ITEMS).await;
+    }
+    let mut history = load.finish().await;
+    let asked_under_load = history.question_count();
+    assert!(asked_under_load > 10_000, "only {asked_under_load} questions were answered");
+    // In the end every node has everything.
+    let items = history.acknowledged().to_vec();
+    for node in &cluster.nodes {
+        let filter = node.client().filter("seen");
+        let found = contains(&filter, &items, ReadLevel::Linearizable).await;
+        items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
+    }
+    history.check();
+    println!("{rounds} rounds: {} items, {asked_under_load} questions", items.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_items_outlive_the_death_of_all_nodes_at_once() {
+    let mut cluster = Cluster::form(3).await;
+    cluster.client().create("seen", &sharp_filter()).await.unwrap();
+    let mut load = Load::begin("seen", &addresses(&cluster));
+    load.progress(2 * PROGRESS_ITEMS).await;
+    // Requests are on their way; they are repeated under their names after the restart.
+    cluster.nodes.iter_mut().for_each(Server::kill);
+    cluster.nodes.iter_mut().for_each(Server::start);
+    for node in &mut cluster.nodes {
+        node.ready().await;
+    }
+    load.progress(PROGRESS_ITEMS).await;
+    let mut history = load.finish().await;
+    let items = history.acknowledged().to_vec();
+    let filter = cluster.client().filter("seen");
+    let found = contains(&filter, &items, ReadLevel::Linearizable).await;
+    items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
+    history.check();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_node_has_everything_again_after_each_end() {
+    let mut cluster = Cluster::none().await;
+    let mut node = cluster.another(&["--dev"]);
+    node.start();
+    node.ready().await;
+    cluster.nodes.push(node);
+    let membership = cluster.nodes[0].membership();
+    cluster.client().create("seen", &sharp_filter()).await.unwrap();
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        let node = &mut cluster.nodes[0];
+        let filter = node.client().filter("seen");
+        let items: Vec<u64> = (round * 1000..(round + 1) * 1000).collect();
+        assert_eq!(insert(&filter, &items).await.new_count(), items.len());
+        expected.extend(items);
+        if round % 2 == 0 {
+            node.kill();
+        } else {
+            assert_eq!(node.stop().await.code(), Some(0), "{}", node.log());
+        }
+        node.start();
+        node.ready().await;
+        assert_eq!(node.membership(), membership);
+        let filter = node.client().filter("seen");
+        let found = contains(&filter, &expected, ReadLevel::Linearizable).await;
+        assert!(found.iter().all(|&is_present| is_present));
+        assert_eq!(insert(&filter, &expected).await.new_count(), 0);
+    }
+    let address = cluster.nodes[0].address.clone();
+    until("the metrics say that all shards are led here", || async {
+        let metrics = page(&address, "/metrics").await?;
+        metrics.contains("\numbel_shards_led 4\n").then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,58 @@
+//! A cluster forms, and what goes in through one node comes out of every other.
+
+use umbel_client::{NewFilter, ReadLevel};
+
+use crate::load::item;
+use crate::servers::{Cluster, number_of};
+
+/// Items of one batch: several requests.
+const BATCH_ITEMS: u64 = 200_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_inserted_through_one_node_are_found_through_every_other() {
+    let item_count = number_of("UMBEL_CLUSTER_TEST_ITEMS", 200_000);
+    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SHARDS", "16")).await;
+    let memberships: Vec<(u64, String)> =
+        cluster.nodes.iter().map(crate::servers::Server::membership).collect();
+    assert!((1..).zip(&memberships).all(|(number, found)| found.0 == number), "{memberships:?}");
+    assert!(memberships.iter().all(|found| found.1 == memberships[0].1), "{memberships:?}");
+    let status = cluster
+        .status_until("all shards led by somebody", |status| {
+            status.shards.iter().all(|shard| shard.leader != 0)
+        })
+        .await;
+    assert_eq!((status.nodes.len(), status.shards.len()), (3, 16));
+    assert!(status.shards.iter().all(|shard| shard.replicas == [1, 2, 3]), "{status:?}");
+
+    let rate = 0.01;
+    cluster.nodes[0].client().create("seen", &NewFilter::for_rate(item_count, rate)).await.unwrap();
+    let into = cluster.nodes[1].client().filter("seen");
+    let mut new_count = 0;
+    for start in (0..item_count).step_by(usize::try_from(BATCH_ITEMS).unwrap()) {
+        let end = (start + BATCH_ITEMS).min(item_count);
+        let inserted = into.insert((start..end).map(item)).await.unwrap();
+        new_count += inserted.new_count() as u64;
+    }
+    // As many as were falsely present at most.
+    assert!(new_count <= item_count && new_count as f64 > item_count as f64 * (1.0 - rate));
+
+    for node in &cluster.nodes {
+        let filter = node.client().filter("seen");
+        let mut false_count = 0;
+        for start in (0..item_count).step_by(usize::try_from(BATCH_ITEMS).unwrap()) {
+            let end = (start + BATCH_ITEMS).min(item_count);
+            let found = filter.contains((start..end).map(item), ReadLevel::Linearizable).await;
+            assert_eq!(found.unwrap().absent_count(), 0, "through {}", node.address);
+            let others = (start..end).map(|number| item(number + item_count));
+            let found = filter.contains(others, ReadLevel::AnyReplica).await.unwrap();
+            false_count += found.present_count();
+        }
+        // Six standard deviations above the mean.
+        let mean = item_count as f64 * rate;
+        let bound = mean + 6.0 * mean.sqrt();
+        assert!((false_count as f64) < bound, "{false_count} false positives, below {bound}");
+        assert!(false_count > 0, "no false positive in {item_count} items");
+    }
+    let info = cluster.nodes[2].client().info("seen").await.unwrap();
+    assert_eq!(info.new_count, new_count);
+}

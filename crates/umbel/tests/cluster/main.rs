@@ -1,0 +1,26 @@
+//! Clusters of real processes: the binary, sockets, disks and signals, under load and under faults.
+//!
+//! | variable | what it changes |
+//! |---|---|
+//! | `UMBEL_CLUSTER_TEST_ROUNDS` | rounds of kills under load, 3 if it is not set |
+//! | `UMBEL_CLUSTER_TEST_ITEMS` | items that go through one filter, 200000 if it is not set |
+//! | `UMBEL_CLUSTER_TEST_LOG` | the nodes' logs: their `log_level` |
+//! | `UMBEL_CLUSTER_TEST_KEEP` | keeps the folders of all clusters, if it is set |
+//!
+//! One cluster runs at a time, so that the timing of one test does not depend on the others.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
+
+mod crashes;
+mod forming;
+mod full_disk;
+mod history;
+mod load;
+mod members;
+#[cfg(target_os = "linux")]
+mod namespaces;
+#[cfg(target_os = "linux")]
+mod partition;
+mod refusals;
+mod servers;

@@ -1,0 +1,110 @@
+//! Nodes that come and go, and replicas that move, under load.
+
+use umbel_client::{ClientError, ErrorCode, ReadLevel};
+
+use crate::crashes::addresses;
+use crate::load::{Load, contains, sharp_filter};
+use crate::servers::{Cluster, is_ready, line_of, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let mut load = Load::begin("seen", &addresses(&cluster));
+    load.progress(1500).await;
+
+    let mut fourth = cluster.another(&["--join", &cluster.nodes[1].address]);
+    fourth.start();
+    fourth.ready().await;
+    let (number, identity) = fourth.membership();
+    assert!(number > 3, "number {number} was given before");
+    assert_eq!(identity, cluster.nodes[0].membership().1);
+    cluster.nodes.push(fourth);
+    cluster
+        .status_until("the fourth node live", |status| {
+            status.nodes.iter().any(|node| node.node == number && node.state == "live")
+        })
+        .await;
+    load.progress(500).await;
+
+    client.drain(1, false).await.unwrap();
+    let status = cluster
+        .status_until("node 1 drained, three replicas of each shard elsewhere", |status| {
+            let is_settled = |shard: &umbel_client::proto::ShardStatus| {
+                shard.replicas == [2, 3, number] && shard.target.is_empty()
+            };
+            line_of(status, 1).replica_count == 0 && status.shards.iter().all(is_settled)
+        })
+        .await;
+    assert_eq!(line_of(&status, 1).state, "draining");
+    load.progress(500).await;
+    remove(&cluster, 1).await;
+    // It may have stopped by itself already.
+    cluster.nodes[0].kill();
+    let status = cluster
+        .status_until("node 1 removed", |status| {
+            status.nodes.iter().all(|node| node.node != 1 || node.state == "removed")
+        })
+        .await;
+    assert!(status.shards.iter().all(|shard| !shard.replicas.contains(&1)), "{status:?}");
+    load.progress(1500).await;
+
+    let mut history = load.finish().await;
+    let items = history.acknowledged().to_vec();
+    for node in &cluster.nodes[1..] {
+        assert!(is_ready(&node.address).await, "{}", node.address);
+        let found = contains(&node.client().filter("seen"), &items, ReadLevel::Linearizable).await;
+        items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
+    }
+    history.check();
+}
+
+/// Removes a node. A repeated attempt may find that it is done.
+async fn remove(cluster: &Cluster, number: u64) {
+    let client = cluster.client();
+    until("the removal", || async {
+        match client.remove_node(number).await {
+            Ok(()) => Some(()),
+            Err(ClientError::Unavailable(_)) => None,
+            Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownNode => {
+                Some(())
+            }
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_move_under_load() {
+    let mut cluster = Cluster::form_with(3, |node| node.set("UMBEL_REPLICAS", "1")).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let mut load = Load::begin("seen", &addresses(&cluster));
+    load.progress(1000).await;
+    for shard in 0..4_u32 {
+        let status = client.status().await.unwrap();
+        let from = status.shards[shard as usize].replicas[0];
+        let to = from % 3 + 1;
+        client.move_shard(shard, from, to).await.unwrap();
+        cluster
+            .status_until(&format!("shard {shard} moved from {from} to {to}"), |status| {
+                let shard = &status.shards[shard as usize];
+                shard.replicas == [to] && shard.target.is_empty() && shard.leader == to
+            })
+            .await;
+        load.progress(300).await;
+    }
+    let mut history = load.finish().await;
+    // What moved is on the disk of its new node.
+    for node in &mut cluster.nodes {
+        node.kill();
+        node.start();
+        node.ready().await;
+    }
+    let items = history.acknowledged().to_vec();
+    let found = contains(&client.filter("seen"), &items, ReadLevel::Linearizable).await;
+    items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
+    history.check();
+}

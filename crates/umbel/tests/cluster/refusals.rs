@@ -1,0 +1,242 @@
+//! What a node must refuse, and what it must mend, when it starts.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use umbel_client::{NewFilter, ReadLevel};
+
+use crate::load::{contains, insert, sharp_filter};
+use crate::servers::{Cluster, Server, is_ready, umbel, until};
+
+/// A node of its own, ready, with some items.
+async fn filled_node(cluster: &mut Cluster) -> Vec<u64> {
+    let mut node = cluster.another(&["--dev"]);
+    node.start();
+    node.ready().await;
+    let client = node.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let items: Vec<u64> = (0..2000).collect();
+    for part in items.chunks(100) {
+        insert(&client.filter("seen"), part).await;
+    }
+    cluster.nodes.push(node);
+    items
+}
+
+/// The newest segment of a node's log.
+fn newest_segment(node: &Server) -> PathBuf {
+    let entries = fs::read_dir(node.data.join("wal")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).max().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_on_a_data_folder_is_refused() {
+    let mut cluster = Cluster::none().await;
+    filled_node(&mut cluster).await;
+    let mut second = cluster.another(&["--dev"]);
+    second.data.clone_from(&cluster.nodes[0].data);
+    let said = second.refused().await;
+    let folder = second.data.display().to_string();
+    assert!(said.contains("another process uses this data folder"), "{said}");
+    assert!(said.contains(&folder), "{said}");
+    assert!(is_ready(&cluster.nodes[0].address).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_end_of_the_log_is_cut_off_and_nothing_is_lost() {
+    let mut cluster = Cluster::none().await;
+    let items = filled_node(&mut cluster).await;
+    let node = &mut cluster.nodes[0];
+    node.kill();
+    let path = newest_segment(node);
+    let file = File::options().append(true).open(&path).unwrap();
+    let garbage: Vec<u8> = (0..777_u32).map(|at| (at * 37 % 251) as u8).collect();
+    std::io::Write::write_all(&mut &file, &garbage).unwrap();
+    node.start();
+    node.ready().await;
+    assert!(node.log().contains("torn end was cut off"), "{}", node.log());
+    let filter = node.client().filter("seen");
+    assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
+    // The log goes on behind the cut.
+    assert_eq!(insert(&filter, &[1_000_000]).await.new_count(), 1);
+    node.kill();
+    node.start();
+    node.ready().await;
+    let filter = node.client().filter("seen");
+    assert!(contains(&filter, &[1_000_000], ReadLevel::Linearizable).await[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_byte_within_the_log_is_refused_with_its_place() {
+    let mut cluster = Cluster::none().await;
+    filled_node(&mut cluster).await;
+    let node = &mut cluster.nodes[0];
+    node.kill();
+    let path = newest_segment(node);
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let middle = file.metadata().unwrap().len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], middle).unwrap();
+    let before = fs::read(&path).unwrap();
+    let said = node.refused().await;
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(name) && said.contains("record at offset "), "{said}");
+    let (_, rest) = said.split_once("record at offset ").unwrap();
+    let offset: u64 = rest.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(offset <= middle && middle < offset + 10_000, "offset {offset}, flipped {middle}");
+    assert!(said.contains("empty data folder"), "it does not say what to do: {said}");
+    assert!(fs::read(&path).unwrap() == before, "the refused log was changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn founders_with_empty_folders_are_refused_and_a_minority_says_nothing() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let items: Vec<u64> = (0..1000).collect();
+    insert(&client.filter("seen"), &items).await;
+    // Also the one that drew the cluster's identity, which would draw another one.
+    for number in [3, 1] {
+        let node = &mut cluster.nodes[number - 1];
+        node.kill();
+        fs::remove_dir_all(&node.data).unwrap();
+        let said = node.refused().await;
+        assert!(said.contains("--join") && said.contains("umbel cluster remove"), "{said}");
+    }
+    // One node of three is left: it cannot know what is absent or present now.
+    let found = client.filter("seen").contains([crate::load::item(0)], ReadLevel::Linearizable);
+    let error = found.await.unwrap_err();
+    assert!(matches!(error, umbel_client::ClientError::Unavailable(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_founder_that_lost_its_disk_is_removed_and_joins_under_its_old_address() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let items: Vec<u64> = (0..1000).collect();
+    insert(&client.filter("seen"), &items).await;
+    cluster.nodes[2].kill();
+    fs::remove_dir_all(&cluster.nodes[2].data).unwrap();
+    let said = cluster.nodes[2].refused().await;
+    assert!(said.contains("--join") && said.contains("umbel cluster remove"), "{said}");
+    until("the removal", || async { client.remove_node(3).await.ok() }).await;
+    let first = cluster.nodes[0].address.clone();
+    let node = &mut cluster.nodes[2];
+    if node.data.exists() {
+        fs::remove_dir_all(&node.data).unwrap();
+    }
+    node.set_args(&["--join", &first]);
+    node.start();
+    node.ready().await;
+    let number = node.membership().0;
+    assert!(number > 3, "number {number} was given before");
+    cluster
+        .status_until("three replicas again", |status| {
+            let is_whole = |shard: &umbel_client::proto::ShardStatus| {
+                shard.replicas == [1, 2, number] && shard.target.is_empty()
+            };
+            status.shards.iter().all(is_whole)
+        })
+        .await;
+    let filter = cluster.nodes[2].client().filter("seen");
+    assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_cluster_is_refused_by_its_peers() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let items: Vec<u64> = (0..1000).collect();
+    insert(&client.filter("seen"), &items).await;
+    let mut stranger = cluster.another(&["--dev"]);
+    stranger.start();
+    stranger.ready().await;
+    let other_cluster = stranger.membership().1;
+    stranger.kill();
+
+    // The stranger's folder at the address of node 3.
+    let node = &mut cluster.nodes[2];
+    node.kill();
+    fs::rename(&node.data, node.data.with_extension("kept")).unwrap();
+    fs::rename(&stranger.data, &node.data).unwrap();
+    node.start();
+    let (address, own) = (node.address.clone(), cluster.nodes[0].membership().1);
+    assert_ne!(own, other_cluster);
+    // Only leaders call it.
+    until(&format!("node 1 or 2 says that {address} is of another cluster"), || async {
+        let is_named = |node: &Server| node.log().contains(&other_cluster);
+        cluster.nodes[..2].iter().any(is_named).then_some(())
+    })
+    .await;
+    // The others go on without it.
+    let filter = cluster.nodes[0].client().filter("seen");
+    assert_eq!(insert(&filter, &[5000]).await.new_count(), 1);
+    assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
+    // With its own folder it is welcome.
+    let node = &mut cluster.nodes[2];
+    node.kill();
+    fs::rename(&node.data, node.data.with_extension("strange")).unwrap();
+    fs::rename(node.data.with_extension("kept"), &node.data).unwrap();
+    node.start();
+    node.ready().await;
+    let filter = cluster.nodes[2].client().filter("seen");
+    assert!(contains(&filter, &[5000], ReadLevel::Linearizable).await[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_folders_that_cannot_be_used_are_named() {
+    let cluster = Cluster::none().await;
+    // A file where a folder is expected, and one on the way to it.
+    let file = cluster.folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    for path in [file.clone(), file.join("inner")] {
+        let mut node = cluster.another(&["--dev"]);
+        node.data = path;
+        let said = node.refused().await;
+        assert!(said.contains(&node.data.display().to_string()), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    // Missing parents are made.
+    let mut node = cluster.another(&["--dev"]);
+    node.data = cluster.folder.path().join("a/b/c");
+    node.start();
+    node.ready().await;
+    node.kill();
+
+    // Nobody may write here, not even root.
+    let mut node = cluster.another(&["--dev"]);
+    node.data = PathBuf::from("/proc/umbel");
+    let said = node.refused().await;
+    assert!(said.contains("/proc/umbel"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_taken_is_named() {
+    let mut cluster = Cluster::none().await;
+    filled_node(&mut cluster).await;
+    let mut second = cluster.another(&["--dev"]);
+    second.address.clone_from(&cluster.nodes[0].address);
+    let said = second.refused().await;
+    assert!(said.contains(&format!("cannot listen on {}", second.address)), "{said}");
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_taken_and_a_name_that_is_not_there_are_told_apart() {
+    let mut cluster = Cluster::none().await;
+    filled_node(&mut cluster).await;
+    let address = cluster.nodes[0].address.clone();
+    let client = cluster.client();
+    let other = NewFilter::for_rate(1000, 0.01);
+    let error = client.create("seen", &other).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().cause, umbel_client::ErrorCode::NameTaken, "{error}");
+    let asked = umbel(&["filter", "--cluster", &address, "contains", "unknown", "x"]).output();
+    let asked = asked.unwrap();
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert_eq!(asked.status.code(), Some(2), "{said}");
+    assert!(said.contains("unknown"), "{said}");
+}

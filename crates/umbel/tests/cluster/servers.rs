@@ -1,0 +1,404 @@
+//! Processes of `umbel serve` on loopback ports, each with its folder; killed with the test.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+use umbel_client::proto::NodeStatus;
+use umbel_client::{Client, ClientOptions, StatusResponse};
+
+/// One cluster at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Longest wait for any condition: far above what it takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a condition is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Times that a cluster is begun anew with other ports, should somebody else have taken one.
+const PORT_ATTEMPTS_MAX: u32 = 5;
+
+/// Lines of each log that a failed test shows.
+const LOG_LINES_SHOWN: usize = 40;
+
+/// Ports below those that the system gives to outgoing connections: one of those could take the
+/// port of a node that is down.
+const PORTS: std::ops::Range<u32> = 12_000..32_000;
+
+/// What all nodes of the tests are told: small and quick, but with every sync.
+const SETTINGS: [(&str, &str); 7] = [
+    ("UMBEL_SHARDS", "4"),
+    ("UMBEL_HEARTBEAT_MS", "150"),
+    ("UMBEL_ELECTION_MS_MIN", "600"),
+    ("UMBEL_ELECTION_MS_MAX", "1200"),
+    ("UMBEL_DISK_RESERVE_BYTES", "0"),
+    ("UMBEL_LOG_BYTES_MAX", "16777216"),
+    ("RUST_BACKTRACE", "1"),
+];
+
+/// Waits until the condition gives something.
+///
+/// # Panics
+///
+/// If it does not within [`PATIENCE`]: with what was waited for.
+pub(crate) async fn until<T, F>(what: &str, mut condition: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = condition().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// A number from the environment.
+pub(crate) fn number_of(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")),
+        Err(_) => otherwise,
+    }
+}
+
+/// `umbel` with these arguments, without settings of the environment but those of the tests.
+pub(crate) fn umbel(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
+    with_settings(&mut command).args(args).stdin(Stdio::null());
+    command
+}
+
+/// Gives a command the environment of the tests.
+pub(crate) fn with_settings(command: &mut Command) -> &mut Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let levels = std::env::var("UMBEL_CLUSTER_TEST_LOG");
+    let levels = levels.unwrap_or_else(|_| "info,openraft=warn".to_owned());
+    command.env_clear().env("PATH", path).env("UMBEL_LOG_LEVEL", levels).envs(SETTINGS)
+}
+
+/// A port that nobody listens on.
+fn free_port() -> u32 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Test programs that run at once begin at different ports.
+        let draw = std::process::id().wrapping_mul(97) + TAKEN.fetch_add(1, Ordering::Relaxed);
+        let port = PORTS.start + draw % (PORTS.end - PORTS.start);
+        if std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// One node: how it is started, and its process while it runs.
+pub(crate) struct Server {
+    /// Where it listens.
+    pub(crate) address: String,
+    /// Its data folder.
+    pub(crate) data: PathBuf,
+    log: PathBuf,
+    args: Vec<String>,
+    prefix: Vec<String>,
+    settings: Vec<(String, String)>,
+    child: Option<Child>,
+    /// Where in the log the running process began.
+    log_start: usize,
+}
+
+impl Server {
+    /// A node with its data in a folder, not started yet.
+    pub(crate) fn new(folder: &Path, address: &str, args: &[&str]) -> Self {
+        let name = address.replace(':', "-");
+        Self {
+            address: address.to_owned(),
+            data: folder.join(&name),
+            log: folder.join(format!("{name}.log")),
+            args: args.iter().map(ToString::to_string).collect(),
+            prefix: Vec::new(),
+            settings: Vec::new(),
+            child: None,
+            log_start: 0,
+        }
+    }
+
+    /// Sets a variable from the next start on.
+    pub(crate) fn set(&mut self, variable: &str, value: &str) {
+        self.settings.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Gives other flags from the next start on.
+    pub(crate) fn set_args(&mut self, args: &[&str]) {
+        self.args = args.iter().map(ToString::to_string).collect();
+    }
+
+    /// Runs it through another program, given with its arguments.
+    pub(crate) fn run_through(&mut self, prefix: &[&str]) {
+        self.prefix = prefix.iter().map(ToString::to_string).collect();
+    }
+
+    /// Starts the process.
+    pub(crate) fn start(&mut self) {
+        assert!(self.child.is_none(), "{} runs", self.address);
+        self.log_start = self.whole_log().len();
+        let log = File::options().create(true).append(true).open(&self.log).unwrap();
+        let binary = env!("CARGO_BIN_EXE_umbel").to_owned();
+        let words: Vec<String> = self.prefix.iter().cloned().chain([binary]).collect();
+        let mut command = Command::new(&words[0]);
+        with_settings(&mut command).args(&words[1..]);
+        command.args(["serve", "--listen", &self.address, "--data"]).arg(&self.data);
+        command.args(&self.args).envs(self.settings.iter().cloned());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    /// Waits until the process says that it listens.
+    pub(crate) async fn listening(&mut self) {
+        let said = self.said_ready().await;
+        assert!(said, "{} ended:\n{}", self.address, self.log());
+    }
+
+    /// Waits until the process says that it listens and that it is ready.
+    pub(crate) async fn ready(&mut self) {
+        self.listening().await;
+        let address = self.address.clone();
+        until(&format!("{address} ready"), || async { is_ready(&address).await.then_some(()) })
+            .await;
+    }
+
+    /// Waits for the line that says that it listens: false if the process ends before.
+    async fn said_ready(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        let line = format!("listening on {}, node ", self.address);
+        loop {
+            if self.log().contains(&line) {
+                return true;
+            }
+            if self.has_ended().is_some() {
+                return false;
+            }
+            assert!(Instant::now() < deadline, "{} does not start:\n{}", self.address, self.log());
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Ends the process at once, as a power failure of the process alone.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Asks the process to stop and waits: its status.
+    pub(crate) async fn stop(&mut self) -> ExitStatus {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.ended().await
+    }
+
+    /// Waits until the process ends by itself: its status.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.has_ended() {
+                self.child = None;
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end:\n{}", self.address, self.log());
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    /// Waits until the process, once started, ends without having become ready: what it said.
+    pub(crate) async fn refused(&mut self) -> String {
+        self.start();
+        let said_ready = self.said_ready().await;
+        let log = self.log();
+        assert!(!said_ready, "{} started:\n{log}", self.address);
+        let status = self.ended().await;
+        assert_eq!(status.code(), Some(1), "{log}");
+        log
+    }
+
+    /// What the running process, or the last one, wrote to standard error.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&self.whole_log()[self.log_start..]).into_owned()
+    }
+
+    fn whole_log(&self) -> Vec<u8> {
+        std::fs::read(&self.log).unwrap_or_default()
+    }
+
+    /// Number of the node and identity of its cluster, as its first line says.
+    pub(crate) fn membership(&self) -> (u64, String) {
+        let log = self.log();
+        let line = log.lines().find(|line| line.starts_with("listening on ")).unwrap();
+        let (_, rest) = line.split_once(", node ").unwrap();
+        let (node, cluster) = rest.split_once(" of cluster ").unwrap();
+        (node.parse().unwrap(), cluster.to_owned())
+    }
+
+    /// A client that talks to this node alone.
+    pub(crate) fn client(&self) -> Client {
+        let options = ClientOptions { learns_nodes: false, ..options() };
+        Client::connect_with(self.address.as_str(), options).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Impatient enough that a dead node does not hold a test up.
+pub(crate) fn options() -> ClientOptions {
+    ClientOptions {
+        attempt_timeout: Duration::from_secs(3),
+        connect_timeout: Duration::from_millis(500),
+        attempt_count_max: 1000,
+        ..ClientOptions::default()
+    }
+}
+
+/// The answer to a question over plain HTTP/1.1, its head and its body; None if there is none.
+pub(crate) async fn page(address: &str, path: &str) -> Option<String> {
+    let (address, path) = (address.to_owned(), path.to_owned());
+    let ask = move || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(&address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    tokio::task::spawn_blocking(ask).await.unwrap().ok()
+}
+
+/// Whether a node says that it is ready.
+pub(crate) async fn is_ready(address: &str) -> bool {
+    page(address, "/readyz").await.is_some_and(|answer| answer.starts_with("HTTP/1.1 200 "))
+}
+
+/// Nodes that form a cluster, and the turn of their test.
+pub(crate) struct Cluster {
+    /// Node n stands at n - 1.
+    pub(crate) nodes: Vec<Server>,
+    /// Where the nodes' folders lie.
+    pub(crate) folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// A folder without nodes.
+    pub(crate) async fn none() -> Self {
+        let turn = TURN.lock().await;
+        let mut folder = tempfile::Builder::new().prefix("umbel-cluster-").tempdir().unwrap();
+        folder.disable_cleanup(std::env::var_os("UMBEL_CLUSTER_TEST_KEEP").is_some());
+        Self { nodes: Vec::new(), folder, _turn: turn }
+    }
+
+    /// So many nodes that have formed a cluster and are ready.
+    pub(crate) async fn form(count: usize) -> Self {
+        Self::form_with(count, |_| ()).await
+    }
+
+    /// The same after a change of each node's settings.
+    pub(crate) async fn form_with(count: usize, mut change: impl FnMut(&mut Server)) -> Self {
+        let mut cluster = Self::none().await;
+        for _ in 0..PORT_ATTEMPTS_MAX {
+            cluster.nodes = founders(cluster.folder.path(), count);
+            cluster.nodes.iter_mut().for_each(&mut change);
+            cluster.nodes.iter_mut().for_each(Server::start);
+            if cluster.all_said_ready().await {
+                for node in &mut cluster.nodes {
+                    node.ready().await;
+                }
+                return cluster;
+            }
+        }
+        panic!("no free ports:\n{}", cluster.logs());
+    }
+
+    /// False if a port was taken in the meantime.
+    async fn all_said_ready(&mut self) -> bool {
+        for node in &mut self.nodes {
+            if !node.said_ready().await {
+                let log = node.log();
+                assert!(log.contains("cannot listen"), "{} ended:\n{log}", node.address);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Another server with a folder of its own and a free port.
+    pub(crate) fn another(&self, args: &[&str]) -> Server {
+        Server::new(self.folder.path(), &format!("127.0.0.1:{}", free_port()), args)
+    }
+
+    /// A client that knows all nodes.
+    pub(crate) fn client(&self) -> Client {
+        let addresses: Vec<&str> = self.nodes.iter().map(|node| node.address.as_str()).collect();
+        Client::connect_with(addresses, options()).unwrap()
+    }
+
+    /// Waits until the status, asked of any node, is as wanted.
+    pub(crate) async fn status_until(
+        &self,
+        what: &str,
+        is_wanted: impl Fn(&StatusResponse) -> bool,
+    ) -> StatusResponse {
+        let client = self.client();
+        until(what, || async { client.status().await.ok().filter(&is_wanted) }).await
+    }
+
+    /// The last lines that each node wrote.
+    pub(crate) fn logs(&self) -> String {
+        let last_lines = |node: &Server| {
+            let log = node.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let start = lines.len().saturating_sub(LOG_LINES_SHOWN);
+            format!("--- {}\n{}\n", node.address, lines[start..].join("\n"))
+        };
+        self.nodes.iter().map(last_lines).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+    }
+}
+
+/// A node's line of a status.
+pub(crate) fn line_of(status: &StatusResponse, number: u64) -> &NodeStatus {
+    status.nodes.iter().find(|node| node.node == number).unwrap()
+}
+
+/// Nodes of a new cluster. Their numbers are those of their addresses in order.
+fn founders(folder: &Path, count: usize) -> Vec<Server> {
+    let mut addresses: Vec<String> =
+        (0..count).map(|_| format!("127.0.0.1:{}", free_port())).collect();
+    addresses.sort_unstable();
+    let list = addresses.join(",");
+    let args = ["--initial-cluster", &list];
+    addresses.iter().map(|address| Server::new(folder, address, &args)).collect()
+}
