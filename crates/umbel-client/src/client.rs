@@ -119,11 +119,12 @@ impl Client {
         self.caller.nodes.addresses()
     }
 
-    /// Creates a filter and returns once every shard has its part of it. Creating it again with
-    /// the same settings does nothing.
+    /// Creates a filter and returns once every shard has its part of it. It is sent again only if
+    /// nothing was changed.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` with `NameTaken` if there is one with other settings.
+    /// [`ClientError`]; `Refused` with `NameTaken` if there is one of that name, whatever it is
+    /// like; `ChangeUnknown` if the answer was lost: [`info`](Self::info) shows what there is.
     pub async fn create(
         &self,
         name: &str,
@@ -139,7 +140,7 @@ impl Client {
             like: settings.like.clone(),
         };
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
         let answer =
             self.caller
                 .simple(&ask, message, |node, request| async move {

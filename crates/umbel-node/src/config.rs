@@ -164,7 +164,7 @@ settings! {
         /// The address of any node of the cluster that this node joins, HOST:PORT.
         /// Not looked at once the data folder belongs to a cluster.
         join: Option<String> = None,
-        /// A cluster of this node alone, to try things out: 4 shards with one replica each, unless
+        /// A cluster of this node alone, to try things out: one shard with one replica, unless
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
         /// Shards of a new cluster, 1 to 1024. They are what is spread over nodes, so several for each
@@ -178,13 +178,13 @@ settings! {
         fsync: bool = true,
         /// Milliseconds between two signs of life of a leader, 10 to 60000.
         /// All nodes of a cluster should have the same, as with the two settings below.
-        heartbeat_ms: u64 = 250,
+        heartbeat_ms: u64 = 750,
         /// Milliseconds without a sign of life after which a replica stands for election, at the
         /// earliest: at least three times `heartbeat_ms`.
-        election_ms_min: u64 = 1500,
+        election_ms_min: u64 = 2500,
         /// The same at the latest: more than `election_ms_min`, at most 600000. The time is drawn anew
         /// each time, so that replicas seldom stand at once.
-        election_ms_max: u64 = 3000,
+        election_ms_max: u64 = 5000,
         /// Allows to listen on addresses that other machines reach, although there is no TLS yet:
         /// whoever reaches the port can read and change everything.
         insecure: bool = false,
@@ -322,11 +322,11 @@ impl Config {
     ///
     /// ```
     /// let config = umbel_node::Config::development();
-    /// assert_eq!((config.dev, config.shards, config.replicas), (true, 4, 1));
+    /// assert_eq!((config.dev, config.shards, config.replicas), (true, 1, 1));
     /// ```
     #[must_use]
     pub fn development() -> Self {
-        Self { dev: true, shards: 4, replicas: 1, ..Self::default() }
+        Self { dev: true, shards: 1, replicas: 1, ..Self::default() }
     }
 
     /// Where others reach the node: what it advertises, else where it listens.
@@ -576,8 +576,8 @@ mod tests {
     fn numbers_have_ranges() {
         assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
         assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
-        assert!(refused(|config| config.heartbeat_ms = 501).contains("election_ms_min"));
-        assert!(refused(|config| config.election_ms_max = 1500).contains("expected 1501"));
+        assert!(refused(|config| config.heartbeat_ms = 834).contains("election_ms_min"));
+        assert!(refused(|config| config.election_ms_max = 2500).contains("expected 2501"));
         assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
         assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));
         assert!(refused(|config| config.data.clear()).contains("data"));

@@ -478,7 +478,9 @@ async fn ask<T: DeserializeOwned>(
 fn refused(shard: ShardId, failure: ShardFailure) -> CallFailure {
     match failure {
         ShardFailure::Part(error) => CallFailure::Part(error),
-        ShardFailure::DiskFull { free_bytes } => CallFailure::DiskFull { free_bytes },
+        ShardFailure::DiskFull { free_bytes } => {
+            CallFailure::DiskFull { free_bytes, is_partial: false }
+        }
         failure => CallFailure::Overloaded { what: format!("{shard}: {failure}") },
     }
 }

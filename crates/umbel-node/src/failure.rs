@@ -48,11 +48,14 @@ pub(crate) enum CallFailure {
         /// Which queue.
         what: String,
     },
-    /// Nothing was changed. Free disk space on the shard's leader; queries go on.
+    /// Free disk space on the shard's leader; queries go on. Nothing was changed there.
     #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
     DiskFull {
         /// What is left.
         free_bytes: u64,
+        /// Whether items of other shards were inserted; sending them again does no harm under the
+        /// same request id.
+        is_partial: bool,
     },
     /// It may have been applied, or be applied later. Send again under the same request id, or ask
     /// `contains`.

@@ -228,9 +228,10 @@ impl Coordinator {
 /// An error of one part, when others were done: the whole was not "not applied".
 fn partly(error: CallFailure) -> CallFailure {
     match error {
-        CallFailure::NoQuorum { .. }
-        | CallFailure::Overloaded { .. }
-        | CallFailure::DiskFull { .. } => {
+        CallFailure::DiskFull { free_bytes, .. } => {
+            CallFailure::DiskFull { free_bytes, is_partial: true }
+        }
+        CallFailure::NoQuorum { .. } | CallFailure::Overloaded { .. } => {
             let what = format!("some items were inserted, others were not: {error}");
             CallFailure::OutcomeUnknown { what }
         }

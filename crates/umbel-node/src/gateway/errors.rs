@@ -62,7 +62,13 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::Meta(error) => meta_verdict(error),
         CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
         CallFailure::Overloaded { .. } => later(ErrorCode::Overloaded, AFTER_OVERLOAD_MS),
-        CallFailure::DiskFull { .. } => refused(Code::ResourceExhausted, ErrorCode::DiskFull),
+        CallFailure::DiskFull { is_partial: false, .. } => {
+            refused(Code::ResourceExhausted, ErrorCode::DiskFull)
+        }
+        CallFailure::DiskFull { is_partial: true, .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::ResourceExhausted, ErrorCode::DiskFull)
+        },
         CallFailure::OutcomeUnknown { .. } => Verdict {
             retry_after_ms: AFTER_BUSY_MS,
             ..open(Code::Aborted, ErrorCode::OutcomeUnknown)
@@ -157,6 +163,7 @@ mod tests {
     fn every_failure_has_its_status() {
         use {Applied as A, Code as C, ErrorCode as E};
         let within = Duration::from_millis(1500);
+        let disk_full = |is_partial| CallFailure::DiskFull { free_bytes: 1, is_partial };
         let table = [
             (CallFailure::UnknownFilter { name: text() }, C::NotFound, E::UnknownFilter, A::No, 0),
             (
@@ -175,7 +182,8 @@ mod tests {
                 500,
             ),
             (CallFailure::Overloaded { what: text() }, C::Unavailable, E::Overloaded, A::No, 50),
-            (CallFailure::DiskFull { free_bytes: 1 }, C::ResourceExhausted, E::DiskFull, A::No, 0),
+            (disk_full(false), C::ResourceExhausted, E::DiskFull, A::No, 0),
+            (disk_full(true), C::ResourceExhausted, E::DiskFull, A::Partly, 0),
             (
                 CallFailure::OutcomeUnknown { what: text() },
                 C::Aborted,

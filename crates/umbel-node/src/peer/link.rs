@@ -172,6 +172,12 @@ impl Link {
             state.failure_count =
                 if session.was_answered() { 0 } else { state.failure_count.saturating_add(1) };
             let pause = backoff(state.failure_count, seed);
+            let is_known = matches!(&state.down, Some((CallError::WrongPeer { .. }, _)));
+            if let End::WrongPeer(message) = end
+                && !is_known
+            {
+                tracing::warn!(peer = self.to.0, address = self.address, message, "peer refuses");
+            }
             tracing::debug!(
                 peer = self.to.0,
                 address = self.address,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use openraft::ReadPolicy;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::raft::{
@@ -134,9 +135,14 @@ impl Group {
 
     /// Why the group stopped, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        metrics.running_state.as_ref().err().map(ToString::to_string)
+        let mut metrics = self.raft.metrics();
+        let running = metrics.borrow_watched().running_state.clone();
+        if let Err(error) = running {
+            return Some(error.to_string());
+        }
+        // A core that panicked says nothing any more, but its end of the channel is gone.
+        let is_gone = matches!(metrics.changed().now_or_never(), Some(Err(_)));
+        is_gone.then(|| "its task ended without a word".to_owned())
     }
 
     /// The group as this node knows it.

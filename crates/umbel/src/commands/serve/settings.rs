@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_development_cluster_is_small_unless_told_otherwise() {
         let settings = Settings::resolve(&[flags("dev = true")]).unwrap();
-        assert_eq!((settings.node.shards, settings.node.replicas), (4, 1));
+        assert_eq!((settings.node.shards, settings.node.replicas), (1, 1));
         let variables = environment(&[("UMBEL_DEV", "1"), ("UMBEL_SHARDS", "9")]).unwrap();
         let settings = Settings::resolve(&[variables]).unwrap();
         assert_eq!((settings.node.shards, settings.node.replicas), (9, 1));
