@@ -25,7 +25,5 @@ pub mod placement;
 pub mod routing;
 pub mod shard;
 
-pub use ids::{
-    Epoch, FilterId, Generation, GroupId, NodeId, RequestId, SessionId, ShardId,
-};
+pub use ids::{Epoch, FilterId, Generation, GroupId, NodeId, RequestId, SessionId, ShardId};
 pub use outbox::Outbox;

@@ -57,14 +57,16 @@ mod shape_test;
 #[cfg(test)]
 mod shard_test;
 #[cfg(test)]
+mod slices_test;
+#[cfg(test)]
 mod snapshot_test;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use command::{
     InsertPart, KeyName, PartError, RemovePart, RequestStamp, ShardCommand, ShardReply, SliceSpec,
 };
-pub use hash_list::{HashList, HashListError};
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
+pub use hash_list::{HashList, HashListError};
 pub use prepare::{PreparedInsert, PreparedRemove};
 pub use slice::{SliceDescription, SliceSummary};
 pub use slice_copy::SliceCopy;

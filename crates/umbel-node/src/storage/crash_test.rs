@@ -16,11 +16,9 @@ use super::fault_disk::{FaultDisk, Faults};
 use super::{LogOwner, LogStore, Storage, WalOptions};
 use crate::raft::types::{Command, Entry, LogId, SnapshotMeta, Types, Vote};
 
-const NONCE: u64 = 77;
-
 /// Small segments and a small cache, so that little work takes all paths.
 pub(super) fn options() -> WalOptions {
-    let owner = LogOwner::Known { nonce: NONCE, joined: false };
+    let owner = LogOwner::Known { nonce: 77, joined: false };
     WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
 }
 

@@ -19,6 +19,7 @@ use show::{facts, print};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use umbel_client::Client;
+use umbel_client::proto::backup_chunk::Part;
 use umbel_client::proto::{BackupChunk, NodeStatus};
 
 /// How often the cluster is asked while a command waits for it.
@@ -213,12 +214,27 @@ async fn backup(client: &Client, out: &Path, overwrite: bool, json: bool) -> Res
 }
 
 async fn restore(client: &Client, file: &Path, json: bool) -> Result<()> {
-    let (chunks, reading) = stream(file, |chunk: BackupChunk| chunk)?;
+    let (found, wanted) = std::sync::mpsc::channel();
+    let (chunks, reading) = stream(file, move |chunk: BackupChunk| {
+        if let Some(Part::Filter(filter)) = &chunk.part {
+            // The receiver lives until the call is over.
+            let _ = found.send(filter.name.clone());
+        }
+        chunk
+    })?;
     let outcome = client.restore(chunks).await;
     // Damage of the file is the cause of what the cluster says then.
     reading.await.context("the reading thread broke off")??;
     let names = outcome?;
     print(json, &json!({ "restored": names }), || {
         names.iter().map(|name| format!("restored\t{name}\n")).collect()
-    })
+    })?;
+    let taken: Vec<String> = wanted.try_iter().filter(|name| !names.contains(name)).collect();
+    if !taken.is_empty() {
+        bail!(
+            "not restored, because filters of these names exist: {}; drop them and restore again",
+            taken.join(", ")
+        );
+    }
+    Ok(())
 }

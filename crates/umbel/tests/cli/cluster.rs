@@ -29,10 +29,10 @@ fn status_shows_nodes_and_shards() {
     let id = status["cluster"].as_str().unwrap();
     assert_eq!(server.membership, format!("node 1 of cluster {id}"));
     assert_eq!(status["nodes"][0]["address"], server.address.as_str());
-    assert_eq!(status["shards"].as_array().unwrap().len(), 4);
+    assert_eq!(status["shards"].as_array().unwrap().len(), 1);
     let lines = cluster("status").kept_text();
     let begin = |word: &str| lines.lines().filter(|line| line.starts_with(word)).count();
-    assert_eq!((begin("node\t"), begin("shard\t")), (1, 4), "{lines}");
+    assert_eq!((begin("node\t"), begin("shard\t")), (1, 1), "{lines}");
     let joined = cluster(&format!("join {}", server.address)).kept_text();
     assert_eq!(joined, format!("node\t1\naddress\t{}\n", server.address));
     cluster("join 127.0.0.1:1 --timeout 0").refused(1, &["127.0.0.1:1", "serve --join"]);

@@ -1,0 +1,127 @@
+//! Slices as a whole: created, cleared, merged, exported, grown.
+
+use bytes::Bytes;
+use umbel_filter::Kind;
+
+use super::shard_test::*;
+use super::*;
+use crate::ids::Generation;
+
+#[test]
+fn slices_are_created_cleared_and_dropped() {
+    let mut state = state();
+    let spec = spec(Kind::Blocked, 0);
+    let filter = spec.filter;
+    insert(&mut state, filter, None, list(&[1])).unwrap();
+    let create = |spec: &SliceSpec| ShardCommand::CreateSlice(spec.clone());
+    let done = ShardReply::Done(Ok(()));
+    let digest = state.digest();
+    assert_eq!(state.apply(&create(&spec)), done);
+    let other = SliceSpec { key: KeyName { function: 1, key_id: 2 }, ..spec.clone() };
+    let refused = state.apply(&create(&other));
+    assert!(matches!(refused, ShardReply::Done(Err(PartError::Malformed { .. }))));
+    assert_eq!(state.digest(), digest);
+
+    let clear =
+        |generation| ShardCommand::ClearSlice { filter, generation: Generation(generation) };
+    assert_eq!(state.apply(&clear(3)), done);
+    assert_eq!(state.summary(filter).unwrap().new_count, 0);
+    assert_eq!(state.apply(&clear(3)), done);
+    assert_eq!(state.apply(&create(&spec)), done);
+    let (got, current) = (Generation(2), Generation(3));
+    let stale = PartError::StaleGeneration { filter, got, current };
+    assert_eq!(state.apply(&clear(2)), ShardReply::Done(Err(stale.clone())));
+    assert_eq!(state.contains(filter, got, &list(&[1])), Err(stale));
+    assert_eq!(state.contains(filter, current, &list(&[1])), Ok(Bitmap::zeros(1)));
+
+    assert_eq!(state.apply(&ShardCommand::DropSlice(filter)), done);
+    let unknown = PartError::UnknownSlice { filter, shard: SHARD };
+    assert_eq!(state.contains(filter, current, &list(&[1])), Err(unknown.clone()));
+    assert_eq!(state.apply(&clear(4)), ShardReply::Done(Err(unknown)));
+    assert_eq!(state.slices().len(), 17);
+    assert!(state.describe(filter).is_none());
+}
+
+#[test]
+fn slices_merge_where_their_kind_does() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let [a, b, c] = [0, 1, 2].map(|number| filter_of(kind, number));
+        insert(&mut state, b, None, list(&[1, 2])).unwrap();
+        insert(&mut state, c, None, list(&[2, 3])).unwrap();
+        let sources = vec![(b, FIRST), (a, FIRST), (c, FIRST)];
+        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let ShardReply::Merged(merged) = state.apply(&merge) else { panic!() };
+        if matches!(kind, Kind::Counting | Kind::Scalable) {
+            assert!(matches!(merged, Err(PartError::WrongKind { .. })));
+            continue;
+        }
+        assert_eq!(merged, Ok(state.describe(a).unwrap().description.one_count));
+        assert_eq!(state.apply(&merge), ShardReply::Merged(Ok(0)));
+        assert_eq!(state.contains(a, FIRST, &list(&[1, 2, 3])), Ok(Bitmap::ones(3)));
+        let other = if kind == Kind::Blocked { Kind::Classic } else { Kind::Blocked };
+        let sources = vec![(b, FIRST), (filter_of(other, 0), FIRST)];
+        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let ShardReply::Merged(Err(refused)) = state.apply(&merge) else { panic!() };
+        assert!(matches!(refused, PartError::ShapeMismatch { .. }));
+    }
+}
+
+#[test]
+fn exported_frames_load_again() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let [a, b] = [0, 1].map(|number| filter_of(kind, number));
+        insert(&mut state, a, None, list(&[1, 2, 3])).unwrap();
+        let frames: Vec<Vec<u8>> =
+            state.export_frames(a, FIRST, 1 << 16).unwrap().map(Result::unwrap).collect();
+        for frame in &frames {
+            let frame = Bytes::from(frame.clone());
+            let load = ShardCommand::LoadFrame { filter: b, generation: FIRST, frame };
+            let ShardReply::Merged(loaded) = state.apply(&load) else { panic!() };
+            if kind == Kind::Scalable {
+                assert!(matches!(loaded, Err(PartError::WrongKind { .. })));
+                continue;
+            }
+            assert!(loaded.unwrap() > 0);
+            let again = state.apply(&load);
+            if kind == Kind::Counting {
+                assert!(matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. }))));
+            } else {
+                assert_eq!(again, ShardReply::Merged(Ok(0)));
+            }
+        }
+        let there = state.contains(b, FIRST, &list(&[1, 2, 3])).unwrap().count_ones();
+        assert_eq!(there, if kind == Kind::Scalable { 0 } else { 3 });
+    }
+}
+
+/// Each level errs half as often as the one before, so that the rates of blocked filters end.
+#[test]
+fn scalable_slices_say_where_they_end() {
+    let mut state = state();
+    let mut spec = spec(Kind::Scalable, 9);
+    spec.shape = SliceShape::Scalable { item_count: 4, false_positive_rate: 1e-6 };
+    let filter = spec.filter;
+    state.apply(&ShardCommand::CreateSlice(spec));
+    let mut full = None;
+    for first in (0..40_000).step_by(40) {
+        let items: Vec<u64> = (first..first + 40).collect();
+        if let Err(error) = insert(&mut state, filter, None, list(&items)) {
+            full = Some((first, error));
+            break;
+        }
+    }
+    let (first, error) = full.expect("rates end before items do");
+    assert!(matches!(error, PartError::Full { .. }), "{error}");
+    let new_count = state.summary(filter).unwrap().new_count;
+    assert!((first..first + 40).contains(&new_count), "{new_count} of {first}");
+    // What is there is still answered, and what is not is still refused.
+    let there = list(&(0..new_count).collect::<Vec<_>>());
+    assert_eq!(insert(&mut state, filter, None, there.clone()).map(|new| new.count_ones()), Ok(0));
+    assert_eq!(
+        state.contains(filter, FIRST, &there).map(|there| there.count_ones() as u64),
+        Ok(new_count)
+    );
+    assert!(insert(&mut state, filter, None, list(&[0, 999_999])).is_err());
+}

@@ -1,0 +1,149 @@
+//! What this node does for others: Raft's calls, coordinators' requests, the controller's orders.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use umbel_engine::meta::MetaCommand;
+use umbel_engine::{GroupId, NodeId};
+
+use super::Local;
+use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardRequest};
+use crate::peer::{CallKind, Refusal, RefusalReason};
+use crate::raft::encoding::{decode, encode};
+use crate::raft::group::ProposeError;
+use crate::raft::types::{Command, NodeAddress, Reply};
+
+impl Local {
+    /// Answers as the meta group's leader, if this node is it; with the index that a reader of its
+    /// own copy must wait for.
+    pub(crate) async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
+        let outcome = match request {
+            MetaRequest::Propose(command) => {
+                self.meta.propose(Command::Meta(command)).await.map(|reply| match reply {
+                    Reply::Meta(reply) => MetaAnswer::Reply(reply),
+                    Reply::None | Reply::Shard(_) => MetaAnswer::Unknown,
+                })
+            }
+            MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
+        };
+        let answer = outcome.unwrap_or_else(|error| match error {
+            ProposeError::NotLeader(leader) => {
+                MetaAnswer::NotLeader(leader.filter(|&leader| leader != self.node))
+            }
+            ProposeError::Unknown(_) | ProposeError::Stopped(_) => MetaAnswer::Unknown,
+        });
+        // What was applied here by now includes the command, or all that the question was about.
+        (answer, self.meta.applied_index())
+    }
+
+    /// Has the meta group's leader, which is another node, take a command; whether it worked shows
+    /// in this node's copy.
+    pub(crate) async fn propose_elsewhere(&self, command: &MetaCommand) {
+        let Some(leader) = self.meta.leader().filter(|&leader| leader != self.node) else { return };
+        let body = encode(&MetaRequest::Propose(command.clone()));
+        let timeout = Duration::from_millis(self.config.election_ms_max);
+        let view = self.meta.address_of(leader);
+        let Some(address) = view else { return };
+        let called =
+            self.links.call(leader, &address, CallKind::Meta, GroupId::META, body, timeout);
+        if let Err(error) = called.await {
+            tracing::debug!(%error, "a proposal did not arrive");
+        }
+    }
+
+    /// Carries out a call of another node.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        from: NodeId,
+        kind: CallKind,
+        group: GroupId,
+        body: Bytes,
+    ) -> Result<Bytes, Refusal> {
+        match kind {
+            CallKind::Shard => {
+                let request: ShardRequest = argument(&body)?;
+                let shard = group.shard().and_then(|shard| self.shard(shard));
+                let shard = shard.ok_or_else(|| unknown_group(group))?;
+                Ok(encode(&shard.serve(request).await))
+            }
+            CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
+            CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
+            _ => self.serve_raft(from, kind, group, &body).await,
+        }
+    }
+
+    async fn serve_raft(
+        &self,
+        from: NodeId,
+        kind: CallKind,
+        group_id: GroupId,
+        body: &Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+        let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
+        match kind {
+            CallKind::Append => Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?)),
+            CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
+            CallKind::PreVote => {
+                Ok(encode(&group.pre_vote(argument(body)?).await.map_err(stopped)?))
+            }
+            CallKind::TransferLeader => {
+                Ok(encode(&group.transfer_leader(argument(body)?).await.map_err(stopped)?))
+            }
+            CallKind::SnapshotBegin => group.incoming_snapshots().begin(from, body.clone()).await,
+            CallKind::SnapshotChunk => group.incoming_snapshots().chunk(from, body.clone()).await,
+            CallKind::SnapshotEnd => {
+                let (vote, file) = group.incoming_snapshots().end(from, body.clone()).await?;
+                Ok(encode(&group.install(vote, file).await.map_err(stopped)?))
+            }
+            CallKind::Shard | CallKind::Meta | CallKind::Group => {
+                unreachable!("these have been served already")
+            }
+        }
+    }
+
+    /// Answers the controller.
+    pub(crate) async fn serve_group(
+        &self,
+        group_id: GroupId,
+        request: GroupRequest,
+    ) -> Result<GroupAnswer, Refusal> {
+        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+        Ok(match request {
+            GroupRequest::View => GroupAnswer::View(group.view()),
+            GroupRequest::ChangeMembers { voters, learners } => {
+                let nodes = |list: Vec<(NodeId, String)>| {
+                    list.into_iter().map(|(node, address)| (node, NodeAddress(address))).collect()
+                };
+                if !self.wants_voters(group_id, &voters) {
+                    let why = "the shard map that this node knows wants other voters";
+                    return Ok(GroupAnswer::Failed(why.to_owned()));
+                }
+                match group.change_members(nodes(voters), nodes(learners)).await {
+                    Ok(()) => GroupAnswer::Changed,
+                    Err(why) => GroupAnswer::Failed(why),
+                }
+            }
+        })
+    }
+
+    /// Whether a shard's members shall be these, as far as this node has heard.
+    fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
+        let Some(shard) = group.shard() else { return true };
+        let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();
+        self.meta
+            .replica()
+            .read_meta(|state| state.shard(shard).is_some_and(|record| record.wanted() == voters))
+    }
+}
+
+fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    decode(body).map_err(Refusal::bad_body)
+}
+
+fn unknown_group(group: GroupId) -> Refusal {
+    let message = format!("this node has no replica of the {group}");
+    Refusal::new(RefusalReason::UnknownGroup, message)
+}
