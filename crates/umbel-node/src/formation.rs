@@ -204,6 +204,12 @@ pub(crate) async fn complete(
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         adopt(ports, AdoptRequest { node: node.0, ..request.clone() }, address).await?;
     }
+    // A vote that meets a node which is still starting is lost, and costs an election's time.
+    for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
+        while !local.is_there(*node, address).await {
+            tokio::time::sleep(ASK_AGAIN / 10).await;
+        }
+    }
     let members: BTreeMap<NodeId, NodeAddress> =
         nodes.iter().map(|(node, address)| (*node, NodeAddress(address.clone()))).collect();
     local.meta().form(members).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use umbel_engine::meta::{MetaState, NodeRecord};
+use umbel_engine::meta::NodeRecord;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
@@ -31,6 +31,9 @@ mod serve;
 
 /// How long a node waits for another one to say that it is there.
 const REACH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Pause between looks whether the other founders of a shard are there.
+const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
 
 /// This node as a member of a cluster.
 pub(crate) struct Local {
@@ -172,6 +175,14 @@ impl Local {
         self.call(node, CallKind::Group, GroupId::META, body, REACH_TIMEOUT).await.is_ok()
     }
 
+    /// Whether a node that the catalogue does not name yet answers at an address.
+    pub(crate) async fn is_there(&self, node: NodeId, address: &str) -> bool {
+        let body = encode(&GroupRequest::View);
+        let group = GroupId::META;
+        let called = self.links.call(node, address, CallKind::Group, group, body, REACH_TIMEOUT);
+        called.await.is_ok()
+    }
+
     /// Calls another node.
     pub(crate) async fn call(
         &self,
@@ -252,15 +263,10 @@ impl Local {
             timing(&self.config),
         )
         .await?;
-        // Every founder forms the group alike; those that come later are added by its leader.
+        // Those that come later are added by the group's leader.
         if !record.is_formed && record.founders.contains(&self.node) {
-            let address = |state: &MetaState, node| {
-                Some((node, NodeAddress(state.node_address(node)?.to_owned())))
-            };
-            let members = self.meta.replica().read_meta(|state| {
-                record.founders.iter().filter_map(|&node| address(state, node)).collect()
-            });
-            group.form(members).await?;
+            let local = Arc::clone(self);
+            tokio::spawn(local.found_shard(shard, Arc::clone(&group), record.founders.clone()));
         }
         let queue = usize::try_from(self.config.queue_items_max).unwrap_or(usize::MAX);
         let leader = ShardLeader::start(
@@ -273,6 +279,50 @@ impl Local {
         self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
         tracing::info!(%shard, "replica started");
         Ok(())
+    }
+
+    /// Forms a shard's group. One founder does, as soon as the others run their replicas, so that
+    /// it is elected at once and leaders are spread over the nodes; the others only if that one
+    /// does not. All of them form it alike, so nothing is lost if several do.
+    async fn found_shard(
+        self: Arc<Self>,
+        shard: ShardId,
+        group: Arc<Group>,
+        founders: Vec<NodeId>,
+    ) {
+        let others: Vec<NodeId> =
+            founders.iter().copied().filter(|&founder| founder != self.node).collect();
+        let is_first = founders.get(shard.0 as usize % founders.len()) == Some(&self.node);
+        let patience = Duration::from_millis(self.config.election_ms_max);
+        if is_first {
+            let began = tokio::time::Instant::now();
+            while began.elapsed() < patience && !self.all_run(group.id(), &others).await {
+                tokio::time::sleep(FOUNDING_PAUSE).await;
+            }
+        } else {
+            tokio::time::sleep(patience * 2).await;
+            if group.leader().is_some() {
+                return;
+            }
+        }
+        let members = self.meta.replica().read_meta(|state| {
+            let address = |&node| Some((node, NodeAddress(state.node_address(node)?.to_owned())));
+            founders.iter().filter_map(address).collect()
+        });
+        if let Err(why) = group.form(members).await {
+            tracing::warn!(%shard, why, "the group is not formed yet");
+        }
+    }
+
+    /// Whether all these nodes run their replica of a group.
+    async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
+        for &node in nodes {
+            let body = encode(&GroupRequest::View);
+            if self.call(node, CallKind::Group, group, body, REACH_TIMEOUT).await.is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Stops a replica that is elsewhere now, and forgets it.
