@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use umbel_engine::meta::NodeRecord;
 use umbel_engine::placement::ShardRecord;
-use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 
 use crate::calls::GroupRequest;
@@ -205,30 +205,26 @@ impl Local {
         }
     }
 
-    /// Starts and stops replicas so that this node has those that the shard map gives it.
-    pub(crate) async fn follow_shard_map(self: &Arc<Self>) {
-        let wanted: Option<BTreeMap<ShardId, (HashRange, ShardRecord)>> =
-            self.meta.replica().read_meta(|state| {
-                state.is_formed().then(|| {
-                    let shards = state.shards().zip(0..);
-                    shards
-                        .filter(|((_, record), _)| record.members().contains(&self.node))
-                        .map(|((range, record), shard)| (ShardId(shard), (range, record.clone())))
-                        .collect()
-                })
-            });
-        let is_removed = self
-            .meta
-            .replica()
-            .read_meta(|state| matches!(state.node(self.node), Some(NodeRecord::Removed)));
+    /// Starts and stops replicas so that this node has those that the shard map gives it; returns
+    /// the map's version.
+    pub(crate) async fn follow_shard_map(self: &Arc<Self>) -> Option<Epoch> {
+        let (epoch, wanted, is_removed) = self.meta.replica().read_meta(|state| {
+            let shards = state.shards().zip(0..);
+            let wanted: BTreeMap<ShardId, (HashRange, ShardRecord)> = shards
+                .filter(|((_, record), _)| record.members().contains(&self.node))
+                .map(|((range, record), shard)| (ShardId(shard), (range, record.clone())))
+                .collect();
+            let is_removed = matches!(state.node(self.node), Some(NodeRecord::Removed));
+            (state.is_formed().then(|| state.epoch()), wanted, is_removed)
+        });
         if is_removed {
             let node = self.node;
             self.fail(format!(
                 "{node} was removed from the cluster; with an empty data folder it may join again"
             ));
-            return;
+            return None;
         }
-        let Some(wanted) = wanted else { return };
+        epoch?;
         let running: BTreeSet<ShardId> = self.read_shards().keys().copied().collect();
         // What runs, and what an earlier process left on the disk.
         let kept = self.storage.groups().into_iter().filter_map(GroupId::shard);
@@ -241,9 +237,10 @@ impl Local {
                 && let Err(why) = self.start_shard(shard, *range, record).await
             {
                 self.fail(format!("{shard} does not start: {why}"));
-                return;
+                return None;
             }
         }
+        epoch
     }
 
     async fn start_shard(

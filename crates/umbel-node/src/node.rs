@@ -268,14 +268,20 @@ async fn serve(
 /// forget a replica, that has long been given back to it.
 async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut applied = local.meta().replica().applied_index();
+    let mut followed = None;
     loop {
         applied.borrow_and_update();
-        match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
-            Ok(()) => local.follow_shard_map().await,
-            Err(error) => {
-                tracing::info!(%error, "the newest shard map is not known yet");
-                tokio::time::sleep(MAP_PAUSE).await;
-                continue;
+        // Most entries open a client's session and leave the map as it is.
+        let epoch =
+            local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
+        if epoch.is_some() && epoch != followed {
+            match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
+                Ok(()) => followed = local.follow_shard_map().await,
+                Err(error) => {
+                    tracing::info!(%error, "the newest shard map is not known yet");
+                    tokio::time::sleep(MAP_PAUSE).await;
+                    continue;
+                }
             }
         }
         if applied.changed().await.is_err() {
