@@ -118,9 +118,10 @@ fn threads_make_the_filter_of_one_thread() {
     let mut plain = Blocked::with_shape(shared.block_shape()).unwrap();
     let mut outcomes = Vec::new();
     plain.insert_batch(&hashes, &mut outcomes).unwrap();
-    let plain_new_count = outcomes.iter().filter(|&&outcome| outcome == Insertion::New).count();
     assert_eq!(shared.snapshot().unwrap(), plain);
-    assert!(new_count >= plain_new_count);
+    // How many are new depends on the order, but whoever set a one heard so, and set at most k.
+    let probe_count = u64::from(shared.block_shape().probe_count());
+    assert!(new_count as u64 * probe_count >= plain.describe().one_count);
     assert_eq!(SharedBlocked::from_blocked(&plain).unwrap().snapshot().unwrap(), plain);
     assert!(plain.describe().one_count > 0);
 }
