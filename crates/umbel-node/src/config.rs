@@ -151,7 +151,7 @@ settings! {
         /// Another host than the own machine needs `insecure`: there is no TLS yet.
         listen: String = "127.0.0.1:7300".to_owned(),
         /// Where other nodes and clients reach this node, HOST:PORT; without it, where it listens.
-        /// Needed when it listens on all addresses (0.0.0.0 or [::]).
+        /// Needed when it listens on all addresses (0.0.0.0 or ::).
         advertise: Option<String> = None,
         /// The data folder, which is made if it is not there. It holds the node's identity, log and
         /// snapshots; only one process may use it.
