@@ -19,6 +19,7 @@ use crate::local::Local;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::{Ports, Purpose};
+use crate::raft::group::Group;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
 };
@@ -299,7 +300,12 @@ async fn care(local: Arc<Local>) {
             local.fail("the log cannot be written: see the error above".to_owned());
         }
         local.look_after_groups();
-        for group in groups_to_snapshot(&local) {
+        let (groups, pinning) = groups_to_snapshot(&local);
+        for group in pinning {
+            // Whatever it keeps for others would keep a whole segment of everybody's log.
+            group.purge_to_snapshot().await;
+        }
+        for group in groups {
             let is_recent = asked.get(&group.id()).is_some_and(|at| at.elapsed() < SNAPSHOT_PAUSE);
             if !is_recent {
                 asked.insert(group.id(), Instant::now());
@@ -311,20 +317,17 @@ async fn care(local: Arc<Local>) {
     }
 }
 
-/// Groups with much log of their own, and, when the whole log is long, those that keep its oldest
-/// part.
-fn groups_to_snapshot(local: &Local) -> Vec<Arc<crate::raft::group::Group>> {
+/// Groups that need a snapshot: those with much log of their own, and, when the whole log is long,
+/// those that keep its oldest part, which are named again.
+fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
     let storage = local.storage();
     let bytes_max = local.log_bytes_max();
     let is_long = storage.wal_bytes() > bytes_max;
     let oldest = if is_long { storage.groups_holding_oldest_segment() } else { Vec::new() };
     let shards = local.shards();
-    let groups = shards.iter().map(|shard| shard.group()).chain([local.meta()]);
-    groups
-        .filter(|group| {
-            let is_large = storage.log_bytes(group.id()) > bytes_max / 4;
-            is_large || oldest.contains(&group.id())
-        })
-        .cloned()
-        .collect()
+    let all = || shards.iter().map(|shard| shard.group()).chain([local.meta()]);
+    let is_large = |group: &Group| storage.log_bytes(group.id()) > bytes_max / 4;
+    let is_pinning = |group: &Group| oldest.contains(&group.id());
+    let large = all().filter(|group| is_large(group) || is_pinning(group)).cloned().collect();
+    (large, all().filter(|group| is_pinning(group)).cloned().collect())
 }

@@ -265,6 +265,22 @@ impl Group {
         let _ = self.raft.trigger().snapshot().await;
     }
 
+    /// Lets go of every entry that the snapshot covers, also of those that are kept behind it for
+    /// followers that missed a moment.
+    pub(crate) async fn purge_to_snapshot(&self) {
+        let metrics = self.raft.metrics();
+        let (snapshot, purged) = {
+            let metrics = metrics.borrow_watched();
+            (metrics.snapshot, metrics.purged)
+        };
+        if let Some(snapshot) = snapshot
+            && purged.is_none_or(|purged| purged.index < snapshot.index)
+        {
+            // A group that stopped has nothing to let go of; its failure is reported elsewhere.
+            let _ = self.raft.trigger().purge_log(snapshot.index).await;
+        }
+    }
+
     pub(crate) async fn shut_down(&self) {
         // Joining a task that panicked is all that can fail, and the panic was reported.
         let _ = self.raft.shutdown().await;

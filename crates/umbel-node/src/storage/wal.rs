@@ -47,7 +47,7 @@ const SEGMENT_FILE_BYTES_MAX: u32 = 256 << 20;
 
 /// Newest entries of all groups that stay in memory: followers that keep up, and the state
 /// machines, never wait for the disk.
-const CACHE_BYTES_MAX: usize = 32 << 20;
+const CACHE_BYTES_MAX: usize = 8 << 20;
 
 /// Calls that wait for the writer. More than that are no faster with one sync.
 const QUEUE_CALLS_MAX: usize = 4096;
