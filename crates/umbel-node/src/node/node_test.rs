@@ -187,3 +187,25 @@ async fn every_kind_answers_and_clears() {
     drop(asked);
     node.shutdown().await;
 }
+
+/// The meta group has fewer entries than are kept behind a snapshot, and must not keep the whole
+/// log with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_few_entries_lets_go_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let meta = node.local.meta();
+    assert!(node.local.storage().log_bytes(GroupId::META) > 0);
+    meta.snapshot().await;
+    let let_go = async {
+        while node.local.storage().log_bytes(GroupId::META) > 0 {
+            meta.purge_to_snapshot().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), let_go).await.unwrap();
+    drop(asked);
+    node.shutdown().await;
+}
