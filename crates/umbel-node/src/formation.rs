@@ -188,7 +188,7 @@ pub(crate) async fn complete(
         return Ok(());
     }
     let nodes: Vec<(NodeId, String)> = (1..).map(NodeId).zip(founders(config, address)).collect();
-    let (shard_count, replica_count) = (config.shards, config.replicas);
+    let (shard_count, replica_count) = config.formation();
     let founders = nodes
         .iter()
         .map(|(node, address)| Founder { node: node.0, address: address.clone() })
