@@ -171,8 +171,13 @@ impl Local {
 
     /// Whether another node answers now.
     pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
+        self.runs(node, GroupId::META).await
+    }
+
+    /// Whether another node answers, and runs its replica of a group.
+    async fn runs(&self, node: NodeId, group: GroupId) -> bool {
         let body = encode(&GroupRequest::View);
-        self.call(node, CallKind::Group, GroupId::META, body, REACH_TIMEOUT).await.is_ok()
+        self.call(node, CallKind::Group, group, body, REACH_TIMEOUT).await.is_ok()
     }
 
     /// Whether a node that the catalogue does not name yet answers at an address.
@@ -314,8 +319,7 @@ impl Local {
     /// Whether all these nodes run their replica of a group.
     async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
         for &node in nodes {
-            let body = encode(&GroupRequest::View);
-            if self.call(node, CallKind::Group, group, body, REACH_TIMEOUT).await.is_err() {
+            if !self.runs(node, group).await {
                 return false;
             }
         }
