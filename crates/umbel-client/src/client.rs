@@ -8,6 +8,7 @@ use umbel_proto::v1::{
 };
 
 use crate::caller::{Ask, Caller, Repeat};
+use crate::connector::Connector;
 use crate::error::{ClientError, Failure};
 use crate::filter::Filter;
 use crate::limits::LIST_PAGE_NAMES;
@@ -103,7 +104,27 @@ impl Client {
         addresses: impl Into<Addresses>,
         options: ClientOptions,
     ) -> Result<Self, ClientError> {
-        let nodes = Nodes::new(&addresses.into(), options.connect_timeout)?;
+        Self::with_connector(&addresses.into(), options, None)
+    }
+
+    /// A client whose connections somebody else makes.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_through(
+        addresses: impl Into<Addresses>,
+        options: ClientOptions,
+        connector: impl Connector,
+    ) -> Result<Self, ClientError> {
+        Self::with_connector(&addresses.into(), options, Some(Arc::new(connector)))
+    }
+
+    fn with_connector(
+        addresses: &Addresses,
+        options: ClientOptions,
+        connector: Option<Arc<dyn Connector>>,
+    ) -> Result<Self, ClientError> {
+        let nodes = Nodes::new(addresses, options.connect_timeout, connector)?;
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 

@@ -39,6 +39,7 @@ mod batch;
 mod caller;
 mod change;
 mod client;
+mod connector;
 mod error;
 mod filter;
 mod limits;
@@ -52,6 +53,7 @@ mod transfer;
 pub use answers::{Answers, Inserted, Removed};
 pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
 pub use client::{Client, NewFilter};
+pub use connector::{Connecting, Connection, Connector};
 pub use error::{ClientError, Failure, ItemError};
 pub use filter::Filter;
 pub use limits::{

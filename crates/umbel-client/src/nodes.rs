@@ -9,6 +9,7 @@ use tonic::transport::{Channel, Endpoint};
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
 
+use crate::connector::{Connector, channel};
 use crate::error::ClientError;
 use crate::limits::{
     AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
@@ -64,6 +65,8 @@ impl Node {
 /// All nodes that are known.
 pub(crate) struct Nodes {
     connect_timeout: Duration,
+    /// Makes connections; without it they are TCP.
+    connector: Option<Arc<dyn Connector>>,
     state: Mutex<State>,
 }
 
@@ -88,6 +91,7 @@ impl Nodes {
     pub(crate) fn new(
         addresses: &Addresses,
         connect_timeout: Duration,
+        connector: Option<Arc<dyn Connector>>,
     ) -> Result<Self, ClientError> {
         let mut nodes = BTreeMap::new();
         for address in &addresses.0 {
@@ -98,7 +102,7 @@ impl Nodes {
         if nodes.is_empty() {
             return Err(ClientError::Address { address: String::new() });
         }
-        Ok(Self { connect_timeout, state: Mutex::new(State { nodes, turn: 0 }) })
+        Ok(Self { connect_timeout, connector, state: Mutex::new(State { nodes, turn: 0 }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,7 +134,8 @@ impl Nodes {
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
-        let channel = known.channel.get_or_insert_with(|| known.endpoint.connect_lazy()).clone();
+        let connect = || channel(&known.endpoint, &address, self.connector.as_ref());
+        let channel = known.channel.get_or_insert_with(connect).clone();
         Node { address, channel }
     }
 
@@ -194,16 +199,16 @@ mod tests {
     use super::*;
 
     fn nodes(text: &str) -> Nodes {
-        Nodes::new(&text.into(), Duration::from_secs(1)).unwrap()
+        Nodes::new(&text.into(), Duration::from_secs(1), None).unwrap()
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
         for text in ["", "a", "a:1,,b:2", "a:1/x", "http://a:1", "a:99999", "a b:1"] {
-            let made = Nodes::new(&text.into(), Duration::from_secs(1));
+            let made = Nodes::new(&text.into(), Duration::from_secs(1), None);
             assert!(matches!(made, Err(ClientError::Address { .. })), "{text:?}");
         }
-        assert!(Nodes::new(&Vec::<String>::new().into(), Duration::from_secs(1)).is_err());
+        assert!(Nodes::new(&Vec::<String>::new().into(), Duration::from_secs(1), None).is_err());
         assert_eq!(nodes("[::1]:7000, b:1").addresses(), ["[::1]:7000", "b:1"]);
     }
 
