@@ -12,6 +12,7 @@
 //! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
 //! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
+//! | [`planted`] | bugs for the simulations to find, compiled only into them |
 //! | [`limits`] | the largest of everything, with the reason |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
@@ -22,6 +23,7 @@ pub mod limits;
 pub mod meta;
 mod outbox;
 pub mod placement;
+pub mod planted;
 pub mod routing;
 pub mod shard;
 

@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRecord;
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
 use umbel_filter::CellCount;
 
+use self::old_map::OldMap;
+use self::refusals::{refused, unexpected};
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
 use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
@@ -28,6 +30,8 @@ use crate::raft::encoding::{decode, encode};
 pub(crate) mod catalogue;
 pub(crate) mod copies;
 mod items;
+mod old_map;
+mod refusals;
 pub(crate) mod sizes;
 
 /// Which replica may answer a question.
@@ -61,6 +65,7 @@ pub(crate) struct Coordinator {
     seed: Arc<dyn Seed>,
     /// Who led each group when last heard.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
+    old_map: OldMap,
 }
 
 /// What became of one try at one node.
@@ -86,7 +91,7 @@ struct Tries {
 
 impl Coordinator {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
-        Self { local, seed, leaders: Mutex::default() }
+        Self { local, seed, leaders: Mutex::default(), old_map: OldMap::default() }
     }
 
     pub(super) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
@@ -189,7 +194,7 @@ impl Coordinator {
         };
         let is_live = |filter: &LiveFilter| filter.record.state == FilterState::Live;
         // A filter may be newer than this node's copy of the catalogue, or live by now.
-        let mut found = self.read_meta(look)?;
+        let mut found = self.guess_meta(look)?;
         if !found.as_ref().is_some_and(is_live) {
             self.meta_refresh(deadline).await?;
             found = self.read_meta(look)?;
@@ -221,7 +226,9 @@ impl Coordinator {
     /// Returns when this node's copy of the catalogue has all that was committed before the call.
     pub(crate) async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
         let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
-        self.wait_applied(index, deadline).await
+        self.wait_applied(index, deadline).await?;
+        self.old_map.forget();
+        Ok(())
     }
 
     async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), CallFailure> {
@@ -309,7 +316,7 @@ impl Coordinator {
     pub(crate) async fn shard_call(
         &self,
         shard: ShardId,
-        request: ShardRequest,
+        mut request: ShardRequest,
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {
         let local = self.local()?;
@@ -351,6 +358,13 @@ impl Coordinator {
                 }
                 tries.open = Some(what);
                 tries.pause(false).await;
+                if planted::on(Planted::RetryNewId)
+                    && let ShardRequest::Insert { request: stamp, .. } = &mut request
+                {
+                    *stamp = None;
+                }
+            } else if planted::on(Planted::OpenForgotten) {
+                tries.open = None;
             }
             if tries.is_over() {
                 return Err(tries.failure(&shard.to_string()));
@@ -361,7 +375,7 @@ impl Coordinator {
     /// Whom to ask next about a shard: the leader that is known, then replicas in turn.
     fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
         let replicas = self
-            .read_meta(|state| state.shard(shard).map(ShardRecord::members))?
+            .guess_meta(|state| state.shard(shard).map(ShardRecord::members))?
             .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
         let known = self.shard_leader_hint(shard).filter(|leader| replicas.contains(leader));
         match known {
@@ -472,19 +486,4 @@ async fn ask<T: DeserializeOwned>(
             Tried::Elsewhere(None)
         }
     }
-}
-
-/// A refusal that no other replica would answer otherwise.
-fn refused(shard: ShardId, failure: ShardFailure) -> CallFailure {
-    match failure {
-        ShardFailure::Part(error) => CallFailure::Part(error),
-        ShardFailure::DiskFull { free_bytes } => {
-            CallFailure::DiskFull { free_bytes, is_partial: false }
-        }
-        failure => CallFailure::Overloaded { what: format!("{shard}: {failure}") },
-    }
-}
-
-fn unexpected<T: Serialize + std::fmt::Debug>(answer: &T) -> CallFailure {
-    CallFailure::Storage { what: format!("a question of another kind was answered: {answer:?}") }
 }

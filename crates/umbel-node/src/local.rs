@@ -112,6 +112,10 @@ impl Local {
         &self.storage
     }
 
+    pub(crate) fn seed(&self) -> &dyn Seed {
+        &*self.seed
+    }
+
     pub(crate) fn log_bytes_max(&self) -> u64 {
         self.config.log_bytes_max
     }
@@ -124,6 +128,13 @@ impl Local {
     /// All replicas of this node.
     pub(crate) fn shards(&self) -> Vec<Arc<ShardLeader>> {
         self.read_shards().values().cloned().collect()
+    }
+
+    /// All groups of this node, the meta group first.
+    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+        let shards = self.shards();
+        let groups = shards.iter().map(|shard| shard.group());
+        [&self.meta].into_iter().chain(groups).cloned().collect()
     }
 
     fn group(&self, group: GroupId) -> Option<Arc<Group>> {

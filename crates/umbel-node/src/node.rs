@@ -18,7 +18,8 @@ use crate::gateway::{self, Gateway};
 use crate::local::Local;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
-use crate::ports::{Ports, Purpose};
+use crate::ports::observer::{Event, GroupReport};
+use crate::ports::{PortFuture, Ports, Purpose, Rare};
 use crate::raft::group::Group;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
@@ -35,6 +36,12 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a stop may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a snapshot of one group that was ordered may take.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of a segment of the log where short ones are provoked.
+const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
 
 /// How long a node waits for the newest shard map before it says so and asks again.
 const MAP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,7 +97,16 @@ impl Node {
     /// # Errors
     /// If a setting is wrong, the address or the data folder cannot be used, or no cluster takes
     /// the node.
-    pub async fn start(
+    pub fn start(
+        config: Config,
+        ports: Ports,
+        render_metrics: Option<RenderMetrics>,
+    ) -> PortFuture<'static, Result<Self, StartError>> {
+        // Boxed here, all that a node consists of is compiled with this crate, not with each caller.
+        Box::pin(Self::begin(config, ports, render_metrics))
+    }
+
+    async fn begin(
         config: Config,
         ports: Ports,
         render_metrics: Option<RenderMetrics>,
@@ -163,8 +179,37 @@ impl Node {
         }
     }
 
+    /// The groups that run on this node, the meta group first.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupReport> {
+        self.local.groups().iter().map(|group| group.report()).collect()
+    }
+
+    /// Has every group write a snapshot and let go of the whole log behind it, one group after the
+    /// other, as an operator does before a disk gets full. False if a group could not, or needed
+    /// longer than a minute: it may do so later.
+    pub async fn snapshot(&self) -> bool {
+        let mut is_done = true;
+        for group in self.local.groups() {
+            is_done &= group.snapshot_and_purge(SNAPSHOT_TIMEOUT).await;
+        }
+        is_done
+    }
+
+    /// Hands every leadership that this node has to another voter, and does not wait for what
+    /// becomes of it.
+    pub async fn hand_over(&self) {
+        for group in self.local.groups() {
+            group.hand_over().await;
+        }
+    }
+
     /// Hands leadership over, answers what is on its way, stops.
-    pub async fn shutdown(mut self) {
+    pub fn shutdown(self) -> PortFuture<'static, ()> {
+        Box::pin(self.end())
+    }
+
+    async fn end(mut self) {
         self.tasks.shutdown().await;
         let deadline = Instant::now() + STOP_TIMEOUT;
         // What is too slow is cut: it has no acknowledgement yet.
@@ -203,14 +248,27 @@ impl Drop for Starting {
 
 /// Reads identity and log, and makes both if the folder is empty.
 async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage), StartError> {
-    let data = |error: IdentityError| StartError::Data(format!("{}: {error}", config.data));
-    let open = |error: OpenError| StartError::Data(format!("{}: {error}", config.data));
+    let tell = |error: &dyn std::fmt::Display, is_damage: bool| {
+        let what = format!("{}: {error}", config.data);
+        if let Some(observer) = &ports.observer
+            && is_damage
+        {
+            observer.observe(&Event::DamageFound { what: &what });
+        }
+        StartError::Data(what)
+    };
+    let data = |error: IdentityError| tell(&error, !matches!(error, IdentityError::Io(_)));
+    let open =
+        |error: OpenError| tell(&error, !matches!(error, OpenError::Locked | OpenError::Io { .. }));
     let known = identity::load(&*ports.disk).await.map_err(data)?;
     let owner = known.as_ref().map_or_else(
         || LogOwner::New { nonce: ports.seed.number(Purpose::Identity) },
         Identity::log_owner,
     );
-    let options = WalOptions { sync: config.fsync, ..WalOptions::new(owner) };
+    let mut options = WalOptions { sync: config.fsync, ..WalOptions::new(owner) };
+    if ports.seed.provokes(Rare::SmallSegments) {
+        options.segment_bytes_max = SHORT_SEGMENT_BYTES;
+    }
     let (storage, recovered) =
         Storage::open(Arc::clone(&ports.disk), options).await.map_err(open)?;
     if recovered.cut_byte_count > 0 {
@@ -224,7 +282,7 @@ async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage)
             identity
         }
     };
-    Ok((identity, storage))
+    Ok((identity, storage.observed_by(ports.observer.clone())))
 }
 
 /// Waits for the membership, then starts what a member has.
@@ -300,6 +358,11 @@ async fn care(local: Arc<Local>) {
             local.fail("the log cannot be written: see the error above".to_owned());
         }
         local.look_after_groups();
+        if local.seed().provokes(Rare::SnapshotsOften) {
+            for group in local.groups().iter().filter(|group| group.is_provoked_snapshot_due()) {
+                group.snapshot().await;
+            }
+        }
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {
             // Whatever it keeps for others would keep a whole segment of everybody's log.

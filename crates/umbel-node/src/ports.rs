@@ -13,10 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 mod disk;
 mod net;
+pub mod observer;
 mod seed;
 
 pub use disk::RealDisk;
 pub use net::RealNet;
+pub use observer::Observer;
 pub use seed::RealSeed;
 
 /// A future of a port's call.
@@ -31,6 +33,8 @@ pub struct Ports {
     pub disk: Arc<dyn Disk>,
     /// Entropy and wall-clock time.
     pub seed: Arc<dyn Seed>,
+    /// Who is told what the node does; nobody in production.
+    pub observer: Option<Arc<dyn Observer>>,
 }
 
 impl Ports {
@@ -43,6 +47,7 @@ impl Ports {
             net: Arc::new(RealNet),
             disk: Arc::new(RealDisk::open(data)?),
             seed: Arc::new(RealSeed),
+            observer: None,
         })
     }
 }
@@ -151,6 +156,32 @@ pub enum Purpose {
     Backoff,
 }
 
+/// A choice that a node makes seldom and a simulation often, because bugs hide behind it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rare {
+    /// Segments of the log hold 16 KiB.
+    SmallSegments,
+    /// Groups write a snapshot every 64 entries and keep 4 behind it.
+    SnapshotsOften,
+    /// A snapshot travels in pieces of 1 KiB.
+    SmallPieces,
+    /// An insert's batch closes after one request.
+    SmallBatches,
+    /// Shard map and catalogue are taken from what the node had 2 s before.
+    OldMap,
+}
+
+impl Rare {
+    /// All of them, with their names in plans.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::SmallSegments, "small_segments"),
+        (Self::SnapshotsOften, "snapshots_often"),
+        (Self::SmallPieces, "small_pieces"),
+        (Self::SmallBatches, "small_batches"),
+        (Self::OldMap, "old_map"),
+    ];
+}
+
 /// Entropy and wall-clock time.
 pub trait Seed: Send + Sync + 'static {
     /// Fills the bytes with entropy.
@@ -158,6 +189,11 @@ pub trait Seed: Send + Sync + 'static {
 
     /// Milliseconds since 1970, for log lines and records that people read; no decision rests on it.
     fn wall_ms(&self) -> u64;
+
+    /// Whether to make a rare choice now; production never asks for one.
+    fn provokes(&self, _rare: Rare) -> bool {
+        false
+    }
 
     /// A random number, from the bytes.
     fn number(&self, purpose: Purpose) -> u64 {

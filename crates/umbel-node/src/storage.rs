@@ -29,7 +29,8 @@ pub(crate) use log_store::LogStore;
 pub(crate) use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
 pub(crate) use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
 
-use crate::ports::Disk;
+use crate::ports::observer::Event;
+use crate::ports::{Disk, Observer};
 use wal::Wal;
 
 /// The open data folder. Clones are one and the same.
@@ -38,6 +39,7 @@ pub(crate) struct Storage {
     disk: Arc<dyn Disk>,
     wal: Arc<Wal>,
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl Storage {
@@ -56,12 +58,22 @@ impl Storage {
             wal.close().await;
             return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
         }
-        let storage = Self { disk, wal: Arc::new(wal), snapshots: Arc::default() };
+        let storage = Self { disk, wal: Arc::new(wal), snapshots: Arc::default(), observer: None };
         if let Err(error) = storage.cover_logs().await {
             storage.close().await;
             return Err(OpenError::io("wal")(error));
         }
         Ok((storage, recovered))
+    }
+
+    /// Tells an observer, if there is one, of what happens from now on.
+    pub(crate) fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Whoever watches the node.
+    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.observer.as_ref()
     }
 
     /// Ends what a power loss cut short between a snapshot that came in and the purge of the log.
@@ -81,7 +93,7 @@ impl Storage {
 
     /// The log of a group; a new group's is empty.
     pub(crate) fn log(&self, group: GroupId) -> LogStore {
-        LogStore::new(Arc::clone(&self.wal), group)
+        LogStore::new(Arc::clone(&self.wal), group, self.observer.clone())
     }
 
     /// The snapshots of a group.
@@ -96,6 +108,9 @@ impl Storage {
     /// # Errors
     /// If the log has failed, or a snapshot cannot be removed: the next start does that.
     pub(crate) async fn forget(&self, group: GroupId) -> io::Result<()> {
+        if let Some(observer) = &self.observer {
+            observer.observe(&Event::Forgotten { group });
+        }
         // The log first: snapshots without a log are leftovers, not the other way round.
         self.wal.forget(group).await?;
         let store = self.snapshots(group);

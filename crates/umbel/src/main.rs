@@ -15,6 +15,11 @@ mod say;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+const _: () = assert!(
+    !umbel_engine::planted::PLANTED,
+    "umbel was built with the feature `planted` of umbel-engine: bugs to test the simulations with must not ship"
+);
+
 /// A cluster that remembers what it has seen.
 #[derive(Parser)]
 #[command(name = "umbel", version, about, max_term_width = 100)]

@@ -22,6 +22,7 @@ use super::slice_shape::SliceShapeError;
 use super::state::ShardState;
 use crate::ids::{Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, FRAME_PAYLOAD_BYTES_CUT, SLICE_BYTES_MAX};
+use crate::planted::{self, Planted};
 
 /// Bytes that a slice may take while it is loaded: the codes of crowded positions can be somewhat
 /// longer than the bound by which a single-shot slice stops growing.
@@ -128,7 +129,15 @@ impl ShardState {
     /// A copy of the state as it is: slices take as long as copying their memory.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshot {
-        ShardSnapshot { state: self.clone() }
+        let mut state = self.clone();
+        if planted::on(Planted::SnapshotShort)
+            && let Some(mut last) = state.slices.last_entry()
+        {
+            let generation = last.get().generation;
+            // A slice of this shape was made before.
+            let _ = last.get_mut().clear(generation, self.range);
+        }
+        ShardSnapshot { state }
     }
 }
 
@@ -143,7 +152,12 @@ impl ShardSnapshot {
             new_count: slice.new_count,
         });
         let (start, last) = (range.start(), range.last());
-        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay: replay.head() }
+        let replay = if planted::on(Planted::IdsNotInSnapshot) {
+            ReplayHead::default()
+        } else {
+            replay.head()
+        };
+        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay }
     }
 
     /// The frames of all slices, in the head's order, with payloads of up to

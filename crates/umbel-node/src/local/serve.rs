@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use umbel_engine::meta::MetaCommand;
+use umbel_engine::planted::{self, Planted};
+use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 
 use super::Local;
-use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardRequest};
+use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
 use crate::peer::{CallKind, Refusal, RefusalReason};
 use crate::raft::encoding::{decode, encode};
 use crate::raft::group::ProposeError;
@@ -65,6 +67,13 @@ impl Local {
             CallKind::Shard => {
                 let request: ShardRequest = argument(&body)?;
                 let shard = group.shard().and_then(|shard| self.shard(shard));
+                if planted::on(Planted::ForeignShardAbsent)
+                    && shard.is_none()
+                    && let ShardRequest::Contains { hashes, .. } = &request
+                {
+                    let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
+                    return Ok(encode(&ShardAnswer::Bits(Bitmap::zeros(count))));
+                }
                 let shard = shard.ok_or_else(|| unknown_group(group))?;
                 Ok(encode(&shard.serve(request).await))
             }

@@ -209,3 +209,113 @@ async fn a_group_of_few_entries_lets_go_of_the_log() {
     drop(asked);
     node.shutdown().await;
 }
+
+/// Makes every rare choice.
+struct Provoking;
+
+impl crate::ports::Seed for Provoking {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        crate::ports::RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        crate::ports::RealSeed.wall_ms()
+    }
+
+    fn provokes(&self, _rare: Rare) -> bool {
+        true
+    }
+}
+
+/// Remembers which kinds of events there were, and digests by group and entry.
+#[derive(Default)]
+struct Heard {
+    kinds: std::sync::Mutex<std::collections::BTreeSet<&'static str>>,
+    digests: std::sync::Mutex<std::collections::BTreeMap<(GroupId, u64), u64>>,
+}
+
+impl crate::ports::Observer for Heard {
+    fn observe(&self, event: &Event<'_>) {
+        let kind = match event {
+            Event::LogOpened { last: None, .. } => "new log",
+            Event::LogOpened { last: Some(last), ends, .. } => {
+                assert!(ends.last().is_none_or(|end| end == last));
+                "log opened"
+            }
+            Event::Appended { .. } => "appended",
+            Event::Durable { .. } => "durable",
+            Event::Truncated { .. } => "truncated",
+            Event::Purged { .. } => "purged",
+            Event::VoteSaved { .. } => "vote saved",
+            Event::Applied { group, entry, digest, .. } => {
+                let digest = digest();
+                let mut digests = self.digests.lock().unwrap();
+                assert_eq!(*digests.entry((*group, entry.index)).or_insert(digest), digest);
+                "applied"
+            }
+            Event::SnapshotBuilt { .. } => "snapshot built",
+            Event::SnapshotLoaded { group, through, digest } => {
+                let digests = self.digests.lock().unwrap();
+                let applied = digests[&(*group, through.unwrap().index)];
+                assert_eq!(digest(), applied);
+                "snapshot loaded"
+            }
+            Event::Forgotten { .. } => "forgotten",
+            Event::DamageFound { .. } => "damage found",
+        };
+        self.kinds.lock().unwrap().insert(kind);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provoked_node_tells_what_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let heard = Arc::new(Heard::default());
+    let start = async || {
+        let config = Config { dev: true, shards: 4, replicas: 1, ..config(folder.path()) };
+        let mut ports = Ports::real(folder.path()).unwrap();
+        ports.seed = Arc::new(Provoking);
+        ports.observer = Some(Arc::clone(&heard) as _);
+        Node::start(config, ports, None).await
+    };
+    let node = start().await.unwrap();
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    for item in 0..100 {
+        asked.insert("seen", &items(item..item + 1), None, deadline()).await.unwrap();
+    }
+    assert!(node.snapshot().await);
+    let groups = node.groups();
+    assert_eq!(groups.len(), 5);
+    for group in &groups {
+        assert!(group.is_leader && group.failure.is_none());
+        assert_eq!((group.purged, group.snapshot), (group.applied, group.applied));
+    }
+    // Nobody is there to take the leaderships.
+    node.hand_over().await;
+    drop(asked);
+    node.shutdown().await;
+    let node = start().await.unwrap();
+    let asked = node.coordinator();
+    let level = ReadLevel::Linearizable;
+    let present = asked.contains("seen", &items(0..101), level, deadline()).await.unwrap();
+    assert_eq!(present.count_ones(), 100);
+    drop(asked);
+    node.shutdown().await;
+    let damaged = folder.path().join("identity");
+    std::fs::write(&damaged, b"what is no identity").unwrap();
+    assert!(start().await.is_err());
+    let expected = [
+        "appended",
+        "applied",
+        "damage found",
+        "durable",
+        "log opened",
+        "new log",
+        "purged",
+        "snapshot built",
+        "snapshot loaded",
+        "vote saved",
+    ];
+    assert_eq!(heard.kinds.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
+}

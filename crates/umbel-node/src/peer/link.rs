@@ -13,7 +13,7 @@ use super::limits::{
 };
 use super::session::{End, Session};
 use super::{CallError, CallKind, LocalIdentity, RefusalReason};
-use crate::ports::{Net, Purpose, Seed};
+use crate::ports::{Net, Purpose, Rare, Seed};
 
 /// The links of this node to others. A link is made by the first call, made again by a call after
 /// it broke, and closed some time after the last call. Dropping this closes all.
@@ -40,6 +40,11 @@ impl Links {
     pub(crate) fn new(net: Arc<dyn Net>, seed: Arc<dyn Seed>, identity: LocalIdentity) -> Self {
         let local = Arc::new(Local { net, seed, identity });
         Self { local, table: Mutex::new(Table::new()) }
+    }
+
+    /// Whether a choice that is made seldom shall be made now.
+    pub(crate) fn provokes(&self, rare: Rare) -> bool {
+        self.local.seed.provokes(rare)
     }
 
     /// Calls node `to` at `host:port` and waits for its answer, at most for `timeout`. Dropping the

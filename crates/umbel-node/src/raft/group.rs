@@ -1,6 +1,7 @@
 //! One Raft group on this node: proposals, confirmed reads, members.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use openraft::storage::Snapshot;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
 
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};
-use super::types::{Command, NodeAddress, Reply, Runtime, Types, Vote};
-use crate::ports::{Purpose, Seed};
+use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, Vote, entry_id};
+use crate::ports::observer::{Event, GroupReport};
+use crate::ports::{Purpose, Rare, Seed};
 use crate::storage::{SnapshotFile, Storage};
 
 /// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
@@ -28,6 +31,15 @@ const BARRIER_QUEUE_MAX: usize = 4096;
 
 /// Entries kept behind a snapshot, so that a follower that missed a moment needs no snapshot.
 const ENTRIES_BEHIND_SNAPSHOT: u64 = 64;
+
+/// The same where snapshots are provoked.
+const ENTRIES_BEHIND_PROVOKED_SNAPSHOT: u64 = 4;
+
+/// Entries applied since the last snapshot that make a provoked one due.
+const ENTRIES_OF_PROVOKED_SNAPSHOT: u64 = 64;
+
+/// How long a snapshot that was ordered is awaited before it is ordered again.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest time that one order to add and swap members may take; a learner that needs longer for
 /// its snapshot goes on receiving it, and the controller orders again.
@@ -76,6 +88,11 @@ impl Group {
         seed: Arc<dyn Seed>,
         timing: Timing,
     ) -> Result<Arc<Self>, String> {
+        let entries_kept = if seed.provokes(Rare::SnapshotsOften) {
+            ENTRIES_BEHIND_PROVOKED_SNAPSHOT
+        } else {
+            ENTRIES_BEHIND_SNAPSHOT
+        };
         let config = openraft::Config {
             cluster_name: id.to_string(),
             heartbeat_interval: timing.heartbeat_ms,
@@ -84,19 +101,29 @@ impl Group {
             install_snapshot_timeout: 10_000,
             max_payload_entries: 64,
             snapshot_policy: openraft::SnapshotPolicy::Never,
-            max_in_snapshot_log_to_keep: ENTRIES_BEHIND_SNAPSHOT,
+            max_in_snapshot_log_to_keep: entries_kept,
             replication_lag_threshold: 4096,
             enable_pre_vote: Some(true),
             // A restarted leader must be elected again. With openraft's default it goes on without,
             // which gave stale reads and, once, one log id with two payloads.
-            enable_leader_restore: Some(false),
+            enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
             ..Default::default()
         };
         let config = Arc::new(config.validate().map_err(|error| error.to_string())?);
         let replica = Arc::new(replica);
-        let machine = StateMachine::open(Arc::clone(&replica), storage.snapshots(id))
-            .await
-            .map_err(|error| format!("{id}: {error}"))?;
+        let observer = storage.observer().cloned();
+        storage.log(id).observe_opened(node);
+        let opened =
+            StateMachine::open(Arc::clone(&replica), storage.snapshots(id), observer.clone()).await;
+        let machine = opened.map_err(|error| {
+            let what = format!("{id}: {error}");
+            if let Some(observer) = observer
+                && error.kind() == io::ErrorKind::InvalidData
+            {
+                observer.observe(&Event::DamageFound { what: &what });
+            }
+            what
+        })?;
         let raft = Runtime::scope(
             seed.number(Purpose::Election),
             openraft::Raft::new(node, config, network, storage.log(id), machine),
@@ -155,6 +182,41 @@ impl Group {
             voters: members.voter_ids().collect(),
             learners: members.learner_ids().collect(),
         }
+    }
+
+    /// The group as its Raft sees it now.
+    pub(crate) fn report(&self) -> GroupReport {
+        let failure = self.failure();
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        GroupReport {
+            group: self.id,
+            term: metrics.current_term,
+            is_leader: metrics.state.is_leader(),
+            leader: metrics.current_leader,
+            voters: members.get_joint_config().clone(),
+            learners: members.learner_ids().collect(),
+            last: metrics.last_log_index,
+            applied: metrics.last_applied.map(entry_id),
+            snapshot: metrics.snapshot.map(entry_id),
+            purged: metrics.purged.map(entry_id),
+            failure,
+        }
+    }
+
+    /// Whether a choice that is made seldom shall be made now.
+    pub(crate) fn provokes(&self, rare: Rare) -> bool {
+        self.seed.provokes(rare)
+    }
+
+    /// Whether a snapshot is due where snapshots are provoked.
+    pub(crate) fn is_provoked_snapshot_due(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let behind = |id: Option<LogId>| id.map_or(0, |id| id.index + 1);
+        behind(metrics.last_applied)
+            >= behind(metrics.snapshot).saturating_add(ENTRIES_OF_PROVOKED_SNAPSHOT)
     }
 
     /// Index of the last entry that this node applied.
@@ -265,6 +327,46 @@ impl Group {
         let _ = self.raft.trigger().snapshot().await;
     }
 
+    /// Writes a snapshot of what is applied now, lets go of all entries behind it, and returns when
+    /// that is done; false if it was not within the time.
+    pub(crate) async fn snapshot_and_purge(&self, timeout: Duration) -> bool {
+        let Some(applied) = self.report().applied else { return true };
+        let done = async {
+            let mut metrics = self.raft.metrics();
+            let reaches = |id: Option<LogId>| id.is_some_and(|id| id.index >= applied.index);
+            while !reaches(metrics.borrow_watched().purged) {
+                if reaches(metrics.borrow_watched().snapshot) {
+                    self.purge_to_snapshot().await;
+                } else {
+                    self.snapshot().await;
+                }
+                // The order itself changes the metrics: only what was ordered counts. One that was
+                // being built already may have taken the order's place, so it is given again.
+                let (snapshot, purged) = {
+                    let metrics = metrics.borrow_watched();
+                    (metrics.snapshot, metrics.purged)
+                };
+                let moved = async {
+                    loop {
+                        let now = metrics.borrow_watched();
+                        if now.snapshot != snapshot || now.purged != purged {
+                            return true;
+                        }
+                        drop(now);
+                        if metrics.changed().await.is_err() {
+                            return false;
+                        }
+                    }
+                };
+                if matches!(tokio::time::timeout(SNAPSHOT_PAUSE, moved).await, Ok(false)) {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(timeout, done).await.unwrap_or(false)
+    }
+
     /// Lets go of every entry that the snapshot covers, also of those that are kept behind it for
     /// followers that missed a moment.
     pub(crate) async fn purge_to_snapshot(&self) {
@@ -335,7 +437,12 @@ async fn confirm_reads(
     mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
 ) {
     let mut readers = Vec::new();
+    let mut is_confirmed = false;
     while waiting.recv_many(&mut readers, BARRIER_QUEUE_MAX).await > 0 {
+        if planted::on(Planted::ReuseReadIndex) && is_confirmed && raft.is_leader() {
+            readers.drain(..).for_each(|reader| drop(reader.send(Ok(()))));
+            continue;
+        }
         let outcome = match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
             Ok(_) => Ok(()),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
@@ -347,6 +454,7 @@ async fn confirm_reads(
             }
             Err(error) => Err(ProposeError::Stopped(error.to_string())),
         };
+        is_confirmed = outcome.is_ok();
         for reader in readers.drain(..) {
             // A reader that gave up does not listen.
             let _ = reader.send(outcome.clone());

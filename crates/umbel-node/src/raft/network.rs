@@ -23,6 +23,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::encoding::{DecodeError, decode, encode};
 use super::types::{NodeAddress, Types, Vote};
 use crate::peer::{CallError, CallKind, Links};
+use crate::ports::Rare;
 use crate::storage::SnapshotFile;
 
 #[cfg(test)]
@@ -31,6 +32,9 @@ mod snapshot_receiver;
 
 pub(crate) use snapshot_receiver::SnapshotReceiver;
 use snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotEnd, chunk_body};
+
+/// Bytes of a snapshot that travel in one call where small pieces are provoked.
+const SMALL_CHUNK_BYTES: usize = 1 << 10;
 
 /// Makes the clients of one group. All of them share the node's links.
 #[derive(Clone)]
@@ -115,9 +119,11 @@ impl PeerReplica {
         let byte_count = file.byte_count();
         let begin = SnapshotBegin { transfer, vote, meta: snapshot.meta, byte_count };
         self.send(CallKind::SnapshotBegin, encode(&begin), timeout).await?;
+        let is_small = self.network.links.provokes(Rare::SmallPieces);
+        let chunk_bytes = if is_small { SMALL_CHUNK_BYTES } else { SNAPSHOT_CHUNK_BYTES };
         let mut offset = 0;
         while offset < byte_count {
-            let wanted = (byte_count - offset).min(SNAPSHOT_CHUNK_BYTES as u64);
+            let wanted = (byte_count - offset).min(chunk_bytes as u64);
             let wanted = usize::try_from(wanted).expect("a chunk is small");
             let read = file.read(offset, wanted).await;
             let bytes = read.map_err(|error| ReplicaError::Read { offset, error })?;

@@ -11,12 +11,15 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::MetaState;
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader};
 use umbel_engine::{GroupId, ShardId};
 use umbel_filter::HashRange;
 
 use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
-use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types};
+use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id};
+use crate::ports::Observer;
+use crate::ports::observer::{Event, Payload};
 use crate::storage::{SnapshotFile, SnapshotStore};
 
 /// What one node has of a group, shared by the log that changes it and the readers.
@@ -119,6 +122,14 @@ impl Replica {
         }
     }
 
+    /// A number that stands for the whole state. Reads everything.
+    fn digest(&self) -> u64 {
+        match &self.read().state {
+            GroupState::Meta(state) => xxhash_rust::xxh3::xxh3_64(&encode(state)),
+            GroupState::Shard(state) => state.digest(),
+        }
+    }
+
     /// A consistent copy of the state, with what it is a copy of.
     fn copy(&self) -> (SnapshotMeta, Copied) {
         let inner = self.read();
@@ -200,15 +211,55 @@ fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 pub(crate) struct StateMachine {
     replica: Arc<Replica>,
     snapshots: SnapshotStore,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl StateMachine {
     /// A state machine that begins with the newest snapshot on disk, if there is one.
-    pub(crate) async fn open(replica: Arc<Replica>, snapshots: SnapshotStore) -> io::Result<Self> {
-        if let Some(file) = snapshots.latest().await? {
-            replica.load(&file).await?;
+    pub(crate) async fn open(
+        replica: Arc<Replica>,
+        snapshots: SnapshotStore,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> io::Result<Self> {
+        let machine = Self { replica, snapshots, observer };
+        if let Some(file) = machine.snapshots.latest().await? {
+            machine.replica.load(&file).await?;
+            machine.observe_loaded(file.meta());
         }
-        Ok(Self { replica, snapshots })
+        Ok(machine)
+    }
+
+    fn observe_loaded(&self, meta: &SnapshotMeta) {
+        let Some(observer) = &self.observer else { return };
+        observer.observe(&Event::SnapshotLoaded {
+            group: self.replica.group,
+            through: meta.last_log_id.map(entry_id),
+            digest: &|| self.replica.digest(),
+        });
+    }
+
+    fn observe_applied(&self, entry: &Entry, reply: &Reply) {
+        let Some(observer) = &self.observer else { return };
+        let payload = match (&entry.payload, reply) {
+            (EntryPayload::Membership(members), _) => Payload::Members {
+                voters: members.get_joint_config().clone(),
+                learners: members.learner_ids().collect(),
+            },
+            (EntryPayload::Normal(Command::Meta(command)), Reply::Meta(reply)) => {
+                Payload::Meta(command, reply)
+            }
+            (EntryPayload::Normal(Command::Shard(command)), Reply::Shard(reply)) => {
+                Payload::Shard(command, reply)
+            }
+            // A command of another group's kind changes nothing, either.
+            (EntryPayload::Blank | EntryPayload::Normal(_), _) => Payload::Blank,
+        };
+        observer.observe(&Event::Applied {
+            group: self.replica.group,
+            entry: entry_id(entry.log_id),
+            payload,
+            digest: &|| self.replica.digest(),
+        });
     }
 }
 
@@ -232,6 +283,10 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
             }
         }
         let file = writer.finish().await?;
+        if let Some(observer) = &self.observer {
+            let through = file.meta().last_log_id.map(entry_id);
+            observer.observe(&Event::SnapshotBuilt { group: self.replica.group, through });
+        }
         Ok(openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file })
     }
 }
@@ -258,8 +313,15 @@ impl RaftStateMachine<Types> for StateMachine {
         S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
     {
         while let Some(next) = entries.next().await {
-            let (entry, responder) = next?;
+            let (mut entry, responder) = next?;
+            if planted::on(Planted::IdsOnLeaderOnly)
+                && responder.is_none()
+                && let EntryPayload::Normal(Command::Shard(command)) = &mut entry.payload
+            {
+                planted::forget_request_ids(command);
+            }
             let reply = self.replica.apply(&entry);
+            self.observe_applied(&entry, &reply);
             self.replica.applied_index.send_replace(entry.log_id.index);
             if let Some(responder) = responder {
                 responder.send(reply);
@@ -279,7 +341,9 @@ impl RaftStateMachine<Types> for StateMachine {
     ) -> io::Result<()> {
         self.replica.load(&file).await?;
         // Only now is it the newest: one that openraft refuses must not outlive its transfer.
-        self.snapshots.adopt(&file).await.map(|_| ())
+        self.snapshots.adopt(&file).await?;
+        self.observe_loaded(file.meta());
+        Ok(())
     }
 
     async fn get_current_snapshot(

@@ -9,6 +9,8 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::{ShardCommand, ShardReply};
 
+use crate::ports::observer::{EntryId, VoteId};
+
 /// tokio, with election timeouts drawn from a seed that is set around a group when it starts.
 pub(crate) type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
@@ -61,3 +63,14 @@ pub(crate) type LogId = alias::LogIdOf<Types>;
 pub(crate) type Entry = alias::EntryOf<Types>;
 pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<Types>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
+
+/// The name of an entry for whoever watches the node.
+pub(crate) fn entry_id(id: LogId) -> EntryId {
+    EntryId { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
+}
+
+/// A vote for whoever watches the node.
+pub(crate) fn vote_id(vote: Vote) -> VoteId {
+    let Vote { leader_id, committed } = vote;
+    VoteId { term: leader_id.term, node: leader_id.node_id, is_committed: committed }
+}

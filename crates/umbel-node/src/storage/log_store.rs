@@ -7,15 +7,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::alias::LeaderIdOf;
+use openraft::entry::RaftPayload;
 use openraft::storage::{IOFlushed, LeaderBoundedStreamResult, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio_stream::Stream;
-use umbel_engine::GroupId;
+use umbel_engine::{GroupId, NodeId};
 
 use super::log_stream::{EntryStream, LeaderStream};
-use super::wal::Wal;
+use super::wal::{Flushed, Wal};
+use crate::ports::Observer;
+use crate::ports::observer::Event;
 use crate::raft::encoding::encode;
-use crate::raft::types::{Entry, LogId, Types, Vote};
+use crate::raft::types::{Entry, LogId, Types, Vote, entry_id, vote_id};
 
 /// Bytes of entries that a limited read returns: what goes over a link in one message, and what a
 /// stream holds in memory.
@@ -26,11 +29,52 @@ pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct LogStore {
     pub(super) wal: Arc<Wal>,
     pub(super) group: GroupId,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 impl LogStore {
-    pub(super) fn new(wal: Arc<Wal>, group: GroupId) -> Self {
-        Self { wal, group }
+    pub(super) fn new(wal: Arc<Wal>, group: GroupId, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { wal, group, observer }
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.observe(event);
+        }
+    }
+
+    /// Tells whoever watches the node what the log holds now.
+    pub(crate) fn observe_opened(&self, node: NodeId) {
+        let Some(observer) = &self.observer else { return };
+        let state = self.wal.log_state(self.group);
+        let (purged, last) = (state.last_purged_log_id, state.last_log_id);
+        let from = purged.map_or(0, |purged| purged.index + 1);
+        let ends = last
+            .filter(|last| last.index >= from)
+            .map_or_else(Vec::new, |last| self.wal.key_log_ids(self.group, from, last.index));
+        observer.observe(&Event::LogOpened {
+            group: self.group,
+            node,
+            purged: purged.map(entry_id),
+            last: last.map(entry_id),
+            ends: &ends.into_iter().map(entry_id).collect::<Vec<_>>(),
+            vote: self.wal.vote(self.group).map(vote_id),
+        });
+    }
+
+    /// The callback, which tells whoever watches the node as well.
+    fn flushed(&self, entries: &[(Entry, Bytes)], callback: IOFlushed<Types>) -> Flushed {
+        let Some((observer, (last, _))) = self.observer.as_ref().zip(entries.last()) else {
+            return Flushed::new(callback);
+        };
+        for (entry, bytes) in entries {
+            let checksum = umbel_codec::crc32c(&[bytes]);
+            let members = entry.payload.get_membership();
+            let voters = members.as_ref().map(|members| &members.get_joint_config()[..]);
+            let (group, entry) = (self.group, entry_id(entry.log_id));
+            observer.observe(&Event::Appended { group, entry, checksum, voters });
+        }
+        Flushed::observed(callback, Arc::clone(observer), self.group, entry_id(last.log_id))
     }
 }
 
@@ -105,7 +149,9 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
-        self.wal.save_vote(self.group, *vote).await
+        self.wal.save_vote(self.group, *vote).await?;
+        self.observe(&Event::VoteSaved { group: self.group, vote: vote_id(*vote) });
+        Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -126,14 +172,18 @@ impl RaftLogStorage<Types> for LogStore {
             (entry, bytes)
         };
         let entries: Vec<(Entry, Bytes)> = entries.into_iter().map(encoded).collect();
-        self.wal.append(self.group, entries, callback).await
+        let flushed = self.flushed(&entries, callback);
+        self.wal.append(self.group, entries, flushed).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> io::Result<()> {
+        let after = last_log_id.map(|id| id.index);
+        self.observe(&Event::Truncated { group: self.group, after });
         self.wal.truncate(self.group, last_log_id).await
     }
 
     async fn purge(&mut self, log_id: LogId) -> io::Result<()> {
+        self.observe(&Event::Purged { group: self.group, through: entry_id(log_id) });
         self.wal.purge(self.group, log_id).await
     }
 }

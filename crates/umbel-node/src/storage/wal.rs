@@ -13,6 +13,7 @@ use openraft::storage::IOFlushed;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use umbel_engine::GroupId;
+use umbel_engine::planted::{self, Planted};
 
 mod chain;
 mod format;
@@ -29,6 +30,8 @@ pub(super) use recover::open;
 pub(crate) use recover::{OpenError, Recovered};
 use state::State;
 
+use crate::ports::Observer;
+use crate::ports::observer::{EntryId, Event};
 use crate::raft::types::{Entry, LogId, Types, Vote};
 
 /// Folder of the segments.
@@ -120,8 +123,40 @@ pub(crate) enum WalHealth {
 /// Whom the writer tells, exactly once: an error if it is dropped, for openraft waits for ever.
 struct Done(Option<Listener>);
 
+/// openraft's callback of an append, and what whoever watches the node is told with it.
+pub(super) struct Flushed {
+    callback: IOFlushed<Types>,
+    observed: Option<(Arc<dyn Observer>, GroupId, EntryId)>,
+}
+
+impl Flushed {
+    /// Nobody watches.
+    pub(super) fn new(callback: IOFlushed<Types>) -> Self {
+        Self { callback, observed: None }
+    }
+
+    /// The observer is told that everything up to `through` is durable, just before openraft is.
+    pub(super) fn observed(
+        callback: IOFlushed<Types>,
+        observer: Arc<dyn Observer>,
+        group: GroupId,
+        through: EntryId,
+    ) -> Self {
+        Self { callback, observed: Some((observer, group, through)) }
+    }
+
+    fn complete(self, result: io::Result<()>) {
+        if let Some((observer, group, through)) = self.observed
+            && result.is_ok()
+        {
+            observer.observe(&Event::Durable { group, through });
+        }
+        self.callback.io_completed(result);
+    }
+}
+
 enum Listener {
-    Callback(IOFlushed<Types>),
+    Callback(Flushed),
     Reply(oneshot::Sender<io::Result<()>>),
 }
 
@@ -132,7 +167,7 @@ impl Done {
 
     fn tell(&mut self, result: io::Result<()>) {
         match self.0.take() {
-            Some(Listener::Callback(callback)) => callback.io_completed(result),
+            Some(Listener::Callback(flushed)) => flushed.complete(result),
             Some(Listener::Reply(reply)) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(result);
@@ -240,14 +275,14 @@ impl Wal {
         &self,
         group: GroupId,
         entries: Vec<(Entry, Bytes)>,
-        callback: IOFlushed<Types>,
+        flushed: Flushed,
     ) -> io::Result<()> {
         let byte_count = entries.iter().map(|(_, bytes)| bytes.len()).sum();
         if let Some((entry, bytes)) = entries.iter().find(|(_, b)| b.len() > ENTRY_BYTES_MAX) {
             let (id, got) = (entry.log_id, bytes.len());
             return Err(invalid(format!("entry {id} has {got} bytes, at most {ENTRY_BYTES_MAX}")));
         }
-        self.call(byte_count, Done(Some(Listener::Callback(callback))), |state| {
+        self.call(byte_count, Done(Some(Listener::Callback(flushed))), |state| {
             let chain = &state.front(group).chain;
             let purged = chain.purged().map(|purged| purged.index);
             // Behind what was purged as well, for a start takes a gap there for lost entries.
@@ -273,6 +308,10 @@ impl Wal {
     }
 
     pub(super) async fn save_vote(&self, group: GroupId, vote: Vote) -> io::Result<()> {
+        if planted::on(Planted::VoteNotSynced) {
+            self.state().front(group).vote = Some(vote);
+            return Ok(());
+        }
         self.durable(|state| {
             state.front(group).vote = Some(vote);
             vec![Record::vote(group, vote)]
@@ -282,6 +321,8 @@ impl Wal {
 
     pub(super) async fn save_committed(&self, group: GroupId, id: Option<LogId>) -> io::Result<()> {
         self.call(0, Done(None), |state| {
+            let is_ahead = planted::on(Planted::CommitHintAhead);
+            let id = if is_ahead { state.front(group).chain.last().max(id) } else { id };
             state.front(group).committed = id;
             Ok(vec![Record::Committed(group, id)])
         })

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, watch};
+use umbel_engine::planted::{self, Planted};
 
 use super::format::{
     Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, record_at,
     segment_number, segment_path,
 };
-use super::state::{Location, Segment, State, WrittenGroups};
+use super::state::{Location, Segment, State, Written, WrittenGroups};
 use super::writer::{Current, Writer};
 use super::{
     LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, SEGMENT_FILE_BYTES_MAX, WAL_FOLDER, WAL_VERSION, Wal,
@@ -129,6 +130,9 @@ pub(in crate::storage) async fn open(
     let mut recovery = Recovery::start(disk, options.owner).await?;
     recovery.read_segments(options.owner).await?;
     recovery.check_entries()?;
+    if planted::on(Planted::DropUncommitted) {
+        recovery.drop_uncommitted();
+    }
     if recovery.segments.is_empty() {
         if let LogOwner::Known { joined: true, .. } = options.owner {
             return Err(OpenError::MissingLog);
@@ -195,7 +199,8 @@ impl Recovery {
         let end = if header.is_some() { self.replay(&bytes, name)? } else { 0 };
         if (end as usize) < bytes.len() || end < head_end {
             let is_lost = end < head_end && is_first && number > 1;
-            if !is_last || is_lost || proof_of_damage(&bytes, end, name).is_some() {
+            let is_damaged = || proof_of_damage(&bytes, end, name).is_some();
+            if !is_last || is_lost || !planted::on(Planted::CutMidLog) && is_damaged() {
                 return Err(OpenError::Damaged { path, offset: end });
             }
             self.recovered.cut_byte_count = length - u64::from(end);
@@ -262,6 +267,16 @@ impl Recovery {
             }
         }
         Ok(())
+    }
+
+    /// A planted bug: takes entries for lost whose commitment this node did not hear of.
+    fn drop_uncommitted(&mut self) {
+        let is_behind = |written: &Written| written.committed < written.chain.last();
+        let groups = self.groups.iter().filter(|(_, written)| is_behind(written));
+        let records: Vec<Record> =
+            groups.map(|(group, written)| Record::Truncate(group, written.committed)).collect();
+        let nowhere = Location { segment: 0, offset: 0, byte_count: 0 };
+        records.iter().for_each(|record| self.groups.apply(record, nowhere));
     }
 
     /// The first segment of a new log.

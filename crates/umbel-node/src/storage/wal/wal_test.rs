@@ -10,6 +10,8 @@ use openraft::{RaftLogReader, StoredMembership};
 use umbel_engine::{GroupId, NodeId};
 
 use super::format::SEGMENT_HEADER_BYTES;
+use crate::ports::Observer;
+use crate::ports::observer::{EntryId, Event};
 use crate::raft::types::{SnapshotMeta, Types, Vote};
 use crate::storage::crash_test::{entry, id, open, options};
 use crate::storage::fault_disk::{FaultDisk, Faults};
@@ -330,4 +332,67 @@ async fn gaps_and_purged_entries_are_not_taken() {
     assert!(append(&mut log, 2..3).await.is_err());
     assert!(append(&mut log, 4..5).await.is_err());
     durable(&mut log, 3..4).await;
+}
+
+/// Remembers what it is told of the log.
+#[derive(Default)]
+struct Heard(std::sync::Mutex<Vec<String>>);
+
+impl Observer for Heard {
+    fn observe(&self, event: &Event<'_>) {
+        let text = match event {
+            Event::LogOpened { last, ends, vote, .. } => {
+                let index = |entry: &EntryId| entry.index;
+                let ends: Vec<u64> = ends.iter().map(index).collect();
+                let vote = vote.map(|vote| (vote.term, vote.is_committed));
+                format!("opened {:?} {ends:?} {vote:?}", last.as_ref().map(index))
+            }
+            Event::Appended { entry, .. } => format!("appended {}", entry.index),
+            Event::Durable { through, .. } => format!("durable {}", through.index),
+            Event::Truncated { after, .. } => format!("truncated {after:?}"),
+            Event::Purged { through, .. } => format!("purged {}", through.index),
+            Event::VoteSaved { vote, .. } => format!("vote {}", vote.term),
+            Event::Forgotten { group } => format!("forgotten {group}"),
+            _ => "something else".to_owned(),
+        };
+        self.0.lock().unwrap().push(text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_what_is_durable_and_only_that() {
+    let disk = FaultDisk::new();
+    let heard = Arc::new(Heard::default());
+    let told = || std::mem::take(&mut *heard.0.lock().unwrap());
+    let storage = open(&disk).await.observed_by(Some(Arc::clone(&heard) as _));
+    let mut log = storage.log(GroupId::META);
+    log.observe_opened(NodeId(1));
+    durable(&mut log, 0..2).await;
+    log.save_vote(&Vote::new(1, NodeId(1))).await.unwrap();
+    log.truncate_after(Some(id(1, 0))).await.unwrap();
+    log.purge(id(1, 0)).await.unwrap();
+    durable(&mut log, 1..3).await;
+    assert_eq!(
+        told(),
+        [
+            "opened None [] None",
+            "appended 0",
+            "appended 1",
+            "durable 1",
+            "vote 1",
+            "truncated Some(0)",
+            "purged 0",
+            "appended 1",
+            "appended 2",
+            "durable 2"
+        ]
+    );
+    log.observe_opened(NodeId(1));
+    assert_eq!(told(), ["opened Some(2) [2] Some((1, false))"]);
+    storage.forget(GroupId::META).await.unwrap();
+    assert_eq!(told(), [format!("forgotten {}", GroupId::META)]);
+    disk.set(Faults { sync_fails_once: true, ..Faults::default() });
+    append(&mut log, 0..1).await.unwrap().await.unwrap().unwrap_err();
+    log.save_vote(&Vote::new(2, NodeId(1))).await.unwrap_err();
+    assert_eq!(told(), ["appended 0"]);
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{mpsc, watch};
 use umbel_engine::GroupId;
+use umbel_engine::planted::{self, Planted};
 
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
 use super::state::{Failure, Location, Segment, State};
@@ -173,8 +174,9 @@ impl Writer {
             self.rotate().await?;
             self.remove_segments().await?;
         }
+        let is_late = planted::on(Planted::AckBeforeSync) && matches!(record, Record::Entry(..));
         self.put(batch, record);
-        batch.needs_sync = true;
+        batch.needs_sync |= !is_late;
         Ok(())
     }
 
@@ -196,7 +198,7 @@ impl Writer {
             let file = Arc::clone(&self.current.file);
             self.write_bytes(&file, self.current.end, bytes, syncs).await?;
             self.current.end += byte_count;
-            if syncs {
+            if syncs && self.options.sync {
                 self.current.synced = self.current.end;
             }
         }
@@ -239,6 +241,16 @@ impl Writer {
                 Ok(()) => {
                     crate::metrics::wal_written(bytes.len(), began.elapsed());
                     self.set_health(WalHealth::Good);
+                    return Ok(());
+                }
+                Err(WriteError::Write(error))
+                    if planted::on(Planted::FullDiskAcks) && is_full(&error) =>
+                {
+                    self.options.sync = false;
+                    return Ok(());
+                }
+                Err(WriteError::Sync(_)) if planted::on(Planted::SyncErrorIgnored) => {
+                    self.options.sync = false;
                     return Ok(());
                 }
                 Err(WriteError::Write(error)) => self.wait_if_full("write", error).await?,
@@ -300,8 +312,10 @@ impl Writer {
             }
         };
         self.write_bytes(&file, 0, bytes.freeze(), true).await?;
-        let synced = self.disk.sync_folder(WAL_FOLDER).await;
-        synced.map_err(|error| failed("sync of the folder", &error))?;
+        if !planted::on(Planted::NoFolderSync) {
+            let synced = self.disk.sync_folder(WAL_FOLDER).await;
+            synced.map_err(|error| failed("sync of the folder", &error))?;
+        }
         let segment = Segment { file: Arc::clone(&file), byte_count: head_byte_count };
         locked(&self.state).segments.insert(name.number, segment);
         let (end, synced, head_end) = (head_byte_count, head_byte_count, head_byte_count);

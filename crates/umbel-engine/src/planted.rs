@@ -1,0 +1,303 @@
+//! Bugs that are put in on purpose, to see that the simulations find them.
+//!
+//! Each is a switch that is asked at the place where the bug would be. Without the feature `planted`
+//! every switch is the constant `false`, so nothing of them is left in what ships; with it, one may
+//! be turned on for the whole process.
+
+use crate::shard::ShardCommand;
+
+/// Whether bugs were compiled in.
+pub const PLANTED: bool = cfg!(feature = "planted");
+
+macro_rules! planted {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A bug.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Planted {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Planted {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name, as commands and plans write it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What it does, in a line.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+planted! {
+    /// Entries count as durable before the disk was synced.
+    AckBeforeSync = "ack_before_sync",
+    /// A vote is kept in memory alone, and answered at once.
+    VoteNotSynced = "vote_not_synced",
+    /// After a failed sync the log goes on without syncing, as if nothing had happened.
+    SyncErrorIgnored = "sync_error_ignored",
+    /// A new segment of the log is used without syncing its folder.
+    NoFolderSync = "no_folder_sync",
+    /// Damage in the middle of the log is cut off like a torn end.
+    CutMidLog = "cut_mid_log",
+    /// Checksums of records in the log are not looked at.
+    ChecksumIgnored = "checksum_ignored",
+    /// A founder whose disk is empty goes on under the number that it had.
+    IdentityIgnored = "identity_ignored",
+    /// A start drops entries that this node did not hear to be committed.
+    DropUncommitted = "drop_uncommitted",
+    /// The hint of what is committed names the last entry of the log.
+    CommitHintAhead = "commit_hint_ahead",
+    /// A snapshot loses its last frame: the last slice comes out empty.
+    SnapshotShort = "snapshot_short",
+    /// Request ids are left out of snapshots.
+    IdsNotInSnapshot = "ids_not_in_snapshot",
+    /// A snapshot is used before it is durable.
+    SnapshotNotSynced = "snapshot_not_synced",
+    /// Queries are answered by whoever believes to lead, without confirming it.
+    LocalRead = "local_read",
+    /// A confirmation of leadership is used again for later queries.
+    ReuseReadIndex = "reuse_read_index",
+    /// What a replica does not have is answered as absent without asking the leader.
+    AnyReplicaNo = "any_replica_no",
+    /// Items that wait to be proposed already are answered as present at once.
+    PresentUnconfirmed = "present_unconfirmed",
+    /// A restarted leader goes on without an election.
+    LeaderRestore = "leader_restore",
+    /// A request that is sent again after a lost reply has no id any more.
+    RetryNewId = "retry_new_id",
+    /// Request ids are kept on the leader only: a follower applies without them.
+    IdsOnLeaderOnly = "ids_on_leader_only",
+    /// A node answers queries of a shard that it does not run as if the shard were empty.
+    ForeignShardAbsent = "foreign_shard_absent",
+    /// An insert that spans shards is acknowledged when the first shard has it.
+    AckFirstShard = "ack_first_shard",
+    /// A try that did nothing makes an earlier one with an open outcome forgotten.
+    OpenForgotten = "open_forgotten",
+    /// A full disk is taken for a written record.
+    FullDiskAcks = "full_disk_acks",
+}
+
+impl Planted {
+    /// The bug of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+
+    /// The invariants that it breaks, the most likely one first.
+    #[must_use]
+    pub const fn caught_by(self) -> &'static [&'static str] {
+        match self {
+            Self::AckBeforeSync
+            | Self::SyncErrorIgnored
+            | Self::NoFolderSync
+            | Self::FullDiskAcks
+            | Self::DropUncommitted => {
+                &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED]
+            }
+            Self::VoteNotSynced => &["recovered_prefix", "election_safety"],
+            Self::CutMidLog => {
+                &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED]
+            }
+            Self::ChecksumIgnored => {
+                &["recovered_prefix", "one_log_id_one_payload", "replicas_agree", HEALS]
+            }
+            Self::IdentityIgnored => &["identity_holds", "recovered_prefix", "leader_completeness"],
+            Self::CommitHintAhead => {
+                &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
+            }
+            Self::SnapshotShort => &["replicas_agree", ACKED, "answers_linearize"],
+            Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly => {
+                &["replicas_agree", RETRY, "one_new_per_item"]
+            }
+            Self::SnapshotNotSynced => &["recovered_prefix", "damage_is_found", HEALS],
+            Self::LocalRead | Self::ReuseReadIndex => &[ACKED, "answers_linearize"],
+            Self::AnyReplicaNo | Self::ForeignShardAbsent => &[ACKED, "answers_linearize"],
+            Self::AckFirstShard => &[ACKED, BOUNDS, "answers_linearize"],
+            Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
+            Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
+            Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
+            Self::OpenForgotten => &["errors_change_nothing", "answers_linearize", BOUNDS],
+        }
+    }
+
+    /// The profile of a simulation whose faults bring it out best.
+    #[must_use]
+    pub const fn profile(self) -> &'static str {
+        match self {
+            Self::AnyReplicaNo | Self::IdsOnLeaderOnly => "calm",
+            Self::LocalRead
+            | Self::ReuseReadIndex
+            | Self::PresentUnconfirmed
+            | Self::RetryNewId
+            | Self::AckFirstShard
+            | Self::OpenForgotten => "network",
+            Self::SyncErrorIgnored
+            | Self::CutMidLog
+            | Self::ChecksumIgnored
+            | Self::IdentityIgnored
+            | Self::FullDiskAcks => "disk",
+            Self::AckBeforeSync
+            | Self::VoteNotSynced
+            | Self::NoFolderSync
+            | Self::DropUncommitted
+            | Self::CommitHintAhead
+            | Self::SnapshotShort
+            | Self::IdsNotInSnapshot
+            | Self::SnapshotNotSynced
+            | Self::LeaderRestore => "crash",
+            Self::ForeignShardAbsent => "churn",
+        }
+    }
+
+    /// Rare choices of a node that must be made often to bring it out.
+    #[must_use]
+    pub const fn provoked(self) -> &'static [&'static str] {
+        match self {
+            Self::NoFolderSync => &["small_segments"],
+            Self::SnapshotShort | Self::IdsNotInSnapshot | Self::SnapshotNotSynced => {
+                &["snapshots_often"]
+            }
+            Self::ForeignShardAbsent => &["old_map"],
+            _ => &[],
+        }
+    }
+}
+
+const ACKED: &str = "acked_is_contained";
+const BOUNDS: &str = "attempted_bounds_bits";
+const RETRY: &str = "retry_is_first_answer";
+const HEALS: &str = "heals_and_serves";
+
+/// Takes the request ids out of a command, as a bug does.
+pub fn forget_request_ids(command: &mut ShardCommand) {
+    match command {
+        ShardCommand::Insert(parts) => parts.iter_mut().for_each(|part| part.request = None),
+        ShardCommand::Remove(part) => part.request = None,
+        _ => {}
+    }
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Planted;
+
+    /// The number of the bug that is on, from 1; 0 for none.
+    static ON: AtomicU8 = AtomicU8::new(0);
+
+    /// Turns one bug on for the whole process, or all off.
+    pub fn plant(bug: Option<Planted>) {
+        let number = bug.map_or(0, |bug| bug as u8 + 1);
+        ON.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a bug is on.
+    #[must_use]
+    pub fn on(bug: Planted) -> bool {
+        ON.load(Ordering::Relaxed) == bug as u8 + 1
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{on, plant};
+
+/// Whether a bug is on: never, in this build.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+pub const fn on(_: Planted) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_read_back() {
+        let names: BTreeSet<&str> = Planted::ALL.iter().map(|bug| bug.name()).collect();
+        assert_eq!(names.len(), Planted::ALL.len());
+        assert!(Planted::ALL.len() >= 20);
+        for &bug in Planted::ALL {
+            let name = bug.name();
+            assert_eq!(Planted::parse(name), Some(bug));
+            let words: Vec<&str> = name.split('_').collect();
+            let is_word = |word: &&str| {
+                !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+            };
+            assert!(words.iter().all(is_word), "{name}");
+            // The name is the variant's, in the other spelling.
+            let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
+            assert_eq!(words.iter().map(capital).collect::<String>(), format!("{bug:?}"));
+        }
+        assert_eq!(Planted::parse("AckBeforeSync"), None);
+        assert_eq!(Planted::parse(""), None);
+    }
+
+    #[test]
+    fn each_says_what_it_does_and_what_sees_it() {
+        for bug in Planted::ALL {
+            assert!(bug.about().ends_with('.'), "{bug:?}");
+            let caught_by: BTreeSet<&&str> = bug.caught_by().iter().collect();
+            assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
+            let profiles = ["calm", "network", "disk", "crash", "churn", "clock", "mixed"];
+            assert!(profiles.contains(&bug.profile()), "{bug:?}");
+        }
+    }
+
+    #[test]
+    fn request_ids_are_forgotten_and_nothing_else() {
+        use crate::shard::{Bitmap, HashList, InsertPart, RequestStamp};
+        use crate::{FilterId, Generation, RequestId, SessionId};
+
+        let id = RequestId { session: SessionId(1), sequence: 2 };
+        let part = |request| InsertPart {
+            filter: FilterId(3),
+            generation: Generation(1),
+            request,
+            proposed: Bitmap::zeros(0),
+            hashes: HashList::from_hashes(&[]),
+        };
+        let stamp = RequestStamp { id, acknowledged_below: 0, digest: 4 };
+        let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
+        forget_request_ids(&mut command);
+        assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));
+        let mut other = ShardCommand::DropSlice(FilterId(3));
+        forget_request_ids(&mut other);
+        assert_eq!(other, ShardCommand::DropSlice(FilterId(3)));
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn one_is_on_at_a_time() {
+        // No other test of this process asks for this one.
+        let bug = Planted::IdentityIgnored;
+        assert!(!on(bug));
+        plant(Some(bug));
+        assert!(on(bug) && !on(Planted::AckBeforeSync));
+        plant(None);
+        assert!(!on(bug));
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[test]
+    fn none_is_ever_on() {
+        const { assert!(!PLANTED) };
+        assert!(Planted::ALL.iter().all(|&bug| !on(bug)));
+    }
+}
