@@ -142,16 +142,34 @@ impl Coordinator {
         self.each_part_of(name, filter, &hashes, Some(items), operation, deadline).await
     }
 
-    /// Asks every shard for its part. A part that meets a catalogue of another age is asked again
-    /// when this node's copy is new; parts that were answered under the same generation are not.
+    /// Asks every shard for its part. If some items were inserted or removed and others were not,
+    /// whyever, the error says so.
     async fn each_part_of(
         &self,
         name: &str,
-        mut filter: LiveFilter,
+        filter: LiveFilter,
         hashes: &[ItemHash],
         items: Option<&ItemBatch>,
         operation: Operation,
         deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let mut is_begun = false;
+        let what = (hashes, items, operation);
+        let done = self.ask_parts(name, filter, what, deadline, &mut is_begun).await;
+        let is_read = matches!(operation, Operation::Contains { .. });
+        done.map_err(|error| if is_begun && !is_read { partly(error) } else { error })
+    }
+
+    /// Asks every shard for its part. A part that meets a catalogue of another age is asked again
+    /// when this node's copy is new; parts that were answered under the same generation are not.
+    /// Says at once when a part was answered, under whatever generation.
+    async fn ask_parts(
+        &self,
+        name: &str,
+        mut filter: LiveFilter,
+        (hashes, items, operation): (&[ItemHash], Option<&ItemBatch>, Operation),
+        deadline: Instant,
+        is_begun: &mut bool,
     ) -> Result<Bitmap, CallFailure> {
         let mut rehashed;
         let mut hashes = hashes;
@@ -161,6 +179,7 @@ impl Coordinator {
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
                 let tried = self.try_parts(&filter, todo, operation, deadline, &mut answered).await;
+                *is_begun |= !answered.is_empty();
                 todo = tried?;
                 if todo.is_empty() {
                     return joined(&parts, answered);
@@ -224,12 +243,23 @@ impl Coordinator {
                 {
                     answered.push((shard, Bitmap::zeros(item_count(&hashes))));
                 }
-                Err(error) => failure = Some(error),
+                Err(error) => failure = Some(graver(failure, error)),
             }
         }
-        let Some(error) = failure else { return Ok(stale) };
-        let is_read = matches!(operation, Operation::Contains { .. });
-        Err(if is_read || answered.is_empty() { error } else { partly(error) })
+        failure.map_or(Ok(stale), Err)
+    }
+}
+
+/// The error of two that says less about what was changed.
+fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
+    match one {
+        Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
+        Some(full @ CallFailure::Part(PartError::Full { .. }))
+            if !matches!(other, CallFailure::OutcomeUnknown { .. }) =>
+        {
+            full
+        }
+        _ => other,
     }
 }
 
@@ -239,11 +269,12 @@ fn partly(error: CallFailure) -> CallFailure {
         CallFailure::DiskFull { free_bytes, .. } => {
             CallFailure::DiskFull { free_bytes, is_partial: true }
         }
-        CallFailure::NoQuorum { .. } | CallFailure::Overloaded { .. } => {
+        error
+        @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Part(PartError::Full { .. })) => error,
+        error => {
             let what = format!("some items were inserted, others were not: {error}");
             CallFailure::OutcomeUnknown { what }
         }
-        error => error,
     }
 }
 
@@ -262,4 +293,51 @@ fn joined(parts: &BatchParts, answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap,
 
 fn item_count(hashes: &HashList) -> u32 {
     u32::try_from(hashes.len()).expect("a request has at most 65,536 items")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::FilterId;
+
+    use super::*;
+
+    fn unknown() -> CallFailure {
+        CallFailure::OutcomeUnknown { what: "shard 1 did not answer".to_owned() }
+    }
+
+    fn full() -> CallFailure {
+        CallFailure::Part(PartError::Full { filter: FilterId(1), what: "too large".to_owned() })
+    }
+
+    fn no_quorum() -> CallFailure {
+        CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_hidden_by_no_other_error() {
+        for other in [unknown(), full(), no_quorum()] {
+            assert_eq!(graver(Some(unknown()), other.clone()), unknown());
+            assert_eq!(graver(Some(other), unknown()), unknown());
+        }
+        assert_eq!(graver(Some(full()), no_quorum()), full());
+        assert_eq!(graver(Some(no_quorum()), full()), full());
+        assert_eq!(graver(None, no_quorum()), no_quorum());
+    }
+
+    #[test]
+    fn an_error_beside_done_parts_never_says_that_nothing_was_changed() {
+        let disk = |is_partial| CallFailure::DiskFull { free_bytes: 5, is_partial };
+        assert_eq!(partly(disk(false)), disk(true));
+        assert_eq!(partly(unknown()), unknown());
+        assert_eq!(partly(full()), full());
+        let name = "gone".to_owned();
+        let refusals = [no_quorum(), CallFailure::UnknownFilter { name }, CallFailure::NotFormed];
+        for error in refusals {
+            let partly = partly(error.clone());
+            let CallFailure::OutcomeUnknown { what } = &partly else { panic!("{partly}") };
+            assert!(what.ends_with(&error.to_string()), "{what}");
+        }
+    }
 }
