@@ -19,7 +19,7 @@ use super::{
     LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, SEGMENT_FILE_BYTES_MAX, WAL_FOLDER, WAL_VERSION, Wal,
     WalHealth, WalOptions,
 };
-use crate::ports::{Disk, File};
+use crate::ports::{Disk, File, WriteError};
 
 /// What to do with a data folder that cannot be trusted.
 const REJOIN: &str =
@@ -196,7 +196,7 @@ impl Recovery {
         // A segment's head is made durable before anything else is done with it: if it is not
         // whole, the segment was never in use, unless older ones have been removed since.
         let head_end = header.map_or(u32::MAX, |header| header.head_byte_count);
-        let end = if header.is_some() { self.replay(&bytes, name)? } else { 0 };
+        let (end, proven) = if header.is_some() { self.replay(&bytes, name)? } else { (0, 0) };
         if (end as usize) < bytes.len() || end < head_end {
             let is_lost = end < head_end && is_first && number > 1;
             let is_damaged = || proof_of_damage(&bytes, end, name).is_some();
@@ -210,8 +210,17 @@ impl Recovery {
             file.set_len(u64::from(end)).await.map_err(OpenError::io(&*path))?;
         }
         if is_last {
-            // What a stopped process left in the system's memory is relied on from here on.
-            file.sync().await.map_err(OpenError::io(&*path))?;
+            // What a stopped process left in the system's memory is relied on from here on. Syncing
+            // it is not enough: after a sync that failed, the system may take the pages for written
+            // (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). So
+            // all that no later record proves to be durable is written once more.
+            let tail = bytes.slice(proven as usize..end as usize);
+            let rewritten = file.write_and_sync(u64::from(proven), tail).await;
+            rewritten.map_err(|error| match error {
+                WriteError::Write(source) | WriteError::Sync(source) => {
+                    OpenError::Io { path: path.clone(), source }
+                }
+            })?;
         }
         self.recovered.segment_count += 1;
         self.segments.insert(number, Segment { file, byte_count: end });
@@ -239,10 +248,11 @@ impl Recovery {
         }
     }
 
-    /// Applies the segment's records up to the first that is not whole, and says where that is.
-    fn replay(&mut self, bytes: &Bytes, name: SegmentName) -> Result<u32, OpenError> {
+    /// Applies the segment's records up to the first that is not whole, and says where that is, and
+    /// up to where the last whole one proves that the segment was synced.
+    fn replay(&mut self, bytes: &Bytes, name: SegmentName) -> Result<(u32, u32), OpenError> {
         let header = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
-        let mut offset = header;
+        let (mut offset, mut proven) = (header, 0);
         while let Some(found) = record_at(bytes, 0, offset, name) {
             let Some(record) = Record::decode(&found.body) else {
                 // Its checksum is right, but this release would not have written it.
@@ -252,9 +262,9 @@ impl Recovery {
             let location = Location { segment: name.number, offset, byte_count };
             self.groups.apply(&record, location);
             self.recovered.record_count += 1;
-            offset = found.end;
+            (offset, proven) = (found.end, found.synced);
         }
-        Ok(offset)
+        Ok((offset, proven))
     }
 
     /// Entries must follow what was purged; index 1 may be the first of all.

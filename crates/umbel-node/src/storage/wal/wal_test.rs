@@ -176,6 +176,24 @@ async fn after_a_failed_sync_nothing_is_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_restart_reads_after_a_failed_sync_is_written_again() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let mut log = storage.log(GroupId::META);
+    durable(&mut log, 0..2).await;
+    disk.set(Faults { sync_fails_once: true, ..Faults::default() });
+    append(&mut log, 2..3).await.unwrap().await.unwrap().unwrap_err();
+    storage.close().await;
+    // The process starts again: the system still has the entry in memory and takes it for written.
+    let storage = open(&disk).await;
+    assert_eq!(indexes(&storage, GroupId::META).await, [0, 1, 2]);
+    storage.close().await;
+    // Whoever saw it relies on it, also when the power goes.
+    let disk = disk.crash(|_| 0);
+    assert_eq!(indexes(&open(&disk).await, GroupId::META).await, [0, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_disk_is_waited_for() {
     let disk = FaultDisk::new();
     let storage = open(&disk).await;
