@@ -117,6 +117,7 @@ impl Node {
         let listen = |source| StartError::Listen { address: config.listen.clone(), source };
         let listener = ports.net.listen(&config.listen).await.map_err(listen)?;
         let address = config.advertise.clone().unwrap_or_else(|| listener.local_address());
+        check_address(&config, &identity, &address)?;
         let founders = formation::founders(&config, &address);
 
         let cell = Arc::new(OnceLock::new());
@@ -283,6 +284,21 @@ async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage)
         }
     };
     Ok((identity, storage.observed_by(ports.observer.clone())))
+}
+
+/// A member's data folder belongs to the address under which the others know it: at another one it
+/// is most likely another node's, and would vote where it never promised anything.
+fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<(), StartError> {
+    let (Some(node), Some(_)) = (identity.node, identity.cluster) else { return Ok(()) };
+    if config.dev || identity.address == address {
+        return Ok(());
+    }
+    Err(StartError::Data(format!(
+        "{}: the folder belongs to {node} at {}, but this node is at {address}: name the node's own \
+         folder; or, if it moved to this address, run `umbel cluster remove {}` on another node and \
+         let it join again with an empty folder",
+        config.data, identity.address, node.0
+    )))
 }
 
 /// Waits for the membership, then starts what a member has.

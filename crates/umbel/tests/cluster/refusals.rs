@@ -152,20 +152,16 @@ async fn a_node_of_another_cluster_is_refused_by_its_peers() {
     client.create("seen", &sharp_filter()).await.unwrap();
     let items: Vec<u64> = (0..1000).collect();
     insert(&client.filter("seen"), &items).await;
+    cluster.nodes[2].kill();
+
+    // A node of its own at the address of node 3.
     let mut stranger = cluster.another(&["--dev"]);
+    stranger.address.clone_from(&cluster.nodes[2].address);
     stranger.start();
     stranger.ready().await;
     let other_cluster = stranger.membership().1;
-    stranger.kill();
-
-    // The stranger's folder at the address of node 3.
-    let node = &mut cluster.nodes[2];
-    node.kill();
-    fs::rename(&node.data, node.data.with_extension("kept")).unwrap();
-    fs::rename(&stranger.data, &node.data).unwrap();
-    node.start();
-    let (address, own) = (node.address.clone(), cluster.nodes[0].membership().1);
-    assert_ne!(own, other_cluster);
+    assert_ne!(cluster.nodes[0].membership().1, other_cluster);
+    let address = &stranger.address;
     // Only leaders call it.
     until(&format!("node 1 or 2 says that {address} is of another cluster"), || async {
         let is_named = |node: &Server| node.log().contains(&other_cluster);
@@ -176,15 +172,44 @@ async fn a_node_of_another_cluster_is_refused_by_its_peers() {
     let filter = cluster.nodes[0].client().filter("seen");
     assert_eq!(insert(&filter, &[5000]).await.new_count(), 1);
     assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
-    // With its own folder it is welcome.
+    // Node 3 itself is welcome.
+    stranger.kill();
     let node = &mut cluster.nodes[2];
-    node.kill();
-    fs::rename(&node.data, node.data.with_extension("strange")).unwrap();
-    fs::rename(node.data.with_extension("kept"), &node.data).unwrap();
     node.start();
     node.ready().await;
     let filter = cluster.nodes[2].client().filter("seen");
     assert!(contains(&filter, &[5000], ReadLevel::Linearizable).await[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_folders_that_were_exchanged_are_refused() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    insert(&client.filter("seen"), &[1, 2, 3]).await;
+    let folders = [1, 2].map(|at| cluster.nodes[at].data.clone());
+    for (at, foreign) in [(1, 1), (2, 0)] {
+        cluster.nodes[at].kill();
+        cluster.nodes[at].data.clone_from(&folders[foreign]);
+    }
+    for at in [1, 2] {
+        let other = cluster.nodes[3 - at].address.clone();
+        let node = &mut cluster.nodes[at];
+        let said = node.refused().await;
+        let says = |what: &str| assert!(said.contains(what), "no {what:?} in: {said}");
+        says(&node.data.display().to_string());
+        says(&format!("belongs to node {} at {other}", 4 - at));
+        says(&format!("this node is at {}", node.address));
+    }
+    // Nothing was done to them: with their own folders both are as they were.
+    for at in [1, 2] {
+        cluster.nodes[at].data.clone_from(&folders[at - 1]);
+        cluster.nodes[at].start();
+        cluster.nodes[at].ready().await;
+        let filter = cluster.nodes[at].client().filter("seen");
+        let found = contains(&filter, &[1, 2, 3], ReadLevel::Linearizable).await;
+        assert!(found.iter().all(|found| *found));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
