@@ -1,0 +1,181 @@
+//! What a run did: faults that were planned, fired and felt, states that were reached, checks made.
+//!
+//! A test that never meets its fault is green and shows nothing; these numbers make that visible.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Numbers of one run, or of many added up.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Counters {
+    /// By fault class, which is the name of the fault in plans.
+    pub(crate) faults: BTreeMap<String, FaultTally>,
+    /// How often a state was reached, by its name; 0 if it was announced and never reached.
+    pub(crate) states: BTreeMap<String, u64>,
+    /// How often something was checked, by invariant.
+    pub(crate) checked: BTreeMap<String, u64>,
+}
+
+/// Numbers of a fault class.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultTally {
+    /// In plans.
+    pub(crate) planned: u64,
+    /// Of those, begun.
+    pub(crate) fired: u64,
+    /// Effects that the product could see: messages lost, bytes discarded, errors returned.
+    pub(crate) effect: u64,
+}
+
+thread_local! {
+    static RUN: RefCell<Counters> = RefCell::new(Counters::default());
+}
+
+/// A fault of this class is in the plan.
+pub(crate) fn planned(class: &str) {
+    fault(class, |tally| tally.planned += 1);
+}
+
+/// A fault of this class began.
+pub(crate) fn fired(class: &str) {
+    fault(class, |tally| tally.fired += 1);
+}
+
+/// Faults of this class had `count` effects that the product could see.
+pub(crate) fn effect(class: &str, count: u64) {
+    fault(class, |tally| tally.effect += count);
+}
+
+/// These states should be reached in some of many runs; they are counted from 0.
+pub(crate) fn announce_states(names: &[&str]) {
+    RUN.with_borrow_mut(|run| {
+        for name in names {
+            add(&mut run.states, name, 0);
+        }
+    });
+}
+
+/// A state was reached that should be reached in some of many runs.
+pub(crate) fn state(name: &str) {
+    RUN.with_borrow_mut(|run| add(&mut run.states, name, 1));
+}
+
+/// So many things were checked against an invariant.
+pub(crate) fn checked(invariant: &str, count: u64) {
+    RUN.with_borrow_mut(|run| add(&mut run.checked, invariant, count));
+}
+
+/// What was counted on this thread since the last call; counting begins anew.
+pub(crate) fn take() -> Counters {
+    RUN.take()
+}
+
+impl Counters {
+    /// Adds the numbers of another run.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (class, tally) in &other.faults {
+            let sum = self.faults.entry(class.clone()).or_default();
+            sum.planned += tally.planned;
+            sum.fired += tally.fired;
+            sum.effect += tally.effect;
+        }
+        for (name, count) in &other.states {
+            add(&mut self.states, name, *count);
+        }
+        for (invariant, count) in &other.checked {
+            add(&mut self.checked, invariant, *count);
+        }
+    }
+
+    /// Fault classes that were planned and never had an effect.
+    pub(crate) fn classes_without_effect(&self) -> Vec<String> {
+        let idle = self.faults.iter().filter(|(_, tally)| tally.planned > 0 && tally.effect == 0);
+        idle.map(|(class, _)| class.clone()).collect()
+    }
+
+    /// States that were announced and never reached.
+    pub(crate) fn states_never_reached(&self) -> Vec<String> {
+        let missed = self.states.iter().filter(|&(_, &count)| count == 0);
+        missed.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+fn fault(class: &str, change: impl FnOnce(&mut FaultTally)) {
+    RUN.with_borrow_mut(|run| match run.faults.get_mut(class) {
+        Some(tally) => change(tally),
+        None => change(run.faults.entry(class.to_owned()).or_default()),
+    });
+}
+
+/// Allocates only for a name that is new.
+fn add(counts: &mut BTreeMap<String, u64>, name: &str, count: u64) {
+    match counts.get_mut(name) {
+        Some(sum) => *sum += count,
+        None => {
+            counts.insert(name.to_owned(), count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Counters {
+        take();
+        planned("crash");
+        planned("crash");
+        fired("crash");
+        effect("crash", 3);
+        planned("ring");
+        fired("ring");
+        announce_states(&["log_purged", "never"]);
+        state("log_purged");
+        checked("bits_only_rise", 40);
+        checked("bits_only_rise", 2);
+        take()
+    }
+
+    #[test]
+    fn counts_what_it_was_told_and_begins_anew() {
+        let counters = sample();
+        assert_eq!(counters.faults["crash"], FaultTally { planned: 2, fired: 1, effect: 3 });
+        assert_eq!(counters.states["log_purged"], 1);
+        assert_eq!(counters.states["never"], 0);
+        assert_eq!(counters.checked["bits_only_rise"], 42);
+        assert_eq!(take(), Counters::default());
+    }
+
+    #[test]
+    fn names_what_had_no_effect() {
+        let counters = sample();
+        assert_eq!(counters.classes_without_effect(), ["ring"]);
+        assert_eq!(counters.states_never_reached(), ["never"]);
+    }
+
+    #[test]
+    fn a_sum_is_the_same_in_any_order() {
+        let (one, mut other) = (sample(), Counters::default());
+        other.faults.insert("ring".into(), FaultTally { planned: 1, fired: 1, effect: 9 });
+        other.states.insert("never".into(), 1);
+        let mut first = one.clone();
+        first.add(&other);
+        let mut second = other.clone();
+        second.add(&one);
+        assert_eq!(first, second);
+        assert_eq!(first.faults["ring"], FaultTally { planned: 2, fired: 2, effect: 9 });
+        assert!(first.classes_without_effect().is_empty());
+        assert!(first.states_never_reached().is_empty());
+    }
+
+    #[test]
+    fn survives_json() {
+        let counters = sample();
+        let json = serde_json::to_string(&counters).unwrap();
+        assert_eq!(serde_json::from_str::<Counters>(&json).unwrap(), counters);
+    }
+}

@@ -1,0 +1,415 @@
+//! The faults of a plan: each begins at its time, does its harm, and takes it back.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::counters;
+use crate::host::{Condition, Failure, Order};
+use crate::links::{CLIENTS, Claim, Direction};
+use crate::now::now_us;
+use crate::operator::{Errand, Task};
+use crate::plan::{Fault, FaultPlan, Plan, Who};
+use crate::trace;
+use crate::watch;
+use crate::world::World;
+
+mod disks;
+
+pub(crate) use disks::count_effects;
+
+/// How often something is looked at that takes its own time.
+const POLL_US: u64 = 50_000;
+
+/// What is due at a time.
+enum Due {
+    /// A fault of the plan begins.
+    Begin(FaultPlan),
+    /// A node starts, if it does not run.
+    Start(u32),
+    /// A node is told to stop.
+    Stop(u32),
+    /// A node is killed.
+    Kill(u32),
+    /// Links are let go of.
+    Unclaim { directions: Vec<Direction>, claim: Claim, class: &'static str },
+    /// Messages of a node take their usual time.
+    EndLatency(u32),
+    /// A node's connections are safe again.
+    EndLoss(u32),
+    /// A node's wall clock is right again.
+    EndWallClock(u32),
+    /// A node's clock leaps by a millisecond, again and again.
+    Drift { number: u32, every_us: u64, until_us: u64 },
+    /// An errand may be done.
+    Await { errand: Errand, class: &'static str },
+    /// A node may be replaced.
+    Replace { number: u32, class: &'static str },
+    /// A switch of a node's disk goes off.
+    EndDisk { number: u32, switch: disks::Switch },
+    /// A wiped or swapped node must have been refused.
+    Refused { number: u32, before: Option<u64>, class: &'static str },
+    /// Two disks go back to where they belong.
+    SwapBack { one: u32, other: u32, class: &'static str },
+}
+
+/// Has the faults of a plan happen.
+pub(crate) struct Nemesis {
+    due: BTreeMap<(u64, u64), Due>,
+    count: u64,
+}
+
+impl Nemesis {
+    /// The faults of a plan, whose times count from `began_us`.
+    pub(crate) fn new(plan: &Plan, began_us: u64) -> Self {
+        let mut nemesis = Self { due: BTreeMap::new(), count: 0 };
+        for fault in &plan.faults {
+            counters::planned(fault.fault.class());
+            nemesis.at(began_us + fault.at_ms * 1000, Due::Begin(fault.clone()));
+        }
+        nemesis
+    }
+
+    fn at(&mut self, due_us: u64, due: Due) {
+        self.count += 1;
+        self.due.insert((due_us, self.count), due);
+    }
+
+    /// Does what is due.
+    pub(crate) fn step(&mut self, world: &mut World) {
+        while let Some(first) = self.due.first_entry()
+            && first.key().0 <= now_us()
+        {
+            let due = first.remove();
+            self.carry_out(world, due);
+        }
+    }
+
+    /// Ends all faults that last and forgets those that have not begun.
+    pub(crate) fn end_all(&mut self, world: &mut World) {
+        while let Some((_, due)) = self.due.pop_first() {
+            match due {
+                Due::Begin(_) | Due::Drift { .. } | Due::Stop(_) | Due::Kill(_) => {}
+                Due::Await { .. } => {}
+                // The supervisor goes on with it.
+                Due::Replace { number, .. } => release(world, number),
+                due => self.carry_out(world, due),
+            }
+        }
+        for host in world.hosts.clone() {
+            host.disk.heal();
+        }
+    }
+
+    fn carry_out(&mut self, world: &mut World, due: Due) {
+        match due {
+            Due::Begin(plan) => self.begin(world, &plan),
+            Due::Start(number) => world.start(number),
+            Due::Stop(number) => world.order(number, Order::Stop),
+            Due::Kill(number) => world.kill(number),
+            Due::Unclaim { directions, claim, class } => world.unclaim(&directions, claim, class),
+            Due::EndLatency(number) => world.set_latency(number, None),
+            Due::EndLoss(number) => world.host(number).net.set_loss_per_mille(0),
+            Due::EndWallClock(number) => world.host(number).set_wall_offset_ms(0),
+            Due::Drift { number, every_us, until_us } => {
+                if world.host(number).is_up() {
+                    counters::effect("clock_drift", 1);
+                    world.order(number, Order::Leap(Duration::from_millis(1)));
+                }
+                if now_us() + every_us < until_us {
+                    self.at(now_us() + every_us, Due::Drift { number, every_us, until_us });
+                }
+            }
+            Due::Await { errand, class } => match errand.outcome() {
+                None => self.at(now_us() + POLL_US, Due::Await { errand, class }),
+                Some(Ok(())) => counters::effect(class, 1),
+                Some(Err(_)) => {}
+            },
+            Due::Replace { number, class } => {
+                if world.replace(number, true) {
+                    counters::effect(class, 1);
+                    release(world, number);
+                } else {
+                    self.at(now_us() + POLL_US, Due::Replace { number, class });
+                }
+            }
+            Due::EndDisk { number, switch } => disks::switch(world, number, switch, false),
+            Due::Refused { number, before, class } => refused(world, number, before, class),
+            Due::SwapBack { one, other, class } => disks::swap_back(world, one, other, class),
+        }
+    }
+
+    fn begin(&mut self, world: &mut World, plan: &FaultPlan) {
+        let class = plan.fault.class();
+        trace::line(
+            now_us(),
+            "world",
+            "fault",
+            format_args!("{} ms {:?}", plan.for_ms, plan.fault),
+        );
+        counters::fired(class);
+        let end_us = now_us() + plan.for_ms * 1000;
+        match &plan.fault {
+            Fault::Isolate { .. }
+            | Fault::Split { .. }
+            | Fault::OneWay { .. }
+            | Fault::Bridge { .. }
+            | Fault::Ring
+            | Fault::Hold { .. }
+            | Fault::Freeze { .. } => self.begin_links(world, &plan.fault, class, end_us),
+            Fault::Latency { who, ms } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, 1);
+                    world.set_latency(number, Some(Duration::from_millis(u64::from(*ms))));
+                    self.at(end_us, Due::EndLatency(number));
+                }
+            }
+            Fault::Loss { who, per_mille } => {
+                for number in world.resolve(*who) {
+                    world.host(number).net.set_loss_per_mille(*per_mille);
+                    self.at(end_us, Due::EndLoss(number));
+                }
+            }
+            Fault::Reset { who } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, world.host(number).net.reset_all());
+                }
+            }
+            Fault::Crash { .. }
+            | Fault::PowerLoss { .. }
+            | Fault::Stop { .. }
+            | Fault::RollingRestart
+            | Fault::CrashStorm { .. } => self.begin_process(world, plan, class, end_us),
+            Fault::ClockJump { .. } | Fault::ClockDrift { .. } | Fault::WallClock { .. } => {
+                self.begin_clock(world, &plan.fault, class, end_us);
+            }
+            Fault::Join { .. }
+            | Fault::Replace { .. }
+            | Fault::MoveReplica { .. }
+            | Fault::HandOver { .. }
+            | Fault::Snapshot { .. } => self.begin_cluster(world, &plan.fault, class),
+            _ => self.begin_disk(world, &plan.fault, class, end_us),
+        }
+    }
+
+    fn begin_links(&mut self, world: &mut World, fault: &Fault, class: &'static str, end_us: u64) {
+        let directions = directions(world, fault);
+        let claim = match fault {
+            Fault::Hold { .. } | Fault::Freeze { .. } => Claim::Held,
+            _ => Claim::Cut,
+        };
+        if let Fault::Freeze { who } = fault {
+            for number in world.resolve(*who) {
+                let switch = disks::Switch::Stalled;
+                disks::switch(world, number, switch, true);
+                self.at(end_us, Due::EndDisk { number, switch });
+            }
+        }
+        world.claim(&directions, claim, class);
+        self.at(end_us, Due::Unclaim { directions, claim, class });
+    }
+
+    fn begin_process(
+        &mut self,
+        world: &mut World,
+        plan: &FaultPlan,
+        class: &'static str,
+        end_us: u64,
+    ) {
+        match &plan.fault {
+            Fault::Crash { who } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    world.kill(number);
+                    self.at(end_us, Due::Start(number));
+                }
+            }
+            Fault::PowerLoss { who, mode } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.power_loss(number, *mode)));
+                    self.at(end_us, Due::Start(number));
+                }
+            }
+            Fault::Stop { who } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    world.order(number, Order::Stop);
+                    self.at(end_us, Due::Start(number));
+                }
+            }
+            Fault::RollingRestart => {
+                let gap_us = plan.for_ms * 1000;
+                for (turn, number) in (0..).zip(world.resolve(Who::All)) {
+                    let stop_us = now_us() + turn * gap_us;
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    self.at(stop_us, Due::Stop(number));
+                    self.at(stop_us + gap_us / 2, Due::Start(number));
+                }
+            }
+            Fault::CrashStorm { who, count } => {
+                let gap_us = plan.for_ms * 1000 / u64::from((*count).max(1));
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    for turn in 0..u64::from(*count) {
+                        self.at(now_us() + turn * gap_us, Due::Kill(number));
+                        self.at(now_us() + turn * gap_us + gap_us / 4, Due::Start(number));
+                    }
+                }
+            }
+            other => unreachable!("{other:?} is no fault of a process"),
+        }
+    }
+
+    fn begin_clock(&mut self, world: &mut World, fault: &Fault, class: &'static str, end_us: u64) {
+        match fault {
+            Fault::ClockJump { who, ms } => {
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    world.order(number, Order::Leap(Duration::from_millis(u64::from(*ms))));
+                }
+            }
+            Fault::ClockDrift { who, per_mille } => {
+                for number in world.resolve(*who) {
+                    let every_us = 1_000_000 / u64::from((*per_mille).max(1));
+                    self.at(now_us() + every_us, Due::Drift { number, every_us, until_us: end_us });
+                }
+            }
+            Fault::WallClock { who, ms } => {
+                for number in world.resolve(*who) {
+                    // Nodes write the time into backups only; a node that runs is all that is asked.
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    world.host(number).set_wall_offset_ms(*ms);
+                    self.at(end_us, Due::EndWallClock(number));
+                }
+            }
+            other => unreachable!("{other:?} is no fault of a clock"),
+        }
+    }
+
+    fn begin_cluster(&mut self, world: &mut World, fault: &Fault, class: &'static str) {
+        match fault {
+            Fault::Join { via } => {
+                for via in world.resolve(*via) {
+                    counters::effect(class, 1);
+                    world.join(via);
+                }
+            }
+            Fault::Replace { who } => {
+                for number in world.resolve(*who) {
+                    *world.reserved.entry(number).or_default() += 1;
+                    self.at(now_us(), Due::Replace { number, class });
+                }
+            }
+            Fault::MoveReplica { shard, who } => {
+                for number in world.resolve(*who) {
+                    if let Some((from, to)) = move_of(world, *shard, number) {
+                        let errand = world.operator.send(Task::Move { shard: *shard, from, to });
+                        self.at(now_us() + POLL_US, Due::Await { errand, class });
+                    }
+                }
+            }
+            Fault::HandOver { who } | Fault::Snapshot { who } => {
+                let order = match fault {
+                    Fault::HandOver { .. } => Order::HandOver,
+                    _ => Order::Snapshot,
+                };
+                for number in world.resolve(*who) {
+                    counters::effect(class, u64::from(world.host(number).is_up()));
+                    world.order(number, order);
+                }
+            }
+            other => unreachable!("{other:?} is no change of the cluster"),
+        }
+    }
+}
+
+/// The directions of links that a fault claims.
+fn directions(world: &World, fault: &Fault) -> Vec<Direction> {
+    let everybody = world.everybody();
+    let nodes: Vec<u32> = everybody.iter().copied().filter(|host| *host != CLIENTS).collect();
+    let around = |who: Who| -> Vec<Direction> {
+        let met = world.resolve(who);
+        let pairs = met.iter().flat_map(|&node| {
+            let others = everybody.iter().filter(move |other| **other != node);
+            others.map(move |&other| (node, other))
+        });
+        pairs.collect()
+    };
+    let both = |pairs: Vec<Direction>| -> Vec<Direction> {
+        pairs.iter().flat_map(|&(one, other)| [(one, other), (other, one)]).collect()
+    };
+    let across = |is_cut: &dyn Fn(usize, usize) -> bool, nodes: &[u32]| -> Vec<Direction> {
+        let mut pairs = Vec::new();
+        for one in 0..nodes.len() {
+            for other in one + 1..nodes.len() {
+                if is_cut(one, other) {
+                    pairs.push((nodes[one], nodes[other]));
+                }
+            }
+        }
+        both(pairs)
+    };
+    match fault {
+        Fault::Isolate { who } | Fault::Hold { who } | Fault::Freeze { who } => both(around(*who)),
+        Fault::OneWay { who, outbound: true } => around(*who),
+        Fault::OneWay { who, outbound: false } => {
+            around(*who).into_iter().map(|(one, other)| (other, one)).collect()
+        }
+        Fault::Split { left } => {
+            let is_left = |at: usize| left.contains(&nodes[at]);
+            across(&|one, other| is_left(one) != is_left(other), &nodes)
+        }
+        Fault::Bridge { middle } => {
+            let halves: Vec<u32> = nodes.iter().copied().filter(|node| node != middle).collect();
+            let half = halves.len() / 2;
+            across(&|one, other| (one < half) != (other < half), &halves)
+        }
+        Fault::Ring => {
+            let count = nodes.len();
+            across(&|one, other| other - one != 1 && other - one != count - 1, &nodes)
+        }
+        other => unreachable!("{other:?} is no fault of links"),
+    }
+}
+
+/// From where to where a shard's replica on a node can move: to the lowest node without one.
+fn move_of(world: &World, shard: u32, number: u32) -> Option<(u64, u64)> {
+    let has = |number: u32| {
+        let node = world.host(number).node()?;
+        let reports = node.groups();
+        Some(reports.iter().any(|report| report.group.shard().is_some_and(|own| own.0 == shard)))
+    };
+    if has(number) != Some(true) {
+        return None;
+    }
+    let to = world.hosts.iter().find(|host| has(host.number) == Some(false))?;
+    Some((world.host(number).node_id.get()?, to.node_id.get()?))
+}
+
+/// Gives a node back to supervisor and operator.
+fn release(world: &mut World, number: u32) {
+    if let Some(count) = world.reserved.get_mut(&number) {
+        *count -= 1;
+        if *count == 0 {
+            world.reserved.remove(&number);
+        }
+    }
+}
+
+/// A node with an empty or foreign disk must not run as who it was.
+fn refused(world: &mut World, number: u32, before: Option<u64>, class: &'static str) {
+    let host = Rc::clone(world.host(number));
+    let what = match &*host.condition.borrow() {
+        Condition::Up(node) if Some(node.id().0) == before => {
+            Some(format!("{} runs as {} with a disk that is not its own", host.name, node.id()))
+        }
+        _ => None,
+    };
+    if matches!(host.failure(), Some(Failure::Data(_) | Failure::Membership(_))) {
+        counters::effect(class, 1);
+    }
+    if let Some(what) = what {
+        watch::violated("identity_holds", what);
+    }
+    release(world, number);
+}

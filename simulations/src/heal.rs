@@ -1,0 +1,232 @@
+//! After the faults: everything comes back, serves, and agrees.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use umbel_engine::GroupId;
+use umbel_node::ports::observer::GroupReport;
+
+use crate::history::Outcome;
+use crate::host::Condition;
+use crate::now::now_us;
+use crate::plan::{Op, OpPlan};
+use crate::trace;
+use crate::watch;
+use crate::workload::Clients;
+use crate::world::World;
+
+/// After the end of all faults, every shard serves within this time.
+const SERVE_MAX_US: u64 = 30_000_000;
+
+/// After that, all replicas are equal and every node is back within this time: lost nodes are
+/// removed, join anew and are given replicas.
+const SETTLE_MAX_US: u64 = 120_000_000;
+
+/// Writes, and as many reads, that every shard must serve.
+const ROUNDS: u32 = 10;
+
+/// Items a shard in each of them: so many that no shard is left out but by a chance of 3 in 10^4.
+const ITEMS_PER_SHARD: u32 = 8;
+
+/// Items of a batch that reads everything back.
+const READ_BACK_ITEMS: usize = 500;
+
+/// Numbers of the items of these rounds, which no plan has.
+const FIRST_ITEM: u32 = 20_000_000;
+
+/// Lets the world heal and checks that it does.
+///
+/// # Errors
+/// If a host's task panicked.
+pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), String> {
+    let healed_us = now_us();
+    trace::line(healed_us, "world", "heal", format_args!(""));
+    crate::faults::count_effects(world);
+    for host in world.hosts.clone() {
+        if matches!(*host.condition.borrow(), Condition::Down) {
+            world.start(host.number);
+        }
+    }
+    let name = steady_filter(world);
+    let last = Rc::new(std::cell::RefCell::new(String::new()));
+    let shards = world.plan.world.shards;
+    let serving = serve(Rc::clone(&world.clients), name, shards, Rc::clone(&last));
+    let served = world.spawn(serving);
+    let within = run_until(world, healed_us + SERVE_MAX_US, |_| served.get())?;
+    if !within {
+        let what = format!(
+            "a shard does not serve {} s after the last fault: {}; {}",
+            SERVE_MAX_US / 1_000_000,
+            last.borrow(),
+            conditions(world)
+        );
+        watch::violated("heals_and_serves", what);
+    }
+    if world.is_violated() {
+        return Ok(());
+    }
+    let settled = |world: &mut World| work.get() && unsettled(world).is_none();
+    if !run_until(world, healed_us + SETTLE_MAX_US, settled)? && !world.is_violated() {
+        let why = unsettled(world).unwrap_or_else(|| "a call has not ended".to_owned());
+        let seconds = SETTLE_MAX_US / 1_000_000;
+        let what = format!("{seconds} s after the last fault {why}; {}", conditions(world));
+        watch::violated("heals_and_agrees", what);
+    }
+    if world.is_violated() {
+        return Ok(());
+    }
+    let read = world.spawn(read_back(Rc::clone(&world.clients), Rc::clone(&world.plan)));
+    if !run_until(world, now_us() + SERVE_MAX_US, |_| read.get())? && !world.is_violated() {
+        watch::violated("heals_and_serves", "items cannot be read back".to_owned());
+    }
+    Ok(())
+}
+
+/// Goes on until something holds, a promise is broken or it is too late; whether it holds.
+fn run_until(
+    world: &mut World,
+    deadline_us: u64,
+    mut holds: impl FnMut(&mut World) -> bool,
+) -> Result<bool, String> {
+    loop {
+        if holds(world) {
+            return Ok(true);
+        }
+        if now_us() >= deadline_us || world.is_violated() {
+            return Ok(false);
+        }
+        // Some ticks at once: looking costs more than a tick.
+        for _ in 0..20 {
+            world.step()?;
+        }
+        for host in world.hosts.clone() {
+            // A node whose stop ended just now.
+            if matches!(*host.condition.borrow(), Condition::Down) {
+                world.start(host.number);
+            }
+        }
+    }
+}
+
+/// A filter that nobody drops or clears.
+fn steady_filter(world: &World) -> Option<String> {
+    let is_steady = |name: &str| {
+        !world.plan.ops.iter().any(|op| match &op.op {
+            Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => filter == name,
+            _ => false,
+        })
+    };
+    let names = world.plan.filters.iter().map(|filter| filter.name.clone());
+    names.into_iter().find(|name| is_steady(name))
+}
+
+async fn serve(
+    clients: Rc<Clients>,
+    filter: Option<String>,
+    shards: u32,
+    last: Rc<std::cell::RefCell<String>>,
+) {
+    let Some(filter) = filter else { return };
+    for round in 0..ROUNDS {
+        let first = FIRST_ITEM + round * shards * ITEMS_PER_SHARD;
+        let items: Vec<u32> = (first..first + shards * ITEMS_PER_SHARD).collect();
+        let insert = Op::Insert { filter: filter.clone(), items: items.clone(), copies: 1 };
+        let contains = Op::Contains { filter: filter.clone(), items, any: false };
+        for op in [insert, contains] {
+            loop {
+                let plan = OpPlan { at_ms: 0, client: 0, via: 1, op: op.clone() };
+                match Rc::clone(&clients).call(plan).await {
+                    Outcome::Done(_) => break,
+                    Outcome::NotApplied(text) | Outcome::Unknown(text) => {
+                        last.replace(text);
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Asks for every item that the plan names, so that the history ends with what is there.
+async fn read_back(clients: Rc<Clients>, plan: Rc<crate::plan::Plan>) {
+    let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for op in &plan.ops {
+        if let Op::Insert { filter, items, .. } = &op.op {
+            named.entry(filter).or_default().extend(items);
+        }
+    }
+    for (filter, items) in named {
+        let items: Vec<u32> = items.into_iter().collect();
+        for batch in items.chunks(READ_BACK_ITEMS) {
+            let op = Op::Contains { filter: filter.to_owned(), items: batch.to_vec(), any: false };
+            // A filter that was dropped is refused, which is an answer too.
+            Rc::clone(&clients).call(OpPlan { at_ms: 0, client: 0, via: 1, op }).await;
+        }
+    }
+}
+
+/// What is not as it should be in the end; nothing if all is well.
+fn unsettled(world: &World) -> Option<String> {
+    let mut groups: BTreeMap<GroupId, Vec<(u64, GroupReport)>> = BTreeMap::new();
+    let mut alive = BTreeSet::new();
+    for host in &world.hosts {
+        let Some(node) = host.node() else { return Some(format!("{} is not up", host.name)) };
+        alive.insert(node.id().0);
+        for report in node.groups() {
+            groups.entry(report.group).or_default().push((node.id().0, report));
+        }
+    }
+    let shards = usize::try_from(world.plan.world.shards).expect("a few shards");
+    if groups.len() != shards + 1 {
+        return Some(format!("{} of {} groups have a replica", groups.len(), shards + 1));
+    }
+    groups.into_iter().find_map(|(group, reports)| {
+        disagreement(&reports, &alive).map(|what| format!("{group}: {what}"))
+    })
+}
+
+fn disagreement(reports: &[(u64, GroupReport)], alive: &BTreeSet<u64>) -> Option<String> {
+    let leaders: Vec<u64> =
+        reports.iter().filter(|(_, report)| report.is_leader).map(|(node, _)| *node).collect();
+    let [leader] = leaders[..] else { return Some(format!("{leaders:?} lead it")) };
+    let (_, led) = reports.iter().find(|(node, _)| *node == leader)?;
+    let [voters] = &led.voters[..] else {
+        return Some(format!("its members are changing: {:?}", led.voters));
+    };
+    for voter in voters {
+        if !alive.contains(&voter.0) {
+            return Some(format!("{voter} votes and does not run"));
+        }
+        let Some((_, report)) = reports.iter().find(|(node, _)| *node == voter.0) else {
+            return Some(format!("{voter} votes and has no replica"));
+        };
+        if report.failure.is_some() {
+            return Some(format!("{voter} has failed: {:?}", report.failure));
+        }
+        if report.leader.map(|leader| leader.0) != Some(leader) {
+            return Some(format!("{voter} follows {:?}, not {leader}", report.leader));
+        }
+        if report.applied.map(|entry| entry.index) != led.last {
+            return Some(format!("{voter} applied {:?} of {:?}", report.applied, led.last));
+        }
+        if report.voters != led.voters {
+            return Some(format!("{voter} knows other members"));
+        }
+    }
+    None
+}
+
+fn conditions(world: &World) -> String {
+    let condition = |host: &Rc<crate::host::Host>| {
+        let text = match &*host.condition.borrow() {
+            Condition::Down => "down".to_owned(),
+            Condition::Starting => "starting".to_owned(),
+            Condition::Up(node) => format!("up as {}", node.id()),
+            Condition::Failed(failure) => format!("failed: {failure:?}"),
+        };
+        format!("{} {text}", host.name)
+    };
+    world.hosts.iter().map(condition).collect::<Vec<_>>().join(", ")
+}

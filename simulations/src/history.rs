@@ -1,0 +1,88 @@
+//! What the clients saw: every call with its times and its end.
+
+use crate::plan::{FilterKind, FilterPlan, Op, Plan};
+
+/// A call as its client saw it. Times are simulated microseconds since the start.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Place in the history, which is also the order of starts.
+    pub(crate) id: u32,
+    /// Who called.
+    pub(crate) client: u32,
+    /// Which filter.
+    pub(crate) filter: String,
+    /// What was asked.
+    pub(crate) verb: Verb,
+    /// Of which items; the answers stand in this order.
+    pub(crate) items: Vec<u32>,
+    /// Calls with an equal number are copies of one request, under one request id.
+    pub(crate) request: Option<u32>,
+    /// When the call began.
+    pub(crate) start_us: u64,
+    /// When its answer came; `None` as long as none came.
+    pub(crate) end_us: Option<u64>,
+    /// The latest moment at which an answer was owed.
+    pub(crate) deadline_us: u64,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verb {
+    /// Insert; an answer bit of one is `New`.
+    Insert,
+    /// Linearizable query; one is `Maybe`.
+    Contains,
+    /// Query of any replica; one is `Maybe`.
+    ContainsAny,
+    /// Removal from a counting filter; one is `Removed`.
+    Remove,
+    /// Create the filter.
+    Create,
+    /// Drop it.
+    Drop,
+    /// Empty it.
+    Clear,
+    /// OR another filter into it.
+    Merge,
+}
+
+/// How a call ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// With answers: one an item, none for verbs without items.
+    Done(Vec<bool>),
+    /// With an error that says that nothing was applied.
+    NotApplied(String),
+    /// With an error that leaves open whether it was applied, or not at all.
+    Unknown(String),
+}
+
+/// What the checks need to know of a filter.
+#[derive(Clone, Debug)]
+pub(crate) struct FilterFacts {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: FilterKind,
+    /// Whether it was ever dropped, created anew, cleared or merged into in this run, or tried to.
+    pub(crate) is_rewritten: bool,
+}
+
+/// What the checks need to know of a plan's filters.
+pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
+    let is_rewritten = |name: &str| {
+        plan.ops.iter().any(|op| match &op.op {
+            Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => filter == name,
+            Op::Merge { filter, .. } => filter == name,
+            _ => false,
+        })
+    };
+    let fact = |filter: &FilterPlan| FilterFacts {
+        name: filter.name.clone(),
+        kind: filter.kind,
+        is_rewritten: is_rewritten(&filter.name),
+    };
+    plan.filters.iter().map(fact).collect()
+}

@@ -1,0 +1,309 @@
+//! A simulated machine: its disk, its network, and the node that runs on it or does not.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use umbel_node::ports::{Ports, Rare};
+use umbel_node::{Config, Node, StartError};
+
+use crate::disk::SimDisk;
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::plan::WorldShape;
+use crate::seed::SimSeed;
+use crate::trace;
+use crate::watch::SimObserver;
+
+/// Port of every node.
+pub(crate) const PORT: u16 = 7300;
+
+/// What a host is told from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// Stop as after a signal, then exit.
+    Stop,
+    /// Write snapshots of all groups.
+    Snapshot,
+    /// Hand all leaderships over.
+    HandOver,
+    /// The clock leaps forward.
+    Leap(Duration),
+}
+
+/// How a host's node is.
+pub(crate) enum Condition {
+    /// It runs no node: killed, or stopped as it was told.
+    Down,
+    /// The node starts.
+    Starting,
+    /// The node runs.
+    Up(Rc<Node>),
+    /// The node stopped by itself, or did not start; the reason.
+    Failed(Failure),
+}
+
+/// Why a node does not run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// What lies on its disk is damaged, or another node's.
+    Data(String),
+    /// The cluster does not take it.
+    Membership(String),
+    /// It ran, and its storage failed or its server stopped; or its disk failed at the start. The
+    /// next start may go better.
+    Stopped(String),
+}
+
+/// A machine.
+pub(crate) struct Host {
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) disk: SimDisk,
+    pub(crate) net: SimNet,
+    pub(crate) condition: RefCell<Condition>,
+    pub(crate) wall_offset_ms: Arc<AtomicI64>,
+    /// The number that the cluster gave to its present identity, once known.
+    pub(crate) node_id: Cell<Option<u64>>,
+    /// Its disk was wiped: what it does until it is a new node binds nobody. It may found a cluster
+    /// of its own for a moment, under a number that means something else in this one.
+    pub(crate) is_lost: Cell<bool>,
+    /// Damage that its nodes found on its disk.
+    pub(crate) damage_count: Arc<AtomicU64>,
+    /// Whom it joins through; founders join nobody.
+    pub(crate) join: RefCell<Option<String>>,
+    founders: Vec<String>,
+    shape: WorldShape,
+    seed: u64,
+    provoked: Vec<Rare>,
+    incarnation: Cell<u32>,
+    orders: RefCell<Option<mpsc::UnboundedSender<Order>>>,
+}
+
+impl Host {
+    /// A machine with an empty disk.
+    pub(crate) fn new(
+        number: u32,
+        founders: &[String],
+        shape: WorldShape,
+        seed: u64,
+        provoked: Vec<Rare>,
+    ) -> Rc<Self> {
+        let name = host_name(number);
+        Rc::new(Self {
+            number,
+            disk: SimDisk::new(disk_seed(seed, number)),
+            net: SimNet::new(seed, number),
+            condition: RefCell::new(Condition::Down),
+            wall_offset_ms: Arc::default(),
+            node_id: Cell::new(None),
+            is_lost: Cell::new(false),
+            damage_count: Arc::default(),
+            join: RefCell::default(),
+            founders: founders.to_vec(),
+            shape,
+            seed,
+            provoked,
+            incarnation: Cell::new(0),
+            orders: RefCell::default(),
+            name,
+        })
+    }
+
+    /// Where others reach it.
+    pub(crate) fn address(&self) -> String {
+        address_of(self.number)
+    }
+
+    /// The node, if it runs.
+    pub(crate) fn node(&self) -> Option<Rc<Node>> {
+        match &*self.condition.borrow() {
+            Condition::Up(node) => Some(Rc::clone(node)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.condition.borrow(), Condition::Up(_))
+    }
+
+    /// Why its node does not run, if it stopped by itself.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match &*self.condition.borrow() {
+            Condition::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        }
+    }
+
+    /// Tells the node something; one that does not run hears nothing.
+    pub(crate) fn order(&self, order: Order) {
+        if let Some(orders) = &*self.orders.borrow() {
+            // It may have stopped in this very tick.
+            let _ = orders.send(order);
+        }
+    }
+
+    /// The machine was killed: whatever the world still holds of the node is let go of.
+    pub(crate) fn killed(&self) {
+        self.orders.replace(None);
+        self.condition.replace(Condition::Down);
+        self.disk.crash();
+    }
+
+    /// Gives the machine an empty disk and makes it join the cluster through another node.
+    pub(crate) fn become_new(&self, join: String) {
+        self.disk.wipe();
+        self.node_id.set(None);
+        self.is_lost.set(false);
+        self.join.replace(Some(join));
+    }
+
+    fn config(&self) -> Config {
+        let join = self.join.borrow().clone();
+        let initial_cluster = if join.is_some() { Vec::new() } else { self.founders.clone() };
+        Config {
+            listen: format!("0.0.0.0:{PORT}"),
+            advertise: Some(self.address()),
+            data: self.name.clone(),
+            initial_cluster,
+            join,
+            shards: self.shape.shards,
+            replicas: self.shape.replicas,
+            // Five times as fast as by default, so that more happens in a simulated second.
+            heartbeat_ms: 150,
+            election_ms_min: 500,
+            election_ms_max: 1000,
+            insecure: true,
+            ..Config::default()
+        }
+    }
+
+    fn ports(&self) -> Ports {
+        let incarnation = self.incarnation.get();
+        let host = self.name.clone();
+        let damage_count = Arc::clone(&self.damage_count);
+        let observer = SimObserver { host, incarnation, is_lost: self.is_lost.get(), damage_count };
+        Ports {
+            net: Arc::new(self.net.clone()),
+            disk: self.disk.mount(),
+            seed: Arc::new(SimSeed::new(
+                self.seed,
+                &self.name,
+                incarnation,
+                self.provoked.clone(),
+                Arc::clone(&self.wall_offset_ms),
+            )),
+            observer: Some(Arc::new(observer)),
+        }
+    }
+
+    /// The machine's program, from its start to its end.
+    pub(crate) async fn run(self: Rc<Self>) {
+        self.incarnation.set(self.incarnation.get() + 1);
+        trace::line(now_us(), &self.name, "start", format_args!("{}", self.incarnation.get()));
+        let (sender, mut orders) = mpsc::unbounded_channel();
+        self.orders.replace(Some(sender));
+        self.condition.replace(Condition::Starting);
+        let damage_before = self.damage_count.load(Ordering::Relaxed);
+        let Some(started) = self.start(&mut orders).await else {
+            self.condition.replace(Condition::Down);
+            return;
+        };
+        let node = match started {
+            Ok(node) => Rc::new(node),
+            Err(error) => {
+                let is_damaged = self.damage_count.load(Ordering::Relaxed) > damage_before;
+                return self.fail(failure_of(error, is_damaged));
+            }
+        };
+        self.node_id.set(Some(node.id().0));
+        trace::line(now_us(), &self.name, "up", format_args!("{}", node.id()));
+        self.condition.replace(Condition::Up(Rc::clone(&node)));
+        let mut errands = tokio::task::JoinSet::new();
+        let failure = loop {
+            tokio::select! {
+                biased;
+                stopped = node.stopped() => break stopped.err(),
+                order = orders.recv() => match order {
+                    None | Some(Order::Stop) => break None,
+                    Some(Order::Leap(by)) => tokio::time::advance(by).await,
+                    Some(order) => {
+                        let node = Rc::clone(&node);
+                        errands.spawn_local(async move {
+                            match order {
+                                Order::Snapshot => {
+                                    node.snapshot().await;
+                                }
+                                _ => node.hand_over().await,
+                            }
+                        });
+                    }
+                },
+            }
+        };
+        self.condition.replace(Condition::Down);
+        errands.shutdown().await;
+        let node = Rc::into_inner(node).expect("the world holds a node for a moment only");
+        node.shutdown().await;
+        trace::line(now_us(), &self.name, "down", format_args!("{failure:?}"));
+        if let Some(failure) = failure {
+            crate::counters::state("storage_failed");
+            self.fail(Failure::Stopped(failure.to_string()));
+        }
+    }
+
+    /// Starts the node; `None` if it was told to stop meanwhile.
+    async fn start(
+        &self,
+        orders: &mut mpsc::UnboundedReceiver<Order>,
+    ) -> Option<Result<Node, StartError>> {
+        let mut starting = std::pin::pin!(Node::start(self.config(), self.ports(), None));
+        loop {
+            tokio::select! {
+                biased;
+                started = &mut starting => return Some(started),
+                order = orders.recv() => match order {
+                    None | Some(Order::Stop) => return None,
+                    Some(Order::Leap(by)) => tokio::time::advance(by).await,
+                    // There is nothing yet to do it with.
+                    Some(Order::Snapshot | Order::HandOver) => {}
+                },
+            }
+        }
+    }
+
+    fn fail(&self, failure: Failure) {
+        trace::line(now_us(), &self.name, "failed", format_args!("{failure:?}"));
+        self.condition.replace(Condition::Failed(failure));
+    }
+
+    /// Shifts the wall clock.
+    pub(crate) fn set_wall_offset_ms(&self, offset_ms: i64) {
+        self.wall_offset_ms.store(offset_ms, Ordering::Relaxed);
+    }
+}
+
+/// The name of a node's host.
+pub(crate) fn host_name(number: u32) -> String {
+    format!("n{number}")
+}
+
+/// Where others reach a node.
+pub(crate) fn address_of(number: u32) -> String {
+    format!("{}:{PORT}", host_name(number))
+}
+
+fn disk_seed(seed: u64, number: u32) -> u64 {
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(number) << 32
+}
+
+fn failure_of(error: StartError, is_damaged: bool) -> Failure {
+    match error {
+        StartError::Data(text) if is_damaged => Failure::Data(text),
+        StartError::Membership(text) => Failure::Membership(text),
+        error => Failure::Stopped(error.to_string()),
+    }
+}

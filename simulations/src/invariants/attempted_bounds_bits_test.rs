@@ -1,0 +1,138 @@
+//! Histories with items that nobody inserted, beside those that look alike.
+
+use super::*;
+use crate::oracle::fixture::{Cluster, History};
+
+const KINDS: [FilterKind; 4] =
+    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
+
+fn found(history: &History, cluster: &Cluster) -> usize {
+    check(&View::new(&history.calls, &history.facts, &cluster.reference)).violations.len()
+}
+
+fn cluster(kind: FilterKind) -> Cluster {
+    let mut cluster = Cluster::new();
+    cluster.create("f", kind);
+    cluster
+}
+
+#[test]
+fn present_before_anybody_tried() {
+    for kind in KINDS {
+        let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+        cluster.insert("f", &[1, 2]);
+        history.unknown(Verb::Insert, "f", &[1], 20, 25);
+        history.insert("f", &[2], 20, 25, &[true]);
+        history.insert("f", &[1], 40, 45, &[false]);
+        history.contains("f", &[1, 2], 10, 20, &[true, true]);
+        history.done(Verb::ContainsAny, "f", &[1], 90, 95, &[true]);
+        assert_eq!(found(&history, &cluster), 0, "{kind:?}");
+        history.contains("f", &[2], 10, 19, &[true]);
+        history.done(Verb::ContainsAny, "f", &[1], 10, 19, &[true]);
+        assert_eq!(found(&history, &cluster), 2, "{kind:?}");
+        history.refused(Verb::Insert, "f", &[3], 10, 19);
+        history.contains("f", &[3], 30, 39, &[true]);
+        assert_eq!(found(&history, &cluster), 3, "{kind:?}");
+    }
+}
+
+#[test]
+fn an_insert_does_not_find_itself() {
+    for kind in KINDS {
+        let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+        cluster.insert("f", &[1, 2]);
+        history.insert("f", &[1, 1], 10, 20, &[true, false]);
+        assert_eq!(found(&history, &cluster), 0, "{kind:?}");
+        history.calls.clear();
+        history.insert("f", &[2], 10, 20, &[false]).request = Some(1);
+        history.insert("f", &[2], 10, 20, &[false]).request = Some(1);
+        assert_eq!(found(&history, &cluster), 1, "{kind:?}");
+        history.insert("f", &[2], 15, 30, &[true]);
+        assert_eq!(found(&history, &cluster), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_was_cleared_is_gone() {
+    for kind in [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting] {
+        let mut cluster = cluster(kind);
+        cluster.clear("f", 30);
+        let mut history = History::new();
+        history.knows("f", kind, true);
+        history.insert("f", &[1], 10, 20, &[true]);
+        history.insert("f", &[2], 10, 31, &[true]);
+        history.unknown(Verb::Insert, "f", &[3], 10, 20);
+        history.contains("f", &[1, 2, 3], 50, 60, &[true, true, true]);
+        // Refused, of unknown outcome, or not over before the query began.
+        history.refused(Verb::Clear, "f", &[], 30, 40);
+        history.unknown(Verb::Clear, "f", &[], 30, 40);
+        history.done(Verb::Clear, "f", &[], 30, 50, &[]);
+        assert_eq!(found(&history, &cluster), 0, "{kind:?}");
+        history.done(Verb::ContainsAny, "f", &[1], 55, 60, &[true]);
+        history.contains("f", &[1], 51, 60, &[true]);
+        assert_eq!(found(&history, &cluster), 1, "{kind:?}");
+        history.contains("f", &[2, 3], 51, 60, &[true, true]);
+        assert_eq!(found(&history, &cluster), 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn items_come_in_by_merging() {
+    let kind = FilterKind::Blocked;
+    let mut cluster = Cluster::new();
+    let mut history = History::new();
+    for name in ["f", "g", "h"] {
+        cluster.create(name, kind);
+        history.knows(name, kind, name != "h");
+    }
+    history.insert("h", &[1], 10, 20, &[true]);
+    history.contains("f", &[1], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 1);
+    cluster.merge("f", "g");
+    assert_eq!(found(&history, &cluster), 1);
+    cluster.merge("g", "h");
+    assert_eq!(found(&history, &cluster), 0);
+    history.contains("f", &[2], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 1);
+    history.contains("h", &[2], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 2);
+}
+
+#[test]
+fn only_what_is_in_can_be_removed() {
+    let kind = FilterKind::Counting;
+    let (cluster, mut history) = (cluster(kind), History::of(kind));
+    history.insert("f", &[1], 10, 20, &[true]);
+    history.done(Verb::Remove, "f", &[1, 2], 30, 40, &[true, false]);
+    assert_eq!(found(&history, &cluster), 0);
+    history.done(Verb::Remove, "f", &[2], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 1);
+}
+
+/// The log has nothing of it, whatever others inserted.
+#[test]
+fn a_growing_filter_answers_from_its_log() {
+    let kind = FilterKind::Scalable;
+    let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+    cluster.insert("f", &[1]);
+    history.insert("f", &[1], 10, 20, &[true]);
+    history.contains("f", &[1], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 0);
+    history.contains("f", &[2], 30, 40, &[true]);
+    assert_eq!(found(&history, &cluster), 1);
+}
+
+/// A filter that is gone answers nothing, though any replica may answer from before.
+#[test]
+fn what_was_dropped_is_gone() {
+    let mut cluster = cluster(FilterKind::Classic);
+    cluster.drop_filter("f", 30_000);
+    let mut history = History::new();
+    history.knows("f", FilterKind::Classic, true);
+    history.unknown(Verb::Insert, "f", &[1], 10_000, 20_000);
+    history.contains("f", &[1], 25_000, 60_000, &[true]);
+    history.done(Verb::ContainsAny, "f", &[1], 50_000, 60_000, &[true]);
+    assert_eq!(found(&history, &cluster), 0);
+    history.contains("f", &[1], 50_000, 60_000, &[true]);
+    assert_eq!(found(&history, &cluster), 1);
+}

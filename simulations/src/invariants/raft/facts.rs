@@ -1,0 +1,196 @@
+//! What is known of a group from everything that its replicas told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::NodeId;
+use umbel_node::ports::observer::{EntryId, Event, GroupReport, Payload, VoteId};
+
+use super::log_view::LogView;
+
+/// Who leads: leaders rise in this order, and there may be several in one term, each of which ends
+/// the time of the one before.
+pub(super) type LeaderId = (u64, NodeId);
+
+/// The leader that appended an entry.
+pub(super) fn leader_of(entry: EntryId) -> LeaderId {
+    (entry.term, entry.leader)
+}
+
+/// Sets of voters, one or two; a decision needs a majority of each.
+pub(super) type Voters = Vec<BTreeSet<NodeId>>;
+
+/// Whether those for whom it is so are a majority of every set.
+pub(super) fn is_quorum(voters: &[BTreeSet<NodeId>], is_so: impl Fn(NodeId) -> bool) -> bool {
+    let is_majority =
+        |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|&&voter| is_so(voter)).count() > set.len();
+    !voters.is_empty() && voters.iter().all(is_majority)
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EntryFacts {
+    /// Of its content.
+    pub(super) checksum: u32,
+    /// The entry before it, if it is known.
+    pub(super) before: Option<EntryId>,
+}
+
+/// An entry that was applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct AppliedFacts {
+    pub(super) entry: EntryId,
+    /// The highest leader when it was first applied; it was committed by that one or before.
+    pub(super) under: Option<LeaderId>,
+}
+
+/// A replica as its node told of it.
+#[derive(Default)]
+pub(super) struct Replica {
+    pub(super) log: LogView,
+    /// The last vote that was saved.
+    pub(super) vote: Option<VoteId>,
+    /// End of the newest durable snapshot, of this start or one before.
+    pub(super) snapshot: Option<EntryId>,
+    /// Last entry that was applied, or is in the snapshot that was loaded, since the start.
+    pub(super) applied: Option<EntryId>,
+    /// Whether anything was applied or loaded since the start.
+    pub(super) has_state: bool,
+    /// Highest term that was reported since the start.
+    pub(super) term_reported: u64,
+    /// Highest index that was reported as applied since the start.
+    pub(super) applied_reported: Option<u64>,
+    /// Its disk was lost after it had promised something.
+    pub(super) is_lost: bool,
+}
+
+impl Replica {
+    /// Whether a power loss now leaves an entry in its log or in its snapshot.
+    pub(super) fn has_durably(&self, entry: EntryId) -> bool {
+        let is_covered = |end: Option<EntryId>| end.is_some_and(|end| end.index >= entry.index);
+        is_covered(self.snapshot)
+            || is_covered(self.log.purged())
+            || (self.log.durable_to() > entry.index && self.log.id(entry.index) == Some(entry))
+    }
+
+    /// Whether an entry that was applied somewhere is in its log or in its snapshot.
+    pub(super) fn has(&self, entry: EntryId) -> bool {
+        let is_covered = |end: Option<EntryId>| end.is_some_and(|end| end.index >= entry.index);
+        is_covered(self.snapshot)
+            || is_covered(self.log.purged())
+            || self.log.id(entry.index) == Some(entry)
+    }
+
+    /// Forgets everything that was promised.
+    pub(super) fn lose(&mut self) {
+        let has_promised = self.vote.is_some() || self.log.durable_to() > 0;
+        *self = Self { is_lost: self.is_lost || has_promised, ..Self::default() };
+    }
+}
+
+/// What is known of a group.
+#[derive(Default)]
+pub(super) struct GroupFacts {
+    /// All entries that were ever appended.
+    pub(super) entries: BTreeMap<EntryId, EntryFacts>,
+    /// By index, without gaps.
+    pub(super) applied: BTreeMap<u64, AppliedFacts>,
+    /// Voters by the entry that says so, applied or not.
+    pub(super) voters: BTreeMap<EntryId, Voters>,
+    /// Who saved a vote for a leader, ever.
+    pub(super) votes: BTreeMap<LeaderId, BTreeSet<NodeId>>,
+    /// The highest leader that knew of its election.
+    pub(super) leader_max: Option<LeaderId>,
+    pub(super) replicas: BTreeMap<NodeId, Replica>,
+}
+
+impl GroupFacts {
+    /// Whether this entry was applied somewhere.
+    pub(super) fn is_applied(&self, entry: EntryId) -> bool {
+        self.applied.get(&entry.index).is_some_and(|applied| applied.entry == entry)
+    }
+
+    /// The voters that a replica goes by before an index: the last ones in its log or its snapshot.
+    pub(super) fn voters_before(&self, node: NodeId, index: u64) -> Option<&Voters> {
+        let replica = self.replicas.get(&node)?;
+        let is_known = |entry: EntryId| {
+            replica.log.id(entry.index) == Some(entry)
+                || (self.is_applied(entry) && replica.has(entry))
+        };
+        let known =
+            self.voters.iter().filter(|(entry, _)| entry.index < index && is_known(**entry));
+        known.max_by_key(|(entry, _)| entry.index).map(|(_, voters)| voters)
+    }
+
+    /// The promises of a replica end, for its disk was lost.
+    pub(super) fn lose(&mut self, node: NodeId) {
+        if let Some(replica) = self.replicas.get_mut(&node) {
+            replica.lose();
+        }
+    }
+
+    /// Takes over what a group reported.
+    pub(super) fn take_report(&mut self, node: NodeId, report: &GroupReport) {
+        if let Some(replica) = self.replicas.get_mut(&node) {
+            replica.term_reported = report.term;
+            replica.applied_reported = report.applied.map(|applied| applied.index);
+        }
+    }
+
+    /// Takes over what a node told.
+    pub(super) fn take(&mut self, node: NodeId, event: &Event<'_>) {
+        let leader_max = self.leader_max;
+        let replica = self.replicas.entry(node).or_default();
+        match *event {
+            Event::LogOpened { purged, last, ends, vote, .. } => {
+                let Replica { snapshot, is_lost, .. } = *replica;
+                let log = LogView::opened(purged, last, ends);
+                *replica = Replica { log, vote, snapshot, is_lost, ..Replica::default() };
+            }
+            Event::Appended { entry, checksum, voters, .. } => {
+                let before = entry.index.checked_sub(1).and_then(|index| replica.log.id(index));
+                let facts = self.entries.entry(entry).or_insert(EntryFacts { checksum, before });
+                facts.before = facts.before.or(before);
+                if let Some(voters) = voters {
+                    self.voters.entry(entry).or_insert_with(|| voters.to_vec());
+                }
+                replica.log.append(entry);
+            }
+            Event::Durable { through, .. } => replica.log.durable(through),
+            Event::Truncated { after, .. } => replica.log.truncate(after),
+            Event::Purged { through, .. } => replica.log.purge(through),
+            Event::VoteSaved { vote, .. } => {
+                replica.vote = Some(vote);
+                let leader = (vote.term, vote.node);
+                self.votes.entry(leader).or_default().insert(node);
+                if vote.is_committed && vote.node == node {
+                    self.leader_max = self.leader_max.max(Some(leader));
+                }
+            }
+            Event::Applied { entry, ref payload, .. } => {
+                (replica.applied, replica.has_state) = (Some(entry), true);
+                let applied = AppliedFacts { entry, under: leader_max };
+                self.applied.entry(entry.index).or_insert(applied);
+                if let Payload::Members { voters, .. } = payload {
+                    self.voters.entry(entry).or_insert_with(|| voters.clone());
+                }
+            }
+            Event::SnapshotBuilt { through, .. } => {
+                replica.snapshot = newer(replica.snapshot, through);
+            }
+            Event::SnapshotLoaded { through, .. } => {
+                replica.snapshot = newer(replica.snapshot, through);
+                (replica.applied, replica.has_state) = (through, true);
+            }
+            Event::Forgotten { .. } => {
+                let is_lost = replica.is_lost;
+                *replica = Replica { is_lost, ..Replica::default() };
+            }
+            Event::DamageFound { .. } => {}
+        }
+    }
+}
+
+/// The one that ends later.
+fn newer(one: Option<EntryId>, other: Option<EntryId>) -> Option<EntryId> {
+    one.into_iter().chain(other).max_by_key(|entry| entry.index)
+}

@@ -1,0 +1,160 @@
+//! Which hosts can talk to each other now, as all faults together will have it.
+//!
+//! Faults overlap, and turmoil knows only the last word said about a link. So every fault adds its
+//! claim here, takes it back at its end, and a link is what its claims leave of it: cut before held
+//! before healthy.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::counters;
+
+/// Number of the host of all clients; nodes are numbered from 1.
+pub(crate) const CLIENTS: u32 = 0;
+
+/// What a fault does to messages from one host to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Claim {
+    /// They are held; both directions are claimed together.
+    Held,
+    /// They get lost.
+    Cut,
+}
+
+/// One direction of a link: from, to.
+pub(crate) type Direction = (u32, u32);
+
+/// How turmoil shall have a pair of hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkState {
+    /// All messages arrive.
+    Healthy,
+    /// Messages wait.
+    Held,
+    /// Messages from the lower to the higher number are lost, and those the other way.
+    Cut {
+        /// Lower to higher.
+        up: bool,
+        /// Higher to lower.
+        down: bool,
+    },
+}
+
+/// The claims of all faults that last.
+#[derive(Default)]
+pub(crate) struct Links {
+    claims: BTreeMap<Direction, Vec<(Claim, &'static str)>>,
+    states: BTreeMap<Direction, LinkState>,
+}
+
+thread_local! {
+    /// Which fault class each direction suffers from, for those who write to it.
+    static SUFFERING: RefCell<BTreeMap<Direction, &'static str>> =
+        const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A host writes to another one: a fault of their link has an effect.
+pub(crate) fn note_write(from: u32, to: u32) {
+    SUFFERING.with_borrow(|suffering| {
+        if let Some(class) = suffering.get(&(from, to)) {
+            counters::effect(class, 1);
+        }
+    });
+}
+
+impl Links {
+    /// Adds a fault's claims; returns the pairs (lower, higher) that change.
+    pub(crate) fn claim(
+        &mut self,
+        directions: &[Direction],
+        claim: Claim,
+        class: &'static str,
+    ) -> Vec<(Direction, LinkState, LinkState)> {
+        for &direction in directions {
+            self.claims.entry(direction).or_default().push((claim, class));
+        }
+        self.settle(directions)
+    }
+
+    /// Takes a fault's claims back; returns the pairs that change.
+    pub(crate) fn release(
+        &mut self,
+        directions: &[Direction],
+        claim: Claim,
+        class: &'static str,
+    ) -> Vec<(Direction, LinkState, LinkState)> {
+        for direction in directions {
+            if let Some(claims) = self.claims.get_mut(direction)
+                && let Some(at) = claims.iter().position(|known| *known == (claim, class))
+            {
+                claims.remove(at);
+            }
+        }
+        self.settle(directions)
+    }
+
+    fn is_cut(&self, direction: Direction) -> bool {
+        let claims = self.claims.get(&direction);
+        claims.is_some_and(|claims| claims.iter().any(|(claim, _)| *claim == Claim::Cut))
+    }
+
+    fn settle(&mut self, directions: &[Direction]) -> Vec<(Direction, LinkState, LinkState)> {
+        let mut changed = Vec::new();
+        for &(one, other) in directions {
+            let pair = (one.min(other), one.max(other));
+            let (up, down) = (self.is_cut(pair), self.is_cut((pair.1, pair.0)));
+            let is_held = [pair, (pair.1, pair.0)]
+                .iter()
+                .any(|direction| self.claims.get(direction).is_some_and(|c| !c.is_empty()));
+            let wanted = match (up || down, is_held) {
+                (true, _) => LinkState::Cut { up, down },
+                (false, true) => LinkState::Held,
+                (false, false) => LinkState::Healthy,
+            };
+            let before = self.states.insert(pair, wanted).unwrap_or(LinkState::Healthy);
+            if before != wanted {
+                changed.push((pair, before, wanted));
+            }
+        }
+        SUFFERING.with_borrow_mut(|suffering| {
+            suffering.clear();
+            for (direction, claims) in &self.claims {
+                if let Some((_, class)) = claims.iter().max_by_key(|(claim, _)| *claim) {
+                    suffering.insert(*direction, class);
+                }
+            }
+        });
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_faults_leave_the_link_when_the_last_one_ends() {
+        let mut links = Links::default();
+        let both = [(1, 2), (2, 1)];
+        let cut = LinkState::Cut { up: true, down: true };
+        let changed = links.claim(&both, Claim::Cut, "isolate");
+        assert_eq!(
+            changed,
+            [((1, 2), LinkState::Healthy, LinkState::Cut { up: true, down: true })]
+        );
+        assert!(links.claim(&both, Claim::Cut, "split").is_empty());
+        assert!(links.claim(&both, Claim::Held, "hold").is_empty(), "cut before held");
+        assert!(links.release(&both, Claim::Cut, "isolate").is_empty());
+        assert_eq!(links.release(&both, Claim::Cut, "split"), [((1, 2), cut, LinkState::Held)]);
+        let healthy = [((1, 2), LinkState::Held, LinkState::Healthy)];
+        assert_eq!(links.release(&both, Claim::Held, "hold"), healthy);
+    }
+
+    #[test]
+    fn one_direction_is_cut_alone() {
+        let mut links = Links::default();
+        let changed = links.claim(&[(2, 1)], Claim::Cut, "one_way");
+        let cut = LinkState::Cut { up: false, down: true };
+        assert_eq!(changed, [((1, 2), LinkState::Healthy, cut)]);
+    }
+}

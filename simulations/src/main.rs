@@ -1,0 +1,66 @@
+//! Whole Umbel clusters under simulated time, network and disk, from one seed.
+
+mod bugs;
+mod child;
+mod clock;
+mod commands;
+mod counters;
+mod disk;
+mod exit;
+mod failure;
+mod faults;
+mod heal;
+mod history;
+mod host;
+mod invariants;
+mod limits;
+mod links;
+mod meta;
+mod net;
+mod now;
+mod operator;
+mod oracle;
+mod plan;
+mod pool;
+mod profile;
+mod rebuild;
+mod report;
+mod seed;
+mod show;
+mod shrink;
+mod sweep;
+mod table;
+mod trace;
+mod watch;
+mod workload;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::exit::Exit;
+
+/// Whether tokio's scheduler can be seeded in this build.
+#[expect(unexpected_cfgs, reason = "the flag is tokio's")]
+const IS_REPEATABLE: bool = cfg!(tokio_unstable);
+
+fn main() -> ExitCode {
+    if !IS_REPEATABLE {
+        eprintln!(
+            "this build's runs would not repeat: it lacks `--cfg tokio_unstable`, which \
+             .cargo/config.toml sets and a RUSTFLAGS variable hides; build it without that variable"
+        );
+        return Exit::Usage.into();
+    }
+    // Nothing may draw entropy in the process of a run before that seeds it, so nothing comes first.
+    let ended = if std::env::args_os().nth(1).is_some_and(|argument| argument == child::CHILD) {
+        child::serve().map(|()| Exit::Held.into())
+    } else {
+        commands::Cli::parse().run()
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        Exit::Usage.into()
+    })
+}

@@ -1,0 +1,228 @@
+//! The network port over turmoil's TCP, with connections that can be reset.
+//!
+//! turmoil loses, holds and delays segments but never sends one again, as TCP would, so what it
+//! loses hangs until somebody's ping finds out. A lossy link therefore resets connections here.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use rand::RngExt;
+use rand::rngs::ChaCha8Rng;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use umbel_client::{Connecting, Connection, Connector};
+use umbel_node::ports::{Listener, Net, PortFuture, Stream};
+
+use crate::links::note_write;
+use crate::seed::stream;
+
+/// The network of one host. Clones are one and the same; it outlives the host's crashes.
+#[derive(Clone)]
+pub(crate) struct SimNet {
+    state: Arc<HostNet>,
+}
+
+struct HostNet {
+    /// Number of the host.
+    host: u32,
+    /// Chance that a write resets its connection, in thousandths.
+    loss_per_mille: AtomicU32,
+    /// Connections that chance has reset so far.
+    loss_count: AtomicU64,
+    dice: Mutex<ChaCha8Rng>,
+    live: Mutex<VecDeque<Weak<Fate>>>,
+}
+
+/// What may happen to a connection from outside.
+#[derive(Default)]
+struct Fate {
+    is_reset: AtomicBool,
+    reader: Mutex<Option<Waker>>,
+}
+
+/// The number of the host with this address, as [`address_of_number`] gives it.
+fn number_of(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(address) => u32::from(address.octets()[3]) - 1,
+        IpAddr::V6(_) => u32::MAX,
+    }
+}
+
+/// The address that the host with this number must have.
+pub(crate) fn address_of_number(number: u32) -> IpAddr {
+    let last = u8::try_from(number + 1).expect("a world has a few hosts");
+    IpAddr::from([192, 168, 0, last])
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SimNet {
+    /// The network of a host.
+    pub(crate) fn new(seed: u64, host: u32) -> Self {
+        let state = HostNet {
+            host,
+            loss_per_mille: AtomicU32::new(0),
+            loss_count: AtomicU64::new(0),
+            dice: Mutex::new(stream(seed, &format!("{host}/net"))),
+            live: Mutex::default(),
+        };
+        Self { state: Arc::new(state) }
+    }
+
+    /// Sets the chance that a write resets its connection, in thousandths.
+    pub(crate) fn set_loss_per_mille(&self, per_mille: u32) {
+        self.state.loss_per_mille.store(per_mille, Ordering::Relaxed);
+    }
+
+    /// Resets all connections of the host; returns how many there were.
+    pub(crate) fn reset_all(&self) -> u64 {
+        let live = std::mem::take(&mut *lock(&self.state.live));
+        let mut count = 0;
+        for fate in live.iter().filter_map(Weak::upgrade) {
+            count += 1;
+            fate.is_reset.store(true, Ordering::Relaxed);
+            if let Some(waker) = lock(&fate.reader).take() {
+                waker.wake();
+            }
+        }
+        count
+    }
+
+    /// Connections that chance has reset so far.
+    pub(crate) fn loss_count(&self) -> u64 {
+        self.state.loss_count.load(Ordering::Relaxed)
+    }
+
+    fn stream(&self, tcp: turmoil::net::TcpStream) -> SimStream {
+        let fate = Arc::new(Fate::default());
+        let mut live = lock(&self.state.live);
+        // Those in front are the oldest; most of them are gone.
+        while live.front().is_some_and(|oldest| oldest.strong_count() == 0) {
+            live.pop_front();
+        }
+        live.push_back(Arc::downgrade(&fate));
+        drop(live);
+        let peer = tcp.peer_addr().map_or(u32::MAX, |peer| number_of(peer.ip()));
+        SimStream { tcp, peer, fate, net: self.clone() }
+    }
+
+    async fn dial(self, address: String) -> io::Result<SimStream> {
+        let tcp = turmoil::net::TcpStream::connect(address.as_str()).await?;
+        Ok(self.stream(tcp))
+    }
+}
+
+impl Net for SimNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let tcp = turmoil::net::TcpListener::bind(address).await?;
+            let listener = SimListener { tcp, net: self.clone(), address: address.to_owned() };
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        let dialing = self.clone().dial(address.to_owned());
+        Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Stream>) })
+    }
+}
+
+impl Connector for SimNet {
+    fn connect(&self, address: &str) -> Connecting {
+        let dialing = self.clone().dial(address.to_owned());
+        Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Connection>) })
+    }
+}
+
+struct SimListener {
+    tcp: turmoil::net::TcpListener,
+    net: SimNet,
+    address: String,
+}
+
+impl Listener for SimListener {
+    fn local_address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+        Box::pin(async move {
+            let (tcp, from) = self.tcp.accept().await?;
+            let stream = self.net.stream(tcp);
+            Ok((Box::new(stream) as Box<dyn Stream>, from.to_string()))
+        })
+    }
+}
+
+struct SimStream {
+    tcp: turmoil::net::TcpStream,
+    /// Number of the host at the other end.
+    peer: u32,
+    fate: Arc<Fate>,
+    net: SimNet,
+}
+
+impl SimStream {
+    fn check(&self) -> io::Result<()> {
+        if self.fate.is_reset.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(())
+    }
+
+    /// Lets chance decide about a write.
+    fn risk(&self) {
+        let per_mille = self.net.state.loss_per_mille.load(Ordering::Relaxed);
+        if per_mille > 0 && lock(&self.net.state.dice).random_range(0..1000) < per_mille {
+            self.net.state.loss_count.fetch_add(1, Ordering::Relaxed);
+            self.fate.is_reset.store(true, Ordering::Relaxed);
+            if let Some(waker) = lock(&self.fate.reader).take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check()?;
+        let polled = Pin::new(&mut self.tcp).poll_read(cx, buffer);
+        if polled.is_pending() {
+            *lock(&self.fate.reader) = Some(cx.waker().clone());
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        note_write(self.net.state.host, self.peer);
+        self.risk();
+        self.check()?;
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,56 @@
+//! What should have happened: the committed log applied once more, and the history of the clients
+//! held against it.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `reference` | applies every group's log to fresh states and compares replicas with them |
+//! | `applied` | what an applied entry must not do, told without the code that applied it |
+//! | `view` | the history by filter, copies of a request as one |
+//! | `bits` | which positions an item has, and when each was first set |
+//! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
+
+use crate::history::{Call, FilterFacts};
+use crate::invariants::violation::Violation;
+use crate::invariants::{
+    acked_is_contained, answers_linearize, attempted_bounds_bits, errors_change_nothing,
+    every_call_returns, one_new_per_item, retry_is_first_answer,
+};
+
+pub(crate) mod applied;
+pub(crate) mod bits;
+#[cfg(test)]
+mod check_test;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub(crate) mod reference;
+#[cfg(test)]
+mod reference_test;
+pub(crate) mod register;
+#[cfg(test)]
+mod search_test;
+pub(crate) mod view;
+
+use reference::Reference;
+use view::View;
+
+/// Holds a complete history against all promises. For each invariant: its name, how many times it
+/// was asked, and what it found.
+///
+/// `facts` names every filter of the history; calls to others are left out.
+pub(crate) fn check_history(
+    calls: &[Call],
+    facts: &[FilterFacts],
+    reference: &Reference,
+) -> Vec<(&'static str, u64, Vec<Violation>)> {
+    let view = View::new(calls, facts, reference);
+    let checks = [
+        (acked_is_contained::NAME, acked_is_contained::check(&view)),
+        (attempted_bounds_bits::NAME, attempted_bounds_bits::check(&view)),
+        (one_new_per_item::NAME, one_new_per_item::check(&view)),
+        (answers_linearize::NAME, answers_linearize::check(&view)),
+        (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),
+        (every_call_returns::NAME, every_call_returns::check(&view)),
+        (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
+    ];
+    checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}

@@ -1,0 +1,419 @@
+//! The committed log of every group, applied to states of its own from the first entry on and never
+//! from a snapshot: what every replica must be like.
+//!
+//! The first node that applies an entry defines it. All others must apply the same entry at its
+//! index, give the same reply, and come to the same state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
+use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
+use umbel_engine::{FilterId, GroupId, RequestId, ShardId};
+use umbel_filter::ItemHasher;
+use umbel_node::ports::observer::{EntryId, Payload};
+
+use super::applied::Before;
+use super::bits::NEVER_US;
+use crate::invariants::violation::Violation;
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "replicas_agree";
+
+/// A state of so many bytes is digested at every entry, one of twice as many at every second: the
+/// work for an entry is bounded.
+const DIGESTED_BYTES: u64 = 4 << 10;
+
+/// Most entries between two digests.
+const DIGEST_EVERY_MAX: u64 = 64;
+
+/// What the committed logs make of empty states.
+#[derive(Default)]
+pub(crate) struct Reference {
+    meta: MetaState,
+    shards: BTreeMap<ShardId, ShardState>,
+    logs: BTreeMap<GroupId, Log>,
+    incarnations: BTreeMap<FilterId, Incarnation>,
+    /// Requests that a shard applied.
+    answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
+    compared: Compared,
+}
+
+/// A filter from its creation on; another one of the same name is another incarnation.
+#[derive(Clone, Debug)]
+pub(crate) struct Incarnation {
+    /// As it was created.
+    pub(crate) record: FilterRecord,
+    /// Simulated microseconds at which it was created.
+    pub(crate) created_at_us: u64,
+    /// And at which no shard had a slice of it any more, or never.
+    pub(crate) gone_at_us: u64,
+    /// And at which it was dropped or a slice of it was emptied, rising.
+    pub(crate) erased_at_us: Vec<u64>,
+    /// Filters that were merged into it.
+    pub(crate) merged: BTreeSet<FilterId>,
+}
+
+/// How often replicas were compared with the reference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Compared {
+    /// Entries and their replies.
+    pub(crate) entries: u64,
+    /// States after an entry, by digest.
+    pub(crate) states: u64,
+    /// States out of a snapshot, by digest.
+    pub(crate) snapshots: u64,
+}
+
+/// A group's log as far as anybody applied it.
+#[derive(Default)]
+struct Log {
+    /// Index of the first entry.
+    first: u64,
+    entries: Vec<Applied>,
+}
+
+struct Applied {
+    id: EntryId,
+    /// Stands for the command.
+    content: u64,
+    reply: Reply,
+    /// Of the state after it, if it was made.
+    digest: Option<u64>,
+}
+
+#[derive(PartialEq, Debug)]
+enum Reply {
+    None,
+    Meta(MetaReply),
+    Shard(ShardReply),
+}
+
+impl Log {
+    fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    fn get(&self, index: u64) -> Option<&Applied> {
+        self.entries.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+    }
+}
+
+impl Reference {
+    /// Nothing applied yet.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A node applied an entry. `digest` makes a digest of its state after it; that of the meta
+    /// group is not asked for, its replies are compared alone.
+    ///
+    /// # Errors
+    /// If another entry was applied at that index, or with another reply, or to another state; or
+    /// if entries before it were never applied anywhere.
+    pub(crate) fn applied(
+        &mut self,
+        at_us: u64,
+        node: &str,
+        group: GroupId,
+        entry: EntryId,
+        payload: &Payload<'_>,
+        digest: &dyn Fn() -> u64,
+    ) -> Result<(), Violation> {
+        let seen = Seen { at_us, node, group, entry };
+        let log = self.logs.entry(group).or_default();
+        // Logs begin at 0 or 1, as the first node has it.
+        if log.entries.is_empty() && entry.index <= 1 {
+            log.first = entry.index;
+        }
+        let next = log.next();
+        if entry.index == next {
+            self.define(&seen, payload)?;
+        } else if entry.index > next {
+            let what = format!("the last entry that was applied anywhere is before {next}");
+            return Err(seen.violation(NAME, &what));
+        }
+        self.compare(&seen, payload, digest)
+    }
+
+    /// Applies an entry to the reference's own state.
+    fn define(&mut self, seen: &Seen<'_>, payload: &Payload<'_>) -> Result<(), Violation> {
+        let (reply, broken) = match (payload, seen.group.shard()) {
+            (Payload::Blank | Payload::Members { .. }, _) => (Reply::None, Ok(())),
+            (Payload::Meta(command, _), None) => {
+                (Reply::Meta(self.apply_meta(seen, command)), Ok(()))
+            }
+            (Payload::Shard(command, _), Some(shard)) => {
+                let (reply, broken) = self.apply_shard(seen, shard, command)?;
+                (Reply::Shard(reply), broken)
+            }
+            (Payload::Meta(..) | Payload::Shard(..), _) => {
+                return Err(seen.violation(NAME, "it is a command of another kind of group"));
+            }
+        };
+        let state = seen.group.shard().and_then(|shard| self.shards.get(&shard));
+        let is_digested = |state: &&ShardState| {
+            let every = state.memory_bytes().div_ceil(DIGESTED_BYTES).clamp(1, DIGEST_EVERY_MAX);
+            seen.entry.index.is_multiple_of(every)
+        };
+        let digest = state.filter(is_digested).map(ShardState::digest);
+        let applied = Applied { id: seen.entry, content: content(payload), reply, digest };
+        self.logs.entry(seen.group).or_default().entries.push(applied);
+        broken
+    }
+
+    fn apply_meta(&mut self, seen: &Seen<'_>, command: &MetaCommand) -> MetaReply {
+        if let MetaCommand::DropFilter { filter } = command
+            && self.meta.filter(*filter).is_some_and(|was| was.state != FilterState::Dropping)
+        {
+            self.erased(*filter, seen.at_us);
+        }
+        let reply = self.meta.apply(seen.entry.index, command);
+        if let (MetaCommand::CreateFilter { .. }, MetaReply::Filter(filter)) = (command, &reply)
+            && let Some(record) = self.meta.filter(*filter)
+        {
+            self.incarnations.entry(*filter).or_insert_with(|| Incarnation {
+                record: record.clone(),
+                created_at_us: seen.at_us,
+                gone_at_us: NEVER_US,
+                erased_at_us: Vec::new(),
+                merged: BTreeSet::new(),
+            });
+        }
+        if let (MetaCommand::FilterDropped { filter }, MetaReply::Done) = (command, &reply)
+            && let Some(incarnation) = self.incarnations.get_mut(filter)
+        {
+            incarnation.gone_at_us = incarnation.gone_at_us.min(seen.at_us);
+        }
+        reply
+    }
+
+    /// The outer error is that the entry cannot be applied, the inner one that it must not have
+    /// been.
+    fn apply_shard(
+        &mut self,
+        seen: &Seen<'_>,
+        shard: ShardId,
+        command: &ShardCommand,
+    ) -> Result<(ShardReply, Result<(), Violation>), Violation> {
+        let Some(range) = self.meta.shard_map().range(shard) else {
+            let what = format!("the cluster has {} shards", self.meta.shard_count());
+            return Err(seen.violation(NAME, &what));
+        };
+        let state = self.shards.entry(shard).or_insert_with(|| ShardState::new(shard, range));
+        let before = Before::look(state, command);
+        let reply = state.apply(command);
+        let answered = self.answered.entry(shard).or_default();
+        let broken = match before.broken_by(command, &reply, answered) {
+            Some((invariant, what)) => Err(seen.violation(invariant, &what)),
+            None => Ok(()),
+        };
+        match (command, &reply) {
+            // The meta group decides earlier; a shard answers from its slice until it hears of it.
+            (ShardCommand::DropSlice(filter), _) if before.slice(*filter).is_some() => {
+                self.erased(*filter, seen.at_us);
+            }
+            (ShardCommand::ClearSlice { filter, .. }, _) => {
+                let after = state.summary(*filter).map(|slice| slice.generation);
+                if before.slice(*filter).map(|slice| slice.generation) != after {
+                    self.erased(*filter, seen.at_us);
+                }
+            }
+            (ShardCommand::MergeSlices { target, sources, .. }, ShardReply::Merged(Ok(_))) => {
+                if let Some(into) = self.incarnations.get_mut(target) {
+                    into.merged.extend(sources.iter().map(|&(source, _)| source));
+                }
+            }
+            _ => {}
+        }
+        Ok((reply, broken))
+    }
+
+    fn erased(&mut self, filter: FilterId, at_us: u64) {
+        if let Some(incarnation) = self.incarnations.get_mut(&filter) {
+            incarnation.erased_at_us.push(at_us);
+        }
+    }
+
+    /// Compares what a node applied with what was applied first.
+    fn compare(
+        &mut self,
+        seen: &Seen<'_>,
+        payload: &Payload<'_>,
+        digest: &dyn Fn() -> u64,
+    ) -> Result<(), Violation> {
+        let log = self.logs.get(&seen.group);
+        let Some(applied) = log.and_then(|log| log.get(seen.entry.index)) else {
+            return Err(seen.violation(NAME, "the log begins behind it"));
+        };
+        if applied.id != seen.entry {
+            let what = format!("{:?} was applied at that index before", applied.id);
+            return Err(seen.violation(NAME, &what));
+        }
+        if applied.content != content(payload) {
+            return Err(seen.violation(NAME, "another command was applied under that name before"));
+        }
+        let is_equal = match (payload, &applied.reply) {
+            (Payload::Meta(_, reply), Reply::Meta(expected)) => *reply == expected,
+            (Payload::Shard(_, reply), Reply::Shard(expected)) => *reply == expected,
+            (Payload::Blank | Payload::Members { .. }, Reply::None) => true,
+            _ => false,
+        };
+        self.compared.entries += 1;
+        if !is_equal {
+            let (expected, got) = (&applied.reply, reply_of(payload));
+            return Err(seen.violation(NAME, &format!("it answered {got}, expected {expected:?}")));
+        }
+        if let Some(expected) = applied.digest {
+            self.compared.states += 1;
+            seen.check_digest(expected, digest())?;
+        }
+        Ok(())
+    }
+
+    /// A node wrote a snapshot.
+    ///
+    /// # Errors
+    /// If nobody is known to have applied its last entry.
+    pub(crate) fn built(
+        &mut self,
+        at_us: u64,
+        node: &str,
+        group: GroupId,
+        through: Option<EntryId>,
+    ) -> Result<(), Violation> {
+        let Some(entry) = through else { return Ok(()) };
+        let seen = Seen { at_us, node, group, entry };
+        self.covered(&seen)?;
+        // The snapshot will be loaded: a digest is worth its price now, if it can still be made.
+        if let Some(log) = self.logs.get_mut(&group)
+            && log.next() == entry.index + 1
+            && let Some(applied) = log.entries.last_mut()
+            && let Some(state) = group.shard().and_then(|shard| self.shards.get(&shard))
+        {
+            applied.digest.get_or_insert_with(|| state.digest());
+        }
+        Ok(())
+    }
+
+    /// A node replaced its state by a snapshot's. Compared where the reference has a digest for
+    /// that entry; else the entries that follow are.
+    ///
+    /// # Errors
+    /// If nobody is known to have applied the snapshot's last entry, or the state is another one.
+    pub(crate) fn loaded(
+        &mut self,
+        at_us: u64,
+        node: &str,
+        group: GroupId,
+        through: Option<EntryId>,
+        digest: &dyn Fn() -> u64,
+    ) -> Result<(), Violation> {
+        let Some(entry) = through else { return Ok(()) };
+        let seen = Seen { at_us, node, group, entry };
+        if let Some(expected) = self.covered(&seen)? {
+            self.compared.snapshots += 1;
+            seen.check_digest(expected, digest())?;
+        }
+        Ok(())
+    }
+
+    /// The digest after the last entry of a snapshot, if there is one.
+    fn covered(&self, seen: &Seen<'_>) -> Result<Option<u64>, Violation> {
+        let log = self.logs.get(&seen.group);
+        match log.and_then(|log| log.get(seen.entry.index)) {
+            Some(applied) if applied.id == seen.entry => Ok(applied.digest),
+            Some(applied) => {
+                let what = format!("its snapshot ends there, but {:?} was applied", applied.id);
+                Err(seen.violation(NAME, &what))
+            }
+            None => Err(seen.violation(NAME, "its snapshot ends there, which nobody has applied")),
+        }
+    }
+
+    /// The meta group's state after all that was applied.
+    pub(crate) const fn meta(&self) -> &MetaState {
+        &self.meta
+    }
+
+    /// A shard's state after all that was applied; None if nothing was.
+    pub(crate) fn shard(&self, shard: ShardId) -> Option<&ShardState> {
+        self.shards.get(&shard)
+    }
+
+    /// Every shard's state, those aside to which nothing was applied.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &ShardState> {
+        self.shards.values()
+    }
+
+    /// Every filter that was ever created under this name, by rising number.
+    pub(crate) fn incarnations(
+        &self,
+        name: &str,
+    ) -> impl Iterator<Item = (FilterId, &Incarnation)> {
+        let all = self.incarnations.iter().map(|(&id, incarnation)| (id, incarnation));
+        all.filter(move |(_, incarnation)| incarnation.record.name.as_str() == name)
+    }
+
+    /// A filter that was created at some time.
+    pub(crate) fn incarnation(&self, filter: FilterId) -> Option<&Incarnation> {
+        self.incarnations.get(&filter)
+    }
+
+    /// The names of a group's entries, in order.
+    #[cfg(test)]
+    pub(crate) fn committed(&self, group: GroupId) -> impl Iterator<Item = EntryId> {
+        self.logs.get(&group).into_iter().flat_map(|log| &log.entries).map(|applied| applied.id)
+    }
+
+    /// How often replicas were compared with it.
+    pub(crate) const fn compared(&self) -> Compared {
+        self.compared
+    }
+}
+
+/// What was seen, for messages.
+struct Seen<'a> {
+    at_us: u64,
+    node: &'a str,
+    group: GroupId,
+    entry: EntryId,
+}
+
+impl Seen<'_> {
+    fn violation(&self, invariant: &'static str, what: &str) -> Violation {
+        let Self { at_us, node, group, entry } = *self;
+        let EntryId { term, leader, index } = entry;
+        let what =
+            format!("{node} at entry {index} of {group} (term {term}, leader {leader}): {what}");
+        Violation { invariant, at_us, what }
+    }
+
+    fn check_digest(&self, expected: u64, got: u64) -> Result<(), Violation> {
+        if got == expected {
+            return Ok(());
+        }
+        let what = format!("its state has digest {got:#018x}, expected {expected:#018x}");
+        Err(self.violation(NAME, &what))
+    }
+}
+
+fn reply_of(payload: &Payload<'_>) -> String {
+    match payload {
+        Payload::Meta(_, reply) => format!("{reply:?}"),
+        Payload::Shard(_, reply) => format!("{reply:?}"),
+        Payload::Blank | Payload::Members { .. } => "nothing".to_owned(),
+    }
+}
+
+/// A number that stands for what an entry held, its reply aside. Commands are not kept: their
+/// hashes may be pieces of larger buffers.
+fn content(payload: &Payload<'_>) -> u64 {
+    let text: &dyn fmt::Debug = match payload {
+        Payload::Blank => &"blank",
+        Payload::Members { voters, learners } => &(voters, learners),
+        Payload::Meta(command, _) => command,
+        Payload::Shard(command, _) => command,
+    };
+    ItemHasher::Xxh3 { seed: 0 }.hash(format!("{text:?}").as_bytes()).hi()
+}

@@ -1,0 +1,77 @@
+//! The exact rule for one item: its answers are *no* up to one moment and *yes* from then on.
+//!
+//! ```text
+//!            No ├────┤     New ├──────┤
+//!     No ├─────────┤              ├──────┤ Present     ├───┤ Maybe
+//! ─────────────────────────────────▲──────────────────────────────▶ time
+//!                   the moment: not before any `No` began, not after any `Maybe` ended
+//! ```
+//!
+//! An item is a test-and-set register: the insert that set it answered `New`, and linearizability
+//! is local (Herlihy & Wing 1990, doi:10.1145/78969.78972). A history of one item is linearizable
+//! if and only if there is such a moment, and if the insert that was `New` has it within its time;
+//! without such an insert one of unknown outcome may have set it, or others that share its bits.
+
+/// What was answered about the item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// An insert found it absent and set it.
+    New,
+    /// A query found it absent.
+    No,
+    /// An insert or a query found it present.
+    Yes,
+    /// An insert of unknown outcome: applied at some time after its start, or never.
+    Unknown,
+}
+
+/// One answer, in simulated microseconds. What is unknown has no end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Operation {
+    /// Which call, for messages.
+    pub(crate) call: u32,
+    /// What was answered.
+    pub(crate) answer: Answer,
+    /// When the call began.
+    pub(crate) start_us: u64,
+    /// When its answer came.
+    pub(crate) end_us: u64,
+}
+
+/// Why the operations on an item are no linearizable history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Crossing {
+    /// Two inserts were both the first.
+    TwoNew(Operation, Operation),
+    /// It was present when nothing can have set it.
+    YesOfNothing(Operation),
+    /// The first can only be answered before the item was set, the second only after, but the
+    /// second was over before the first began.
+    Crossed(Operation, Operation),
+}
+
+/// Checks all operations on one item in any order. `others_from_us` is the moment from which other
+/// items may have set all its bits, or never.
+pub(crate) fn check(operations: &[Operation], others_from_us: u64) -> Result<(), Crossing> {
+    let of = |wanted: Answer| operations.iter().filter(move |seen| seen.answer == wanted);
+    let mut news = of(Answer::New);
+    let winner = news.next();
+    if let (Some(one), Some(two)) = (winner, news.next()) {
+        return Err(Crossing::TwoNew(*one, *two));
+    }
+    // Not before this one began, and not after that one ended.
+    let before = of(Answer::No).chain(winner).max_by_key(|seen| seen.start_us);
+    let after = of(Answer::Yes).chain(winner).min_by_key(|seen| seen.end_us);
+    let Some(after) = after else { return Ok(()) };
+    if let Some(before) = before
+        && before.start_us > after.end_us
+    {
+        return Err(Crossing::Crossed(*before, *after));
+    }
+    let unknown_from_us = of(Answer::Unknown).map(|seen| seen.start_us).min();
+    let may_be_set_us = unknown_from_us.map_or(others_from_us, |from| from.min(others_from_us));
+    if winner.is_none() && (may_be_set_us > after.end_us || may_be_set_us == u64::MAX) {
+        return Err(Crossing::YesOfNothing(*after));
+    }
+    Ok(())
+}

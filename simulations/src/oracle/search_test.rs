@@ -1,0 +1,149 @@
+//! The rule for one item beside a search over all orders of its operations.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::register::{self, Answer, Operation};
+
+/// Whether the operations have an order that respects their times and that one register answers
+/// so. Tries them all; what is unknown may also be left out.
+fn is_linearizable(operations: &[Operation]) -> bool {
+    search(operations, 0, false, &mut BTreeSet::new())
+}
+
+/// Goes on behind those that are done, which left the register so. `seen` are states without way
+/// out.
+fn search(
+    operations: &[Operation],
+    done: u32,
+    is_set: bool,
+    seen: &mut BTreeSet<(u32, bool)>,
+) -> bool {
+    let open = |at: &usize| done & 1 << at == 0;
+    let left: Vec<usize> = (0..operations.len()).filter(open).collect();
+    if left.iter().all(|&at| operations[at].answer == Answer::Unknown) {
+        return true;
+    }
+    if !seen.insert((done, is_set)) {
+        return false;
+    }
+    // Only what began before everything else ended can be next.
+    let first_end_us = left.iter().map(|&at| operations[at].end_us).min().unwrap_or(u64::MAX);
+    left.iter().any(|&at| {
+        let Operation { answer, start_us, .. } = operations[at];
+        let fits = match answer {
+            Answer::New | Answer::No => !is_set,
+            Answer::Yes => is_set,
+            Answer::Unknown => true,
+        };
+        let sets = matches!(answer, Answer::New | Answer::Unknown);
+        let next = |seen| search(operations, done | 1 << at, is_set || sets, seen);
+        start_us <= first_end_us && fits && next(seen)
+    })
+}
+
+fn is_accepted(operations: &[Operation]) -> bool {
+    register::check(operations, u64::MAX).is_ok()
+}
+
+/// What a client asks for, and when it is applied: per thousand of the call's time.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    is_insert: bool,
+    is_unknown: bool,
+    pause_us: u64,
+    length_us: u64,
+    applied_per_mille: u64,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    (any::<bool>(), 0..4_u8, 0..6_u64, 0..12_u64, 0..=1000_u64).prop_map(
+        |(is_insert, unknown, pause_us, length_us, applied_per_mille)| Asked {
+            is_insert,
+            is_unknown: unknown == 0,
+            pause_us,
+            length_us,
+            applied_per_mille,
+        },
+    )
+}
+
+/// What one register answers to clients that call one after the other each.
+fn run(clients: &[Vec<Asked>]) -> Vec<Operation> {
+    let mut calls = Vec::new();
+    for client in clients {
+        let mut now_us = 0;
+        for &asked in client {
+            let start_us = now_us + asked.pause_us;
+            now_us = start_us + asked.length_us;
+            let applied = start_us * 1000 + asked.length_us * asked.applied_per_mille;
+            calls.push((applied, start_us, now_us, asked));
+        }
+    }
+    calls.sort_by_key(|&(applied, ..)| applied);
+    let mut is_set = false;
+    let mut operations = Vec::new();
+    for (call, (_, start_us, end_us, asked)) in (0..).zip(calls) {
+        let was_set = is_set;
+        // Of two unknown inserts one is never applied.
+        is_set |= asked.is_insert && !(asked.is_unknown && asked.applied_per_mille % 2 == 0);
+        let (answer, end_us) = match (asked.is_insert, asked.is_unknown, was_set) {
+            (true, true, _) => (Answer::Unknown, u64::MAX),
+            (true, false, false) => (Answer::New, end_us),
+            (false, _, false) => (Answer::No, end_us),
+            (_, _, true) => (Answer::Yes, end_us),
+        };
+        operations.push(Operation { call, answer, start_us, end_us });
+    }
+    operations
+}
+
+fn flipped(answer: Answer, to_new: bool) -> Answer {
+    match answer {
+        Answer::New | Answer::No => Answer::Yes,
+        Answer::Yes if to_new => Answer::New,
+        Answer::Yes => Answer::No,
+        Answer::Unknown => Answer::Unknown,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_a_register_answered_is_accepted(clients in vec(vec(asked(), 0..5), 1..4)) {
+        let operations = run(&clients);
+        prop_assert!(is_linearizable(&operations));
+        prop_assert_eq!(register::check(&operations, u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn with_one_answer_changed_rule_and_search_agree(
+        clients in vec(vec(asked(), 0..5), 1..4), at: prop::sample::Index, to_new: bool,
+    ) {
+        let mut operations = run(&clients);
+        prop_assume!(!operations.is_empty());
+        let changed = at.index(operations.len());
+        operations[changed].answer = flipped(operations[changed].answer, to_new);
+        prop_assert_eq!(is_accepted(&operations), is_linearizable(&operations));
+    }
+
+    /// Any answers at any times.
+    #[test]
+    fn rule_and_search_agree(
+        drawn in vec((0..4_u8, 0..12_u64, 0..12_u64), 0..8),
+    ) {
+        let operations: Vec<Operation> = (0..).zip(drawn).map(|(call, (answer, start_us, length_us))| {
+            let (answer, end_us) = match answer {
+                0 => (Answer::New, start_us + length_us),
+                1 => (Answer::No, start_us + length_us),
+                2 => (Answer::Yes, start_us + length_us),
+                _ => (Answer::Unknown, u64::MAX),
+            };
+            Operation { call, answer, start_us, end_us }
+        }).collect();
+        prop_assert_eq!(is_accepted(&operations), is_linearizable(&operations));
+    }
+}

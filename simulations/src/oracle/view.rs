@@ -1,0 +1,282 @@
+//! The history as the checks read it: by filter, and copies of a request as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::FilterId;
+use umbel_engine::shard::HashList;
+
+use super::bits::{NEVER_US, Probes, hash_of};
+use super::reference::{Incarnation, Reference};
+use crate::history::{Call, FilterFacts, Outcome, Verb};
+use crate::plan::FilterKind;
+
+/// How far clocks of hosts may be apart in simulated time: a tick is one millisecond.
+pub(crate) const CLOCKS_APART_US: u64 = 2_000;
+
+/// A history, its filters in the order of the facts.
+pub(crate) struct View<'a> {
+    /// All calls.
+    pub(crate) calls: &'a [Call],
+    /// What the logs made.
+    pub(crate) reference: &'a Reference,
+    /// What was done to each filter.
+    pub(crate) filters: Vec<FilterView<'a>>,
+}
+
+/// What was done to one filter.
+pub(crate) struct FilterView<'a> {
+    /// What is known of it.
+    pub(crate) facts: &'a FilterFacts,
+    /// Whether it was dropped, created anew, cleared or merged into, or that was tried.
+    pub(crate) is_rewritten: bool,
+    /// Inserts that were applied or may have been, by their starts.
+    pub(crate) inserts: Vec<Request<'a>>,
+    /// Removals that were applied or may have been, by their starts.
+    pub(crate) removes: Vec<Request<'a>>,
+    /// Inserts that certainly were not applied.
+    pub(crate) refused: Vec<&'a Call>,
+    /// Queries that were answered.
+    pub(crate) reads: Vec<&'a Call>,
+    /// Drops and clears that were applied or may have been.
+    pub(crate) erasers: Vec<Request<'a>>,
+    /// The filters of its name, by their creation.
+    pub(crate) lives: Vec<Life<'a>>,
+    /// When any of them was dropped or a slice of it emptied, rising; only from the first attempt
+    /// of a client on.
+    pub(crate) erased_at_us: Vec<u64>,
+}
+
+/// A filter of a name from its creation to its drop.
+pub(crate) struct Life<'a> {
+    /// Its number.
+    pub(crate) id: FilterId,
+    /// What the logs say of it.
+    pub(crate) incarnation: &'a Incarnation,
+    /// Positions of all items that were named for it or for a filter that was merged into it; None
+    /// for kinds that grow.
+    pub(crate) probes: Option<Probes>,
+    /// Places of the filters that were merged into it, at first or second hand.
+    pub(crate) sources: BTreeSet<usize>,
+}
+
+/// A request with all its copies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// The first copy.
+    pub(crate) call: &'a Call,
+    /// Start of the first copy.
+    pub(crate) start_us: u64,
+    /// End of the first copy that was answered, or never.
+    pub(crate) end_us: u64,
+    /// End of the last copy, or never. A copy that comes after a request of which everything was
+    /// present is a new one to the shard, which keeps no answer of what it did not log.
+    pub(crate) last_us: u64,
+    /// The answers, if there are any.
+    pub(crate) answers: Option<&'a [bool]>,
+}
+
+impl<'a> View<'a> {
+    /// Sorts the calls. Those of filters without facts are left out.
+    pub(crate) fn new(
+        calls: &'a [Call],
+        facts: &'a [FilterFacts],
+        reference: &'a Reference,
+    ) -> Self {
+        let places: BTreeMap<&str, usize> =
+            (0..).zip(facts).map(|(place, facts)| (facts.name.as_str(), place)).collect();
+        let mut calls_of: Vec<Vec<&Call>> = facts.iter().map(|_| Vec::new()).collect();
+        for call in calls {
+            if let Some(&place) = places.get(call.filter.as_str()) {
+                calls_of[place].push(call);
+            }
+        }
+        let items_of: Vec<BTreeSet<u32>> = calls_of
+            .iter()
+            .map(|calls| calls.iter().flat_map(|call| &call.items).copied().collect())
+            .collect();
+        let lives = |facts: &FilterFacts, place: usize| -> Vec<Life<'a>> {
+            let incarnations = reference.incarnations(&facts.name);
+            let live = |(id, incarnation): (FilterId, &'a Incarnation)| {
+                let sources = sources_of(id, reference, &places);
+                let named = sources.iter().chain([&place]).flat_map(|&place| &items_of[place]);
+                let cells = reference.meta().shard_map().cells();
+                let settings = &incarnation.record.settings;
+                let probes = cells.and_then(|cells| Probes::new(settings, cells, named.copied()));
+                Life { id, incarnation, probes, sources }
+            };
+            incarnations.map(live).collect()
+        };
+        let filters = (0..)
+            .zip(facts)
+            .zip(&calls_of)
+            .map(|((place, facts), calls)| FilterView::new(facts, calls, lives(facts, place)));
+        Self { calls, reference, filters: filters.collect() }
+    }
+}
+
+impl View<'_> {
+    /// Whether a filter that was never cleared contains an item in the end.
+    pub(crate) fn holds(&self, life: &Life<'_>, item: u32) -> bool {
+        let record = &life.incarnation.record;
+        let hash = hash_of(record.settings.key, item);
+        let shard = self.reference.meta().shard_map().shard_of(hash.hi());
+        let state = shard.and_then(|shard| self.reference.shard(shard));
+        let list = HashList::from_hashes(&[hash]);
+        let found = state.map(|state| state.contains(life.id, record.generation, &list));
+        found.is_some_and(|found| found.is_ok_and(|found| found.get(0)))
+    }
+}
+
+/// The filters whose items may have come into this one by merging.
+fn sources_of(
+    id: FilterId,
+    reference: &Reference,
+    places: &BTreeMap<&str, usize>,
+) -> BTreeSet<usize> {
+    let (mut seen, mut todo) = (BTreeSet::from([id]), vec![id]);
+    let mut sources = BTreeSet::new();
+    while let Some(id) = todo.pop() {
+        let merged = reference.incarnation(id).into_iter().flat_map(|into| &into.merged);
+        for &source in merged {
+            let name = reference.incarnation(source).map(|source| source.record.name.as_str());
+            sources.extend(name.and_then(|name| places.get(name)));
+            if seen.insert(source) {
+                todo.push(source);
+            }
+        }
+    }
+    sources
+}
+
+impl Life<'_> {
+    /// Whether it may have answered a call of that time: it was created, and some shard may have
+    /// had a slice of it.
+    pub(crate) const fn was_there(&self, from_us: u64, to_us: u64) -> bool {
+        let Incarnation { created_at_us, gone_at_us, .. } = self.incarnation;
+        *created_at_us <= to_us.saturating_add(CLOCKS_APART_US)
+            && gone_at_us.saturating_add(CLOCKS_APART_US) >= from_us
+    }
+}
+
+impl<'a> FilterView<'a> {
+    fn new(facts: &'a FilterFacts, calls: &[&'a Call], lives: Vec<Life<'a>>) -> Self {
+        let of = |verbs: &'static [Verb]| {
+            calls.iter().copied().filter(move |call| verbs.contains(&call.verb))
+        };
+        let is_done = |call: &&Call| matches!(call.outcome, Outcome::Done(_));
+        let erasers = requests(of(&[Verb::Drop, Verb::Clear]));
+        let first_us = erasers.iter().map(|eraser| eraser.start_us).min().unwrap_or(NEVER_US);
+        let mut erased_at_us: Vec<u64> = lives
+            .iter()
+            .flat_map(|life| &life.incarnation.erased_at_us)
+            .copied()
+            .filter(|at_us| at_us.saturating_add(CLOCKS_APART_US) >= first_us)
+            .collect();
+        erased_at_us.sort_unstable();
+        let rewrites = requests(of(&[Verb::Drop, Verb::Clear, Verb::Merge]));
+        let is_refused = |call: &&Call| matches!(call.outcome, Outcome::NotApplied(_));
+        Self {
+            facts,
+            is_rewritten: facts.is_rewritten || !rewrites.is_empty(),
+            inserts: requests(of(&[Verb::Insert])),
+            removes: requests(of(&[Verb::Remove])),
+            refused: of(&[Verb::Insert]).filter(is_refused).collect(),
+            reads: of(&[Verb::Contains, Verb::ContainsAny]).filter(is_done).collect(),
+            erasers,
+            lives,
+            erased_at_us,
+        }
+    }
+
+    /// Whether an item that is in it stays in it to the end of the run.
+    pub(crate) fn only_grows(&self) -> bool {
+        !self.is_rewritten && (self.facts.kind != FilterKind::Counting || self.removes.is_empty())
+    }
+
+    /// The filter of its name, if it was created and never rewritten.
+    pub(crate) fn only_life(&self) -> Option<&Life<'a>> {
+        if self.is_rewritten { None } else { self.lives.first() }
+    }
+
+    /// Whether a drop or a clear may have taken effect in that time.
+    pub(crate) fn was_erased(&self, from_us: u64, to_us: u64) -> bool {
+        let from_us = from_us.saturating_sub(CLOCKS_APART_US);
+        let at = self.erased_at_us.partition_point(|&at_us| at_us < from_us);
+        let next_us = self.erased_at_us.get(at);
+        next_us.is_some_and(|&at_us| at_us <= to_us.saturating_add(CLOCKS_APART_US))
+    }
+
+    /// The items of a query that was answered, each with whether it was found.
+    pub(crate) fn read_answers(call: &Call) -> impl Iterator<Item = (u32, bool)> {
+        let bits: &[bool] = match &call.outcome {
+            Outcome::Done(bits) => bits,
+            Outcome::NotApplied(_) | Outcome::Unknown(_) => &[],
+        };
+        call.items.iter().copied().zip(bits.iter().copied())
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Its items, each with its answer; none if there was no answer.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (u32, bool)> + use<'a> {
+        let bits = self.answers.unwrap_or_default();
+        self.call.items.iter().copied().zip(bits.iter().copied())
+    }
+}
+
+/// When a call was answered, or never.
+pub(crate) fn end_us(call: &Call) -> u64 {
+    match call.outcome {
+        Outcome::Unknown(_) => NEVER_US,
+        Outcome::Done(_) | Outcome::NotApplied(_) => call.end_us.unwrap_or(NEVER_US),
+    }
+}
+
+/// The requests of these calls, copies taken together, that were applied or may have been.
+fn requests<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<Request<'a>> {
+    let mut requests: Vec<Request<'a>> = Vec::new();
+    let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();
+    for call in calls {
+        let answers = match &call.outcome {
+            Outcome::Done(bits) => Some(bits.as_slice()),
+            Outcome::Unknown(_) => None,
+            Outcome::NotApplied(_) => continue,
+        };
+        let (start_us, end_us) = (call.start_us, end_us(call));
+        let new = Request { call, start_us, end_us, last_us: end_us, answers };
+        let place = call.request.map(|request| *place_of.entry(request).or_insert(requests.len()));
+        let Some(known) = place.and_then(|place| requests.get_mut(place)) else {
+            requests.push(new);
+            continue;
+        };
+        known.start_us = known.start_us.min(start_us);
+        known.last_us = known.last_us.max(end_us);
+        if end_us < known.end_us {
+            (known.end_us, known.answers) = (end_us, answers);
+        }
+    }
+    requests.sort_by_key(|request| request.start_us);
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::fixture::History;
+
+    #[test]
+    fn copies_are_one_request_from_first_start_to_first_answer() {
+        let mut history = History::new();
+        history.insert("f", &[1], 10, 50, &[true]).request = Some(1);
+        history.insert("f", &[1], 12, 40, &[true]).request = Some(1);
+        history.insert("f", &[1], 14, 90, &[true]).request = Some(2);
+        history.unknown(Verb::Insert, "f", &[1], 5, 30).request = Some(2);
+        history.refused(Verb::Insert, "f", &[1], 1, 2).request = Some(3);
+        history.unknown(Verb::Insert, "f", &[1], 20, 30);
+        let got: Vec<_> = requests(history.calls.iter())
+            .into_iter()
+            .map(|request| (request.start_us, request.end_us, request.answers.is_some()))
+            .collect();
+        assert_eq!(got, [(5, 90, true), (10, 40, true), (20, NEVER_US, false)]);
+    }
+}

@@ -1,0 +1,260 @@
+//! A plan: everything that a run does, as data. A seed makes one; a failure leaves one behind.
+//!
+//! A plan survives changes of the order in which random numbers are drawn, which breaks bare seeds.
+
+pub(crate) mod check;
+mod class;
+pub(crate) mod damage;
+mod draw;
+pub(crate) mod file;
+mod line_format;
+pub(crate) mod who;
+
+#[cfg(test)]
+#[path = "plan/plan_test.rs"]
+pub(crate) mod plan_test;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use check::{Misfit, PLAN_LIMITS};
+
+/// Version of the format; plans of another one are refused.
+pub(crate) const PLAN_FORMAT: u32 = 1;
+
+/// One run: world, work, faults.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plan {
+    /// [`PLAN_FORMAT`].
+    pub(crate) plan: u32,
+    /// Seeds every stream of random numbers that is left: latencies, elections, keys, backoff.
+    pub(crate) seed: u64,
+    /// Which mix of faults it was drawn from.
+    pub(crate) profile: String,
+    /// Simulated milliseconds of the phase with faults; the phase without follows.
+    pub(crate) run_ms: u64,
+    /// Name of the planted bug that is switched on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) planted: Option<String>,
+    /// Rare choices of the node that are made often in this run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) provoked: Vec<String>,
+    /// How large the world is.
+    pub(crate) world: WorldShape,
+    /// Filters that are created before the work begins.
+    pub(crate) filters: Vec<FilterPlan>,
+    /// What the clients do, by time.
+    pub(crate) ops: Vec<OpPlan>,
+    /// What happens to them, by time.
+    pub(crate) faults: Vec<FaultPlan>,
+    /// Where it came from, for people: seed's commit, issue, what was wrong.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+    /// The invariant that was violated when the plan was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expect: Option<String>,
+}
+
+/// Nodes, shards, clients.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorldShape {
+    /// Nodes that found the cluster, 1 to 9; they are numbered from 1.
+    pub(crate) nodes: u32,
+    /// Shards, 1 to 16.
+    pub(crate) shards: u32,
+    /// Replicas a shard, 1 to 9.
+    pub(crate) replicas: u32,
+    /// Clients, 1 to 64, numbered from 0.
+    pub(crate) clients: u32,
+}
+
+/// A filter.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilterPlan {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: FilterKind,
+    /// Items that it is made for.
+    pub(crate) capacity: u64,
+    /// Rate of false positives, in millionths.
+    pub(crate) rate_ppm: u32,
+    /// Whether clients may hash (XXH3) or only the cluster (SipHash, keyed).
+    pub(crate) public: bool,
+}
+
+/// Kinds of filters that the service offers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FilterKind {
+    /// A classic Bloom filter.
+    Classic,
+    /// A blocked one.
+    Blocked,
+    /// One that items can be removed from.
+    Counting,
+    /// One that grows.
+    Scalable,
+}
+
+/// A call of a client.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpPlan {
+    /// When it begins, in simulated milliseconds of the fault phase.
+    pub(crate) at_ms: u64,
+    /// Which client makes it. A client's calls may overlap.
+    pub(crate) client: u32,
+    /// The node that is asked first; later attempts go where the client finds an answer.
+    pub(crate) via: u32,
+    /// What it does.
+    pub(crate) op: Op,
+}
+
+/// What a call does. Items are numbers; item `n` of a filter is the text `item n`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Op {
+    /// Inserts items. With `copies` above 1 the same request, under one request id, is sent so often,
+    /// at once and to nodes one after the other: all must hear the same answer.
+    Insert { filter: String, items: Vec<u32>, copies: u32 },
+    /// Asks for items; `any` reads from any replica, else linearizable.
+    Contains { filter: String, items: Vec<u32>, any: bool },
+    /// Takes items out of a counting filter.
+    Remove { filter: String, items: Vec<u32> },
+    /// Empties a filter.
+    Clear { filter: String },
+    /// Creates a filter like the plan's filter of that name, if it is not there.
+    Create { filter: String },
+    /// Drops a filter.
+    Drop { filter: String },
+    /// ORs the second filter into the first; both must be of one shape.
+    Merge { filter: String, source: String },
+}
+
+/// A fault.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultPlan {
+    /// When it begins, in simulated milliseconds of the fault phase.
+    pub(crate) at_ms: u64,
+    /// How long it lasts, in simulated milliseconds; ignored by those that are over at once.
+    pub(crate) for_ms: u64,
+    /// What happens.
+    pub(crate) fault: Fault,
+}
+
+/// Which node a fault meets. Resolved when the fault fires, which the trace shows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Who {
+    /// `node:3`: the founder or joiner with this number.
+    Node(u32),
+    /// `leader:0`: whoever leads shard 0 then.
+    Leader(u32),
+    /// `follower:0`: the lowest node that has a replica of shard 0 and does not lead it.
+    Follower(u32),
+    /// `meta`: whoever leads the meta group then.
+    MetaLeader,
+    /// `all`: every node. Only where the fault allows it.
+    All,
+}
+
+/// What happens. Names are the fault classes of counters and reports.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Fault {
+    /// No message between the node and any other host, in both directions.
+    Isolate { who: Who },
+    /// No message between the named nodes and the other nodes; clients reach both.
+    Split { left: Vec<u32> },
+    /// Messages from the node get lost, those to it arrive (`outbound`), or the other way round.
+    OneWay { who: Who, outbound: bool },
+    /// Two halves of the nodes that only `middle` can talk to.
+    Bridge { middle: u32 },
+    /// Every node reaches only the next and the previous one.
+    Ring,
+    /// Messages from and to the node take up to so long.
+    Latency { who: Who, ms: u32 },
+    /// Each message from or to the node is lost with this chance, in thousandths.
+    Loss { who: Who, per_mille: u32 },
+    /// All connections of the node are reset, once.
+    Reset { who: Who },
+    /// Messages from and to the node are held, then delivered at once.
+    Hold { who: Who },
+    /// The node is killed; it restarts after `for_ms`. What it wrote survives, synced or not.
+    Crash { who: Who },
+    /// The node loses power, or all nodes do; restart after `for_ms`. What was not synced is lost as
+    /// `mode` says.
+    PowerLoss { who: Who, mode: LossMode },
+    /// Network and disk of the node stand still while its timers run, then all comes at once.
+    Freeze { who: Who },
+    /// The node is told to stop, and starts again after `for_ms`.
+    Stop { who: Who },
+    /// All nodes are told to stop and start again, one after the other, `for_ms` apart.
+    RollingRestart,
+    /// The node is killed and restarted so often, within `for_ms`.
+    CrashStorm { who: Who, count: u32 },
+    /// Calls of the disk take so many times as long.
+    SlowDisk { who: Who, factor: u32 },
+    /// Calls of the disk do not return before the fault ends.
+    StallDisk { who: Who },
+    /// The next sync fails, and what it should have synced is lost at the next power loss.
+    SyncFails { who: Who },
+    /// Reads fail while it lasts.
+    ReadFails { who: Who },
+    /// Writes fail while it lasts.
+    WriteFails { who: Who },
+    /// The disk is full but for so many bytes while it lasts.
+    DiskFull { who: Who, free_bytes: u64 },
+    /// While the node is down (it is killed first), so many bits of what is durable flip for good.
+    BitRot { who: Who, part: DiskPart, bits: u32 },
+    /// One write lands elsewhere in its file while it lasts; its target stays as it was.
+    Misdirect { who: Who },
+    /// The nodes are killed, their disks exchanged; after `for_ms` they start, must refuse, and get
+    /// their disks back.
+    SwapDisks { one: u32, other: u32 },
+    /// The node is killed and starts, after `for_ms`, with an empty disk.
+    WipeDisk { who: Who },
+    /// The node's clock leaps forward: all that it waits for in that time is due at once.
+    ClockJump { who: Who, ms: u32 },
+    /// The node's clock runs too fast by so many thousandths while it lasts.
+    ClockDrift { who: Who, per_mille: u32 },
+    /// The node's wall clock is off by so many milliseconds while it lasts.
+    WallClock { who: Who, ms: i64 },
+    /// A new node joins through this one.
+    Join { via: Who },
+    /// The node is drained, removed and, after `for_ms`, comes back with an empty disk as a new one.
+    Replace { who: Who },
+    /// The replica of the shard on the node moves to a node that has none, if there is one.
+    MoveReplica { shard: u32, who: Who },
+    /// The node hands all its leaderships over.
+    HandOver { who: Who },
+    /// The node writes snapshots of all its groups and lets go of the log behind them.
+    Snapshot { who: Who },
+}
+
+/// What a power loss leaves of what was not synced, file by file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LossMode {
+    /// Nothing.
+    All,
+    /// The first writes, a number drawn for each file.
+    Prefix,
+    /// Some sectors, each kept with a chance of a half: torn and reordered writes.
+    Subset,
+}
+
+/// Which files rot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DiskPart {
+    /// Segments of the log.
+    Log,
+    /// Snapshots.
+    Snapshots,
+    /// The identity.
+    Identity,
+}

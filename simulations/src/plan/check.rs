@@ -1,0 +1,323 @@
+//! What a plan may say: numbers in range, names that exist.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use umbel_engine::planted::Planted;
+use umbel_node::ports::Rare;
+
+use super::{Fault, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
+
+mod fault;
+
+/// How large plans may be.
+#[derive(Debug)]
+pub(crate) struct PlanLimits {
+    /// Nodes that found the cluster.
+    pub(crate) nodes: RangeInclusive<u32>,
+    /// Nodes that found the cluster, and those that join.
+    pub(crate) nodes_and_joins: RangeInclusive<u32>,
+    /// Shards.
+    pub(crate) shards: RangeInclusive<u32>,
+    /// Replicas a shard.
+    pub(crate) replicas: RangeInclusive<u32>,
+    /// Clients.
+    pub(crate) clients: RangeInclusive<u32>,
+    /// Simulated milliseconds of the phase with faults, and of one fault.
+    pub(crate) run_ms: RangeInclusive<u64>,
+    /// Filters.
+    pub(crate) filters: RangeInclusive<usize>,
+    /// Characters of a filter's name.
+    pub(crate) name_chars: RangeInclusive<usize>,
+    /// Items that a filter is made for.
+    pub(crate) capacity: RangeInclusive<u64>,
+    /// A filter's rate of false positives, in millionths.
+    pub(crate) rate_ppm: RangeInclusive<u32>,
+    /// Operations.
+    pub(crate) ops: RangeInclusive<usize>,
+    /// Items of one operation.
+    pub(crate) op_items: RangeInclusive<usize>,
+    /// Numbers of items.
+    pub(crate) item: RangeInclusive<u32>,
+    /// Copies of one insert.
+    pub(crate) copies: RangeInclusive<u32>,
+    /// Faults.
+    pub(crate) faults: RangeInclusive<usize>,
+}
+
+/// How large plans may be.
+pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
+    nodes: 1..=9,
+    nodes_and_joins: 1..=9,
+    shards: 1..=16,
+    replicas: 1..=9,
+    clients: 1..=64,
+    run_ms: 1..=600_000,
+    filters: 0..=64,
+    name_chars: 1..=64,
+    capacity: 1..=10_000_000,
+    rate_ppm: 1..=500_000,
+    ops: 0..=100_000,
+    op_items: 1..=1000,
+    item: 0..=9_999_999,
+    copies: 1..=8,
+    faults: 0..=1000,
+};
+
+/// A plan says something that no world can do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: expected {expected}, got {found}")]
+pub(crate) struct Misfit {
+    /// Where: a path of fields, as `ops[3].op.items`; elements count from 0.
+    pub(crate) place: String,
+    /// What may stand there.
+    pub(crate) expected: String,
+    /// What stands there.
+    pub(crate) found: String,
+}
+
+impl Misfit {
+    fn new(
+        place: impl fmt::Display,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        let [place, expected, found] = [place.to_string(), expected.to_string(), found.to_string()];
+        Self { place, expected, found }
+    }
+}
+
+fn in_range<T: PartialOrd + fmt::Display>(
+    place: impl fmt::Display,
+    value: T,
+    range: &RangeInclusive<T>,
+) -> Result<(), Misfit> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Misfit::new(place, format!("{} to {}", range.start(), range.end()), value))
+}
+
+fn in_order(list: &str, times_ms: impl Iterator<Item = u64>, run_ms: u64) -> Result<(), Misfit> {
+    let mut before_ms = 0;
+    for (index, at_ms) in times_ms.enumerate() {
+        let place = format!("{list}[{index}].at_ms");
+        if at_ms < before_ms {
+            let expected = format!("the order of time, {before_ms} or later");
+            return Err(Misfit::new(place, expected, at_ms));
+        }
+        in_range(place, at_ms, &(0..=run_ms))?;
+        before_ms = at_ms;
+    }
+    Ok(())
+}
+
+/// Names from a list, as `"a", "b" or "c"`.
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = names.map(|name| format!("{name:?}")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => "nothing".to_owned(),
+    }
+}
+
+impl Plan {
+    /// Whether a world can do what the plan says.
+    ///
+    /// # Errors
+    /// Names the first place that does not fit.
+    pub(crate) fn check(&self) -> Result<(), Misfit> {
+        in_range("plan", self.plan, &(PLAN_FORMAT..=PLAN_FORMAT))?;
+        let (limits, world) = (PLAN_LIMITS, self.world);
+        in_range("run_ms", self.run_ms, &limits.run_ms)?;
+        in_range("world.nodes", world.nodes, &limits.nodes)?;
+        in_range("world.shards", world.shards, &limits.shards)?;
+        in_range("world.replicas", world.replicas, &limits.replicas)?;
+        in_range("world.clients", world.clients, &limits.clients)?;
+        in_range("number of filters", self.filters.len(), &limits.filters)?;
+        in_range("number of ops", self.ops.len(), &limits.ops)?;
+        in_range("number of faults", self.faults.len(), &limits.faults)?;
+        self.check_names()?;
+        self.check_filters()?;
+        in_order("ops", self.ops.iter().map(|op| op.at_ms), self.run_ms)?;
+        in_order("faults", self.faults.iter().map(|fault| fault.at_ms), self.run_ms)?;
+        in_range("world.nodes with joins", self.node_count(), &limits.nodes_and_joins)?;
+        self.check_ops()?;
+        self.faults.iter().enumerate().try_for_each(|(index, fault)| {
+            in_range(format!("faults[{index}].for_ms"), fault.for_ms, &(0..=*limits.run_ms.end()))?;
+            fault::check(&format!("faults[{index}].fault"), self, &fault.fault)
+        })
+    }
+
+    /// Nodes that there are at most: founders and joiners.
+    pub(crate) fn node_count(&self) -> u32 {
+        let is_join = |fault: &&super::FaultPlan| matches!(fault.fault, Fault::Join { .. });
+        let joins = self.faults.iter().filter(is_join).count();
+        self.world.nodes.saturating_add(u32::try_from(joins).unwrap_or(u32::MAX))
+    }
+
+    fn check_names(&self) -> Result<(), Misfit> {
+        if let Some(planted) = &self.planted {
+            let names = || Planted::ALL.iter().map(|bug| bug.name());
+            if !names().any(|name| name == planted) {
+                return Err(Misfit::new("planted", one_of(names()), format!("{planted:?}")));
+            }
+        }
+        let names = || Rare::ALL.iter().map(|(_, name)| *name);
+        match self.provoked.iter().enumerate().find(|(_, rare)| !names().any(|name| name == *rare))
+        {
+            None => Ok(()),
+            Some((index, rare)) => {
+                let place = format!("provoked[{index}]");
+                Err(Misfit::new(place, one_of(names()), format!("{rare:?}")))
+            }
+        }
+    }
+
+    fn check_filters(&self) -> Result<(), Misfit> {
+        let mut names = BTreeSet::new();
+        for (index, filter) in self.filters.iter().enumerate() {
+            let FilterPlan { name, kind: _, capacity, rate_ppm, public: _ } = filter;
+            let place = |field: &str| format!("filters[{index}].{field}");
+            in_range(place("capacity"), *capacity, &PLAN_LIMITS.capacity)?;
+            in_range(place("rate_ppm"), *rate_ppm, &PLAN_LIMITS.rate_ppm)?;
+            let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-');
+            let lengths = PLAN_LIMITS.name_chars;
+            if !lengths.contains(&name.chars().count()) || !name.chars().all(is_plain) {
+                let (least, most) = (lengths.start(), lengths.end());
+                let expected = format!("{least} to {most} characters of a-z, 0-9, _ and -");
+                return Err(Misfit::new(place("name"), expected, format!("{name:?}")));
+            }
+            if !names.insert(name) {
+                let found = format!("{name:?} a second time");
+                return Err(Misfit::new(place("name"), "a name of its own", found));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_ops(&self) -> Result<(), Misfit> {
+        let names: BTreeSet<&str> = self.filters.iter().map(|filter| &*filter.name).collect();
+        let node_count = self.node_count();
+        for (index, plan) in self.ops.iter().enumerate() {
+            // Only built for errors: plans have many operations.
+            let place = |field: &'static str| format!("ops[{index}].{field}");
+            if plan.client >= self.world.clients {
+                let range = 0..=self.world.clients - 1;
+                in_range(place("client"), plan.client, &range)?;
+            }
+            if !(1..=node_count).contains(&plan.via) {
+                in_range(place("via"), plan.via, &(1..=node_count))?;
+            }
+            for (field, name) in plan.op.filter_names() {
+                if !names.contains(name) {
+                    let expected = match names.is_empty() {
+                        true => "no operation without filters".to_owned(),
+                        false => one_of(names.iter().copied()),
+                    };
+                    let place = format!("ops[{index}].op.{field}");
+                    return Err(Misfit::new(place, expected, format!("{name:?}")));
+                }
+            }
+            if let Some(items) = plan.op.items() {
+                if !PLAN_LIMITS.op_items.contains(&items.len()) {
+                    let place = format!("number of ops[{index}].op.items");
+                    in_range(place, items.len(), &PLAN_LIMITS.op_items)?;
+                }
+                let too_large = items.iter().find(|item| !PLAN_LIMITS.item.contains(item));
+                if let Some(item) = too_large {
+                    in_range(place("op.items"), *item, &PLAN_LIMITS.item)?;
+                }
+            }
+            if let Op::Insert { copies, .. } = &plan.op {
+                in_range(place("op.copies"), *copies, &PLAN_LIMITS.copies)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Op {
+    /// The filters that it names, each with the name of its field.
+    pub(crate) fn filter_names(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let (filter, source) = match self {
+            Self::Insert { filter, .. }
+            | Self::Contains { filter, .. }
+            | Self::Remove { filter, .. }
+            | Self::Clear { filter }
+            | Self::Create { filter }
+            | Self::Drop { filter } => (filter, None),
+            Self::Merge { filter, source } => (filter, Some(source)),
+        };
+        let source = source.map(|name| ("source", name.as_str()));
+        [("filter", filter.as_str())].into_iter().chain(source)
+    }
+
+    /// Its items; `None` if it is about none.
+    pub(crate) fn items(&self) -> Option<&[u32]> {
+        match self {
+            Self::Insert { items, .. }
+            | Self::Contains { items, .. }
+            | Self::Remove { items, .. } => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Its items, to be changed.
+    pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<u32>> {
+        match self {
+            Self::Insert { items, .. }
+            | Self::Contains { items, .. }
+            | Self::Remove { items, .. } => Some(items),
+            _ => None,
+        }
+    }
+}
+
+impl Fault {
+    /// Whether its class is all that there is to say.
+    pub(crate) const fn has_no_field(&self) -> bool {
+        matches!(self, Self::Ring | Self::RollingRestart)
+    }
+
+    /// Which node it meets; `None` if it names nodes otherwise.
+    pub(crate) const fn who(&self) -> Option<Who> {
+        match self {
+            Self::Split { .. }
+            | Self::Bridge { .. }
+            | Self::Ring
+            | Self::RollingRestart
+            | Self::SwapDisks { .. } => None,
+            Self::Isolate { who }
+            | Self::OneWay { who, .. }
+            | Self::Latency { who, .. }
+            | Self::Loss { who, .. }
+            | Self::Reset { who }
+            | Self::Hold { who }
+            | Self::Crash { who }
+            | Self::PowerLoss { who, .. }
+            | Self::Freeze { who }
+            | Self::Stop { who }
+            | Self::CrashStorm { who, .. }
+            | Self::SlowDisk { who, .. }
+            | Self::StallDisk { who }
+            | Self::SyncFails { who }
+            | Self::ReadFails { who }
+            | Self::WriteFails { who }
+            | Self::DiskFull { who, .. }
+            | Self::BitRot { who, .. }
+            | Self::Misdirect { who }
+            | Self::WipeDisk { who }
+            | Self::ClockJump { who, .. }
+            | Self::ClockDrift { who, .. }
+            | Self::WallClock { who, .. }
+            | Self::Join { via: who }
+            | Self::Replace { who }
+            | Self::MoveReplica { who, .. }
+            | Self::HandOver { who }
+            | Self::Snapshot { who } => Some(*who),
+        }
+    }
+}

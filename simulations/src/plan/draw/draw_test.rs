@@ -1,0 +1,194 @@
+//! Plans of many seeds: what they promise, and that they differ.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::dice::{Dice, Stream};
+use super::{draw_world, faults};
+use crate::plan::{Fault, FaultPlan, FilterKind, Op, Plan, Who};
+use crate::profile::Profile;
+
+const RUN_MS: u64 = 30_000;
+
+/// Long enough for tests that look at no rare thing.
+const SHORT_MS: u64 = 6_000;
+
+/// The classes of the faults of a plan, without drawing the rest of it.
+fn classes(seed: u64, profile: Profile, run_ms: u64) -> BTreeSet<&'static str> {
+    let world = draw_world(&mut Dice::new(seed, Stream::World));
+    let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+    faults.iter().map(|fault| fault.fault.class()).collect()
+}
+
+fn profiles() -> impl Strategy<Value = Profile> {
+    prop::sample::select(&Profile::ALL[..])
+}
+
+/// The damage budget anew, instant by instant, from the fault list alone.
+fn assert_damage_is_bearable(plan: &Plan) {
+    let damage = |fault: &FaultPlan| {
+        let classes = ["bit_rot", "misdirect", "wipe_disk", "sync_fails", "replace"];
+        classes.contains(&fault.fault.class()).then(|| match fault.fault.who() {
+            Some(Who::Node(node)) => node,
+            other => panic!("damage of {other:?}"),
+        })
+    };
+    let damaged: BTreeSet<u32> = plan.faults.iter().filter_map(damage).collect();
+    let replicas = usize::try_from(plan.world.replicas.min(plan.world.nodes)).unwrap();
+    assert!(2 * damaged.len() < replicas, "{damaged:?} of {replicas}");
+    for start_ms in 0..=plan.run_ms / 100 {
+        let window = start_ms * 100..start_ms * 100 + 10_000;
+        for node in &damaged {
+            let hits = plan
+                .faults
+                .iter()
+                .filter(|fault| damage(fault) == Some(*node) && window.contains(&fault.at_ms));
+            assert!(hits.count() <= 1, "node {node} within 10 s of {}", window.start);
+        }
+        let now_ms = window.start;
+        let lasts =
+            |fault: &&FaultPlan| (fault.at_ms..fault.at_ms + fault.for_ms).contains(&now_ms);
+        let now: Vec<&FaultPlan> = plan.faults.iter().filter(lasts).collect();
+        assert!(now.len() <= 4 || now.iter().any(|fault| fault.fault == Fault::RollingRestart));
+        let is_swap = |fault: &&&FaultPlan| fault.fault.class() == "swap_disks";
+        let swaps = now.iter().filter(is_swap).count();
+        let damages = now.iter().filter(|fault| damage(fault).is_some()).count();
+        assert!(swaps == 0 || swaps + damages == 1, "{swaps} exchanges, {damages} damages");
+    }
+    let joins_before = |index: usize| {
+        plan.faults[..index].iter().filter(|fault| fault.fault.class() == "join").count()
+    };
+    assert!(joins_before(plan.faults.len()) <= 2);
+    for (index, fault) in plan.faults.iter().enumerate() {
+        let is_roomy = plan.world.nodes > plan.world.replicas || plan.world.nodes >= 4;
+        assert!(fault.fault.class() != "replace" || is_roomy || joins_before(index) > 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn plans_are_read_back(seed in any::<u64>(), profile in profiles()) {
+        let plan = Plan::draw(seed, profile, SHORT_MS);
+        prop_assert_eq!(&Plan::from_json(&plan.to_json()).unwrap(), &plan);
+        prop_assert_eq!(&Plan::draw(seed, profile, SHORT_MS), &plan);
+        prop_assert_ne!(Plan::draw(seed ^ 1, profile, SHORT_MS).to_json(), plan.to_json());
+    }
+
+    #[test]
+    fn plans_pass_their_check(seed in any::<u64>(), profile in profiles(), run_ms in 1..40_000_u64) {
+        let plan = Plan::draw(seed, profile, run_ms);
+        prop_assert_eq!(plan.check(), Ok(()));
+        prop_assert_eq!(plan.excess_damage(), None);
+        assert_damage_is_bearable(&plan);
+        prop_assert!(plan.faults.iter().all(|fault| profile.classes().contains(&fault.fault.class())));
+    }
+
+    #[test]
+    fn work_does_not_depend_on_the_profile(seed in any::<u64>(), profile in profiles()) {
+        let (calm, other) = (Plan::draw(seed, Profile::Calm, SHORT_MS), Plan::draw(seed, profile, SHORT_MS));
+        prop_assert_eq!(calm.world, other.world);
+        prop_assert_eq!(calm.filters, other.filters);
+        prop_assert_eq!(calm.ops, other.ops);
+        prop_assert!(calm.faults.is_empty());
+        prop_assert_eq!(other.faults.is_empty(), profile == Profile::Calm);
+    }
+
+    #[test]
+    fn one_filter_is_whole(seed in any::<u64>()) {
+        let plan = Plan::draw(seed, Profile::Calm, RUN_MS);
+        let mut rewritten = BTreeSet::new();
+        for op in &plan.ops {
+            let named = |name: &str| plan.filters.iter().find(|filter| filter.name == name).unwrap();
+            match &op.op {
+                Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => {
+                    rewritten.insert(filter.clone());
+                }
+                Op::Merge { filter, source } => {
+                    rewritten.insert(filter.clone());
+                    let (target, source) = (named(filter), named(source));
+                    prop_assert!(target.merges_with(source));
+                }
+                Op::Remove { filter, .. } => {
+                    prop_assert_eq!(named(filter).kind, FilterKind::Counting);
+                }
+                _ => {}
+            }
+            let items = op.op.items().unwrap_or_default();
+            prop_assert_eq!(items.iter().collect::<BTreeSet<_>>().len(), items.len());
+        }
+        prop_assert!(rewritten.len() <= 1);
+        prop_assert!(!rewritten.contains("f0"));
+    }
+}
+
+#[test]
+fn a_run_has_a_few_hundred_to_a_few_thousand_calls() {
+    let counts: Vec<usize> =
+        (0..60).map(|seed| Plan::draw(seed, Profile::Calm, RUN_MS).ops.len()).collect();
+    assert!(counts.iter().all(|count| (200..4_000).contains(count)), "{counts:?}");
+    assert!(counts.iter().any(|count| *count < 600), "{counts:?}");
+    assert!(counts.iter().any(|count| *count > 1_500), "{counts:?}");
+}
+
+#[test]
+fn the_longest_run_fits() {
+    for seed in 0..2 {
+        let plan = Plan::draw(seed, Profile::Network, 600_000);
+        assert_eq!(plan.check(), Ok(()));
+        assert!(plan.ops.len() > 4_000 && plan.faults.len() > 100);
+    }
+}
+
+#[test]
+fn every_class_of_a_profile_is_drawn() {
+    for profile in Profile::ALL {
+        let drawn: BTreeSet<&str> =
+            (0..200).flat_map(|seed| classes(seed, profile, RUN_MS)).collect();
+        let wanted: BTreeSet<&str> = profile.classes().iter().copied().collect();
+        assert_eq!(drawn, wanted, "{profile}");
+    }
+}
+
+#[test]
+fn every_feature_is_drawn_and_left_out() {
+    let plans: Vec<Plan> = (0..120).map(|seed| Plan::draw(seed, Profile::Mixed, 10_000)).collect();
+    let sometimes = |does: &dyn Fn(&Plan) -> bool| plans.iter().any(does);
+    let op = |does: fn(&Op) -> bool| sometimes(&|plan| plan.ops.iter().any(|op| does(&op.op)));
+    assert!(op(|op| matches!(op, Op::Insert { copies: 3, .. })));
+    assert!(op(|op| matches!(op, Op::Contains { any: true, .. })));
+    assert!(op(|op| matches!(op, Op::Remove { .. })));
+    assert!(op(|op| matches!(op, Op::Clear { .. })));
+    assert!(op(|op| matches!(op, Op::Create { .. })));
+    assert!(op(|op| matches!(op, Op::Drop { .. })));
+    assert!(op(|op| matches!(op, Op::Merge { .. })));
+    assert!(op(|op| op.items().is_some_and(|items| items.len() > 50)));
+    for replicas in [1, 3, 5] {
+        assert!(sometimes(&|plan| plan.world.replicas == replicas));
+    }
+    for who in [Who::Node(7), Who::Leader(7), Who::Follower(0), Who::MetaLeader, Who::All] {
+        assert!(sometimes(&|plan| plan.faults.iter().any(|fault| fault.fault.who() == Some(who))));
+    }
+    for rare in ["small_segments", "snapshots_often", "small_pieces", "small_batches", "old_map"] {
+        let is_provoked = |plan: &Plan| plan.provoked.iter().any(|name| name == rare);
+        assert!(sometimes(&is_provoked));
+        assert!(sometimes(&|plan| !is_provoked(plan)));
+    }
+    // A burst: every client inserts the same item in the same millisecond.
+    assert!(sometimes(&|plan| {
+        plan.world.clients > 8
+            && plan
+                .ops
+                .windows(9)
+                .any(|ops| ops.iter().all(|op| (op.at_ms, &op.op) == (ops[0].at_ms, &ops[0].op)))
+    }));
+}
+
+#[test]
+fn runs_differ_in_what_they_leave_out() {
+    let distinct: BTreeSet<BTreeSet<&str>> =
+        (0..40).map(|seed| classes(seed, Profile::Network, 120_000)).collect();
+    assert!(distinct.len() > 20, "{distinct:?}");
+}

@@ -1,0 +1,162 @@
+//! When faults happen, and which, within the damage budget.
+
+use std::collections::BTreeMap;
+
+use super::dice::Dice;
+use super::recipes::{RECIPES, Recipe};
+use crate::plan::damage::{DAMAGE_GAP_MS, JOINS_MAX};
+use crate::plan::{Fault, FaultPlan, PLAN_LIMITS, Who, WorldShape};
+use crate::profile::Profile;
+
+/// Simulated milliseconds from one fault to the next, at least and at most.
+const GAP_MS: (u64, u64) = (100, 3_000);
+
+/// Faults that last at the same time, at most.
+const AT_ONCE_MAX: u32 = 4;
+
+/// What was drawn so far, as far as it matters for what comes.
+pub(super) struct Scene {
+    /// The world.
+    pub(super) world: WorldShape,
+    /// The nodes that may suffer lasting damage.
+    victims: Vec<u32>,
+    /// When the next fault begins, in simulated milliseconds.
+    now_ms: u64,
+    /// From when on a victim may be damaged again.
+    whole_from_ms: BTreeMap<u32, u64>,
+    /// Until when lasting damage is done.
+    damage_until_ms: u64,
+    /// Until when disks are exchanged.
+    swap_until_ms: u64,
+    /// Joins so far.
+    pub(super) join_count: u32,
+}
+
+impl Scene {
+    fn new(dice: &mut Dice, world: WorldShape) -> Self {
+        let nodes: Vec<u32> = (1..=world.nodes).collect();
+        Self {
+            world,
+            victims: dice.pick_distinct(&nodes, world.victim_count_max()),
+            now_ms: 0,
+            whole_from_ms: BTreeMap::new(),
+            damage_until_ms: 0,
+            swap_until_ms: 0,
+            join_count: 0,
+        }
+    }
+
+    /// Any node, one way or the other.
+    pub(super) fn who(&self, dice: &mut Dice) -> Who {
+        match dice.count(0, 7) {
+            0 | 1 => Who::Node(self.node(dice)),
+            2..=4 => Who::Leader(self.shard(dice)),
+            5 | 6 => Who::Follower(self.shard(dice)),
+            _ => Who::MetaLeader,
+        }
+    }
+
+    /// Any node, or, once in so many draws, all.
+    pub(super) fn who_or_all(&self, dice: &mut Dice, draws: u32) -> Who {
+        if dice.one_in(draws) { Who::All } else { self.who(dice) }
+    }
+
+    /// The number of a founder.
+    pub(super) fn node(&self, dice: &mut Dice) -> u32 {
+        dice.count(1, self.world.nodes)
+    }
+
+    /// The number of a shard.
+    pub(super) fn shard(&self, dice: &mut Dice) -> u32 {
+        dice.count(0, self.world.shards - 1)
+    }
+
+    /// A node that may be damaged now, if there is one.
+    pub(super) fn victim(&self, dice: &mut Dice) -> Option<Who> {
+        let is_whole = |node: &&u32| {
+            self.whole_from_ms.get(*node).is_none_or(|from_ms| *from_ms <= self.now_ms)
+        };
+        let whole: Vec<u32> = self.victims.iter().filter(is_whole).copied().collect();
+        let is_allowed = !whole.is_empty() && self.swap_until_ms <= self.now_ms;
+        is_allowed.then(|| Who::Node(*dice.pick(&whole)))
+    }
+
+    /// Whether disks may be exchanged now.
+    pub(super) const fn can_swap(&self) -> bool {
+        self.damage_until_ms <= self.now_ms && self.swap_until_ms <= self.now_ms
+    }
+
+    /// Whether one more node may join.
+    pub(super) fn can_join(&self) -> bool {
+        self.join_count < JOINS_MAX
+            && self.world.nodes + self.join_count < *PLAN_LIMITS.nodes_and_joins.end()
+    }
+
+    /// Whether there may be a node without a replica of some shard.
+    pub(super) const fn has_room_to_move(&self) -> bool {
+        self.world.nodes > self.world.replicas || self.join_count > 0
+    }
+
+    fn record(&mut self, plan: &FaultPlan) {
+        let end_ms = plan.end_ms(self.world.nodes);
+        match plan.fault {
+            Fault::Join { .. } => self.join_count += 1,
+            Fault::SwapDisks { .. } => self.swap_until_ms = end_ms,
+            _ => {}
+        }
+        if plan.fault.is_lasting()
+            && let Some(Who::Node(node)) = plan.fault.who()
+        {
+            self.whole_from_ms.insert(node, end_ms.max(plan.at_ms + DAMAGE_GAP_MS));
+            self.damage_until_ms = self.damage_until_ms.max(end_ms);
+        }
+    }
+}
+
+/// Faults of a profile, by time: of each class with a chance of a half, of at least one.
+pub(super) fn draw(
+    dice: &mut Dice,
+    world: WorldShape,
+    profile: Profile,
+    run_ms: u64,
+) -> Vec<FaultPlan> {
+    let of_profile: Vec<&Recipe> =
+        RECIPES.iter().filter(|recipe| profile.classes().contains(&recipe.class)).collect();
+    let mut drawn = of_profile.clone();
+    drawn.retain(|_| dice.one_in(2));
+    let faults = schedule(dice, world, &drawn, run_ms);
+    // No class was drawn, or none that this world allows.
+    if faults.is_empty() { schedule(dice, world, &of_profile, run_ms) } else { faults }
+}
+
+fn schedule(
+    dice: &mut Dice,
+    world: WorldShape,
+    recipes: &[&Recipe],
+    run_ms: u64,
+) -> Vec<FaultPlan> {
+    let mut scene = Scene::new(dice, world);
+    let at_once = u64::from(dice.count(1, AT_ONCE_MAX));
+    let mut faults = Vec::new();
+    let mut ends_ms: Vec<u64> = Vec::new();
+    while !recipes.is_empty() && faults.len() < *PLAN_LIMITS.faults.end() {
+        scene.now_ms += dice.spread(GAP_MS.0, GAP_MS.1);
+        ends_ms.retain(|end_ms| *end_ms > scene.now_ms);
+        if ends_ms.len() as u64 >= at_once {
+            let end_ms = ends_ms.iter().min().copied().unwrap_or(scene.now_ms);
+            // Without a pause, runs with one fault at a time would never be without any.
+            scene.now_ms = end_ms + dice.spread(GAP_MS.0, GAP_MS.1);
+            ends_ms.retain(|end_ms| *end_ms > scene.now_ms);
+        }
+        if scene.now_ms >= run_ms {
+            break;
+        }
+        if let Some((for_ms, fault)) = (dice.pick(recipes).make)(&scene, dice) {
+            let plan = FaultPlan { at_ms: scene.now_ms, for_ms, fault };
+            scene.record(&plan);
+            ends_ms.push(plan.end_ms(world.nodes));
+            faults.push(plan);
+        }
+    }
+    faults
+}

@@ -1,0 +1,49 @@
+//! Which filters a plan has.
+
+use super::dice::Dice;
+use crate::plan::{FilterKind, FilterPlan};
+
+/// Rates of false positives, in millionths.
+const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
+
+/// Kinds.
+const KINDS: [FilterKind; 4] =
+    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
+
+/// Kinds that merge.
+const MERGING_KINDS: [FilterKind; 2] = [FilterKind::Classic, FilterKind::Blocked];
+
+/// One to four filters, of which the first two may be one of the other's shape.
+pub(super) fn draw(dice: &mut Dice) -> Vec<FilterPlan> {
+    let count = dice.count(1, 4);
+    let mut filters: Vec<FilterPlan> = (0..count).map(|number| one(dice, number)).collect();
+    if count >= 2 && dice.one_in(3) {
+        filters[0] =
+            FilterPlan { kind: *dice.pick(&MERGING_KINDS), public: true, ..filters[0].clone() };
+        filters[1] = FilterPlan { name: filters[1].name.clone(), ..filters[0].clone() };
+    }
+    filters
+}
+
+fn one(dice: &mut Dice, number: u32) -> FilterPlan {
+    FilterPlan {
+        name: format!("f{number}"),
+        kind: *dice.pick(&KINDS),
+        capacity: dice.spread(100, 10_000),
+        rate_ppm: *dice.pick(&RATES_PPM),
+        public: dice.one_in(3),
+    }
+}
+
+impl FilterPlan {
+    /// Whether filters can be merged that are made of these plans: both of one shape, of a kind that
+    /// merges, and hashed alike, as public ones are.
+    pub(crate) fn merges_with(&self, other: &Self) -> bool {
+        let Self { name, kind, capacity, rate_ppm, public } = self;
+        *public
+            && MERGING_KINDS.contains(kind)
+            && *name != other.name
+            && (kind, capacity, rate_ppm, public)
+                == (&other.kind, &other.capacity, &other.rate_ppm, &other.public)
+    }
+}

@@ -1,0 +1,164 @@
+//! What the clients do: many small calls on few items, so that calls race for the same ones.
+
+use super::dice::Dice;
+use crate::plan::{FilterKind, FilterPlan, Op, OpPlan, PLAN_LIMITS, WorldShape};
+
+/// Items of a filter that most calls are about.
+const HOT_ITEMS: u32 = 8;
+
+/// Most different items that are inserted into a filter.
+const ITEM_SPACE_MAX: u64 = 2_000;
+
+/// Most items of a call.
+const CALL_ITEMS_MAX: u32 = 64;
+
+/// The first of the items that only one burst inserts, into whatever filter.
+const FRESH_ITEM: u32 = 1_000_000;
+
+/// Where one plan differs from another.
+struct Habits {
+    /// Chances of each verb, relative to each other.
+    insert_weight: u32,
+    contains_weight: u32,
+    any_weight: u32,
+    remove_weight: u32,
+    /// Mean simulated milliseconds between two calls of a client.
+    gap_mean_ms: u64,
+    /// Mean simulated milliseconds between two bursts, if there are any: in each, all clients insert
+    /// one item at the same time, each through a node of its own choice.
+    burst_gap_mean_ms: Option<u64>,
+    /// One filter: it alone is cleared, dropped, created anew.
+    rewritten: Option<usize>,
+    /// A filter, and the other that is merged into it.
+    merged: Option<(usize, usize)>,
+    /// How many different items are inserted, filter by filter.
+    item_spaces: Vec<u32>,
+}
+
+/// Calls of all clients, by time.
+pub(super) fn draw(
+    dice: &mut Dice,
+    world: WorldShape,
+    filters: &[FilterPlan],
+    run_ms: u64,
+) -> Vec<OpPlan> {
+    let habits = draw_habits(dice, world, filters);
+    let mut ops = Vec::new();
+    for client in 0..world.clients {
+        let mut at_ms = dice.gap(habits.gap_mean_ms);
+        while at_ms < run_ms {
+            let op = draw_op(dice, &habits, filters);
+            ops.push(OpPlan { at_ms, client, via: dice.count(1, world.nodes), op });
+            at_ms += dice.gap(habits.gap_mean_ms);
+        }
+    }
+    if let Some(mean_ms) = habits.burst_gap_mean_ms {
+        let mut at_ms = dice.gap(mean_ms);
+        let mut fresh = FRESH_ITEM;
+        while at_ms < run_ms {
+            let index = draw_index(dice, filters);
+            let item = if dice.one_in(2) { fresh } else { dice.count(0, HOT_ITEMS - 1) };
+            fresh += 1;
+            for client in 0..world.clients {
+                let filter = filters[index].name.clone();
+                let op = Op::Insert { filter, items: vec![item], copies: 1 };
+                ops.push(OpPlan { at_ms, client, via: dice.count(1, world.nodes), op });
+            }
+            at_ms += dice.gap(mean_ms).max(1);
+        }
+    }
+    ops.sort_by_key(|op| op.at_ms);
+    ops.truncate(*PLAN_LIMITS.ops.end());
+    ops
+}
+
+fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Habits {
+    let clients = u64::from(world.clients);
+    // Together they make 10 to 100 calls a second.
+    let gap_mean_ms = dice.spread((10 * clients).max(40), (100 * clients).min(400));
+    let merged = filters.split_first().and_then(|(first, rest)| {
+        let target = rest.iter().position(|other| other.merges_with(first))?;
+        Some((target + 1, 0))
+    });
+    // The first filter is left whole, so that the strongest checks have one to look at.
+    let rewritten = match merged {
+        _ if filters.len() < 2 || !dice.one_in(3) => None,
+        Some((target, _)) => Some(target),
+        None => Some(filters.len() - 1),
+    };
+    Habits {
+        insert_weight: dice.count(2, 6),
+        contains_weight: dice.count(2, 6),
+        any_weight: dice.count(0, 3),
+        remove_weight: dice.count(0, 2),
+        gap_mean_ms,
+        burst_gap_mean_ms: (!dice.one_in(4)).then(|| dice.between(1_000, 5_000)),
+        rewritten,
+        merged,
+        item_spaces: filters.iter().map(|filter| item_space(dice, filter)).collect(),
+    }
+}
+
+fn item_space(dice: &mut Dice, filter: &FilterPlan) -> u32 {
+    // Only kinds that grow keep their rate beyond their capacity.
+    let times = if filter.kind == FilterKind::Scalable { 4 } else { 1 };
+    let most = (filter.capacity * times).min(ITEM_SPACE_MAX);
+    u32::try_from(dice.spread(u64::from(2 * HOT_ITEMS), most)).expect("a small number")
+}
+
+fn draw_index(dice: &mut Dice, filters: &[FilterPlan]) -> usize {
+    let last = filters.len() as u64 - 1;
+    usize::try_from(dice.between(0, last)).expect("an index of the list")
+}
+
+fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
+    let index = draw_index(dice, filters);
+    let FilterPlan { name, kind, .. } = &filters[index];
+    let filter = name.clone();
+    if habits.rewritten == Some(index) && dice.one_in(15) {
+        // Twice as many creations, for a dropped filter answers nothing.
+        return match dice.count(0, 4) {
+            0 | 1 => Op::Clear { filter },
+            2 => Op::Drop { filter },
+            _ => Op::Create { filter },
+        };
+    }
+    if let Some((target, source)) = habits.merged
+        && target == index
+        && dice.one_in(30)
+    {
+        return Op::Merge { filter, source: filters[source].name.clone() };
+    }
+    let is_counting = *kind == FilterKind::Counting;
+    let Habits { insert_weight, contains_weight, any_weight, .. } = *habits;
+    let remove_weight = if is_counting { habits.remove_weight } else { 0 };
+    let weights = insert_weight + contains_weight + any_weight + remove_weight;
+    let space = habits.item_spaces[index];
+    let drawn = dice.count(0, weights - 1);
+    if drawn < insert_weight {
+        let copies = if dice.one_in(10) { dice.count(2, 3) } else { 1 };
+        Op::Insert { filter, items: draw_items(dice, space), copies }
+    } else if drawn < insert_weight + remove_weight {
+        Op::Remove { filter, items: draw_items(dice, space) }
+    } else {
+        // Queries reach beyond, where nothing is ever inserted.
+        let space = if dice.one_in(4) { 2 * space } else { space };
+        let any = drawn >= insert_weight + remove_weight + contains_weight;
+        Op::Contains { filter, items: draw_items(dice, space), any }
+    }
+}
+
+/// Items of one call, each once, hot ones first in half of the calls.
+fn draw_items(dice: &mut Dice, space: u32) -> Vec<u32> {
+    let count = if dice.one_in(2) { 1 } else { dice.spread_count(1, CALL_ITEMS_MAX) };
+    let is_hot = dice.one_in(2);
+    let mut items: Vec<u32> = Vec::new();
+    for place in 0..count {
+        let below = if is_hot && place < HOT_ITEMS / 2 { HOT_ITEMS } else { space };
+        let item = dice.count(0, below - 1);
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    items
+}

@@ -1,0 +1,33 @@
+//! Plans that tests of several files begin with.
+
+use super::{FilterKind, FilterPlan, Op, OpPlan, PLAN_FORMAT, Plan, WorldShape};
+
+/// A filter.
+pub(crate) fn filter(name: &str) -> FilterPlan {
+    let name = name.to_owned();
+    FilterPlan { name, kind: FilterKind::Classic, capacity: 100, rate_ppm: 1_000, public: false }
+}
+
+/// An insert of one item into `f0`.
+pub(crate) fn insert(at_ms: u64, client: u32, item: u32) -> OpPlan {
+    let op = Op::Insert { filter: "f0".to_owned(), items: vec![item], copies: 1 };
+    OpPlan { at_ms, client, via: 1, op }
+}
+
+/// A plan that passes its check, with one filter `f0`, 4 shards and 8 clients, in which nothing happens.
+pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
+    Plan {
+        plan: PLAN_FORMAT,
+        seed: 1,
+        profile: "mixed".to_owned(),
+        run_ms: 60_000,
+        planted: None,
+        provoked: Vec::new(),
+        world: WorldShape { nodes, shards: 4, replicas, clients: 8 },
+        filters: vec![filter("f0")],
+        ops: Vec::new(),
+        faults: Vec::new(),
+        note: String::new(),
+        expect: None,
+    }
+}

@@ -1,0 +1,156 @@
+//! Profiles: from which classes of faults a plan is drawn.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::plan::Fault;
+
+/// Which classes of faults a plan is drawn from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Profile {
+    /// None.
+    Calm,
+    /// Those of links and messages.
+    Network,
+    /// Those of disks, with the crashes and power losses that show them.
+    Disk,
+    /// Those of processes.
+    Crash,
+    /// Changes of members, replicas and leaders, with crashes and cuts in between.
+    Churn,
+    /// Those of clocks, and frozen nodes.
+    Clock,
+    /// All.
+    Mixed,
+}
+
+/// A name that no profile has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no profile {name:?}, expected one of {}", names())]
+pub(crate) struct ProfileError {
+    /// What came.
+    pub(crate) name: String,
+}
+
+fn names() -> String {
+    Profile::ALL.map(Profile::name).join(", ")
+}
+
+impl Profile {
+    /// All of them.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Calm, Self::Network, Self::Disk, Self::Crash, Self::Churn, Self::Clock, Self::Mixed];
+
+    /// Its name, as commands and plans write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Network => "network",
+            Self::Disk => "disk",
+            Self::Crash => "crash",
+            Self::Churn => "churn",
+            Self::Clock => "clock",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// What it is for, in a line.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Calm => "no faults: what fails here fails without any",
+            Self::Network => "cuts, one-way cuts, delays, losses, resets and held messages",
+            Self::Disk => "errors, full, slow and damaged disks, crashes and power losses",
+            Self::Crash => "crashes, storms of them, power losses, stops, frozen nodes",
+            Self::Churn => {
+                "nodes join and are replaced, replicas and leaders move, amid crashes and cuts"
+            }
+            Self::Clock => "clocks leap and drift, wall clocks are off, nodes stand still",
+            Self::Mixed => "all classes of faults",
+        }
+    }
+
+    /// Its classes, as [`Fault::class`] names them.
+    pub(crate) const fn classes(self) -> &'static [&'static str] {
+        match self {
+            Self::Calm => &[],
+            Self::Network => &[
+                "isolate", "split", "one_way", "bridge", "ring", "latency", "loss", "reset", "hold",
+            ],
+            Self::Disk => &[
+                "crash",
+                "power_loss",
+                "slow_disk",
+                "stall_disk",
+                "sync_fails",
+                "read_fails",
+                "write_fails",
+                "disk_full",
+                "bit_rot",
+                "misdirect",
+                "swap_disks",
+                "wipe_disk",
+            ],
+            Self::Crash => {
+                &["crash", "power_loss", "freeze", "stop", "rolling_restart", "crash_storm"]
+            }
+            Self::Churn => &[
+                "join",
+                "replace",
+                "move_replica",
+                "hand_over",
+                "snapshot",
+                "crash",
+                "stop",
+                "isolate",
+            ],
+            Self::Clock => &["clock_jump", "clock_drift", "wall_clock", "freeze"],
+            Self::Mixed => Fault::ALL_CLASSES,
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = ProfileError;
+
+    fn from_str(name: &str) -> Result<Self, ProfileError> {
+        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
+        found.ok_or_else(|| ProfileError { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for profile in Profile::ALL {
+            assert_eq!(profile.to_string().parse(), Ok(profile));
+        }
+        let error = "doomed".parse::<Profile>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed"
+        );
+    }
+
+    #[test]
+    fn classes_exist_and_none_is_left_out() {
+        for profile in Profile::ALL {
+            for class in profile.classes() {
+                assert!(Fault::ALL_CLASSES.contains(class), "{profile}: {class}");
+            }
+        }
+        let single: Vec<Profile> =
+            Profile::ALL.into_iter().filter(|profile| *profile != Profile::Mixed).collect();
+        for class in Fault::ALL_CLASSES {
+            assert!(single.iter().any(|profile| profile.classes().contains(class)), "{class}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be taken out of a plan, and what can be made smaller.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::Trials;
+use crate::plan::{Fault, Op, Plan, Who};
+
+/// Goes through all kinds of parts once, those first whose loss saves the reader most.
+pub(super) fn shrink_once(trials: &mut Trials<'_>) {
+    trials.thin(
+        |plan| plan.faults.len(),
+        |plan, chunk| {
+            plan.faults.drain(chunk);
+        },
+    );
+    trials.thin(
+        |plan| plan.ops.len(),
+        |plan, chunk| {
+            plan.ops.drain(chunk);
+        },
+    );
+    trials.thin(|plan| clients(plan).len(), remove_clients);
+    trials.thin(item_count, remove_items);
+    shrink_copies(trials);
+    trials.thin(
+        |plan| plan.provoked.len(),
+        |plan, chunk| {
+            plan.provoked.drain(chunk);
+        },
+    );
+    trials.thin(|plan| plan.filters.len(), remove_filters);
+    shrink_world(trials);
+    shrink_lengths(trials);
+    shrink_run(trials);
+}
+
+/// The clients that do something, in the order of their numbers.
+fn clients(plan: &Plan) -> Vec<u32> {
+    let clients: BTreeSet<u32> = plan.ops.iter().map(|op| op.client).collect();
+    clients.into_iter().collect()
+}
+
+fn remove_clients(plan: &mut Plan, chunk: Range<usize>) {
+    let gone = clients(plan)[chunk].to_vec();
+    plan.ops.retain(|op| !gone.contains(&op.client));
+}
+
+/// Items of all operations.
+fn item_count(plan: &Plan) -> usize {
+    plan.ops.iter().filter_map(|op| op.op.items()).map(<[u32]>::len).sum()
+}
+
+/// Takes out items, counted through all operations, and the operations that are left without.
+fn remove_items(plan: &mut Plan, chunk: Range<usize>) {
+    let mut number = 0;
+    plan.ops.retain_mut(|op| {
+        let Some(items) = op.op.items_mut() else {
+            return true;
+        };
+        items.retain(|_| {
+            number += 1;
+            !chunk.contains(&(number - 1))
+        });
+        !items.is_empty()
+    });
+}
+
+fn remove_filters(plan: &mut Plan, chunk: Range<usize>) {
+    let gone: Vec<String> = plan.filters.drain(chunk).map(|filter| filter.name).collect();
+    plan.ops
+        .retain(|op| op.op.filter_names().all(|(_, name)| !gone.iter().any(|gone| gone == name)));
+}
+
+fn copies_mut(op: &mut Op) -> Option<&mut u32> {
+    if let Op::Insert { copies, .. } = op { Some(copies) } else { None }
+}
+
+/// Sends each insert once, or at least once less.
+fn shrink_copies(trials: &mut Trials<'_>) {
+    trials.change(|plan| {
+        plan.ops.iter_mut().filter_map(|op| copies_mut(&mut op.op)).for_each(|copies| *copies = 1);
+    });
+    for index in 0..trials.best.ops.len() {
+        let set = |plan: &mut Plan, to: fn(u32) -> u32| {
+            if let Some(copies) = copies_mut(&mut plan.ops[index].op) {
+                *copies = to(*copies);
+            }
+        };
+        if !trials.change(|plan| set(plan, |_| 1)) {
+            while trials.change(|plan| set(plan, |copies| copies.saturating_sub(1))) {}
+        }
+    }
+}
+
+/// Fewer clients, shards and nodes, as few as what happens in the plan names.
+fn shrink_world(trials: &mut Trials<'_>) {
+    trials.change(|plan| {
+        let clients = clients(plan);
+        for op in &mut plan.ops {
+            let number = clients.partition_point(|client| *client < op.client);
+            op.client = u32::try_from(number).unwrap_or(op.client);
+        }
+        plan.world.clients = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
+    });
+    trials.change(|plan| {
+        plan.world.clients = clients(plan).last().map_or(1, |client| client + 1);
+    });
+    for fewer in 1..trials.best.world.shards {
+        if trials.change(|plan| plan.world.shards = fewer) {
+            break;
+        }
+    }
+    // Fewer nodes than replicas would be another damage budget, and other quorums.
+    let least = trials.best.world.replicas.max(last_named_node(&trials.best));
+    for fewer in least..trials.best.world.nodes {
+        let has_changed = trials.change(|plan| {
+            plan.world.nodes = fewer;
+            // Whom a client asks first hardly matters, as others answer too.
+            for op in &mut plan.ops {
+                op.via = (op.via - 1) % fewer + 1;
+            }
+        });
+        if has_changed {
+            break;
+        }
+    }
+}
+
+/// The largest number of a node that a fault names; 0 if none does.
+fn last_named_node(plan: &Plan) -> u32 {
+    let named = plan.faults.iter().map(|fault| match (&fault.fault, fault.fault.who()) {
+        (_, Some(Who::Node(node))) => node,
+        (Fault::Split { left }, _) => left.iter().max().copied().unwrap_or(0),
+        (Fault::Bridge { middle }, _) => *middle,
+        (Fault::SwapDisks { one, other }, _) => *one.max(other),
+        _ => 0,
+    });
+    named.max().unwrap_or(0)
+}
+
+/// Halves how long faults last: all, then each.
+fn shrink_lengths(trials: &mut Trials<'_>) {
+    let halve_all = |plan: &mut Plan| plan.faults.iter_mut().for_each(|fault| fault.for_ms /= 2);
+    while trials.change(halve_all) {}
+    for index in 0..trials.best.faults.len() {
+        while trials.change(|plan| plan.faults[index].for_ms /= 2) {}
+    }
+}
+
+/// Ends the run just after the last event, or at least earlier.
+fn shrink_run(trials: &mut Trials<'_>) {
+    let ends_ms = |plan: &Plan| {
+        let faults = plan.faults.iter().map(|fault| fault.end_ms(plan.world.nodes));
+        plan.ops.iter().map(|op| op.at_ms).chain(faults).max().unwrap_or(0)
+    };
+    let least_ms = ends_ms(&trials.best) + 1;
+    if least_ms < trials.best.run_ms && !trials.change(|plan| plan.run_ms = least_ms) {
+        while trials.best.run_ms > least_ms
+            && trials.change(|plan| plan.run_ms = plan.run_ms.midpoint(least_ms))
+        {}
+    }
+}

@@ -1,0 +1,144 @@
+//! Seed ranges, turns of profiles, sums.
+
+use super::*;
+use crate::counters::FaultTally;
+use crate::report::RunReport;
+
+fn ended() -> Ended {
+    let mut report = RunReport { simulated_ms: 60_000, items_checked: 5, ..RunReport::default() };
+    report.calls.insert("done".into(), 3);
+    report.counters.checked.insert("bits_only_rise".into(), 2);
+    Ended { report, cpu_us: 2_000_000, exceeded: None, messages: String::new() }
+}
+
+/// A sweep over all profiles in which every fault and state was seen.
+fn complete() -> Tally {
+    let mut tally = Tally { seed_count: ENOUGH_SEEDS, ..Tally::default() };
+    for class in Profile::ALL.iter().flat_map(|profile| profile.classes()) {
+        let felt = FaultTally { planned: 4, fired: 4, effect: 1 };
+        tally.counters.faults.insert((*class).to_owned(), felt);
+    }
+    tally.counters.states.insert("log_purged".into(), 1);
+    tally
+}
+
+fn exit_of(mut tally: Tally, profiles: &[Profile]) -> Exit {
+    tally.note_what_is_missing(profiles);
+    tally.exit()
+}
+
+fn fail(tally: &mut Tally, seed: u64, kind: &str) -> bool {
+    let plan = Plan::draw(seed, Profile::Mixed, 1_000);
+    let failure = Failure { kind: kind.to_owned(), what: "seen".to_owned() };
+    tally.fail(&plan, &failure, PathBuf::from("plan.json"))
+}
+
+#[test]
+fn a_range_of_seeds_is_two_numbers_in_order() {
+    assert_eq!("5..9".parse(), Ok(SeedRange { first: 5, end: 9 }));
+    for text in ["5..5", "9..5"] {
+        let error = text.parse::<SeedRange>().unwrap_err();
+        assert!(error.to_string().starts_with("a seed range of nothing"), "{error}");
+    }
+    for text in ["5", "", "..", "a..b", "1..", "-1..4", "1..=4", "1..99999999999999999999"] {
+        let error = text.parse::<SeedRange>().unwrap_err();
+        assert_eq!(error, SeedRangeError::Form(text.to_owned()), "{text}");
+    }
+}
+
+#[test]
+fn profiles_take_turns() {
+    let turns: BTreeSet<Profile> = (0..7).map(|seed| profile_of(seed, &Profile::ALL)).collect();
+    assert_eq!(turns.len(), Profile::ALL.len());
+    assert_eq!(profile_of(u64::MAX, &[Profile::Disk]), Profile::Disk);
+}
+
+#[test]
+fn one_seed_in_a_hundred_is_run_twice_and_the_first_is() {
+    let reruns: Vec<u64> = (30..330).filter(|&seed| is_rerun(seed, 30)).collect();
+    assert_eq!(reruns, [30, 130, 230]);
+}
+
+#[test]
+fn runs_add_up() {
+    let mut tally = Tally::default();
+    tally.add(&ended());
+    tally.add(&ended());
+    assert_eq!((tally.seed_count, tally.simulated_ms, tally.cpu_ms), (2, 120_000, 4_000));
+    assert_eq!((tally.calls["done"], tally.items_checked), (6, 10));
+    assert_eq!(tally.counters.checked["bits_only_rise"], 4);
+    let line = tally.progress();
+    assert!(line.starts_with("2 seeds, 0.0 simulated hours, 30.0 simulated s"), "{line}");
+}
+
+#[test]
+fn of_a_kind_of_failure_only_the_first_plans_are_kept() {
+    let mut tally = Tally::default();
+    let kept: Vec<bool> = (0..5).map(|seed| fail(&mut tally, seed, "no_panic")).collect();
+    assert_eq!(kept, [true, true, true, false, false]);
+    assert!(fail(&mut tally, 9, "bits_only_rise"));
+    assert_eq!(tally.kinds(), BTreeMap::from([("bits_only_rise", 1), ("no_panic", 5)]));
+    assert_eq!(tally.failures[&4].plan_file, None);
+}
+
+#[test]
+fn a_complete_sweep_holds() {
+    assert_eq!(exit_of(complete(), &Profile::ALL), Exit::Held);
+}
+
+#[test]
+fn a_fault_without_effect_fails_a_sweep_of_enough_seeds() {
+    let (class, _) = complete().counters.faults.pop_first().unwrap();
+    let mut inert = complete();
+    inert.counters.faults.get_mut(&class).unwrap().effect = 0;
+    let mut text = complete();
+    text.counters = inert.counters.clone();
+    text.note_what_is_missing(&Profile::ALL);
+    assert!(text.text().contains(&format!("without effect: the fault {class}\n")));
+
+    let mut never_planned = complete();
+    never_planned.counters.faults.remove(&class);
+    let few = Tally {
+        seed_count: ENOUGH_SEEDS - 1,
+        counters: inert.counters.clone(),
+        ..Tally::default()
+    };
+    assert_eq!(exit_of(inert, &Profile::ALL), Exit::WithoutEffect);
+    assert_eq!(exit_of(never_planned, &Profile::ALL), Exit::WithoutEffect);
+    assert_eq!(exit_of(few, &Profile::ALL), Exit::Held);
+}
+
+#[test]
+fn a_state_is_asked_for_only_of_all_profiles() {
+    let missed = || {
+        let mut tally = complete();
+        tally.counters.states.insert("joint_at_restart".into(), 0);
+        tally
+    };
+    assert_eq!(exit_of(missed(), &Profile::ALL), Exit::WithoutEffect);
+    assert_eq!(exit_of(missed(), &[Profile::Calm]), Exit::Held);
+}
+
+#[test]
+fn the_worst_decides_the_exit() {
+    let mut tally = complete();
+    fail(&mut tally, 1, EXCEEDED);
+    assert_eq!(tally.exit(), Exit::Exceeded);
+    fail(&mut tally, 2, "no_panic");
+    assert_eq!(tally.exit(), Exit::Violated);
+    let trace = TraceDigest { line_count: 1, hash: 2 };
+    tally.compare(3, trace, trace);
+    assert_eq!((tally.exit(), tally.rerun_count), (Exit::Violated, 1));
+    tally.compare(3, trace, TraceDigest { line_count: 1, hash: 3 });
+    assert_eq!(tally.exit(), Exit::NotDeterministic);
+    assert!(tally.text().contains("not deterministic: seed 3"));
+}
+
+#[test]
+fn the_report_is_json() {
+    let mut tally = complete();
+    fail(&mut tally, 1, "no_panic");
+    let json: serde_json::Value = serde_json::to_value(&tally).unwrap();
+    assert_eq!(json["failures"]["1"]["kind"], "no_panic");
+    assert_eq!(json["seed_count"], ENOUGH_SEEDS);
+}

@@ -1,0 +1,194 @@
+//! Who hears what the nodes do: the reference, and the promises of Raft.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use umbel_engine::shard::{InsertPart, ShardCommand};
+use umbel_node::ports::Observer;
+use umbel_node::ports::observer::{Event, GroupReport, Payload};
+
+use crate::counters;
+use crate::invariants::raft::RaftInvariants;
+use crate::invariants::violation::Violation;
+use crate::now::now_us;
+use crate::oracle::reference::Reference;
+use crate::trace;
+
+/// More violations than this say nothing new.
+const VIOLATIONS_MAX: usize = 16;
+
+/// All that is checked while the run goes on.
+pub(crate) struct Checks {
+    pub(crate) reference: Reference,
+    pub(crate) raft: RaftInvariants,
+    pub(crate) violations: Vec<Violation>,
+}
+
+thread_local! {
+    static CHECKS: RefCell<Option<Checks>> = const { RefCell::new(None) };
+}
+
+/// Begins with nothing seen.
+pub(crate) fn begin() {
+    let checks =
+        Checks { reference: Reference::new(), raft: RaftInvariants::new(), violations: Vec::new() };
+    CHECKS.set(Some(checks));
+}
+
+/// Gives back what was seen.
+pub(crate) fn end() -> Checks {
+    CHECKS.take().expect("the checks began with the run")
+}
+
+/// Looks at the checks.
+pub(crate) fn with<T>(look: impl FnOnce(&mut Checks) -> T) -> T {
+    CHECKS.with_borrow_mut(|checks| look(checks.as_mut().expect("the checks began with the run")))
+}
+
+/// Notes a violation that was found elsewhere.
+pub(crate) fn violated(invariant: &'static str, what: String) {
+    let at_us = now_us();
+    with(|checks| checks.add(vec![Violation { invariant, at_us, what }]));
+}
+
+/// Tells the checks how a node's groups are.
+pub(crate) fn look(node: &str, reports: &[GroupReport]) {
+    with(|checks| {
+        let found = checks.raft.look(now_us(), node, reports);
+        checks.add(found);
+    });
+}
+
+impl Checks {
+    pub(crate) fn add(&mut self, found: Vec<Violation>) {
+        for violation in found {
+            violation.trace();
+            if self.violations.len() < VIOLATIONS_MAX {
+                self.violations.push(violation);
+            }
+        }
+    }
+}
+
+/// What one incarnation of a host tells.
+pub(crate) struct SimObserver {
+    pub(crate) host: String,
+    pub(crate) incarnation: u32,
+    /// Nothing that it does binds anybody.
+    pub(crate) is_lost: bool,
+    /// Counts the damage that the host's nodes found.
+    pub(crate) damage_count: Arc<AtomicU64>,
+}
+
+/// A payload in a few words.
+struct Short<'a>(&'a Payload<'a>);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Payload::Blank => f.write_str("blank"),
+            Payload::Members { voters, learners } => {
+                write!(f, "voters {voters:?} learners {learners:?}")
+            }
+            Payload::Meta(command, _) => write!(f, "{command:?}"),
+            Payload::Shard(ShardCommand::Insert(parts), _) => {
+                for part in parts {
+                    let InsertPart { filter, generation, request, hashes, .. } = part;
+                    let id = request.as_ref().map(|stamp| stamp.id);
+                    write!(f, "insert {} into {filter} {generation} {id:?} ", hashes.len())?;
+                }
+                Ok(())
+            }
+            Payload::Shard(ShardCommand::LoadFrame { filter, .. }, _) => write!(f, "load {filter}"),
+            Payload::Shard(command, _) => write!(f, "{command:?}"),
+        }
+    }
+}
+
+impl Observer for SimObserver {
+    fn observe(&self, event: &Event<'_>) {
+        let now = now_us();
+        self.trace(now, event);
+        if self.is_lost {
+            return;
+        }
+        with(|checks| {
+            let found = checks.raft.observe(now, &self.host, self.incarnation, event);
+            checks.add(found);
+            let found = match event {
+                Event::Applied { group, entry, payload, digest } => {
+                    checks.reference.applied(now, &self.host, *group, *entry, payload, *digest)
+                }
+                Event::SnapshotBuilt { group, through } => {
+                    checks.reference.built(now, &self.host, *group, *through)
+                }
+                Event::SnapshotLoaded { group, through, digest } => {
+                    checks.reference.loaded(now, &self.host, *group, *through, *digest)
+                }
+                _ => Ok(()),
+            };
+            if let Err(violation) = found {
+                checks.add(vec![violation]);
+            }
+        });
+    }
+}
+
+impl SimObserver {
+    fn trace(&self, now: u64, event: &Event<'_>) {
+        let host = &self.host;
+        match event {
+            Event::LogOpened { group, purged, last, vote, .. } => {
+                trace::line(now, host, "log", format_args!("{group} {purged:?} {last:?} {vote:?}"));
+            }
+            Event::Appended { group, entry, checksum, .. } => {
+                trace::line(now, host, "append", format_args!("{group} {entry:?} {checksum:08x}"));
+            }
+            Event::Durable { group, through } => {
+                trace::line(now, host, "durable", format_args!("{group} {through:?}"));
+            }
+            Event::Truncated { group, after } => {
+                counters::state("log_truncated");
+                trace::line(now, host, "truncate", format_args!("{group} {after:?}"));
+            }
+            Event::Purged { group, through } => {
+                counters::state("log_purged");
+                trace::line(now, host, "purge", format_args!("{group} {through:?}"));
+            }
+            Event::VoteSaved { group, vote } => {
+                trace::line(now, host, "vote", format_args!("{group} {vote:?}"));
+            }
+            Event::Applied { group, entry, payload, .. } => {
+                if let Payload::Members { voters, .. } = payload
+                    && voters.len() > 1
+                {
+                    counters::state("joint_configuration");
+                }
+                trace::line(
+                    now,
+                    host,
+                    "apply",
+                    format_args!("{group} {entry:?} {}", Short(payload)),
+                );
+            }
+            Event::SnapshotBuilt { group, through } => {
+                counters::state("snapshot_built");
+                trace::line(now, host, "snapshot", format_args!("{group} {through:?}"));
+            }
+            Event::SnapshotLoaded { group, through, .. } => {
+                counters::state("snapshot_loaded");
+                trace::line(now, host, "load", format_args!("{group} {through:?}"));
+            }
+            Event::DamageFound { what } => {
+                self.damage_count.fetch_add(1, Ordering::Relaxed);
+                counters::state("damage_found");
+                trace::line(now, host, "damage", format_args!("{what}"));
+            }
+            Event::Forgotten { group } => {
+                trace::line(now, host, "forget", format_args!("{group}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What the clients do: each call of the plan at its time, and what became of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use umbel_client::{
+    Applied, Client, ClientError, ClientOptions, Hashing, Kind, NewFilter, ReadLevel,
+};
+
+use crate::history::{Call, Outcome, Verb};
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::plan::{FilterKind, FilterPlan, Op, OpPlan};
+use crate::trace;
+
+mod copies;
+
+/// How long a client tries one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The same in microseconds.
+const REQUEST_TIMEOUT_US: u64 = 8_000_000;
+
+/// A call makes at most so many requests one after the other: the filter's summary, the shard map,
+/// a session, the request, and the same again if its outcome was unknown.
+const REQUESTS_PER_CALL: u32 = 5;
+
+/// What all clients share.
+pub(crate) struct Clients {
+    net: SimNet,
+    /// Addresses of the nodes that found the cluster, by number from 1.
+    addresses: Vec<String>,
+    filters: Vec<FilterPlan>,
+    calls: RefCell<Vec<Call>>,
+    /// A client for each number and each node that it calls first.
+    clients: RefCell<BTreeMap<(u32, u32), Client>>,
+    request_count: RefCell<u32>,
+}
+
+/// Text of an item.
+pub(crate) fn item_text(item: u32) -> String {
+    format!("item {item}")
+}
+
+impl Clients {
+    pub(crate) fn new(net: SimNet, addresses: Vec<String>, filters: Vec<FilterPlan>) -> Rc<Self> {
+        Rc::new(Self {
+            net,
+            addresses,
+            filters,
+            calls: RefCell::default(),
+            clients: RefCell::default(),
+            request_count: RefCell::new(0),
+        })
+    }
+
+    /// Everything that was called so far.
+    pub(crate) fn calls(&self) -> std::cell::Ref<'_, Vec<Call>> {
+        self.calls.borrow()
+    }
+
+    /// Makes the plan's calls, each at its time after now, and waits for all their ends.
+    pub(crate) async fn run(self: Rc<Self>, ops: Vec<OpPlan>) {
+        let began = Instant::now();
+        let mut running = tokio::task::JoinSet::new();
+        for op in ops {
+            tokio::time::sleep_until(began + Duration::from_millis(op.at_ms)).await;
+            while running.try_join_next().is_some() {}
+            let call = Rc::clone(&self).call(op);
+            running.spawn_local(async move {
+                call.await;
+            });
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Makes one call; copies of a request are several, and end as an unknown one here.
+    pub(crate) async fn call(self: Rc<Self>, plan: OpPlan) -> Outcome {
+        let OpPlan { client, via, op, .. } = plan;
+        let (filter, items, verb) = subject(&op);
+        if let Op::Insert { copies, .. } = op
+            && copies > 1
+        {
+            self.insert_copies(client, via, &filter, &items, copies).await;
+            return Outcome::Unknown("several calls".to_owned());
+        }
+        let id = self.begin(client, &filter, verb, &items, None);
+        let outcome = self.carry_out(client, via, &op).await;
+        self.end(id, outcome.clone());
+        outcome
+    }
+
+    fn begin(
+        &self,
+        client: u32,
+        filter: &str,
+        verb: Verb,
+        items: &[u32],
+        request: Option<u32>,
+    ) -> u32 {
+        let mut calls = self.calls.borrow_mut();
+        let id = u32::try_from(calls.len()).expect("a run makes far fewer calls");
+        let start_us = now_us();
+        let patience = u64::from(REQUESTS_PER_CALL) * REQUEST_TIMEOUT_US;
+        calls.push(Call {
+            id,
+            client,
+            filter: filter.to_owned(),
+            verb,
+            items: items.to_vec(),
+            request,
+            start_us,
+            end_us: None,
+            deadline_us: start_us + patience,
+            outcome: Outcome::Unknown("no answer yet".to_owned()),
+        });
+        trace::line(
+            start_us,
+            "clients",
+            "call",
+            format_args!("{id} c{client} {verb:?} {filter} {items:?}"),
+        );
+        id
+    }
+
+    fn end(&self, id: u32, outcome: Outcome) {
+        let now = now_us();
+        let mut calls = self.calls.borrow_mut();
+        let call = &mut calls[id as usize];
+        trace::line(now, "clients", "end", format_args!("{id} c{} {outcome:?}", call.client));
+        call.end_us = Some(now);
+        call.outcome = outcome;
+    }
+
+    /// Even clients know all nodes and learn leaders; odd ones insist on the node that the plan names,
+    /// whatever it knows.
+    fn client(&self, number: u32, via: u32) -> Client {
+        let is_stubborn = number % 2 == 1;
+        let key = (number, if is_stubborn { via } else { 0 });
+        let mut clients = self.clients.borrow_mut();
+        let made = clients.entry(key).or_insert_with(|| {
+            let addresses = if is_stubborn {
+                vec![self.addresses[(via as usize - 1) % self.addresses.len()].clone()]
+            } else {
+                self.addresses.clone()
+            };
+            let options = ClientOptions { learns_nodes: !is_stubborn, ..options() };
+            let made = Client::connect_through(addresses, options, self.net.clone());
+            made.expect("the hosts' addresses are addresses")
+        });
+        made.clone()
+    }
+
+    async fn carry_out(&self, client: u32, via: u32, op: &Op) -> Outcome {
+        let client = self.client(client, via);
+        let texts = |items: &[u32]| items.iter().map(|&item| item_text(item)).collect::<Vec<_>>();
+        match op {
+            Op::Insert { filter, items, .. } => {
+                match client.filter(filter).insert(texts(items)).await {
+                    // Half of those whose outcome is unknown try again, for as long.
+                    Err(ClientError::OutcomeUnknown { request, .. }) if items[0] % 2 == 0 => {
+                        match request.resend().await {
+                            Ok(umbel_client::Outcome::Inserted(answer)) => {
+                                Outcome::Done(answer.iter().collect())
+                            }
+                            Ok(other) => unreachable!("an insert answers as one, not {other:?}"),
+                            Err(error) => failed(&error, true),
+                        }
+                    }
+                    done => change(done, |answer| answer.iter().collect()),
+                }
+            }
+            Op::Contains { filter, items, any } => {
+                let level = if *any { ReadLevel::AnyReplica } else { ReadLevel::Linearizable };
+                match client.filter(filter).contains(texts(items), level).await {
+                    Ok(answer) => Outcome::Done(answer.iter().collect()),
+                    Err(error) => failed(&error, false),
+                }
+            }
+            Op::Remove { filter, items } => {
+                let removed = client.filter(filter).remove(texts(items)).await;
+                change(removed, |answer| answer.iter().collect())
+            }
+            Op::Clear { filter } => change(client.clear(filter).await, |_| Vec::new()),
+            Op::Create { filter } => {
+                change(client.create(filter, &self.settings(filter)).await, |_| Vec::new())
+            }
+            Op::Drop { filter } => change(client.drop_filter(filter).await, |_| Vec::new()),
+            Op::Merge { filter, source } => {
+                change(client.merge(filter, &[source]).await, |_| Vec::new())
+            }
+        }
+    }
+
+    /// How a filter of the plan is created: like an earlier one of the same shape whose hashes are
+    /// public, so that they can be merged.
+    fn settings(&self, name: &str) -> NewFilter {
+        let own = self.filters.iter().find(|filter| filter.name == name);
+        let own = own.expect("a plan that was checked names only filters that it has");
+        let twin = self.filters.iter().take_while(|filter| filter.name != name).find(|filter| {
+            let shape = |filter: &FilterPlan| {
+                (filter.kind, filter.capacity, filter.rate_ppm, filter.public)
+            };
+            filter.public && shape(filter) == shape(own)
+        });
+        if let Some(twin) = twin {
+            return NewFilter::like(&twin.name);
+        }
+        NewFilter {
+            kind: match own.kind {
+                FilterKind::Classic => Kind::Classic,
+                FilterKind::Blocked => Kind::Blocked,
+                FilterKind::Counting => Kind::Counting,
+                FilterKind::Scalable => Kind::Scalable,
+            },
+            hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
+            ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
+        }
+    }
+
+    /// Creates the plan's filters, trying until each is there.
+    pub(crate) async fn create_filters(&self) {
+        for filter in &self.filters {
+            loop {
+                let client = self.client(0, 1);
+                let made = client.create(&filter.name, &self.settings(&filter.name)).await;
+                let is_there = match &made {
+                    Ok(_) => true,
+                    Err(error) => error
+                        .failure()
+                        .is_some_and(|failure| failure.cause == umbel_client::ErrorCode::NameTaken),
+                };
+                if is_there {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Patience of a simulated client.
+fn options() -> ClientOptions {
+    ClientOptions {
+        timeout: REQUEST_TIMEOUT,
+        attempt_timeout: Duration::from_secs(2),
+        connect_timeout: Duration::from_secs(1),
+        map_age_max: Duration::from_secs(5),
+        ..ClientOptions::default()
+    }
+}
+
+fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
+    match op {
+        Op::Insert { filter, items, .. } => (filter.clone(), items.clone(), Verb::Insert),
+        Op::Contains { filter, items, any } => {
+            let verb = if *any { Verb::ContainsAny } else { Verb::Contains };
+            (filter.clone(), items.clone(), verb)
+        }
+        Op::Remove { filter, items } => (filter.clone(), items.clone(), Verb::Remove),
+        Op::Clear { filter } => (filter.clone(), Vec::new(), Verb::Clear),
+        Op::Create { filter } => (filter.clone(), Vec::new(), Verb::Create),
+        Op::Drop { filter } => (filter.clone(), Vec::new(), Verb::Drop),
+        Op::Merge { filter, .. } => (filter.clone(), Vec::new(), Verb::Merge),
+    }
+}
+
+/// How a call ended that was to change something.
+fn change<T>(done: Result<T, ClientError>, answers: impl FnOnce(T) -> Vec<bool>) -> Outcome {
+    done.map_or_else(|error| failed(&error, true), |answer| Outcome::Done(answers(answer)))
+}
+
+/// How a call ended that has no answer.
+fn failed(error: &ClientError, changes: bool) -> Outcome {
+    let text = error.to_string();
+    let is_untouched = match error {
+        ClientError::Refused(failure) => failure.applied == Applied::No,
+        ClientError::Unavailable(_) => true,
+        _ => false,
+    };
+    if is_untouched || !changes { Outcome::NotApplied(text) } else { Outcome::Unknown(text) }
+}

@@ -1,0 +1,134 @@
+//! One request, sent several times under one name, to several nodes.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use prost::Message;
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint, Uri};
+use umbel_client::Applied;
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_client::proto::{ErrorDetail, InsertRequest, Items, OpenSessionRequest, RequestId};
+use umbel_node::ports::Net;
+
+use super::{Clients, REQUEST_TIMEOUT, item_text};
+use crate::history::{Outcome, Verb};
+
+/// How long one try may take.
+const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause between two tries.
+const TRY_PAUSE: Duration = Duration::from_millis(50);
+
+impl Clients {
+    /// Sends one insert so often: at once, each copy to another node first.
+    pub(super) async fn insert_copies(
+        self: &Rc<Self>,
+        client: u32,
+        via: u32,
+        filter: &str,
+        items: &[u32],
+        copies: u32,
+    ) {
+        let Some(session) = self.open_session(via).await else { return };
+        let number = {
+            let mut count = self.request_count.borrow_mut();
+            *count += 1;
+            *count
+        };
+        let mut running = tokio::task::JoinSet::new();
+        for copy in 0..copies {
+            let id = self.begin(client, filter, Verb::Insert, items, Some(number));
+            let request = InsertRequest {
+                filter: filter.to_owned(),
+                items: Some(Items {
+                    items: items.iter().map(|&item| item_text(item).into()).collect(),
+                    ..Items::default()
+                }),
+                request: Some(RequestId { session, sequence: 1, acknowledged_below: 1 }),
+                timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
+            };
+            let clients = Rc::clone(self);
+            running.spawn_local(async move {
+                let outcome = clients.insert_copy(via + copy, request).await;
+                clients.end(id, outcome);
+            });
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Asks one node after the other until one opens a session, or time is up.
+    async fn open_session(&self, via: u32) -> Option<u64> {
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        for turn in 0.. {
+            let mut node = self.node(via + turn);
+            let asked = node.open_session(OpenSessionRequest {});
+            if let Ok(Ok(answer)) = tokio::time::timeout(TRY_TIMEOUT, asked).await {
+                return Some(answer.into_inner().session);
+            }
+            if Instant::now() > deadline {
+                return None;
+            }
+            tokio::time::sleep(TRY_PAUSE).await;
+        }
+        None
+    }
+
+    /// Sends one copy until it is answered or refused, or time is up.
+    async fn insert_copy(&self, via: u32, request: InsertRequest) -> Outcome {
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let item_count = request.items.as_ref().map_or(0, |items| items.items.len());
+        // Once one try may have been applied, a later refusal says nothing about the first.
+        let mut may_be_applied = false;
+        let mut turn = 0;
+        loop {
+            let mut node = self.node(via + turn);
+            let tried = tokio::time::timeout(TRY_TIMEOUT, node.insert(request.clone())).await;
+            let (text, is_final) = match tried {
+                Ok(Ok(answer)) => {
+                    let bits = answer.into_inner().new_bits;
+                    let bit =
+                        |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+                    return Outcome::Done((0..item_count).map(bit).collect());
+                }
+                Ok(Err(status)) => {
+                    let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                    let is_untouched = detail.applied() == Applied::No;
+                    may_be_applied |= !is_untouched;
+                    (status.to_string(), is_untouched && detail.retry_after_ms == 0)
+                }
+                Err(_) => {
+                    may_be_applied = true;
+                    ("no answer".to_owned(), false)
+                }
+            };
+            if is_final || Instant::now() > deadline {
+                return if may_be_applied {
+                    Outcome::Unknown(text)
+                } else {
+                    Outcome::NotApplied(text)
+                };
+            }
+            turn += 1;
+            tokio::time::sleep(TRY_PAUSE).await;
+        }
+    }
+
+    /// A client of the node with this number, counted around.
+    fn node(&self, number: u32) -> FiltersClient<Channel> {
+        let address = self.addresses[(number as usize - 1) % self.addresses.len()].clone();
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .expect("the hosts' addresses are addresses")
+            .connect_timeout(Duration::from_secs(1));
+        let net = self.net.clone();
+        FiltersClient::new(endpoint.connect_with_connector_lazy(tower::service_fn(
+            move |_: Uri| {
+                let (net, address) = (net.clone(), address.clone());
+                async move {
+                    let stream = Net::connect(&net, &address).await?;
+                    Ok::<_, std::io::Error>(hyper_util::rt::TokioIo::new(stream))
+                }
+            },
+        )))
+    }
+}

@@ -1,0 +1,460 @@
+//! A world: hosts, links, clients and their time, from the first step to the verdict.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use umbel_node::ports::Rare;
+
+use crate::counters;
+use crate::faults::Nemesis;
+use crate::heal;
+use crate::history::facts;
+use crate::host::{Condition, Failure, Host, Order, address_of, host_name};
+use crate::invariants::violation::Violation;
+use crate::links::{CLIENTS, Claim, Direction, LinkState, Links};
+use crate::net::{SimNet, address_of_number};
+use crate::now::{now_us, set_now_us};
+use crate::operator::{Errand, Operator, Task};
+use crate::oracle::check_history;
+use crate::plan::{LossMode, Plan, Who};
+use crate::report::{RunReport, report};
+use crate::trace;
+use crate::watch;
+use crate::workload::Clients;
+
+/// One step of simulated time.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Shortest and longest time that a message takes on a healthy link.
+const LATENCY: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
+
+/// Segments that a host's sockets hold. turmoil panics when they hold more, where TCP would wait.
+const SEGMENTS_MAX: usize = 1 << 16;
+
+/// How often groups and hosts are looked at.
+const LOOK_INTERVAL_US: u64 = 50_000;
+
+/// How long a cluster may take to form and to create its filters, without faults.
+const SETUP_MAX_US: u64 = 60_000_000;
+
+/// A supervisor starts a failed node again after this time.
+const RESTART_US: u64 = 1_000_000;
+
+/// Longest run: everything behind it is a hang.
+const SIMULATED_MAX: Duration = Duration::from_secs(3600);
+
+/// States that many runs together must reach: what is never met is not tested.
+const STATES: [&str; 8] = [
+    "damage_found",
+    "joint_configuration",
+    "log_purged",
+    "log_truncated",
+    "node_replaced",
+    "snapshot_built",
+    "snapshot_loaded",
+    "storage_failed",
+];
+
+/// Name of the clients' host.
+const CLIENTS_HOST: &str = "clients";
+
+/// Everything that exists.
+pub(crate) struct World {
+    sim: turmoil::Sim<'static>,
+    pub(crate) plan: Rc<Plan>,
+    pub(crate) hosts: Vec<Rc<Host>>,
+    pub(crate) clients: Rc<Clients>,
+    pub(crate) operator: Operator,
+    links: Links,
+    rare: Vec<Rare>,
+    founders: Vec<String>,
+    next_look_us: u64,
+    /// Nodes whose disk is lost and that the operator retires.
+    retiring: BTreeMap<u32, Errand>,
+    /// When failed nodes are started again.
+    restarts: BTreeMap<u32, u64>,
+    /// Nodes that stay as they are: a fault is not over.
+    pub(crate) reserved: BTreeMap<u32, u32>,
+    /// Tasks of the clients' host.
+    tasks: tokio::sync::mpsc::UnboundedSender<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+/// Runs a plan to its end, in this process, which must have run none before.
+pub(crate) fn run(plan: &Plan) -> RunReport {
+    watch::begin();
+    counters::announce_states(&STATES);
+    set_now_us(0);
+    let mut world = World::build(plan);
+    let verdict = world.live();
+    let simulated_ms = now_us() / 1000;
+    let checks = watch::end();
+    counters::checked("raft", checks.raft.checked_count());
+    let compared = checks.reference.compared();
+    counters::checked("replicas_agree", compared.entries + compared.states + compared.snapshots);
+    let mut violations = checks.violations;
+    if let Err(what) = verdict
+        && violations.is_empty()
+    {
+        let violation = Violation { invariant: "no_panic", at_us: now_us(), what };
+        violation.trace();
+        violations.push(violation);
+    }
+    let calls = world.clients.calls().clone();
+    let facts = facts(plan);
+    if violations.is_empty() {
+        for (invariant, count, found) in check_history(&calls, &facts, &checks.reference) {
+            counters::checked(invariant, count);
+            found.iter().for_each(Violation::trace);
+            violations.extend(found);
+        }
+    }
+    report(plan, simulated_ms, &calls, violations)
+}
+
+impl World {
+    fn build(plan: &Plan) -> Self {
+        let mut builder = turmoil::Builder::new();
+        builder
+            .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600))
+            .simulation_duration(SIMULATED_MAX)
+            .tick_duration(TICK)
+            .min_message_latency(LATENCY[0])
+            .max_message_latency(LATENCY[1])
+            .tcp_capacity(SEGMENTS_MAX)
+            .rng_seed(plan.seed)
+            .enable_random_order();
+        let mut sim = builder.build();
+        let plan = Rc::new(plan.clone());
+        let founders: Vec<String> = (1..=plan.world.nodes).map(address_of).collect();
+        let clients_net = SimNet::new(plan.seed, CLIENTS);
+        let clients = Clients::new(clients_net.clone(), founders.clone(), plan.filters.clone());
+        let (operator, working) = Operator::new(clients_net, founders.clone());
+        let (tasks, mut waiting) =
+            tokio::sync::mpsc::unbounded_channel::<std::pin::Pin<Box<dyn Future<Output = ()>>>>();
+        assert_eq!(sim.lookup(CLIENTS_HOST), address_of_number(CLIENTS));
+        sim.client(CLIENTS_HOST, async move {
+            tokio::task::spawn_local(working);
+            while let Some(task) = waiting.recv().await {
+                tokio::task::spawn_local(task);
+            }
+            Ok(())
+        });
+        let rare = Rare::ALL.iter().filter(|(_, name)| plan.provoked.iter().any(|p| p == name));
+        let rare = rare.map(|(rare, _)| *rare).collect();
+        let mut world = Self {
+            sim,
+            hosts: Vec::new(),
+            clients,
+            operator,
+            links: Links::default(),
+            rare,
+            founders,
+            next_look_us: 0,
+            retiring: BTreeMap::new(),
+            restarts: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+            tasks,
+            plan,
+        };
+        for number in 1..=world.plan.world.nodes {
+            world.add_host(number, None);
+        }
+        world
+    }
+
+    /// Adds a machine and starts its node.
+    fn add_host(&mut self, number: u32, join: Option<String>) {
+        let Plan { world: shape, seed, .. } = *self.plan;
+        let host = Host::new(number, &self.founders, shape, seed, self.rare.clone());
+        host.join.replace(join);
+        assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));
+        let program = Rc::clone(&host);
+        self.sim.host(host_name(number), move || {
+            let program = Rc::clone(&program);
+            async move {
+                program.run().await;
+                Ok(())
+            }
+        });
+        self.hosts.push(host);
+    }
+
+    /// Setup, faults, healing; an error if a task panicked or nothing came of it in time.
+    fn live(&mut self) -> Result<(), String> {
+        if !self.set_up()? {
+            return Ok(());
+        }
+        let began_us = now_us();
+        trace::line(began_us, "world", "begin", format_args!("{}", self.plan.seed));
+        let running = Rc::clone(&self.clients).run(self.plan.ops.clone());
+        let work = self.spawn(running);
+        let mut nemesis = Nemesis::new(&self.plan, began_us);
+        while now_us() < began_us + self.plan.run_ms * 1000 {
+            nemesis.step(self);
+            self.step()?;
+            if self.is_violated() {
+                return Ok(());
+            }
+        }
+        nemesis.end_all(self);
+        heal::heal(self, &work)
+    }
+
+    /// Lets the cluster form and creates the filters; false if that was violated.
+    fn set_up(&mut self) -> Result<bool, String> {
+        let clients = Rc::clone(&self.clients);
+        let done = self.spawn(async move { clients.create_filters().await });
+        while !done.get() {
+            self.step()?;
+            if self.is_violated() {
+                return Ok(false);
+            }
+            if now_us() > SETUP_MAX_US {
+                let seconds = SETUP_MAX_US / 1_000_000;
+                let what =
+                    format!("no cluster with its filters within {seconds} s, without a fault");
+                watch::violated("heals_and_serves", what);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Runs something on the clients' host; the cell says when it is done.
+    pub(crate) fn spawn(
+        &self,
+        task: impl Future<Output = ()> + 'static,
+    ) -> Rc<std::cell::Cell<bool>> {
+        let done = Rc::new(std::cell::Cell::new(false));
+        let flag = Rc::clone(&done);
+        let task = Box::pin(async move {
+            task.await;
+            flag.set(true);
+        });
+        assert!(self.tasks.send(task).is_ok(), "the clients' host runs as long as the world");
+        done
+    }
+
+    pub(crate) fn is_violated(&self) -> bool {
+        watch::with(|checks| !checks.violations.is_empty())
+    }
+
+    /// One tick of everything.
+    ///
+    /// # Errors
+    /// If a host's task panicked.
+    pub(crate) fn step(&mut self) -> Result<(), String> {
+        self.sim.step().map_err(|error| error.to_string())?;
+        set_now_us(u64::try_from(self.sim.elapsed().as_micros()).expect("runs end in time"));
+        if now_us() >= self.next_look_us {
+            self.next_look_us = now_us() + LOOK_INTERVAL_US;
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// Checks the groups, and does what a supervisor and an operator do about failed nodes.
+    fn look(&mut self) {
+        for host in self.hosts.clone() {
+            if let Some(node) = host.node()
+                && !host.is_lost.get()
+            {
+                watch::look(&host.name, &node.groups());
+            }
+            let number = host.number;
+            if self.reserved.contains_key(&number) {
+                continue;
+            }
+            if self.retiring.contains_key(&number) {
+                // Whoever began it may have gone.
+                self.replace(number, false);
+                continue;
+            }
+            match host.failure() {
+                Some(Failure::Stopped(_)) => {
+                    let due = *self.restarts.entry(number).or_insert(now_us() + RESTART_US);
+                    if due <= now_us() {
+                        self.restarts.remove(&number);
+                        self.start(number);
+                    }
+                }
+                Some(Failure::Data(_) | Failure::Membership(_)) => {
+                    self.replace(number, false);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Has the operator retire a node, and gives its machine a new one when that is done; called
+    /// again and again until it is.
+    pub(crate) fn replace(&mut self, number: u32, drain: bool) -> bool {
+        let host = Rc::clone(self.host(number));
+        let Some(node) = host.node_id.get() else {
+            // It never got a number: there is nothing to retire.
+            self.kill(number);
+            return self.renew(number);
+        };
+        let errand = self
+            .retiring
+            .entry(number)
+            .or_insert_with(|| self.operator.send(Task::Retire { node, drain }));
+        match errand.outcome() {
+            None => false,
+            Some(Err(_)) => {
+                self.retiring.remove(&number);
+                false
+            }
+            Some(Ok(())) => {
+                self.retiring.remove(&number);
+                self.kill(number);
+                self.renew(number)
+            }
+        }
+    }
+
+    /// Starts a machine with an empty disk as a new node; false if there is nobody to join.
+    fn renew(&mut self, number: u32) -> bool {
+        let through = self.hosts.iter().find(|host| host.number != number && host.is_up());
+        let Some(through) = through.map(|host| host.address()) else { return false };
+        let host = Rc::clone(self.host(number));
+        watch::with(|checks| checks.raft.lost_disk(&host.name));
+        host.become_new(through);
+        counters::state("node_replaced");
+        self.start(number);
+        true
+    }
+
+    /// Adds a new machine that joins through another one.
+    pub(crate) fn join(&mut self, via: u32) {
+        let number = u32::try_from(self.hosts.len()).expect("a few hosts") + 1;
+        self.add_host(number, Some(address_of(via)));
+    }
+
+    pub(crate) fn host(&self, number: u32) -> &Rc<Host> {
+        &self.hosts[number as usize - 1]
+    }
+
+    /// Kills a node, as `kill -9` does.
+    pub(crate) fn kill(&mut self, number: u32) {
+        let name = self.host(number).name.clone();
+        trace::line(now_us(), &name, "kill", format_args!(""));
+        self.host(number).killed();
+        self.sim.crash(name.as_str());
+        self.restarts.remove(&number);
+    }
+
+    /// Kills a node and takes its disk's power.
+    pub(crate) fn power_loss(&mut self, number: u32, mode: LossMode) -> bool {
+        self.kill(number);
+        let loss = self.host(number).disk.power_loss(mode);
+        let name = &self.host(number).name;
+        trace::line(now_us(), name, "power_loss", format_args!("{loss:?}"));
+        loss.lost_bytes + loss.lost_names > 0
+    }
+
+    /// Starts a node that does not run.
+    pub(crate) fn start(&mut self, number: u32) {
+        let host = Rc::clone(self.host(number));
+        if matches!(*host.condition.borrow(), Condition::Up(_) | Condition::Starting) {
+            return;
+        }
+        host.killed();
+        self.sim.bounce(host.name.as_str());
+    }
+
+    pub(crate) fn order(&self, number: u32, order: Order) {
+        self.host(number).order(order);
+    }
+
+    /// Whom a fault meets now; nobody if there is no such node.
+    pub(crate) fn resolve(&self, who: Who) -> Vec<u32> {
+        let leads = |host: &Rc<Host>, shard: Option<u32>| {
+            let reports = host.node().map(|node| node.groups()).unwrap_or_default();
+            reports.iter().any(|report| {
+                report.is_leader && report.group.shard().map(|shard| shard.0) == shard
+            })
+        };
+        let has = |host: &Rc<Host>, shard: u32| {
+            let reports = host.node().map(|node| node.groups()).unwrap_or_default();
+            reports.iter().any(|report| report.group.shard().is_some_and(|own| own.0 == shard))
+        };
+        let numbers = |host: &Rc<Host>| host.number;
+        match who {
+            Who::All => self.hosts.iter().map(numbers).collect(),
+            Who::Node(number) => {
+                self.hosts.iter().map(numbers).filter(|host| *host == number).collect()
+            }
+            Who::Leader(shard) => self
+                .hosts
+                .iter()
+                .find(|host| leads(host, Some(shard)))
+                .map(numbers)
+                .into_iter()
+                .collect(),
+            Who::MetaLeader => {
+                self.hosts.iter().find(|host| leads(host, None)).map(numbers).into_iter().collect()
+            }
+            Who::Follower(shard) => self
+                .hosts
+                .iter()
+                .find(|host| has(host, shard) && !leads(host, Some(shard)))
+                .map(numbers)
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    /// All hosts' numbers, the clients' included.
+    pub(crate) fn everybody(&self) -> Vec<u32> {
+        (0..=u32::try_from(self.hosts.len()).expect("a few hosts")).collect()
+    }
+
+    /// A fault claims directions of links.
+    pub(crate) fn claim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
+        let changed = self.links.claim(directions, claim, class);
+        self.set_links(&changed);
+    }
+
+    /// A fault lets go of directions of links.
+    pub(crate) fn unclaim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
+        let changed = self.links.release(directions, claim, class);
+        self.set_links(&changed);
+    }
+
+    fn set_links(&self, changed: &[(Direction, LinkState, LinkState)]) {
+        for &((low, high), before, wanted) in changed {
+            let (low, high) = (link_name(low), link_name(high));
+            match before {
+                LinkState::Held => self.sim.release(low.as_str(), high.as_str()),
+                _ => self.sim.repair(low.as_str(), high.as_str()),
+            }
+            match wanted {
+                LinkState::Healthy => {}
+                LinkState::Held => self.sim.hold(low.as_str(), high.as_str()),
+                LinkState::Cut { up, down } => {
+                    if up {
+                        self.sim.partition_oneway(low.as_str(), high.as_str());
+                    }
+                    if down {
+                        self.sim.partition_oneway(high.as_str(), low.as_str());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sets the longest time that messages from and to a node take; `None` for the usual.
+    pub(crate) fn set_latency(&self, number: u32, longest: Option<Duration>) {
+        for other in self.everybody().into_iter().filter(|other| *other != number) {
+            let (one, other) = (link_name(number), link_name(other));
+            let longest = longest.unwrap_or(LATENCY[1]);
+            self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
+        }
+    }
+}
+
+fn link_name(number: u32) -> String {
+    if number == CLIENTS { CLIENTS_HOST.to_owned() } else { host_name(number) }
+}
