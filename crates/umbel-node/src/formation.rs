@@ -2,7 +2,8 @@
 //! founder, or joins.
 //!
 //! ```text
-//! founder 1  draws the cluster's identity, keeps it on disk, adopts all others, then forms
+//! founder 1  asks the others, draws the cluster's identity, keeps it on disk, adopts all others,
+//!            then forms
 //! founder n  waits until founder 1 has adopted it; the adoption is on its disk before it answers
 //! joiner     asks any member for a number; its nonce makes a repeated question one question
 //! ```
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tonic::Code;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{MetaCommand, MetaState};
@@ -36,6 +38,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How long one question may take.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the first founder waits for the others' word that there is no cluster yet: whoever is
+/// there answers within it.
+const FOUNDER_ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The founders in the order of their numbers: by address.
 pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
@@ -62,7 +68,7 @@ pub(crate) async fn membership(
     let founders = founders(config, address);
     match &config.join {
         _ if founders.first().is_some_and(|first| first == address) => {
-            found(door, ports, address).await
+            found(door, ports, &founders, address).await
         }
         _ if !founders.is_empty() => wait_for_adoption(door, ports, &founders, address).await,
         Some(member) => join(door, ports, member, address).await,
@@ -73,8 +79,22 @@ pub(crate) async fn membership(
     }
 }
 
-/// Draws the cluster's identity and keeps it; the others are adopted when the node runs.
-async fn found(door: &Door, ports: &Ports, address: &str) -> Result<LocalIdentity, String> {
+/// Draws the cluster's identity and keeps it, unless another founder says that there is a cluster;
+/// the others are adopted when the node runs. Whoever does not answer now refuses the adoption then.
+async fn found(
+    door: &Door,
+    ports: &Ports,
+    founders: &[String],
+    address: &str,
+) -> Result<LocalIdentity, String> {
+    let others = founders.iter().filter(|&founder| founder != address);
+    let asked = others.map(|founder| async move {
+        let answer = tokio::time::timeout(FOUNDER_ASK_TIMEOUT, who_is(ports, founder)).await;
+        answer.ok().flatten().filter(|other| other.is_formed).map(|other| (founder, other))
+    });
+    if let Some((other, formed)) = join_all(asked).await.into_iter().flatten().next() {
+        return Err(lost_disk(other, &formed.cluster_id));
+    }
     let mut bytes = [0; 16];
     ports.seed.fill(Purpose::Identity, &mut bytes);
     let cluster = u128::from_le_bytes(bytes);
