@@ -93,6 +93,13 @@ impl Nemesis {
     }
 
     fn swap(&mut self, world: &mut World, one: u32, other: u32, class: &'static str, end_us: u64) {
+        // A disk that was wiped is nobody's, and a fault that is not over needs its own disk back.
+        let is_free = |number: u32| {
+            !world.host(number).is_lost.get() && !world.reserved.contains_key(&number)
+        };
+        if ![one, other].into_iter().all(is_free) {
+            return;
+        }
         for number in [one, other] {
             world.kill(number);
             *world.reserved.entry(number).or_default() += 1;
