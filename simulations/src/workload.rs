@@ -21,12 +21,13 @@ mod copies;
 /// How long a client tries one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The same in microseconds.
-const REQUEST_TIMEOUT_US: u64 = 8_000_000;
+/// The same in microseconds, with the time that the client waits for a node's own word on it.
+const REQUEST_TIMEOUT_US: u64 = 8_250_000;
 
-/// A call makes at most so many requests one after the other: the filter's summary, the shard map,
-/// a session, the request, and the same again if its outcome was unknown.
-const REQUESTS_PER_CALL: u32 = 5;
+/// A call makes at most so many requests one after the other: the filter's summary and the shard map,
+/// then three times a session and the request, because sessions may be forgotten; and those again if
+/// the outcome was unknown.
+const REQUESTS_PER_CALL: u32 = 2 + 2 * 3 * 2;
 
 /// What all clients share.
 pub(crate) struct Clients {
