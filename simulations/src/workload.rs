@@ -21,8 +21,15 @@ mod copies;
 /// How long a client tries one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The same in microseconds, with the time that the client waits for a node's own word on it.
-const REQUEST_TIMEOUT_US: u64 = 8_250_000;
+/// How long an impatient client does: as long as one attempt takes, so that it hears what a node says of
+/// a request that it could not finish.
+const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long one attempt may take.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How much longer the client waits for a node's own word on a request's deadline.
+const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
 /// A call makes at most so many requests one after the other: the filter's summary and the shard map,
 /// then three times a session and the request, because sessions may be forgotten; and those again if
@@ -105,7 +112,8 @@ impl Clients {
         let mut calls = self.calls.borrow_mut();
         let id = u32::try_from(calls.len()).expect("a run makes far fewer calls");
         let start_us = now_us();
-        let patience = u64::from(REQUESTS_PER_CALL) * REQUEST_TIMEOUT_US;
+        let patience = REQUESTS_PER_CALL * (request_timeout(client) + ANSWER_GRACE);
+        let patience = u64::try_from(patience.as_micros()).expect("minutes");
         calls.push(Call {
             id,
             client,
@@ -148,7 +156,8 @@ impl Clients {
             } else {
                 self.addresses.clone()
             };
-            let options = ClientOptions { learns_nodes: !is_stubborn, ..options() };
+            let timeout = request_timeout(number);
+            let options = ClientOptions { learns_nodes: !is_stubborn, timeout, ..options() };
             let made = Client::connect_through(addresses, options, self.net.clone());
             made.expect("the hosts' addresses are addresses")
         });
@@ -243,11 +252,15 @@ impl Clients {
     }
 }
 
-/// Patience of a simulated client.
+/// Half of the stubborn clients are impatient.
+const fn request_timeout(client: u32) -> Duration {
+    if client % 4 == 3 { IMPATIENT_TIMEOUT } else { REQUEST_TIMEOUT }
+}
+
+/// What all simulated clients have in common.
 fn options() -> ClientOptions {
     ClientOptions {
-        timeout: REQUEST_TIMEOUT,
-        attempt_timeout: Duration::from_secs(2),
+        attempt_timeout: ATTEMPT_TIMEOUT,
         connect_timeout: Duration::from_secs(1),
         map_age_max: Duration::from_secs(5),
         ..ClientOptions::default()
