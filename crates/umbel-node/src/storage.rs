@@ -33,6 +33,10 @@ use crate::ports::observer::Event;
 use crate::ports::{Disk, Observer};
 use wal::Wal;
 
+/// What to do with a data folder that cannot be trusted.
+const REJOIN: &str =
+    "remove this node from the cluster and let it join again with an empty data folder";
+
 /// The open data folder. Clones are one and the same.
 #[derive(Clone)]
 pub(crate) struct Storage {

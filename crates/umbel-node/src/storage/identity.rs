@@ -12,6 +12,7 @@ use thiserror::Error;
 use umbel_codec::crc32c;
 use umbel_engine::NodeId;
 
+use super::REJOIN;
 use super::wal::LogOwner;
 use crate::ports::Disk;
 use crate::raft::encoding::{decode, encode};
@@ -72,10 +73,7 @@ pub(crate) enum IdentityError {
     Io(#[from] io::Error),
     /// The file lost what it had promised to keep: remove the node from the cluster and let it join
     /// again with an empty data folder.
-    #[error(
-        "identity: file is damaged: remove this node from the cluster and let it join again with \
-         an empty data folder"
-    )]
+    #[error("identity: file is damaged: {REJOIN}")]
     Damaged,
     /// Start a release that knows the version.
     #[error("identity: format version {got}, known is {VERSION}")]

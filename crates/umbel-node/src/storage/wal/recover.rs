@@ -20,10 +20,7 @@ use super::{
     WalHealth, WalOptions,
 };
 use crate::ports::{Disk, File, WriteError};
-
-/// What to do with a data folder that cannot be trusted.
-const REJOIN: &str =
-    "remove this node from the cluster and let it join again with an empty data folder";
+use crate::storage::REJOIN;
 
 /// Why the storage was not opened. Nothing was changed, except that leftovers of a start or of a
 /// write that was cut short may have been removed.
