@@ -251,7 +251,10 @@ impl Host {
         trace::line(now_us(), &self.name, "down", format_args!("{failure:?}"));
         if let Some(failure) = failure {
             crate::counters::state("storage_failed");
-            self.fail(Failure::Stopped(failure.to_string()));
+            // Shards start when the node runs already.
+            let is_damaged = self.damage_count.load(Ordering::Relaxed) > damage_before;
+            let text = failure.to_string();
+            self.fail(if is_damaged { Failure::Data(text) } else { Failure::Stopped(text) });
         }
     }
 
