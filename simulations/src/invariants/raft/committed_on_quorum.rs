@@ -5,6 +5,8 @@
 //! (figure 2), and in a joint configuration on "separate majorities from both the old and new
 //! configurations" (section 6).
 //!
+//! A voter whose disk is lost may have confirmed what it had until then, and its leader counts that.
+//!
 //! A leader goes by the newest voters in its log, which may stand behind the entry. If there are
 //! any, a majority of those is enough.
 
@@ -23,7 +25,7 @@ pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Opti
         return None;
     }
     let has = |voter: NodeId| {
-        facts.replicas.get(&voter).is_some_and(|replica| replica.has_durably(entry))
+        facts.replicas.get(&voter).is_some_and(|replica| replica.may_have_confirmed(entry))
     };
     let mut candidates = in_force(facts, entry).peekable();
     if candidates.peek().is_none() || candidates.any(|voters| is_quorum(voters, has)) {

@@ -61,15 +61,21 @@ pub(super) struct Replica {
     pub(super) applied_reported: Option<u64>,
     /// Its disk was lost after it had promised something.
     pub(super) is_lost: bool,
+    /// What was durable when its disk was lost: the log, and the end of the snapshot.
+    lost: Option<(LogView, Option<EntryId>)>,
 }
 
 impl Replica {
     /// Whether a power loss now leaves an entry in its log or in its snapshot.
     pub(super) fn has_durably(&self, entry: EntryId) -> bool {
-        let is_covered = |end: Option<EntryId>| end.is_some_and(|end| end.index >= entry.index);
-        is_covered(self.snapshot)
-            || is_covered(self.log.purged())
-            || (self.log.durable_to() > entry.index && self.log.id(entry.index) == Some(entry))
+        has_durably(&self.log, self.snapshot, entry)
+    }
+
+    /// Whether it may have confirmed an entry: it has it, or had it when its disk was lost. Leaders
+    /// count what a voter confirmed, also when its disk is gone since.
+    pub(super) fn may_have_confirmed(&self, entry: EntryId) -> bool {
+        let had = |(log, snapshot): &(LogView, _)| has_durably(log, *snapshot, entry);
+        self.has_durably(entry) || self.lost.as_ref().is_some_and(had)
     }
 
     /// Whether an entry that was applied somewhere is in its log or in its snapshot.
@@ -83,8 +89,19 @@ impl Replica {
     /// Forgets everything that was promised.
     pub(super) fn lose(&mut self) {
         let has_promised = self.vote.is_some() || self.log.durable_to() > 0;
-        *self = Self { is_lost: self.is_lost || has_promised, ..Self::default() };
+        let is_lost = self.is_lost || has_promised;
+        // The loss may be told twice.
+        let lost =
+            self.lost.take().or_else(|| Some((std::mem::take(&mut self.log), self.snapshot)));
+        *self = Self { is_lost, lost, ..Self::default() };
     }
+}
+
+fn has_durably(log: &LogView, snapshot: Option<EntryId>, entry: EntryId) -> bool {
+    let is_covered = |end: Option<EntryId>| end.is_some_and(|end| end.index >= entry.index);
+    is_covered(snapshot)
+        || is_covered(log.purged())
+        || (log.durable_to() > entry.index && log.id(entry.index) == Some(entry))
 }
 
 /// What is known of a group.

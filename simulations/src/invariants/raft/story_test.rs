@@ -134,7 +134,7 @@ fn only_leaders_make_entries() {
 }
 
 #[test]
-fn learners_and_lost_logs_commit_nothing() {
+fn learners_commit_nothing_and_lost_logs_what_they_had() {
     let mut story = Story::formed();
     story.opened(4, None, None, &[], None);
     story.loaded(4, id(1, 1, 1));
@@ -147,8 +147,13 @@ fn learners_and_lost_logs_commit_nothing() {
     story.replicated(id(1, 1, 3), &[1]);
     story.appended(2, id(1, 1, 2));
     story.replicated(id(1, 1, 3), &[2]);
+    story.replicated(id(1, 1, 4), &[1]);
     story.lost_disk(2);
+    story.lost_disk(2);
+    // Node 2 may have confirmed 3 before its disk was lost, but never had 4.
     story.applied(1, id(1, 1, 3));
+    story.is_legal();
+    story.applied(1, id(1, 1, 4));
     story.breaks("committed_on_quorum");
 }
 
