@@ -107,17 +107,42 @@ impl SingleShotShape {
     #[inline]
     #[must_use]
     pub fn restore(self, position: u64, residue: u64) -> Option<u64> {
-        // Beyond m the first offset would not fit into 64 bits.
-        if position >= self.position_count || residue > self.residue_mask() {
+        if residue > self.residue_mask() {
             return None;
         }
-        let first = (u128::from(position) << 64).div_ceil(self.position_count.into());
-        let first = u64::try_from(first).ok()?;
+        let first = self.first_offset(position)?;
         // From the position's first offset up to the next one with the right low bits.
         let step = residue.wrapping_sub(first) & self.residue_mask();
         let offset = first.checked_add(step)?;
         let hi = self.range.start().checked_add(offset)?;
         (hi <= self.range.last() && self.position_of_offset(offset) == position).then_some(hi)
+    }
+
+    /// The smallest `hi` with this position, or None if there is none in the range.
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, SingleShotShape};
+    ///
+    /// let shape = SingleShotShape::new(HashRange::WHOLE, 3)?;
+    /// // ⌈2^64 / 3⌉: below it, a third of the hash space has position 0.
+    /// assert_eq!(shape.first_hi(1), Some(0x5555_5555_5555_5556));
+    /// assert_eq!(shape.first_hi(3), None);
+    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn first_hi(self, position: u64) -> Option<u64> {
+        let hi = self.range.start().checked_add(self.first_offset(position)?)?;
+        (hi <= self.range.last()).then_some(hi)
+    }
+
+    /// Distance of a position's first `hi` from the range's start, as if the range had no end.
+    #[inline]
+    fn first_offset(self, position: u64) -> Option<u64> {
+        // Beyond m it would not fit into 64 bits.
+        let is_within = position < self.position_count;
+        let first = (u128::from(position) << 64).div_ceil(self.position_count.into());
+        u64::try_from(first).ok().filter(|_| is_within)
     }
 
     #[inline]

@@ -40,6 +40,23 @@ pub struct BlockProbe {
     pub seed: u32,
 }
 
+impl BlockProbe {
+    /// What an item is to a blocked filter of this shape.
+    ///
+    /// ```
+    /// use umbel_filter::{BlockProbe, BlockShape, HashRange, ItemHash, Kind};
+    ///
+    /// let shape = BlockShape::new(Kind::Blocked, HashRange::WHOLE, 4, 512, 6)?;
+    /// let probe = BlockProbe::of(shape, ItemHash::new(1 << 63, 7 << 32));
+    /// assert_eq!(probe, BlockProbe { block: 2, seed: 7 });
+    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// ```
+    #[must_use]
+    pub fn of(shape: BlockShape, hash: ItemHash) -> Self {
+        Self { block: shape.map().block(hash.hi()), seed: probe_seed(hash) }
+    }
+}
+
 /// A blocked filter as its sorted insertions: 16 bytes an item, whatever the number of blocks.
 ///
 /// ```
@@ -208,7 +225,7 @@ impl SparseBlocked {
     }
 
     fn probe(&self, hash: ItemHash) -> BlockProbe {
-        BlockProbe { block: self.shape.map().block(hash.hi()), seed: probe_seed(hash) }
+        BlockProbe::of(self.shape, hash)
     }
 }
 
