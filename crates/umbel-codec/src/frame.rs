@@ -57,6 +57,7 @@
 use umbel_filter::HashFunction;
 
 mod assembler;
+mod changes;
 mod content;
 mod encoding;
 mod gap_code;
@@ -68,6 +69,7 @@ mod view;
 mod writer;
 
 pub use assembler::{AssembleError, FilterAssembler};
+pub use changes::FrameChanges;
 pub use encoding::{Encoding, cheapest_encoding, counters_bits, gaps_bits, probes_bits};
 pub use level::FrameLevel;
 pub use receiver::FilterMut;

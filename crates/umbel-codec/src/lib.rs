@@ -23,7 +23,7 @@ pub use checksum::{Crc32c, crc32c};
 pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};
 pub use frame::{
     AssembleError, Encoding, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FilterAssembler,
-    FilterMut, FilterRef, FrameKey, FrameLevel, FrameView, Frames, cheapest_encoding,
+    FilterMut, FilterRef, FrameChanges, FrameKey, FrameLevel, FrameView, Frames, cheapest_encoding,
     counters_bits, frames, gaps_bits, probes_bits,
 };
 pub use limits::{

@@ -16,7 +16,7 @@ use super::receiver::{FilterMut, Receiver, empty_array};
 use super::writer::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
-use crate::error::{FrameError, FrameMergeError, KeyMismatch, PayloadError};
+use crate::error::{FrameError, FrameMergeError, PayloadError};
 use crate::limits::{FRAME_FILTER_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
 
 /// A frame in the bytes that it came in: its header is valid, its checksum right and the fixed part
@@ -42,9 +42,9 @@ use crate::limits::{FRAME_FILTER_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
 /// ```
 #[derive(Clone, Debug)]
 pub struct FrameView<'a> {
-    header: Header,
+    pub(super) header: Header,
     fixed: Fixed,
-    codes: Codes<'a>,
+    pub(super) codes: Codes<'a>,
 }
 
 /// What a payload begins with.
@@ -212,7 +212,7 @@ impl<'a> FrameView<'a> {
         key: FrameKey,
     ) -> Result<u64, FrameMergeError> {
         let FilterMut(mut receiver) = filter.into();
-        check_key(key, self.header.key)?;
+        self.check_key(key)?;
         match (self.shape(), self.header.body) {
             (Shape::SingleShot(shape), _) => self.merge_positions(&mut receiver, shape),
             (_, Body::Blocks(shape)) => self.merge_blocks(&mut receiver, shape),
@@ -243,7 +243,7 @@ impl<'a> FrameView<'a> {
         };
         match (&mut filter, self.header.body) {
             (AnyFilter::Blocked(filter), Body::Level(shape)) => {
-                check_key(key, self.header.key)?;
+                self.check_key(key)?;
                 self.merge_blocks(&mut Receiver::Blocked(filter), shape)?;
             }
             (filter, _) => {
@@ -373,7 +373,7 @@ impl<'a> FrameView<'a> {
 
     /// The positions of a single-shot frame whose codes were checked, counted from the filter's
     /// start.
-    fn positions(&self) -> impl ExactSizeIterator<Item = u64> {
+    pub(super) fn positions(&self) -> impl ExactSizeIterator<Item = u64> {
         let first = self.first();
         self.codes.clone().indexes().map(move |index| first + index)
     }
@@ -429,10 +429,6 @@ impl<'a> FrameView<'a> {
     }
 }
 
-fn check_key(expected: FrameKey, actual: FrameKey) -> Result<(), KeyMismatch> {
-    if actual == expected { Ok(()) } else { Err(KeyMismatch { expected, actual }) }
-}
-
 /// The first bytes of a payload, of which it must have so many.
 fn split_fixed<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), PayloadError> {
     let (expected, actual) = (N as u64, payload.len() as u64);
@@ -451,7 +447,7 @@ fn locate(part: SingleShotShape, origin: u64) -> Result<(u64, SingleShotShape), 
     Ok((shape.position(start), shape))
 }
 
-fn check_list_bytes<T>(count: u64, limit: u64) -> Result<(), FrameError> {
+pub(super) fn check_list_bytes<T>(count: u64, limit: u64) -> Result<(), FrameError> {
     check_filter_bytes(count.saturating_mul(size_of::<T>() as u64), limit)
 }
 
