@@ -11,6 +11,7 @@
 //! | [`placement`] | which hash ranges the shards have, and which nodes their replicas |
 //! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
+//! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to tell whom |
 //! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
 //! | [`planted`] | bugs for the simulations to find, compiled only into them |
 //! | [`limits`] | the largest of everything, with the reason |
@@ -18,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
 pub mod dedup;
+pub mod hypercube;
 mod ids;
 pub mod limits;
 pub mod meta;

@@ -66,3 +66,20 @@ pub const REPLAY_SESSIONS_MAX: usize = 1 << 16;
 
 /// Most requests of one session that a shard remembers; a client with more on their way than this loses first answers.
 pub const REPLAY_REQUESTS_PER_SESSION_MAX: usize = 4096;
+
+/// Most nodes of a hypercube: twelve rounds. Above it a node's table of what all others know grows past what a message
+/// should carry.
+pub const CUBE_NODE_COUNT_MAX: u32 = 4096;
+
+/// Bytes that the list of one delta frame may take when it is read: eight times the payload limit of a frame.
+pub const DELTA_LIST_BYTES_MAX: u64 = 512 << 20;
+
+/// Most entries of a replica's delta log, whatever is configured: 2 GiB.
+pub const DELTA_LOG_ENTRIES_MAX: usize = 1 << 28;
+
+/// Most marks of a replica's delta log. Each holds what the copy knew, 16 bytes a node; a partner that missed more
+/// sweeps than there are marks gets what its last answer left out, or the whole filter.
+pub const DELTA_MARKS_MAX: usize = 32;
+
+/// Most nodes of which a copy keeps counts: all of a cube, and as many that have left.
+pub const KNOWLEDGE_NODES_MAX: usize = 2 * CUBE_NODE_COUNT_MAX as usize;

@@ -1,0 +1,29 @@
+//! Replicated filters: every node holds the whole filter, and what changes travels along the
+//! dimensions of a hypercube until all have everything.
+//!
+//! ```text
+//!      6───────7      topology    who meets whom in which step of a sweep
+//!     /│      /│      sweeper     when this node does its next step
+//!    4───────5 │      replica     one copy: bits, log of changes, questions and answers
+//!    │ 2─────│─3      delta       what one copy asks and tells another
+//!    │/      │/       knowledge   how much of everybody's inserts a copy has
+//!    0───────1
+//! ```
+//!
+//! The OR of filters is idempotent, commutative, associative and monotone (Bloom 1970,
+//! doi:10.1145/362686.362692, for the filter), so deltas may be lost, repeated and reordered; a delta
+//! log with a cursor for every partner makes them small (delta-state replication: Almeida, Shoker &
+//! Baquero 2018, doi:10.1016/j.jpdc.2017.08.003).
+
+mod delta;
+mod delta_log;
+mod knowledge;
+mod replica;
+mod sweeper;
+mod topology;
+
+pub use delta::{Delta, DeltaContent, DeltaError, Merged, Question};
+pub use knowledge::Knowledge;
+pub use replica::{NotReplicable, Replica, ReplicaOptions};
+pub use sweeper::{Members, SweepError, SweepInput, SweepOutput, Sweeper};
+pub use topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};

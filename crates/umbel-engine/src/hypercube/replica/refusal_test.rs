@@ -1,0 +1,101 @@
+//! What does not fit is refused, and changes nothing.
+
+use umbel_codec::frames;
+use umbel_filter::{Blocked, HashRange, SingleShotShape, StoredSingleShot};
+
+use super::fixture::*;
+use super::*;
+use crate::hypercube::delta::{Delta, DeltaContent};
+
+#[test]
+fn what_does_not_fit_changes_nothing() {
+    for kind in KINDS {
+        let mut copies = copies(2, kind, 1 << 20);
+        insert(&mut copies[0], 0..10);
+        insert(&mut copies[1], 50..55);
+        sweep(&mut copies);
+        insert(&mut copies[0], 10..20);
+        copies[0].begin_sweep();
+        let fits = answer(&mut copies, 0, 1);
+        assert_eq!((fits.through, fits.question), ((1, 25), 2));
+        let other_key = FrameKey { key_id: 8, ..KEY };
+        let reframed = |filter: &AnyFilter, key| -> Vec<Vec<u8>> {
+            frames(filter, key, 1 << 20).map(Result::unwrap).collect()
+        };
+        let other_shape = match kind {
+            Kind::Blocked => AnyFilter::Blocked(Blocked::new(HashRange::WHOLE, 51, 6).unwrap()),
+            _ => {
+                let shape = SingleShotShape::new(HashRange::WHOLE, 99_999).unwrap();
+                AnyFilter::SingleShot(StoredSingleShot::new(shape))
+            }
+        };
+        let mut damaged = fits.frames.clone();
+        *damaged[0].last_mut().unwrap() ^= 1;
+        let foreign_key = reframed(&filter_of(kind, 0..5), other_key);
+        let refused = [
+            (Delta { filter: FilterId(13), ..fits.clone() }, "filter 13 to a copy of filter 12"),
+            (
+                Delta { generation: Generation(2), ..fits.clone() },
+                "generation 2 of filter 12, expected generation 1",
+            ),
+            (
+                Delta { question: 1, ..fits.clone() },
+                "question 1 about filter 12, expected the answer to Some(2)",
+            ),
+            (
+                Delta { through: (1, 9), ..fits.clone() },
+                "at 9 of its log of filter 12, after it was at 10",
+            ),
+            (
+                Delta { knows: [(NodeId(2), 6)].into_iter().collect(), ..fits.clone() },
+                "6 inserts of node 2 into filter 12, which made 5",
+            ),
+            (
+                Delta { knows: (0..8193).map(|node| (NodeId(node), 1)).collect(), ..fits.clone() },
+                "counts the inserts of 8193 nodes, expected at most 8192",
+            ),
+            (Delta { frames: damaged, ..fits.clone() }, "checksum"),
+            (Delta { frames: foreign_key, ..fits.clone() }, "key"),
+            (Delta { frames: reframed(&other_shape, KEY), ..fits.clone() }, "shape"),
+        ];
+        for (delta, says) in refused {
+            for content in [DeltaContent::Changes, DeltaContent::Whole] {
+                let mut copy = copies[1].clone();
+                let delta = Delta { content, ..delta.clone() };
+                let error = copy.merge(NodeId(1), &delta).unwrap_err().to_string();
+                assert!(error.contains(says), "{error:?} does not say {says:?}");
+                assert!(error.contains("node 1"), "{error}");
+                assert_eq!((copy.filter(), &copy.log), (copies[1].filter(), &copies[1].log));
+                assert_eq!((&copy.knows, &copy.partners), (&copies[1].knows, &copies[1].partners));
+            }
+        }
+        copies[1].merge(NodeId(1), &fits).unwrap();
+        let again = copies[1].merge(NodeId(1), &fits).unwrap_err();
+        assert_eq!(
+            again.to_string(),
+            "node 1 answers question 2 about filter 12, expected the answer to None"
+        );
+    }
+}
+
+#[test]
+fn bits_are_no_list_of_changes() {
+    let mut copies = copies(2, Kind::Blocked, 1 << 20);
+    insert(&mut copies[0], 0..1);
+    copies[0].begin_sweep();
+    let delta = answer(&mut copies, 0, 1);
+    let frames =
+        frames(&filter_of(Kind::Blocked, 0..1), KEY, 1 << 20).map(Result::unwrap).collect();
+    let error = copies[1].merge(NodeId(1), &Delta { frames, ..delta }).unwrap_err();
+    assert_eq!(error.to_string(), "node 1 sent a frame that lists no changes");
+}
+
+#[test]
+fn kinds_that_do_not_merge_are_refused() {
+    let counting = umbel_filter::Counting::new(HashRange::WHOLE, 10, 4).unwrap();
+    let error = Replica::new(options(1, 10), AnyFilter::Counting(counting)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a counting filter cannot be replicated, expected a blocked or a single-shot one"
+    );
+}

@@ -1,0 +1,295 @@
+//! Copies that exchange in the order of the cube, or in none.
+
+use proptest::prelude::*;
+use umbel_codec::{FrameView, frames};
+use umbel_filter::Contains;
+
+use super::fixture::*;
+use super::*;
+use crate::hypercube::delta::{Delta, DeltaContent};
+use crate::hypercube::topology::Cube;
+
+#[test]
+fn one_sweep_makes_all_copies_the_or_of_all_inserts() {
+    for (kind, count) in KINDS.into_iter().flat_map(|kind| (1..=64).map(move |p| (kind, p))) {
+        let mut copies = copies(count, kind, 1 << 20);
+        // Neighbours share half of their items.
+        for (at, copy) in copies.iter_mut().enumerate() {
+            insert(copy, at as u64 * 5..at as u64 * 5 + 10);
+        }
+        let cost = sweep(&mut copies);
+        assert_eq!(cost.deltas, Cube::new(count).unwrap().message_count());
+        assert_eq!(cost.wholes, 0);
+        assert_equal_to(&copies, &filter_of(kind, 0..count as u64 * 5 + 5));
+        // All know of all, and there is nothing left to tell.
+        for copy in &copies {
+            assert_eq!(copy.knows, copies[0].knows, "{count} nodes");
+        }
+        assert_eq!(sweep(&mut copies).bytes, 0, "{kind} {count}");
+        for copy in &mut copies {
+            copy.forget_known();
+            let is_told = |&node: &NodeId| copy.lag(node) == 0;
+            assert!(copy.partners.keys().all(is_told) && !copy.has_news());
+            assert_eq!(copy.log_bytes(), 0, "{count} nodes");
+        }
+    }
+}
+
+#[test]
+fn one_sweep_of_a_thousand_nodes_makes_all_copies_equal() {
+    let mut copies = copies(1024, Kind::Blocked, 1 << 20);
+    for (at, copy) in copies.iter_mut().enumerate() {
+        insert(copy, at as u64..at as u64 + 1);
+    }
+    assert_eq!(sweep(&mut copies).deltas, 10 * 1024);
+    assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..1024));
+}
+
+/// Items that were inserted at one node reach every other exactly once.
+#[test]
+fn a_whole_sweep_tells_everybody_every_change_once() {
+    for count in 1..=33 {
+        let mut copies = copies(count, Kind::SingleShot, 1 << 20);
+        for round in 0..3 {
+            let first = round * count as u64;
+            for (at, copy) in copies.iter_mut().enumerate() {
+                insert(copy, first + at as u64..first + at as u64 + 1);
+            }
+            let before: Vec<u64> = copies.iter().map(|copy| copy.log.end()).collect();
+            sweep(&mut copies);
+            // Nobody got what it had: every change that came was new, and stands in the log once.
+            for (copy, before) in copies.iter().zip(before) {
+                assert_eq!(copy.log.end() - before, count as u64);
+            }
+        }
+        assert_equal_to(&copies, &filter_of(Kind::SingleShot, 0..3 * count as u64));
+    }
+}
+
+#[test]
+fn what_a_partner_sent_is_not_sent_back() {
+    for kind in KINDS {
+        let mut copies = copies(2, kind, 1 << 20);
+        insert(&mut copies[0], 0..100);
+        copies[0].begin_sweep();
+        let delta = answer(&mut copies, 0, 1);
+        copies[1].merge(NodeId(1), &delta).unwrap();
+        // Of these, only item 100 is new to node 2.
+        insert(&mut copies[1], 50..101);
+        copies[1].begin_sweep();
+        let delta = answer(&mut copies, 1, 0);
+        let mut received = empty(kind);
+        for frame in &delta.frames {
+            FrameView::parse(frame).unwrap().0.merge_into(&mut received, KEY).unwrap();
+        }
+        assert_eq!(received, filter_of(kind, 100..101));
+    }
+}
+
+#[test]
+fn who_is_behind_the_log_gets_the_whole_filter_once() {
+    for kind in KINDS {
+        let mut copies = copies(2, kind, 20);
+        insert(&mut copies[0], 0..100);
+        assert!(copies[0].log_bytes() <= 20 * ENTRY_BYTES);
+        insert(&mut copies[1], 200..210);
+        let cost = sweep(&mut copies);
+        assert_eq!(cost.wholes, 1);
+        let mut expected = filter_of(kind, 0..100);
+        expected.insert_batch(&hashes(200..210), &mut Vec::new()).unwrap();
+        assert_equal_to(&copies, &expected);
+        let cost = sweep(&mut copies);
+        assert_eq!((cost.wholes, cost.bytes), (0, 0));
+    }
+}
+
+/// After a whole filter was merged nobody can be told what was new in it; whoever has it from
+/// elsewhere needs nothing.
+#[test]
+fn who_knows_as_much_needs_nothing_however_it_came_by_it() {
+    let mut copies = copies(4, Kind::Blocked, 10);
+    insert(&mut copies[0], 0..300);
+    let cost = sweep(&mut copies);
+    assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..300));
+    // Three have it from one other each: along a tree.
+    assert_eq!(cost.wholes, 3);
+    let cost = sweep(&mut copies);
+    assert_eq!((cost.wholes, cost.bytes), (0, 0));
+}
+
+#[test]
+fn long_deltas_travel_as_the_whole_filter() {
+    let mut copies = copies(2, Kind::Blocked, 1 << 20);
+    // 50 blocks are 25,600 bits; a probe takes 33 bits or more.
+    insert(&mut copies[0], 0..1000);
+    copies[0].begin_sweep();
+    let delta = answer(&mut copies, 0, 1);
+    assert_eq!(delta.content, DeltaContent::Whole);
+    copies[1].merge(NodeId(1), &delta).unwrap();
+    assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..1000));
+}
+
+/// A frame whose header says one more position than its payload has, with the right checksum.
+fn with_wrong_count(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[40] ^= 1;
+    let checksum = umbel_codec::crc32c(&[&frame[..56], &frame[60..]]);
+    frame[56..60].copy_from_slice(&checksum.to_le_bytes());
+    frame
+}
+
+/// Bits that came in without the knowledge of them must not keep others from being told.
+#[test]
+fn a_whole_filter_that_came_in_part_hides_nothing() {
+    let mut copies = copies(3, Kind::Blocked, 1 << 20);
+    insert(&mut copies[0], 0..20);
+    copies[0].begin_sweep();
+    let fits = answer(&mut copies, 0, 1);
+    let mut frames: Vec<Vec<u8>> =
+        frames(copies[0].filter(), KEY, 1000).map(Result::unwrap).collect();
+    assert!(frames.len() > 2);
+    let last = frames.pop().unwrap();
+    frames.push(with_wrong_count(last));
+    let broken = Delta { content: DeltaContent::Whole, frames, ..fits };
+    copies[1].merge(NodeId(1), &broken).unwrap_err();
+    assert_ne!(copies[1].filter(), &empty(Kind::Blocked));
+    assert_eq!(copies[1].knows(NodeId(1)), 0);
+    for (from, to) in [(0, 1), (1, 2)] {
+        let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
+        assert_eq!(delta.content, DeltaContent::Changes);
+        copies[to].merge(node, &delta).unwrap();
+    }
+    assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..20));
+    assert_eq!(copies[1].may_have, Knowledge::new());
+}
+
+/// What is known must be had, also if what came was here already, as an insert that still waits.
+#[test]
+fn an_insert_that_waits_hides_nothing() {
+    for kind in KINDS {
+        let mut copies = copies(3, kind, 1 << 20);
+        insert(&mut copies[0], 0..10);
+        copies[0].begin_sweep();
+        insert(&mut copies[1], 0..10);
+        for (from, to) in [(0, 1), (1, 2)] {
+            let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
+            copies[to].merge(node, &delta).unwrap();
+        }
+        assert_eq!(copies[2].knows(NodeId(1)), 10);
+        assert_equal_to(&copies, &filter_of(kind, 0..10));
+    }
+}
+
+/// So that a sweep tells each change once: what comes later waits for the next one.
+#[test]
+fn inserts_take_part_when_a_sweep_begins() {
+    for kind in KINDS {
+        let mut copies = copies(2, kind, 1 << 20);
+        insert(&mut copies[0], 0..4);
+        copies[0].begin_sweep();
+        insert(&mut copies[0], 4..10);
+        assert_eq!((copies[0].inserted(), copies[0].knows(NodeId(1))), (10, 4));
+        let delta = answer(&mut copies, 0, 1);
+        assert_eq!(delta.knows, [(NodeId(1), 4)].into_iter().collect());
+        copies[1].merge(NodeId(1), &delta).unwrap();
+        assert_equal_to(&copies[1..], &filter_of(kind, 0..4));
+        sweep(&mut copies);
+        assert_equal_to(&copies, &filter_of(kind, 0..10));
+    }
+}
+
+#[test]
+fn nothing_of_an_old_generation_comes_back() {
+    let mut copies = copies(2, Kind::Blocked, 1 << 20);
+    insert(&mut copies[0], 0..10);
+    copies[0].begin_sweep();
+    let old = answer(&mut copies, 0, 1);
+    copies[1].clear(Generation(2), 22, empty(Kind::Blocked)).unwrap();
+    let error = copies[1].merge(NodeId(1), &old).unwrap_err().to_string();
+    assert_eq!(error, "node 1 is at generation 1 of filter 12, expected generation 2");
+    copies[0].clear(Generation(2), 11, empty(Kind::Blocked)).unwrap();
+    insert(&mut copies[1], 20..30);
+    sweep(&mut copies);
+    assert_equal_to(&copies, &filter_of(Kind::Blocked, 20..30));
+}
+
+/// What happens to copies.
+#[derive(Clone, Debug)]
+enum Act {
+    Insert(usize, u64, u64),
+    Begin(usize),
+    /// One asks another; the question or the answer is lost, or the answer comes twice.
+    Exchange(usize, usize, u8),
+    Forget(usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let place = || 0_usize..8;
+    let act = prop_oneof![
+        3 => (place(), 0_u64..30, 1_u64..20).prop_map(|(at, first, n)| Act::Insert(at, first, n)),
+        2 => place().prop_map(Act::Begin),
+        6 => (place(), place(), 0_u8..4).prop_map(|(a, b, how)| Act::Exchange(a, b, how)),
+        1 => place().prop_map(Act::Forget),
+    ];
+    prop::collection::vec(act, 0..60)
+}
+
+proptest! {
+    /// Exchanges between any two, lost and repeated; logs that are too short: no bit is invented,
+    /// knowledge is never wrong, and when it ends one sweep makes all equal.
+    #[test]
+    fn any_exchange_converges(
+        count in 1_usize..9,
+        is_single_shot: bool,
+        log_entries in prop_oneof![Just(0_usize), 1_usize..50, Just(10_000)],
+        acts in acts(),
+    ) {
+        let kind = if is_single_shot { Kind::SingleShot } else { Kind::Blocked };
+        let mut copies = copies(count, kind, log_entries);
+        // Of each node, the items that were new there.
+        let mut inserted: Vec<Vec<ItemHash>> = vec![Vec::new(); count];
+        let mut expected = empty(kind);
+        for act in acts {
+            match act {
+                Act::Insert(at, first, items) => {
+                    // Some are inserted at several nodes.
+                    let (at, hashes) = (at % count, hashes(first..first + items));
+                    expected.insert_batch(&hashes, &mut Vec::new()).unwrap();
+                    let mut outcomes = Vec::new();
+                    copies[at].insert(&hashes, &mut outcomes).unwrap();
+                    let new = hashes.iter().zip(outcomes).filter(|(_, o)| *o == Insertion::New);
+                    inserted[at].extend(new.map(|(hash, _)| *hash));
+                }
+                Act::Begin(at) => copies[at % count].begin_sweep(),
+                Act::Exchange(from, to, how) if from % count != to % count => {
+                    let (from, to) = (from % count, to % count);
+                    let delta = answer(&mut copies, from, to);
+                    if how == 0 {
+                        continue;
+                    }
+                    let answering = copies[from].options().node;
+                    copies[to].merge(answering, &delta).unwrap();
+                    if how == 1 {
+                        prop_assert!(copies[to].merge(answering, &delta).is_err());
+                    }
+                }
+                Act::Exchange(..) => {}
+                Act::Forget(at) => copies[at % count].forget_known(),
+            }
+        }
+        for copy in &copies {
+            for (known, inserted) in copies.iter().zip(&inserted) {
+                let node = known.options().node;
+                prop_assert_eq!(known.inserted(), inserted.len() as u64);
+                let has = inserted[..copy.knows(node) as usize].iter();
+                prop_assert!(has.copied().all(|hash| copy.filter().contains(hash)), "of {}", node);
+            }
+            let mut union = expected.clone();
+            prop_assert_eq!(union.merge(copy.filter()).unwrap(), 0, "a phantom bit");
+            prop_assert!(copy.log_bytes() <= 2 * log_entries * ENTRY_BYTES);
+        }
+        sweep(&mut copies);
+        assert_equal_to(&copies, &expected);
+        let cost = sweep(&mut copies);
+        prop_assert_eq!((cost.bytes, cost.wholes), (0, 0));
+    }
+}

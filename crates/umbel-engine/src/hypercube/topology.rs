@@ -1,0 +1,306 @@
+//! Who exchanges with whom, and when: the hypercube.
+//!
+//! Nodes have ranks 0 to P − 1. The first 2^d of them, 2^d the largest power of two up to P, are the
+//! corners of a cube of d dimensions; in round i a corner's partner is the one whose rank differs in
+//! bit i alone. After the d rounds every corner has what each had before, because any two ranks
+//! differ in bits that are all crossed (Johnsson & Ho 1989, doi:10.1109/12.29465, all-to-all broadcast).
+//! theirs to a corner first and receive the result last:
+//!
+//! ```text
+//!        6───────7        P = 11: corners 0 to 7, and 8, 9, 10 beyond
+//!       /│      /│
+//!      4───────5 │        step    hand-in    8→0  9→1  10→2
+//!      │ │     │ │                across 1   0↔1  2↔3  4↔5  6↔7
+//!      │ 2─────│─3                across 2   0↔2  1↔3  4↔6  5↔7
+//!      │/      │/                 across 4   0↔4  1↔5  2↔6  3↔7
+//!      0───────1                  hand-out   0→8  1→9  2→10
+//! ```
+//!
+//! One sweep takes d·2^d messages, and two for every node beyond. All-to-all takes P·(P − 1).
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::limits::CUBE_NODE_COUNT_MAX;
+
+/// A node's place in the cube: its position in the sorted list of the epoch's nodes.
+///
+/// ```
+/// assert_eq!(umbel_engine::hypercube::Rank(5).to_string(), "rank 5");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Rank(pub u32);
+
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.0)
+    }
+}
+
+/// One step of a sweep. Every node does them in this order.
+///
+/// ```
+/// use umbel_engine::hypercube::Step;
+///
+/// assert_eq!(Step::Across(3).to_string(), "dimension 3");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Step {
+    // The derived order is that of a sweep, so the variants must stay in this order.
+    /// Nodes beyond the corners hand what they have to their corner.
+    HandIn,
+    /// Corners exchange across a dimension, counted from 0.
+    Across(u32),
+    /// Corners hand what they have to their node beyond, if there is one.
+    HandOut,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HandIn => f.write_str("hand-in"),
+            Self::Across(dimension) => write!(f, "dimension {dimension}"),
+            Self::HandOut => f.write_str("hand-out"),
+        }
+    }
+}
+
+/// What a node does in a step.
+///
+/// ```
+/// use umbel_engine::hypercube::{Cube, Meeting, Rank, Step};
+///
+/// let cube = Cube::new(3)?;
+/// let hand_in = Meeting { partner: Rank(0), sends: true, receives: false };
+/// assert_eq!(cube.meeting(Rank(2), Step::HandIn), Some(hand_in));
+/// # Ok::<(), umbel_engine::hypercube::CubeSizeOutOfRange>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meeting {
+    /// Whom it meets.
+    pub partner: Rank,
+    /// Whether it sends what the partner lacks.
+    pub sends: bool,
+    /// Whether the partner sends.
+    pub receives: bool,
+}
+
+/// A cube cannot have so many nodes. Split the cluster, or use a partitioned filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{node_count} nodes in a hypercube, expected 1 to {CUBE_NODE_COUNT_MAX}")]
+pub struct CubeSizeOutOfRange {
+    /// The number asked for.
+    pub node_count: usize,
+}
+
+/// The cube of a number of nodes.
+///
+/// ```
+/// use umbel_engine::hypercube::{Cube, Rank, Step};
+///
+/// let cube = Cube::new(8)?;
+/// assert_eq!((cube.dimension_count(), cube.message_count()), (3, 24));
+/// let partners: Vec<_> = cube.steps().filter_map(|step| cube.meeting(Rank(5), step)).collect();
+/// assert_eq!(partners.iter().map(|meeting| meeting.partner.0).collect::<Vec<_>>(), [4, 7, 1]);
+/// # Ok::<(), umbel_engine::hypercube::CubeSizeOutOfRange>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cube {
+    /// 1 to [`CUBE_NODE_COUNT_MAX`].
+    node_count: u32,
+}
+
+impl Cube {
+    /// The cube of so many nodes.
+    ///
+    /// # Errors
+    /// If there are none, or more than [`CUBE_NODE_COUNT_MAX`].
+    pub fn new(node_count: usize) -> Result<Self, CubeSizeOutOfRange> {
+        match u32::try_from(node_count) {
+            Ok(count @ 1..=CUBE_NODE_COUNT_MAX) => Ok(Self { node_count: count }),
+            _ => Err(CubeSizeOutOfRange { node_count }),
+        }
+    }
+
+    /// Number of nodes, P.
+    #[must_use]
+    pub const fn node_count(self) -> u32 {
+        self.node_count
+    }
+
+    /// Number of dimensions, d = ⌊log2 P⌋.
+    #[must_use]
+    pub const fn dimension_count(self) -> u32 {
+        self.node_count.ilog2()
+    }
+
+    /// Number of corners, 2^d.
+    #[must_use]
+    pub const fn corner_count(self) -> u32 {
+        1 << self.dimension_count()
+    }
+
+    /// Number of nodes that are no corners.
+    #[must_use]
+    pub const fn beyond_count(self) -> u32 {
+        self.node_count - self.corner_count()
+    }
+
+    /// The steps of a sweep in order: d, and two more where P is no power of two.
+    pub fn steps(self) -> impl DoubleEndedIterator<Item = Step> + Clone {
+        let hands = self.beyond_count() > 0;
+        let across = (0..self.dimension_count()).map(Step::Across);
+        let hand_in = hands.then_some(Step::HandIn);
+        hand_in.into_iter().chain(across).chain(hands.then_some(Step::HandOut))
+    }
+
+    /// The step behind this one, or None if it is the sweep's last.
+    #[must_use]
+    pub fn step_behind(self, step: Step) -> Option<Step> {
+        self.steps().find(|&next| next > step)
+    }
+
+    /// Whom a node meets in a step, if anybody.
+    #[must_use]
+    pub fn meeting(self, rank: Rank, step: Step) -> Option<Meeting> {
+        let Rank(rank) = rank;
+        let corners = self.corner_count();
+        if rank >= self.node_count {
+            return None;
+        }
+        let is_corner = rank < corners;
+        match step {
+            Step::Across(dimension) => {
+                (is_corner && dimension < self.dimension_count()).then(|| Meeting {
+                    partner: Rank(rank ^ (1 << dimension)),
+                    sends: true,
+                    receives: true,
+                })
+            }
+            Step::HandIn | Step::HandOut if is_corner => {
+                let beyond = rank + corners;
+                let receives = step == Step::HandIn;
+                (beyond < self.node_count).then_some(Meeting {
+                    partner: Rank(beyond),
+                    sends: !receives,
+                    receives,
+                })
+            }
+            Step::HandIn | Step::HandOut => {
+                let sends = step == Step::HandIn;
+                Some(Meeting { partner: Rank(rank - corners), sends, receives: !sends })
+            }
+        }
+    }
+
+    /// Everybody whom a node meets in a sweep, by rising rank.
+    #[must_use]
+    pub fn partners(self, rank: Rank) -> Vec<Rank> {
+        let met = self.steps().filter_map(|step| self.meeting(rank, step));
+        let mut partners: Vec<Rank> = met.map(|meeting| meeting.partner).collect();
+        partners.sort_unstable();
+        partners.dedup();
+        partners
+    }
+
+    /// Messages of one sweep of all nodes: d·2^d, and two for every node beyond.
+    #[must_use]
+    pub const fn message_count(self) -> u64 {
+        let corners = self.dimension_count() as u64 * self.corner_count() as u64;
+        corners + 2 * self.beyond_count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Largest number of nodes of which every smaller one is tried.
+    const EVERY_COUNT: usize = 130;
+
+    fn sizes() -> impl Iterator<Item = Cube> {
+        (1..=EVERY_COUNT).chain([255, 256, 1000, 1024, 4095, 4096]).map(|p| Cube::new(p).unwrap())
+    }
+
+    #[test]
+    fn meetings_are_mutual_and_nobody_meets_two_at_once() {
+        for cube in sizes() {
+            let mut message_count = 0;
+            for step in cube.steps() {
+                for rank in (0..cube.node_count()).map(Rank) {
+                    let Some(meeting) = cube.meeting(rank, step) else { continue };
+                    let back = cube.meeting(meeting.partner, step).unwrap();
+                    assert_ne!(meeting.partner, rank);
+                    assert_eq!(back.partner, rank, "{cube:?} {step} {rank}");
+                    assert_eq!((meeting.sends, meeting.receives), (back.receives, back.sends));
+                    message_count += u64::from(meeting.sends);
+                }
+            }
+            assert_eq!(message_count, cube.message_count());
+        }
+    }
+
+    /// Sets of ranks instead of filters: after a sweep everybody has everything.
+    #[test]
+    fn one_sweep_tells_everybody_everything() {
+        for cube in (1..=EVERY_COUNT).map(|p| Cube::new(p).unwrap()) {
+            let count = cube.node_count();
+            let mut has: Vec<BTreeSet<u32>> =
+                (0..count).map(|rank| BTreeSet::from([rank])).collect();
+            for step in cube.steps() {
+                let before = has.clone();
+                for rank in 0..count {
+                    let meeting = cube.meeting(Rank(rank), step);
+                    if let Some(meeting) = meeting.filter(|meeting| meeting.receives) {
+                        has[rank as usize].extend(&before[meeting.partner.0 as usize]);
+                    }
+                }
+            }
+            assert!(has.iter().all(|has| has.len() == count as usize), "{cube:?}");
+        }
+    }
+
+    #[test]
+    fn steps_are_as_few_as_the_theory_says() {
+        for cube in sizes() {
+            let node_count = cube.node_count();
+            let expected = if node_count.is_power_of_two() {
+                node_count.ilog2()
+            } else {
+                node_count.ilog2() + 2
+            };
+            assert_eq!(cube.steps().count(), expected as usize);
+            let steps: Vec<Step> = cube.steps().collect();
+            assert!(steps.is_sorted());
+            for pair in steps.windows(2) {
+                assert_eq!(cube.step_behind(pair[0]), Some(pair[1]));
+            }
+            assert_eq!(steps.last().and_then(|&last| cube.step_behind(last)), None);
+        }
+    }
+
+    #[test]
+    fn nobody_has_more_partners_than_dimensions_and_one() {
+        for cube in sizes() {
+            for rank in (0..cube.node_count()).map(Rank) {
+                let partners = cube.partners(rank);
+                let most = cube.dimension_count() as usize + 1;
+                assert!(partners.len() <= most && partners.is_sorted());
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        for node_count in [0, 4097, usize::MAX] {
+            assert_eq!(Cube::new(node_count), Err(CubeSizeOutOfRange { node_count }));
+        }
+        let cube = Cube::new(5).unwrap();
+        assert_eq!(cube.meeting(Rank(5), Step::HandIn), None);
+        assert_eq!(cube.meeting(Rank(1), Step::Across(2)), None);
+        assert_eq!(cube.meeting(Rank(1), Step::HandIn), None);
+    }
+}
