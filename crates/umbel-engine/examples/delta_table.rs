@@ -1,0 +1,199 @@
+//! What replicated filters cost on the wire, measured on the real frames of real copies.
+//!
+//! `delta_table changes` prints what a delta takes a newly inserted item, for single-shot and blocked
+//! filters, beside the entropy of the positions, a 64-bit hash an item and the whole filter.
+//! `delta_table nodes` prints what a node sends in all for one sweep of P nodes, beside all-to-all and a
+//! ring.
+
+use std::process::ExitCode;
+
+use umbel_bits::binary_entropy_bits;
+use umbel_codec::FrameKey;
+use umbel_engine::hypercube::{Cube, Delta, Rank, Replica, ReplicaOptions};
+use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_filter::{
+    AnyFilter, Blocked, Describe, HashFunction, HashRange, ItemHash, SingleShotShape,
+    StoredSingleShot,
+};
+
+/// Items that the filters of the first table are made for.
+const CAPACITY: u64 = 100_000_000;
+
+/// False-positive rate of all filters.
+const RATE: f64 = 0.01;
+
+/// Positions of a single-shot filter for each item at this rate.
+const POSITIONS_PER_ITEM: u64 = 100;
+
+/// Items of the first table's deltas.
+const DELTAS: [u64; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// Nodes of the second table.
+const NODES: [u32; 12] = [2, 3, 4, 5, 8, 13, 16, 64, 100, 256, 512, 1024];
+
+/// Bytes of a node's number and count.
+const COUNT_BYTES: u64 = 16;
+
+/// Newly inserted items of each node in the second table.
+const ITEMS_PER_NODE: u64 = 100;
+
+/// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Hashes of different items.
+fn hashes(items: std::ops::Range<u64>) -> Vec<ItemHash> {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let hash = |item: u64| {
+        let first = mix((2 * item + 1).wrapping_mul(GOLDEN));
+        ItemHash::new(first, mix((2 * item + 2).wrapping_mul(GOLDEN)))
+    };
+    items.map(hash).collect()
+}
+
+fn single_shot(capacity: u64) -> AnyFilter {
+    let shape = SingleShotShape::new(HashRange::WHOLE, capacity * POSITIONS_PER_ITEM);
+    let shape = shape.expect("a sensible size");
+    StoredSingleShot::new(shape).into()
+}
+
+fn blocked(capacity: u64) -> AnyFilter {
+    let filter = Blocked::for_rate(HashRange::WHOLE, capacity, RATE).expect("a sensible size");
+    filter.into()
+}
+
+fn copy(node: NodeId, filter: AnyFilter) -> Replica {
+    let options = ReplicaOptions {
+        node,
+        filter: FilterId(1),
+        generation: Generation(1),
+        log: node.0,
+        key: FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 },
+        log_bytes_max: 1 << 30,
+        payload_bytes_max: 8 << 20,
+    };
+    Replica::new(options, filter).expect("a kind that can be replicated")
+}
+
+fn frame_bytes(delta: &Delta) -> u64 {
+    delta.frames.iter().map(|frame| frame.len() as u64).sum()
+}
+
+/// Bits that tell which `count` of so many positions are set: log2 of their number of choices, by
+/// Stirling's formula n·H(count / n) up to a few bits.
+fn entropy_bits(position_count: u64, count: u64) -> f64 {
+    let share = count as f64 / position_count as f64;
+    position_count as f64 * binary_entropy_bits(share)
+}
+
+/// What node 2, which has nothing, is answered after so many inserts at node 1.
+fn delta_of(filter: &AnyFilter, item_count: u64) -> (u64, u64) {
+    let (one, other) = (NodeId(1), NodeId(2));
+    let mut sender = copy(one, filter.clone());
+    let mut new_count = 0;
+    for first in (0..item_count).step_by(1 << 16) {
+        let batch = hashes(first..item_count.min(first + (1 << 16)));
+        new_count += sender.insert(&batch, &mut Vec::new()).expect("the whole hash space");
+    }
+    sender.begin_sweep();
+    let question = copy(other, filter.clone()).ask(one);
+    (frame_bytes(&sender.answer(other, &question).expect("it fits")), new_count)
+}
+
+fn changes() {
+    println!(
+        "| items | single-shot | its entropy | above it | blocked | 64-bit hashes | whole blocked filter |"
+    );
+    println!("|--:|--:|--:|--:|--:|--:|--:|");
+    let (single_shot, blocked) = (single_shot(CAPACITY), blocked(CAPACITY));
+    let AnyFilter::SingleShot(stored) = &single_shot else { unreachable!("it is one") };
+    let position_count = stored.single_shot_shape().position_count();
+    let blocked_bytes = blocked.describe().memory_bytes;
+    for item_count in DELTAS {
+        let (bytes, new_count) = delta_of(&single_shot, item_count);
+        let entropy_bytes = entropy_bits(position_count, new_count) / 8.0;
+        let (blocked_delta, _) = delta_of(&blocked, item_count);
+        let each = |bytes: f64| bytes / item_count as f64;
+        println!(
+            "| {item_count} | {:.3} | {:.3} | {:+.1} % | {:.3} | 8.000 | {:.1} |",
+            each(bytes as f64),
+            each(entropy_bytes),
+            (bytes as f64 / entropy_bytes - 1.0) * 100.0,
+            each(blocked_delta as f64),
+            each(blocked_bytes as f64),
+        );
+    }
+}
+
+/// Sweeps once in lock step: bytes of frames and of knowledge that all nodes sent.
+fn sweep(copies: &mut [Replica]) -> (u64, u64) {
+    let cube = Cube::new(copies.len()).expect("few nodes");
+    copies.iter_mut().for_each(Replica::begin_sweep);
+    let (mut sent_bytes, mut knowledge_bytes) = (0, 0);
+    for step in cube.steps() {
+        let mut answers = Vec::new();
+        for rank in (0..cube.node_count()).map(Rank) {
+            let Some(meeting) = cube.meeting(rank, step).filter(|meeting| meeting.receives) else {
+                continue;
+            };
+            let (to, from) = (rank.0 as usize, meeting.partner.0 as usize);
+            let (asking, answering) = (NodeId(to as u64 + 1), NodeId(from as u64 + 1));
+            let question = copies[to].ask(answering);
+            let delta = copies[from].answer(asking, &question).expect("it fits");
+            let count = question.knows.iter().len() + delta.knows.iter().len();
+            knowledge_bytes += COUNT_BYTES * count as u64;
+            answers.push((to, answering, delta));
+        }
+        for (to, from, delta) in answers {
+            sent_bytes += frame_bytes(&delta);
+            copies[to].merge(from, &delta).expect("it fits");
+        }
+    }
+    (sent_bytes, knowledge_bytes)
+}
+
+fn nodes() {
+    println!(
+        "| nodes | steps | bytes a node sends | knowledge | items it receives | all-to-all, ring | steps of the ring |"
+    );
+    println!("|--:|--:|--:|--:|--:|--:|--:|");
+    for node_count in NODES {
+        let capacity = u64::from(node_count) * ITEMS_PER_NODE * 10;
+        let filter = single_shot(capacity);
+        let mut copies: Vec<Replica> =
+            (1..=u64::from(node_count)).map(|node| copy(NodeId(node), filter.clone())).collect();
+        for (at, copy) in (0_u64..).zip(&mut copies) {
+            let batch = hashes(at * ITEMS_PER_NODE..(at + 1) * ITEMS_PER_NODE);
+            copy.insert(&batch, &mut Vec::new()).expect("the whole hash space");
+        }
+        let own_bytes = delta_of(&filter, ITEMS_PER_NODE).0;
+        let (sent, knowledge) = sweep(&mut copies);
+        let is_equal = copies.iter().all(|copy| copy.filter() == copies[0].filter());
+        assert!(is_equal, "{node_count} copies differ");
+        let cube = Cube::new(node_count as usize).expect("few nodes");
+        let others = u64::from(node_count) - 1;
+        println!(
+            "| {node_count} | {} | {:.0} | {:.0} | {} | {} | {others} |",
+            cube.steps().count(),
+            sent as f64 / f64::from(node_count),
+            knowledge as f64 / f64::from(node_count),
+            others * ITEMS_PER_NODE,
+            others * own_bytes,
+        );
+    }
+}
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("changes") => changes(),
+        Some("nodes") => nodes(),
+        _ => {
+            eprintln!("usage: delta_table changes|nodes");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
