@@ -87,6 +87,10 @@ impl Coordinator {
         new: &NewFilter,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        // This node's copy of the catalogue may be the last to hear that the cluster is formed.
+        if !self.read_meta(MetaState::is_formed)? {
+            self.meta_refresh(deadline).await.map_err(|_| CallFailure::NotFormed)?;
+        }
         let settings = match new {
             NewFilter::Planned { kind, capacity, size, hashing } => {
                 let (cells, filter_count) =
