@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The OR of filters is idempotent, commutative, associative and monotone (Bloom 1970,
-//! doi:10.1145/362686.362692, for the filter), so deltas may be lost, repeated and reordered; a delta
-//! log with a cursor for every partner makes them small (delta-state replication: Almeida, Shoker &
-//! Baquero 2018, doi:10.1016/j.jpdc.2017.08.003).
+//! doi:10.1145/362686.362692, for the filter), so deltas may be lost, repeated and reordered; a log of
+//! changes, and askers that say what they know, make them small (delta-state replication: Almeida,
+//! Shoker & Baquero 2018, doi:10.1016/j.jpdc.2017.08.003).
 
 mod delta;
 mod delta_log;

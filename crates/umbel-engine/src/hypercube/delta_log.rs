@@ -1,13 +1,13 @@
-//! What became new in a copy, in order, until every partner has it.
+//! What became new in a copy, in order, as far back as its memory reaches.
 //!
 //! ```text
 //! sequence   100       104     107      112 = end
 //!            │ a b c d │ e f g │ h i j k l │           entries
 //!            │  here   │ node 3│   here    │           where they came from
 //!              ▲                 ▲
-//!       node 5 has acknowledged  node 3 has acknowledged 107
-//!       102: it gets c d e f g   and sent e f g itself: it gets h i j k l
-//!       h i j k l
+//!       node 5 has what is       node 3 has what is before 104, and sent
+//!       before 102: it gets      e f g itself: it gets h i j k l
+//!       c d e f g h i j k l
 //! ```
 //!
 //! The log is bounded. Whoever is behind its start gets the whole filter instead.

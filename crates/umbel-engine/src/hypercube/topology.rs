@@ -4,7 +4,7 @@
 //! corners of a cube of d dimensions; in round i a corner's partner is the one whose rank differs in
 //! bit i alone. After the d rounds every corner has what each had before, because any two ranks
 //! differ in bits that are all crossed (Johnsson & Ho 1989, doi:10.1109/12.29465, all-to-all broadcast).
-//! theirs to a corner first and receive the result last:
+//! The nodes beyond hand theirs to a corner first and receive the result last:
 //!
 //! ```text
 //!        6───────7        P = 11: corners 0 to 7, and 8, 9, 10 beyond
