@@ -2,12 +2,13 @@
 //! dimensions of a hypercube until all have everything.
 //!
 //! ```text
-//!      6───────7      topology    who meets whom in which step of a sweep
-//!     /│      /│      sweeper     when this node does its next step
-//!    4───────5 │      replica     one copy: bits, log of changes, questions and answers
-//!    │ 2─────│─3      delta       what one copy asks and tells another
-//!    │/      │/       knowledge   how much of everybody's inserts a copy has
-//!    0───────1
+//!      6───────7      topology         who meets whom in which step of a sweep
+//!     /│      /│      sweeper          when this node does its next step
+//!    4───────5 │      replica          one copy: bits, log of changes, questions and answers
+//!    │ 2─────│─3      delta            what one copy asks and tells another
+//!    │/      │/       knowledge        how much of everybody's inserts a copy has
+//!    0───────1        distinct_sample  how many different items a node has inserted, about
+//!                     sample_table     the same of all nodes, their union and their overlaps
 //! ```
 //!
 //! The OR of filters is idempotent, commutative, associative and monotone (Bloom 1970,
@@ -17,13 +18,19 @@
 
 mod delta;
 mod delta_log;
+mod distinct_sample;
 mod knowledge;
 mod replica;
+mod sample_table;
 mod sweeper;
 mod topology;
 
 pub use delta::{Delta, DeltaContent, DeltaError, Merged, Question};
+pub use distinct_sample::{DistinctCount, DistinctSample, SampleBytesError};
 pub use knowledge::Knowledge;
 pub use replica::{NotReplicable, Replica, ReplicaOptions};
+pub use sample_table::{
+    DistinctEstimates, NodeSample, PairOverlap, SampleTable, SampleTableBytesError, TakeError,
+};
 pub use sweeper::{Members, SweepError, SweepInput, SweepOutput, Sweeper};
 pub use topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};

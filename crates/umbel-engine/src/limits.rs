@@ -83,3 +83,12 @@ pub const DELTA_MARKS_MAX: usize = 32;
 
 /// Most nodes of which a copy keeps counts: all of a cube, and as many that have left.
 pub const KNOWLEDGE_NODES_MAX: usize = 2 * CUBE_NODE_COUNT_MAX as usize;
+
+/// Most hashes of a sample of distinct items, k. The relative error of a count is 1/√(k−2): 3.1 % at 1,024, 6.3 % at
+/// 256; of an overlap that is a tenth of the union, 9.9 % and 19.8 %. A hash travels only once, so over a life of 10^9
+/// items a sample costs a link k·(1 + ln(10^9/k)) hashes: 121 kB at 1,024, 33 kB at 256, and both are nothing beside
+/// the 8 GB of changes. Held are 16 bytes a hash: 16 KiB a node and filter, 4 MiB a filter in the largest cluster.
+pub const SAMPLE_HASHES_MAX: usize = 1024;
+
+/// Most nodes of which every pair's overlap is estimated at once: 496 pairs, a few microseconds each.
+pub const OVERLAP_NODES_MAX: usize = 32;

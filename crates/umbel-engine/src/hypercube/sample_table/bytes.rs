@@ -1,0 +1,199 @@
+//! A table as bytes, for a node's own disk.
+//!
+//! ```text
+//! 0         1        9            17             21
+//! │ version │ node   │ own count  │ sample count │ samples, by rising node …
+//! │ 1       │ u64    │ u64        │ u32          │
+//!
+//! 0        8        16           18
+//! │ node   │ count  │ hash count │ hashes, rising, 8 bytes each │
+//! │ u64    │ u64    │ u16        │                              │
+//! ```
+//!
+//! All numbers are little-endian. Since when the table has each hash is not kept: whoever asks after a
+//! start lacks nothing, or gets a whole sample.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::SampleTable;
+use super::dated_sample::DatedSample;
+use crate::hypercube::{DistinctSample, SampleBytesError};
+use crate::ids::NodeId;
+use crate::limits::KNOWLEDGE_NODES_MAX;
+
+/// The version that is written, and the only one that is read.
+const VERSION: u8 = 1;
+
+/// The bytes are no table. Begin with an empty one: others give the samples back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SampleTableBytesError {
+    /// Another release wrote it.
+    #[error("a table of version {got}, expected {VERSION}")]
+    Version {
+        /// The version.
+        got: u8,
+    },
+    /// The end is missing.
+    #[error("{got} bytes at byte {at} of a table, expected {expected}")]
+    Truncated {
+        /// Where.
+        at: usize,
+        /// Bytes from there to the end.
+        got: usize,
+        /// Bytes that should be there at least.
+        expected: usize,
+    },
+    /// Something stands behind the end.
+    #[error("a table of {expected} bytes in {got}")]
+    Trailing {
+        /// Bytes that came.
+        got: usize,
+        /// Bytes of the table.
+        expected: usize,
+    },
+    /// No cluster has so many nodes.
+    #[error("samples of {got} nodes, expected at most {KNOWLEDGE_NODES_MAX}")]
+    TooManyNodes {
+        /// Number of samples.
+        got: u32,
+    },
+    /// The nodes do not rise.
+    #[error("{after} behind {before} in a table, expected a higher number")]
+    NotRising {
+        /// A node.
+        before: NodeId,
+        /// That behind it.
+        after: NodeId,
+    },
+    /// A sample of no inserts.
+    #[error("a sample of {node} at count 0, expected 1 at least")]
+    NoCount {
+        /// The node.
+        node: NodeId,
+    },
+    /// The own sample is ahead of the own count.
+    #[error("own sample at count {sample}, expected {own} at most")]
+    OwnCount {
+        /// The sample's count.
+        sample: u64,
+        /// The node's.
+        own: u64,
+    },
+    /// A sample is none.
+    #[error("sample of {node}: {source}")]
+    Sample {
+        /// The node.
+        node: NodeId,
+        /// What is wrong with it.
+        source: SampleBytesError,
+    },
+}
+
+impl SampleTable {
+    /// The table as bytes.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::hypercube::SampleTable;
+    /// use umbel_filter::ItemHash;
+    ///
+    /// let mut table = SampleTable::new(NodeId(1));
+    /// table.insert(&[ItemHash::new(0, 5)]);
+    /// let bytes = table.to_bytes();
+    /// assert_eq!(bytes.len(), 21 + 18 + 8);
+    /// assert_eq!(SampleTable::from_bytes(&bytes), Ok(table));
+    /// ```
+    ///
+    /// # Panics
+    /// Never: a table has at most [`KNOWLEDGE_NODES_MAX`] samples of at most
+    /// [`SAMPLE_HASHES_MAX`](crate::limits::SAMPLE_HASHES_MAX) hashes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        bytes.extend(self.node.0.to_le_bytes());
+        bytes.extend(self.own_count.to_le_bytes());
+        let sample_count = u32::try_from(self.samples.len()).expect("a cluster has fewer nodes");
+        bytes.extend(sample_count.to_le_bytes());
+        for (node, count, sample) in self.samples() {
+            bytes.extend(node.0.to_le_bytes());
+            bytes.extend(count.to_le_bytes());
+            let hash_count = u16::try_from(sample.len()).expect("a sample has fewer hashes");
+            bytes.extend(hash_count.to_le_bytes());
+            bytes.extend(sample.to_bytes());
+        }
+        bytes
+    }
+
+    /// The table that stands in these bytes.
+    ///
+    /// # Errors
+    /// If none does.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SampleTableBytesError> {
+        let mut reader = Reader { bytes, at: 0 };
+        let [version] = reader.array()?;
+        if version != VERSION {
+            return Err(SampleTableBytesError::Version { got: version });
+        }
+        let node = NodeId(u64::from_le_bytes(reader.array()?));
+        let own_count = u64::from_le_bytes(reader.array()?);
+        let sample_count = u32::from_le_bytes(reader.array()?);
+        if sample_count as usize > KNOWLEDGE_NODES_MAX {
+            return Err(SampleTableBytesError::TooManyNodes { got: sample_count });
+        }
+        let mut samples = BTreeMap::new();
+        for _ in 0..sample_count {
+            let (of, dated) = reader.sample()?;
+            if let Some((&before, _)) = samples.last_key_value().filter(|(last, _)| **last >= of) {
+                return Err(SampleTableBytesError::NotRising { before, after: of });
+            }
+            if of == node && dated.count() > own_count {
+                let sample = dated.count();
+                return Err(SampleTableBytesError::OwnCount { sample, own: own_count });
+            }
+            samples.insert(of, dated);
+        }
+        if reader.at < bytes.len() {
+            let (got, expected) = (bytes.len(), reader.at);
+            return Err(SampleTableBytesError::Trailing { got, expected });
+        }
+        Ok(Self { node, own_count, samples })
+    }
+}
+
+/// Bytes, and how far they were read.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn slice(&mut self, byte_count: usize) -> Result<&'a [u8], SampleTableBytesError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let truncated =
+            SampleTableBytesError::Truncated { at: self.at, got: rest.len(), expected: byte_count };
+        let read = rest.get(..byte_count).ok_or(truncated)?;
+        self.at += byte_count;
+        Ok(read)
+    }
+
+    fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], SampleTableBytesError> {
+        let mut array = [0; BYTES];
+        array.copy_from_slice(self.slice(BYTES)?);
+        Ok(array)
+    }
+
+    fn sample(&mut self) -> Result<(NodeId, DatedSample), SampleTableBytesError> {
+        let node = NodeId(u64::from_le_bytes(self.array()?));
+        let count = u64::from_le_bytes(self.array()?);
+        if count == 0 {
+            return Err(SampleTableBytesError::NoCount { node });
+        }
+        let hash_count = u16::from_le_bytes(self.array()?);
+        let hashes = self.slice(usize::from(hash_count) * size_of::<u64>())?;
+        let sample = DistinctSample::from_bytes(hashes)
+            .map_err(|source| SampleTableBytesError::Sample { node, source })?;
+        Ok((node, DatedSample::new(sample, count)))
+    }
+}
