@@ -28,7 +28,10 @@ mod topology;
 pub use delta::{Delta, DeltaContent, DeltaError, Merged, Question};
 pub use distinct_sample::{DistinctCount, DistinctSample, SampleBytesError};
 pub use knowledge::Knowledge;
-pub use replica::{NotReplicable, Replica, ReplicaOptions};
+pub use replica::{
+    ChangeReader, ListedChanges, NotReplicable, ReadChanges, Replica, ReplicaOptions, Reply,
+    SavedKnowledge,
+};
 pub use sample_table::{
     DistinctEstimates, NodeSample, PairOverlap, SampleTable, SampleTableBytesError, TakeError,
 };

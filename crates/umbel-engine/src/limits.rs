@@ -51,6 +51,9 @@ pub const SLICE_BYTES_MAX: u64 = 256 << 20;
 /// Largest filter over all shards.
 pub const FILTER_BYTES_MAX: u64 = 64 << 30;
 
+/// Largest replicated filter: a copy is copied in memory for a snapshot, and whole over the network for a node that joins.
+pub const REPLICATED_BYTES_MAX: u64 = 1 << 30;
+
 /// Most filters of a cluster: the catalogue is held by every node and travels whole in a snapshot.
 pub const FILTER_COUNT_MAX: usize = 10_000;
 

@@ -87,6 +87,18 @@ planted! {
     OpenForgotten = "open_forgotten",
     /// A full disk is taken for a written record.
     FullDiskAcks = "full_disk_acks",
+    /// Inserts into a replicated filter are acknowledged before the log has them.
+    CopyAckEarly = "copy_ack_early",
+    /// A copy that is cleared keeps its bits.
+    ClearKeepsBits = "clear_keeps_bits",
+    /// Deltas of another generation are merged.
+    StaleDeltaMerged = "stale_delta_merged",
+    /// A copy that merged the first frame of a delta takes itself to have all of it.
+    FirstFrameIsAll = "first_frame_is_all",
+    /// What others sent is not told on.
+    MergedNotTold = "merged_not_told",
+    /// A restarted copy does not insert again what its log has behind the snapshot.
+    CopyLogIgnored = "copy_log_ignored",
 }
 
 impl Planted {
@@ -130,6 +142,11 @@ impl Planted {
             Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
             Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
             Self::OpenForgotten => &["errors_change_nothing", "answers_linearize", BOUNDS],
+            Self::CopyAckEarly
+            | Self::FirstFrameIsAll
+            | Self::MergedNotTold
+            | Self::CopyLogIgnored => &[CONVERGE, FLUSHED, MAJORITY],
+            Self::ClearKeepsBits | Self::StaleDeltaMerged => &[COPY_BOUNDS],
         }
     }
 
@@ -159,6 +176,12 @@ impl Planted {
             | Self::SnapshotNotSynced
             | Self::LeaderRestore => "crash",
             Self::ForeignShardAbsent => "churn",
+            Self::CopyAckEarly
+            | Self::ClearKeepsBits
+            | Self::StaleDeltaMerged
+            | Self::FirstFrameIsAll
+            | Self::MergedNotTold
+            | Self::CopyLogIgnored => "cube",
         }
     }
 
@@ -171,12 +194,17 @@ impl Planted {
                 &["snapshots_often"]
             }
             Self::ForeignShardAbsent => &["old_map"],
+            Self::FirstFrameIsAll => &["small_pieces"],
             _ => &[],
         }
     }
 }
 
 const ACKED: &str = "acked_is_contained";
+const CONVERGE: &str = "copies_converge";
+const FLUSHED: &str = "flushed_is_everywhere";
+const MAJORITY: &str = "majority_finds_majority";
+const COPY_BOUNDS: &str = "copies_hold_what_was_tried";
 const BOUNDS: &str = "attempted_bounds_bits";
 const RETRY: &str = "retry_is_first_answer";
 const HEALS: &str = "heals_and_serves";
@@ -255,7 +283,7 @@ mod tests {
             assert!(bug.about().ends_with('.'), "{bug:?}");
             let caught_by: BTreeSet<&&str> = bug.caught_by().iter().collect();
             assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
-            let profiles = ["calm", "network", "disk", "crash", "churn", "clock", "mixed"];
+            let profiles = ["calm", "network", "disk", "crash", "churn", "clock", "mixed", "cube"];
             assert!(profiles.contains(&bug.profile()), "{bug:?}");
         }
     }

@@ -17,6 +17,7 @@ use crate::limits::KNOWLEDGE_NODES_MAX;
 ///     filter: FilterId(12),
 ///     generation: Generation(1),
 ///     number: 5,
+///     log: 99,
 ///     knows: [(NodeId(1), 40)].into_iter().collect(),
 ///     received: Some((77, 104)),
 /// };
@@ -30,6 +31,8 @@ pub struct Question {
     pub generation: Generation,
     /// Number of the question at the copy that asks; the answer repeats it.
     pub number: u64,
+    /// The asking copy's log: what was read from it is not sent back.
+    pub log: u64,
     /// What the asking copy has.
     pub knows: Knowledge,
     /// Which log of the other's it has read last, and up to which sequence number.

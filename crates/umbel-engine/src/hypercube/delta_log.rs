@@ -3,26 +3,27 @@
 //! ```text
 //! sequence   100       104     107      112 = end
 //!            │ a b c d │ e f g │ h i j k l │           entries
-//!            │  here   │ node 3│   here    │           where they came from
+//!            │  here   │ log 3 │   here    │           the log that they came from
 //!              ▲                 ▲
-//!       node 5 has what is       node 3 has what is before 104, and sent
-//!       before 102: it gets      e f g itself: it gets h i j k l
+//!       a node that has what     the node of log 3 has what is before 104, and
+//!       is before 102 gets       sent e f g itself: it gets h i j k l
 //!       c d e f g h i j k l
 //! ```
+//!
+//! Logs have numbers of their own because a node that starts anew may have lost what it sent: it has
+//! another log then.
 //!
 //! The log is bounded. Whoever is behind its start gets the whole filter instead.
 
 use std::collections::VecDeque;
-
-use crate::ids::NodeId;
 
 /// Entries of one source in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     /// Sequence number behind the last.
     end: u64,
-    /// Who sent them; None for items that were inserted here.
-    source: Option<NodeId>,
+    /// Number of the log that they came from; None for items that were inserted here.
+    source: Option<u64>,
 }
 
 /// Changes of a copy with their sequence numbers. The last `entry_count_max` are kept.
@@ -58,7 +59,7 @@ impl DeltaLog {
     }
 
     /// Appends entries, and forgets the oldest if there are too many.
-    pub(super) fn append(&mut self, source: Option<NodeId>, entries: &[u64]) {
+    pub(super) fn append(&mut self, source: Option<u64>, entries: &[u64]) {
         if entries.is_empty() {
             return;
         }
@@ -91,18 +92,14 @@ impl DeltaLog {
         }
     }
 
-    /// The entries from a sequence number on that did not come from a node, oldest first; None if
+    /// The entries from a sequence number on that did not come from a log, oldest first; None if
     /// older ones were forgotten.
-    pub(super) fn since(
-        &self,
-        sequence: u64,
-        node: NodeId,
-    ) -> Option<impl Iterator<Item = u64> + '_> {
+    pub(super) fn since(&self, sequence: u64, log: u64) -> Option<impl Iterator<Item = u64> + '_> {
         (sequence >= self.start).then(|| {
             let mut begin = self.start;
             self.runs.iter().flat_map(move |run| {
                 let from = std::mem::replace(&mut begin, run.end).max(sequence);
-                let is_theirs = run.source == Some(node);
+                let is_theirs = run.source == Some(log);
                 let (from, to) =
                     if is_theirs || from >= run.end { (0, 0) } else { (from, run.end) };
                 let at = |sequence: u64| {
@@ -113,14 +110,14 @@ impl DeltaLog {
         })
     }
 
-    /// Number of entries from a sequence number on that did not come from a node: what it lacks,
-    /// or more, if older ones were forgotten.
-    pub(super) fn count_since(&self, sequence: u64, node: NodeId) -> u64 {
+    /// Number of entries from a sequence number on that did not come from a log: what its node
+    /// lacks, or more, if older ones were forgotten.
+    pub(super) fn count_since(&self, sequence: u64, log: u64) -> u64 {
         let mut begin = self.start;
         let mut count = self.start.saturating_sub(sequence);
         for run in &self.runs {
             let from = std::mem::replace(&mut begin, run.end).max(sequence);
-            if run.source != Some(node) {
+            if run.source != Some(log) {
                 count += run.end.saturating_sub(from);
             }
         }
@@ -134,28 +131,28 @@ mod tests {
 
     use super::*;
 
-    const NODE: NodeId = NodeId(3);
+    const LOG: u64 = 3;
 
-    fn since(log: &DeltaLog, sequence: u64, node: NodeId) -> Option<Vec<u64>> {
-        log.since(sequence, node).map(Iterator::collect)
+    fn since(log: &DeltaLog, sequence: u64, other: u64) -> Option<Vec<u64>> {
+        log.since(sequence, other).map(Iterator::collect)
     }
 
     #[test]
     fn partners_get_what_they_lack_and_did_not_send() {
         let mut log = DeltaLog::new(100, 100);
         log.append(None, &[1, 2, 3, 4]);
-        log.append(Some(NODE), &[5, 6, 7]);
+        log.append(Some(LOG), &[5, 6, 7]);
         log.append(None, &[8, 9]);
         assert_eq!((log.end(), log.len()), (109, 9));
-        assert_eq!(since(&log, 102, NodeId(5)), Some(vec![3, 4, 5, 6, 7, 8, 9]));
-        assert_eq!(since(&log, 102, NODE), Some(vec![3, 4, 8, 9]));
-        assert_eq!(since(&log, 107, NODE), Some(vec![8, 9]));
-        assert_eq!(since(&log, 109, NODE), Some(vec![]));
-        assert_eq!(since(&log, 99, NODE), None);
-        assert_eq!(log.count_since(90, NODE), 16);
+        assert_eq!(since(&log, 102, 5), Some(vec![3, 4, 5, 6, 7, 8, 9]));
+        assert_eq!(since(&log, 102, LOG), Some(vec![3, 4, 8, 9]));
+        assert_eq!(since(&log, 107, LOG), Some(vec![8, 9]));
+        assert_eq!(since(&log, 109, LOG), Some(vec![]));
+        assert_eq!(since(&log, 99, LOG), None);
+        assert_eq!(log.count_since(90, LOG), 16);
         log.forget_below(105);
-        assert_eq!((log.start(), since(&log, 104, NODE)), (105, None));
-        assert_eq!(since(&log, 105, NodeId(5)), Some(vec![6, 7, 8, 9]));
+        assert_eq!((log.start(), since(&log, 104, LOG)), (105, None));
+        assert_eq!(since(&log, 105, 5), Some(vec![6, 7, 8, 9]));
     }
 
     #[test]
@@ -163,9 +160,9 @@ mod tests {
         let mut log = DeltaLog::new(0, 100);
         log.append(None, &[1, 2]);
         log.skip();
-        assert_eq!((log.start(), log.end(), since(&log, 2, NODE)), (3, 3, None));
+        assert_eq!((log.start(), log.end(), since(&log, 2, LOG)), (3, 3, None));
         log.append(None, &[7]);
-        assert_eq!(since(&log, 3, NODE), Some(vec![7]));
+        assert_eq!(since(&log, 3, LOG), Some(vec![7]));
     }
 
     proptest! {
@@ -180,7 +177,7 @@ mod tests {
             let mut log = DeltaLog::new(0, entry_count_max);
             let mut all: Vec<(u64, u64)> = Vec::new();
             for (source, entries) in &appends {
-                log.append((*source > 0).then_some(NodeId(*source)), entries);
+                log.append((*source > 0).then_some(*source), entries);
                 all.extend(entries.iter().map(|&entry| (*source, entry)));
                 prop_assert!(log.len() <= entry_count_max);
             }
@@ -188,13 +185,13 @@ mod tests {
             prop_assert_eq!(log.end(), all.len() as u64);
             let kept = all.len() - all.len().min(entry_count_max);
             prop_assert_eq!(log.start(), (kept as u64).max(forgotten.min(all.len() as u64)));
-            for node in 1..3 {
-                let tail = all.iter().skip(asked as usize).filter(|(source, _)| *source != node);
+            for other in 1..3 {
+                let tail = all.iter().skip(asked as usize).filter(|(source, _)| *source != other);
                 let expected: Vec<u64> = tail.map(|(_, entry)| *entry).collect();
-                let found = since(&log, asked, NodeId(node));
+                let found = since(&log, asked, other);
                 prop_assert_eq!(found.is_some(), asked >= log.start());
                 if let Some(found) = found {
-                    prop_assert_eq!(log.count_since(asked, NodeId(node)), expected.len() as u64);
+                    prop_assert_eq!(log.count_since(asked, other), expected.len() as u64);
                     prop_assert_eq!(found, expected);
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::NodeId;
 
 /// How many changes of each node's own inserts a copy has: all of the first so many.
@@ -20,7 +22,7 @@ use crate::ids::NodeId;
 /// assert_eq!(one.beyond(&other), one);
 /// assert_eq!((one.of(NodeId(2)), one.of(NodeId(3))), (17, 0));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Knowledge {
     /// Counts above 0.
     counts: BTreeMap<NodeId, u64>,

@@ -43,6 +43,9 @@ use super::knowledge::Knowledge;
 use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_LOG_ENTRIES_MAX, DELTA_MARKS_MAX};
 
+mod absorb;
+#[cfg(test)]
+mod absorb_test;
 mod exchange;
 #[cfg(test)]
 mod fixture;
@@ -50,6 +53,10 @@ mod fixture;
 mod refusal_test;
 #[cfg(test)]
 mod replica_test;
+mod saved;
+
+pub use exchange::{ChangeReader, ListedChanges, ReadChanges, Reply};
+pub use saved::SavedKnowledge;
 
 /// Bits of a probe's seed in an entry of the log; its block's number takes the rest.
 const SEED_BITS: u32 = 32;
@@ -234,6 +241,13 @@ impl Replica {
         self.knows.of(node)
     }
 
+    /// Of whose inserts this copy has how many changes; of this node's, those that take part in
+    /// sweeps.
+    #[must_use]
+    pub const fn knowledge(&self) -> &Knowledge {
+        &self.knows
+    }
+
     /// Number of changes of this node's own inserts: when another copy knows of so many, it has all
     /// that was inserted here until now.
     #[must_use]
@@ -249,7 +263,8 @@ impl Replica {
         let logged = if known.knows.covers(&self.knows) {
             0
         } else {
-            self.log.count_since(self.known_sequence(&known.knows), partner)
+            let log = known.received.map_or(0, |(log, _)| log);
+            self.log.count_since(self.known_sequence(&known.knows), log)
         };
         logged + self.fresh_count
     }
@@ -268,9 +283,10 @@ impl Replica {
         (self.log.len() + self.fresh.len()) * ENTRY_BYTES
     }
 
-    /// Inserts items, and appends whether each was new: the number of those. They must be durable
-    /// already: others remember inserts under numbers that this node would give to other items after
-    /// it had forgotten these.
+    /// Inserts items, and appends whether each was new: returns the number of those. They must be
+    /// durable already: others remember inserts under numbers that this node would give to other
+    /// items after it had forgotten these. Every item given counts as a change, so that a restart
+    /// that inserts the same items in the same order counts alike: leave out what is present.
     ///
     /// # Errors
     /// If an item is outside the filter's hash range. Nothing was changed.
@@ -281,25 +297,23 @@ impl Replica {
     ) -> Result<u64, InsertError> {
         let first = outcomes.len();
         self.filter.insert_batch(hashes, outcomes)?;
-        let is_new = outcomes.iter().skip(first).map(|outcome| *outcome == Insertion::New);
-        let before = self.fresh.len();
-        let new = hashes.iter().zip(is_new).filter_map(|(&hash, is_new)| is_new.then_some(hash));
+        let is_new = outcomes.iter().skip(first).filter(|outcome| **outcome == Insertion::New);
+        let new_count = is_new.count() as u64;
         match self.filter.shape() {
             Shape::SingleShot(shape) => {
-                self.fresh.extend(new.map(|hash| shape.position(hash.hi())));
+                self.fresh.extend(hashes.iter().map(|hash| shape.position(hash.hi())));
             }
             Shape::Blocks(shape) => {
-                self.fresh.extend(new.map(|hash| entry_of(BlockProbe::of(shape, hash))));
+                self.fresh.extend(hashes.iter().map(|&hash| entry_of(BlockProbe::of(shape, hash))));
             }
             Shape::Scalable(_) => unreachable!("not replicable"),
         }
-        let count = (self.fresh.len() - before) as u64;
-        self.fresh_count += count;
+        self.fresh_count += hashes.len() as u64;
         if self.fresh.len() > entry_count_max(&self.options) {
             // The log could not hold them either.
             self.fresh = Vec::new();
         }
-        Ok(count)
+        Ok(new_count)
     }
 
     /// A sweep begins: what was inserted here before takes part in it.
@@ -347,6 +361,11 @@ impl Replica {
             self.partners.entry(node).or_default();
         }
         self.forget_known();
+    }
+
+    /// The nodes that it exchanges with, by rising number.
+    pub fn partners(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.partners.keys().copied()
     }
 
     /// Forgets the changes that all partners have, as they said when they asked last.

@@ -265,6 +265,12 @@ impl Sweeper {
         Some((step, self.partner(step)?.0))
     }
 
+    /// The running sweep and its step; None between sweeps.
+    #[must_use]
+    pub fn running(&self) -> Option<(u64, Step)> {
+        Some((self.sweep, self.step?))
+    }
+
     /// Takes what happened, and says what is to be done.
     ///
     /// # Errors

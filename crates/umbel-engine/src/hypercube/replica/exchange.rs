@@ -1,6 +1,6 @@
 //! Questions, answers, and merging them.
 
-use umbel_codec::{FrameChanges, FrameMergeError, FrameView, frames, probes_bits};
+use umbel_codec::{FrameChanges, FrameKey, FrameMergeError, FrameView, frames, probes_bits};
 use umbel_filter::{
     AnyFilter, BlockProbe, Describe, Insert, Insertion, ItemHash, Shape, ShapeMismatch, SingleShot,
     SingleShotShape, SparseBlocked,
@@ -11,6 +11,113 @@ use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question}
 use crate::hypercube::knowledge::Knowledge;
 use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_LIST_BYTES_MAX, KNOWLEDGE_NODES_MAX};
+use crate::planted::{self, Planted};
+
+/// What a copy answers, before it is coded: that takes longer than a copy should be held for.
+///
+/// ```
+/// use umbel_engine::hypercube::Reply;
+///
+/// fn frame_count(reply: Reply) -> Option<usize> {
+///     // None: the whole filter is to be sent, as it was when the question was answered.
+///     reply.changes.map(|changes| changes.into_frames().len())
+/// }
+/// # let _ = frame_count;
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply {
+    /// The delta without its frames.
+    pub delta: Delta,
+    /// What changed; None for the whole filter.
+    pub changes: Option<ListedChanges>,
+}
+
+/// Changes that a delta lists.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListedChanges {
+    shape: Shape,
+    key: FrameKey,
+    payload_bytes_max: usize,
+    entries: Vec<u64>,
+}
+
+impl ListedChanges {
+    /// The frames that list them.
+    ///
+    /// # Panics
+    /// If the payload limit is below a few codes.
+    #[must_use]
+    pub fn into_frames(mut self) -> Vec<Vec<u8>> {
+        self.entries.sort_unstable();
+        self.entries.dedup();
+        if self.entries.is_empty() {
+            return Vec::new();
+        }
+        let Self { shape, key, payload_bytes_max, entries } = self;
+        let whole = |frame: Result<_, _>| frame.expect("a payload holds a few codes");
+        match shape {
+            Shape::SingleShot(shape) => {
+                let listed = SingleShot::from_positions(shape, entries);
+                let listed = listed.expect("positions were sorted, and are the filter's");
+                frames(&listed, key, payload_bytes_max).map(whole).collect()
+            }
+            Shape::Blocks(shape) => {
+                let probes = entries.into_iter().map(probe_of).collect();
+                let listed = SparseBlocked::from_probes(shape, probes);
+                let listed = listed.expect("probes were sorted, and are the filter's");
+                frames(&listed, key, payload_bytes_max).map(whole).collect()
+            }
+            Shape::Scalable(_) => unreachable!("not replicable"),
+        }
+    }
+}
+
+/// Reads frames that list changes, without the copy that they are for.
+///
+/// ```
+/// use umbel_engine::NodeId;
+/// use umbel_engine::hypercube::{ChangeReader, ReadChanges};
+///
+/// fn read(reader: ChangeReader, frames: &[Vec<u8>]) -> Option<ReadChanges> {
+///     reader.read(NodeId(2), frames).ok()
+/// }
+/// # let _ = read;
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ChangeReader {
+    shape: Shape,
+    key: FrameKey,
+}
+
+/// Changes that were read from frames of the right shape and key.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ReadChanges(Vec<FrameChanges>);
+
+impl ChangeReader {
+    /// Reads all frames of a delta.
+    ///
+    /// # Errors
+    /// If one is damaged, of another shape or key, or lists no changes.
+    pub fn read(&self, from: NodeId, frames: &[Vec<u8>]) -> Result<ReadChanges, DeltaError> {
+        let frame_error = |source| DeltaError::Frame { from, source };
+        let mut listed = Vec::with_capacity(frames.len());
+        let last = if planted::on(Planted::FirstFrameIsAll) { 1 } else { frames.len() };
+        for frame in frames.iter().take(last) {
+            let view = self.view(frame).map_err(frame_error)?;
+            let changes = view.to_changes(self.key, DELTA_LIST_BYTES_MAX);
+            listed.push(changes.map_err(frame_error)?.ok_or(DeltaError::Unlisted { from })?);
+        }
+        Ok(ReadChanges(listed))
+    }
+
+    /// A frame, if it is of this filter's shape and key, or of a part of it.
+    fn view<'f>(&self, frame: &'f [u8]) -> Result<FrameView<'f>, FrameMergeError> {
+        let (view, _) = FrameView::parse(frame)?;
+        view.check_key(self.key)?;
+        let (ours, theirs) = (self.shape, view.shape());
+        if is_part(theirs, ours) { Ok(view) } else { Err(ShapeMismatch { ours, theirs }.into()) }
+    }
+}
 
 impl Replica {
     /// What to ask a partner. An answer to an earlier question is no longer taken.
@@ -19,12 +126,12 @@ impl Replica {
         let number = self.question_count;
         let known = self.partners.entry(partner).or_default();
         known.asked = Some(number);
-        let ReplicaOptions { filter, generation, .. } = self.options;
+        let ReplicaOptions { filter, generation, log, .. } = self.options;
         let received = known.received;
-        Question { filter, generation, number, knows: self.knows.clone(), received }
+        Question { filter, generation, number, log, knows: self.knows.clone(), received }
     }
 
-    /// What to answer a partner: all that it lacks.
+    /// What to answer a partner, with its frames: all that it lacks.
     ///
     /// # Errors
     /// If the question does not fit.
@@ -32,72 +139,76 @@ impl Replica {
     /// # Panics
     /// If the payload limit is below one block.
     pub fn answer(&mut self, from: NodeId, question: &Question) -> Result<Delta, DeltaError> {
+        let Reply { delta, changes } = self.reply(from, question)?;
+        let frames = match changes {
+            Some(changes) => changes.into_frames(),
+            None => {
+                let ReplicaOptions { key, payload_bytes_max, .. } = self.options;
+                let frames = frames(&self.filter, key, payload_bytes_max);
+                frames.map(|frame| frame.expect("a payload holds at least one block")).collect()
+            }
+        };
+        Ok(Delta { frames, ..delta })
+    }
+
+    /// What to answer a partner. Where that is the whole filter, all its frames must be those of the
+    /// filter as it is now.
+    ///
+    /// # Errors
+    /// If the question does not fit.
+    pub fn reply(&mut self, from: NodeId, question: &Question) -> Result<Reply, DeltaError> {
         self.check(from, question.filter, question.generation, &question.knows)?;
         let theirs = &question.knows;
         if self.leans_on_fresh {
             self.take_fresh();
         }
-        let (content, frames) = if theirs.covers(&self.knows) {
-            (DeltaContent::Changes, Vec::new())
+        let changes = if theirs.covers(&self.knows) {
+            Some(Vec::new())
         } else {
             let read = question.received.filter(|(log, _)| *log == self.options.log);
             let read = read.map_or(0, |(_, sequence)| sequence);
             let after = self.known_sequence(theirs).max(read);
-            let listed = self.log.since(after, from).and_then(|entries| {
-                let entries: Vec<u64> = entries.collect();
-                self.listed_frames(entries)
-            });
-            match listed {
-                Some(frames) => (DeltaContent::Changes, frames),
-                // All bits are in it, so all must be known.
-                None => {
-                    self.take_fresh();
-                    (DeltaContent::Whole, self.whole_frames())
-                }
+            let entries = self.log.since(after, question.log).map(Iterator::collect::<Vec<_>>);
+            let entries = entries.filter(|entries| self.is_shorter_listed(entries));
+            if entries.is_none() {
+                // All bits are sent, so all must be known.
+                self.take_fresh();
             }
+            entries
         };
         let knows = self.knows.beyond(theirs);
-        let is_whole = content == DeltaContent::Whole;
-        let may_have = if is_whole { self.may_have.beyond(theirs) } else { Knowledge::new() };
+        let (content, may_have) = match changes {
+            Some(_) => (DeltaContent::Changes, Knowledge::new()),
+            None => (DeltaContent::Whole, self.may_have.beyond(theirs)),
+        };
         self.partners.entry(from).or_default().knows = theirs.clone();
-        let ReplicaOptions { filter, generation, log, .. } = self.options;
+        let ReplicaOptions { filter, generation, log, key, payload_bytes_max, .. } = self.options;
         let (question, through) = (question.number, (log, self.log.end()));
-        Ok(Delta { filter, generation, question, content, through, knows, may_have, frames })
+        let frames = Vec::new();
+        let delta =
+            Delta { filter, generation, question, content, through, knows, may_have, frames };
+        let shape = self.filter.shape();
+        let listed = |entries| ListedChanges { shape, key, payload_bytes_max, entries };
+        Ok(Reply { delta, changes: changes.map(listed) })
     }
 
-    fn whole_frames(&self) -> Vec<Vec<u8>> {
-        let ReplicaOptions { key, payload_bytes_max, .. } = self.options;
-        let frames = frames(&self.filter, key, payload_bytes_max);
-        frames.map(|frame| frame.expect("a payload holds at least one block")).collect()
-    }
-
-    /// The frames of these changes; None if the whole filter is shorter.
-    fn listed_frames(&self, mut entries: Vec<u64>) -> Option<Vec<Vec<u8>>> {
-        entries.sort_unstable();
-        entries.dedup();
-        if entries.is_empty() {
-            return Some(Vec::new());
-        }
-        let ReplicaOptions { key, payload_bytes_max, .. } = self.options;
-        let whole = |frame: Result<_, _>| frame.expect("a payload holds a few codes");
+    /// Whether a list of these changes takes fewer bytes than the whole filter.
+    fn is_shorter_listed(&self, entries: &[u64]) -> bool {
         match self.filter.shape() {
-            Shape::SingleShot(shape) => {
-                let listed = SingleShot::from_positions(shape, entries);
-                let listed = listed.expect("positions were sorted, and are the filter's");
-                Some(frames(&listed, key, payload_bytes_max).map(whole).collect())
-            }
             Shape::Blocks(shape) => {
                 let bits = probes_bits(shape.map().len(), entries.len() as u64);
-                if bits > 8.0 * shape.memory_bytes() as f64 {
-                    return None;
-                }
-                let probes = entries.into_iter().map(probe_of).collect();
-                let listed = SparseBlocked::from_probes(shape, probes);
-                let listed = listed.expect("probes were sorted, and are the filter's");
-                Some(frames(&listed, key, payload_bytes_max).map(whole).collect())
+                bits <= 8.0 * shape.memory_bytes() as f64
             }
+            // A part of the positions never takes more than all of them.
+            Shape::SingleShot(_) => true,
             Shape::Scalable(_) => unreachable!("not replicable"),
         }
+    }
+
+    /// Reads what is listed for this copy.
+    #[must_use]
+    pub fn reader(&self) -> ChangeReader {
+        ChangeReader { shape: self.filter.shape(), key: self.options.key }
     }
 
     /// Merges the answer to the last question. Bits of a whole filter whose later frames turn out
@@ -106,6 +217,103 @@ impl Replica {
     /// # Errors
     /// If it does not fit.
     pub fn merge(&mut self, from: NodeId, delta: &Delta) -> Result<Merged, DeltaError> {
+        match delta.content {
+            DeltaContent::Changes => {
+                self.check_answer(from, delta)?;
+                let changes = self.reader().read(from, &delta.frames)?;
+                self.merge_changes(from, delta, changes)
+            }
+            DeltaContent::Whole => {
+                self.begin_whole(from, delta)?;
+                let mut new_bit_count = 0;
+                for frame in &delta.frames {
+                    new_bit_count += self.merge_whole_frame(from, delta, frame)?;
+                }
+                self.end_whole(from, delta, new_bit_count)
+            }
+        }
+    }
+
+    /// Merges an answer of changes that were read before.
+    ///
+    /// # Errors
+    /// If it is not the answer to the last question, or not about this generation.
+    pub fn merge_changes(
+        &mut self,
+        from: NodeId,
+        delta: &Delta,
+        changes: ReadChanges,
+    ) -> Result<Merged, DeltaError> {
+        self.check_answer(from, delta)?;
+        let merged = self.apply_changes(delta.through.0, changes);
+        self.finish(from, delta);
+        Ok(merged)
+    }
+
+    /// A whole filter comes, frame by frame: first this, then each frame, then
+    /// [`end_whole`](Self::end_whole).
+    ///
+    /// # Errors
+    /// If it is not the answer to the last question, or not about this generation.
+    pub fn begin_whole(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
+        self.check_answer(from, delta)?;
+        self.may_have.raise(&delta.knows);
+        self.may_have.raise(&delta.may_have);
+        Ok(())
+    }
+
+    /// Merges a frame of a whole filter, and returns how many positions were newly set.
+    ///
+    /// # Errors
+    /// If it does not fit, or this copy has been cleared or has asked again since it began.
+    pub fn merge_whole_frame(
+        &mut self,
+        from: NodeId,
+        delta: &Delta,
+        frame: &[u8],
+    ) -> Result<u64, DeltaError> {
+        self.check_answer(from, delta)?;
+        let frame_error = |source| DeltaError::Frame { from, source };
+        let view = self.reader().view(frame).map_err(frame_error)?;
+        let new = view.merge_into(&mut self.filter, self.options.key).map_err(frame_error)?;
+        self.leans_on_fresh |= self.fresh_count > 0;
+        Ok(new)
+    }
+
+    /// All frames of a whole filter are merged.
+    ///
+    /// # Errors
+    /// As [`merge_whole_frame`](Self::merge_whole_frame).
+    pub fn end_whole(
+        &mut self,
+        from: NodeId,
+        delta: &Delta,
+        new_bit_count: u64,
+    ) -> Result<Merged, DeltaError> {
+        self.check_answer(from, delta)?;
+        self.finish(from, delta);
+        if new_bit_count > 0 {
+            // What was new is in no entry: whoever knows less than this copy now gets it whole.
+            self.log.skip();
+            self.mark();
+        }
+        Ok(Merged { new_change_count: 0, new_bit_count })
+    }
+
+    /// Takes over what having merged a delta means.
+    fn finish(&mut self, from: NodeId, delta: &Delta) {
+        self.knows.raise(&delta.knows);
+        if self.knows.covers(&self.may_have) {
+            self.may_have = Knowledge::new();
+        }
+        let known = self.partners.entry(from).or_default();
+        known.asked = None;
+        known.received = Some(delta.through);
+        known.knows.raise(&delta.knows);
+    }
+
+    /// Whether a delta is the answer to the last question, and does not go back.
+    fn check_answer(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check(from, delta.filter, delta.generation, &delta.knows)?;
         let filter = self.options.filter;
         let known = self.partners.entry(from).or_default();
@@ -120,24 +328,7 @@ impl Replica {
             let theirs = delta.through.1;
             return Err(DeltaError::SequenceWentBack { from, filter, theirs, ours });
         }
-        let merged = match delta.content {
-            DeltaContent::Changes => self.merge_changes(from, &delta.frames)?,
-            DeltaContent::Whole => self.merge_whole(from, delta)?,
-        };
-        self.knows.raise(&delta.knows);
-        if self.knows.covers(&self.may_have) {
-            self.may_have = Knowledge::new();
-        }
-        if delta.content == DeltaContent::Whole && merged.new_bit_count > 0 {
-            // What was new is in no entry: whoever knows less than this copy now gets it whole.
-            self.log.skip();
-            self.mark();
-        }
-        let known = self.partners.entry(from).or_default();
-        known.asked = None;
-        known.received = Some(delta.through);
-        known.knows.raise(&delta.knows);
-        Ok(merged)
+        Ok(())
     }
 
     /// Whether what a partner sent is about this copy, and does not know of too much.
@@ -152,7 +343,7 @@ impl Replica {
         if filter != own_filter {
             return Err(DeltaError::ForeignFilter { from, theirs: filter, ours: own_filter });
         }
-        if theirs != ours {
+        if theirs != ours && !planted::on(Planted::StaleDeltaMerged) {
             return Err(DeltaError::StaleGeneration { from, filter, theirs, ours });
         }
         let node_count = knows.iter().len();
@@ -166,17 +357,10 @@ impl Replica {
         Ok(())
     }
 
-    /// Merges frames that list changes.
-    fn merge_changes(&mut self, from: NodeId, frames: &[Vec<u8>]) -> Result<Merged, DeltaError> {
-        let frame_error = |source| DeltaError::Frame { from, source };
-        let mut listed = Vec::with_capacity(frames.len());
-        for view in self.views(frames).map_err(frame_error)? {
-            let changes = view.to_changes(self.options.key, DELTA_LIST_BYTES_MAX);
-            listed.push(changes.map_err(frame_error)?.ok_or(DeltaError::Unlisted { from })?);
-        }
+    fn apply_changes(&mut self, log: u64, listed: ReadChanges) -> Merged {
         let (mut entries, mut new_bit_count, mut listed_count) = (Vec::new(), 0, 0);
         let tells_all = self.may_have != Knowledge::new();
-        for changes in listed {
+        for changes in listed.0 {
             match (changes, &mut self.filter) {
                 (FrameChanges::Positions(listed), AnyFilter::SingleShot(filter)) => {
                     let positions = listed.positions();
@@ -212,38 +396,10 @@ impl Replica {
             }
         }
         self.leans_on_fresh |= self.fresh_count > 0 && (entries.len() as u64) < listed_count;
-        self.log.append(Some(from), &entries);
-        Ok(Merged { new_change_count: entries.len() as u64, new_bit_count })
-    }
-
-    fn merge_whole(&mut self, from: NodeId, delta: &Delta) -> Result<Merged, DeltaError> {
-        let frame_error = |source| DeltaError::Frame { from, source };
-        let mut new_bit_count = 0;
-        let views = self.views(&delta.frames).map_err(frame_error)?;
-        self.may_have.raise(&delta.knows);
-        self.may_have.raise(&delta.may_have);
-        for view in views {
-            let new = view.merge_into(&mut self.filter, self.options.key);
-            new_bit_count += new.map_err(frame_error)?;
+        if !planted::on(Planted::MergedNotTold) {
+            self.log.append(Some(log), &entries);
         }
-        self.leans_on_fresh |= self.fresh_count > 0;
-        Ok(Merged { new_change_count: 0, new_bit_count })
-    }
-
-    /// The frames, if all are of this filter's shape and key, or of parts of it.
-    fn views<'f>(&self, frames: &'f [Vec<u8>]) -> Result<Vec<FrameView<'f>>, FrameMergeError> {
-        let ours = self.filter.shape();
-        let mut views = Vec::with_capacity(frames.len());
-        for frame in frames {
-            let (view, _) = FrameView::parse(frame)?;
-            view.check_key(self.options.key)?;
-            let theirs = view.shape();
-            if !is_part(theirs, ours) {
-                return Err(ShapeMismatch { ours, theirs }.into());
-            }
-            views.push(view);
-        }
-        Ok(views)
+        Merged { new_change_count: entries.len() as u64, new_bit_count }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Copies for tests, and exchanges between them.
 
 use umbel_filter::{
-    Blocked, HashFunction, HashRange, ItemHasher, SingleShotShape, StoredSingleShot,
+    Blocked, Contains, HashFunction, HashRange, ItemHasher, SingleShotShape, StoredSingleShot,
 };
 
 use super::*;
@@ -42,8 +42,12 @@ pub(super) fn hashes(items: std::ops::Range<u64>) -> Vec<ItemHash> {
     items.map(|item| ItemHasher::Xxh3 { seed: 7 }.hash(&item.to_le_bytes())).collect()
 }
 
-pub(super) fn insert(copy: &mut Replica, items: std::ops::Range<u64>) {
-    copy.insert(&hashes(items), &mut Vec::new()).unwrap();
+/// Inserts what is absent, as a node does.
+pub(super) fn insert(copy: &mut Replica, items: std::ops::Range<u64>) -> Vec<ItemHash> {
+    let mut absent = hashes(items);
+    absent.retain(|hash| !copy.filter().contains(*hash));
+    copy.insert(&absent, &mut Vec::new()).unwrap();
+    absent
 }
 
 /// The filter of these items.

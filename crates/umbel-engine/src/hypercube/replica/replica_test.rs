@@ -220,6 +220,11 @@ enum Act {
     /// One asks another; the question or the answer is lost, or the answer comes twice.
     Exchange(usize, usize, u8),
     Forget(usize),
+    /// A whole filter comes from outside, and what is known then is saved at once.
+    Absorb(usize, u64, u64),
+    Save(usize),
+    /// It begins anew with what was saved, and inserts again what came after that.
+    Restart(usize),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -229,13 +234,16 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => place().prop_map(Act::Begin),
         6 => (place(), place(), 0_u8..4).prop_map(|(a, b, how)| Act::Exchange(a, b, how)),
         1 => place().prop_map(Act::Forget),
+        1 => (place(), 0_u64..40, 1_u64..20).prop_map(|(at, first, n)| Act::Absorb(at, first, n)),
+        1 => place().prop_map(Act::Save),
+        1 => place().prop_map(Act::Restart),
     ];
     prop::collection::vec(act, 0..60)
 }
 
 proptest! {
-    /// Exchanges between any two, lost and repeated; logs that are too short: no bit is invented,
-    /// knowledge is never wrong, and when it ends one sweep makes all equal.
+    /// Exchanges between any two, lost and repeated; logs that are too short; restarts that forget
+    /// what was merged since the copy was saved: no bit is invented, knowledge is never wrong, and when it ends one sweep makes all equal.
     #[test]
     fn any_exchange_converges(
         count in 1_usize..9,
@@ -245,19 +253,24 @@ proptest! {
     ) {
         let kind = if is_single_shot { Kind::SingleShot } else { Kind::Blocked };
         let mut copies = copies(count, kind, log_entries);
-        // Of each node, the items that were new there.
-        let mut inserted: Vec<Vec<ItemHash>> = vec![Vec::new(); count];
+        // Of each node, what was given to its copy: the items of each change.
+        let mut inserted: Vec<Vec<Vec<ItemHash>>> = vec![Vec::new(); count];
+        let mut saved = vec![(empty(kind), SavedKnowledge::default(), 0_usize); count];
+        let mut log = 1000;
         let mut expected = empty(kind);
         for act in acts {
             match act {
                 Act::Insert(at, first, items) => {
                     // Some are inserted at several nodes.
-                    let (at, hashes) = (at % count, hashes(first..first + items));
-                    expected.insert_batch(&hashes, &mut Vec::new()).unwrap();
-                    let mut outcomes = Vec::new();
-                    copies[at].insert(&hashes, &mut outcomes).unwrap();
-                    let new = hashes.iter().zip(outcomes).filter(|(_, o)| *o == Insertion::New);
-                    inserted[at].extend(new.map(|(hash, _)| *hash));
+                    let at = at % count;
+                    expected.insert_batch(&hashes(first..first + items), &mut Vec::new()).unwrap();
+                    let absent = insert(&mut copies[at], first..first + items);
+                    inserted[at].extend(absent.into_iter().map(|hash| vec![hash]));
+                    // Two that insert at once may both find an item absent.
+                    if items == 1 {
+                        inserted[at].push(hashes(first..first + 1));
+                        copies[at].insert(&hashes(first..first + 1), &mut Vec::new()).unwrap();
+                    }
                 }
                 Act::Begin(at) => copies[at % count].begin_sweep(),
                 Act::Exchange(from, to, how) if from % count != to % count => {
@@ -274,6 +287,36 @@ proptest! {
                 }
                 Act::Exchange(..) => {}
                 Act::Forget(at) => copies[at % count].forget_known(),
+                Act::Absorb(at, first, items) => {
+                    let (at, items) = (at % count, first..first + items);
+                    let other = filter_of(kind, items.clone());
+                    expected.merge(&other).unwrap();
+                    let before = copies[at].inserted();
+                    copies[at].absorb(&other).unwrap();
+                    // One change, or none if there was nothing to tell.
+                    if copies[at].inserted() > before {
+                        inserted[at].push(hashes(items));
+                    }
+                    let knowledge = copies[at].save();
+                    saved[at] = (copies[at].filter().clone(), knowledge, inserted[at].len());
+                }
+                Act::Save(at) => {
+                    let copy = &mut copies[at % count];
+                    let knowledge = copy.save();
+                    saved[at % count] =
+                        (copy.filter().clone(), knowledge, inserted[at % count].len());
+                }
+                Act::Restart(at) => {
+                    let at = at % count;
+                    let (filter, knowledge, from) = saved[at].clone();
+                    log += 1;
+                    let options = ReplicaOptions { log, ..*copies[at].options() };
+                    let partners: Vec<NodeId> = copies[at].partners.keys().copied().collect();
+                    copies[at] = Replica::restore(options, filter, knowledge).unwrap();
+                    copies[at].set_partners(&partners);
+                    // No absorbed filter is among them: a copy is saved with each.
+                    copies[at].insert_again(&inserted[at][from..].concat()).unwrap();
+                }
             }
         }
         for copy in &copies {
@@ -281,7 +324,7 @@ proptest! {
                 let node = known.options().node;
                 prop_assert_eq!(known.inserted(), inserted.len() as u64);
                 let has = inserted[..copy.knows(node) as usize].iter();
-                prop_assert!(has.copied().all(|hash| copy.filter().contains(hash)), "of {}", node);
+                prop_assert!(has.flatten().copied().all(|hash| copy.filter().contains(hash)), "of {}", node);
             }
             let mut union = expected.clone();
             prop_assert_eq!(union.merge(copy.filter()).unwrap(), 0, "a phantom bit");

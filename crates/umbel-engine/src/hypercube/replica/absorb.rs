@@ -1,0 +1,55 @@
+//! A whole filter that comes from outside of the exchange: from a file, or from another filter.
+
+use umbel_filter::{AnyFilter, MergeError};
+
+use super::Replica;
+use crate::hypercube::knowledge::Knowledge;
+
+impl Replica {
+    /// ORs a filter of the same shape into the copy, and returns how many positions were newly set.
+    ///
+    /// It counts as one change of this node's own inserts, behind all that were made before, unless
+    /// everything of it is here and told already. No entry of the log tells it, so whoever knows less
+    /// than this copy now gets the whole filter.
+    ///
+    /// The change is in no log of inserts: keep what [`save`](Self::save) returns before anybody is
+    /// answered, as others would remember it under a number that another change gets after a restart.
+    ///
+    /// ```
+    /// # use umbel_codec::FrameKey;
+    /// # use umbel_engine::hypercube::{Replica, ReplicaOptions};
+    /// # use umbel_engine::{FilterId, Generation, NodeId};
+    /// # use umbel_filter::{AnyFilter, Blocked, HashFunction, HashRange, Insert, ItemHash};
+    /// # let options = ReplicaOptions {
+    /// #     node: NodeId(1),
+    /// #     filter: FilterId(12),
+    /// #     generation: Generation(1),
+    /// #     log: 1,
+    /// #     key: FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 },
+    /// #     log_bytes_max: 1 << 20,
+    /// #     payload_bytes_max: 1 << 20,
+    /// # };
+    /// let mut other = Blocked::new(HashRange::WHOLE, 100, 6)?;
+    /// let mut copy = Replica::new(options, AnyFilter::Blocked(other.clone()))?;
+    /// other.insert(ItemHash::new(1, 2))?;
+    /// assert_eq!(copy.absorb(&other.clone().into())?, 6);
+    /// assert_eq!(copy.inserted(), 1);
+    /// assert_eq!(copy.absorb(&other.into())?, 0);
+    /// assert_eq!(copy.inserted(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes differ. Nothing was changed.
+    pub fn absorb(&mut self, other: &AnyFilter) -> Result<u64, MergeError> {
+        let new_bit_count = self.filter.merge(other)?;
+        // Bits that no knowledge covers may be some of these, and nobody need ever tell those.
+        if new_bit_count > 0 || self.may_have != Knowledge::new() {
+            self.take_fresh();
+            self.knows.add(self.options.node, 1);
+            self.log.skip();
+            self.mark();
+        }
+        Ok(new_bit_count)
+    }
+}
