@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     StatusResponse,
 };
 
-use crate::caller::{Ask, Repeat};
+use crate::caller::{Ask, First, Repeat};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -15,7 +15,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
-        let ask = Ask { target: "status", repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: "status", repeat: Repeat::Freely, first: First::InTurn };
         self.caller
             .simple(&ask, StatusRequest {}, |node, request| async move {
                 node.admin().status(request).await
@@ -35,7 +35,7 @@ impl Client {
         protocol: u32,
     ) -> Result<JoinResponse, ClientError> {
         let target = format!("join of {address}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = JoinRequest { address: address.to_owned(), nonce, protocol };
         self.caller
             .simple(&ask, message, |node, request| async move { node.admin().join(request).await })
@@ -50,7 +50,7 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn drain(&self, node: u64, undo: bool) -> Result<u32, ClientError> {
         let target = format!("drain of node {node}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let answer = self
             .caller
             .simple(&ask, DrainRequest { node, undo }, |node, request| async move {
@@ -67,7 +67,7 @@ impl Client {
     /// may mean that it is done.
     pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
         let target = format!("removal of node {node}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
             .simple(&ask, RemoveNodeRequest { node }, |node, request| async move {
                 node.admin().remove(request).await
@@ -83,7 +83,7 @@ impl Client {
     /// may mean that it is recorded.
     pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
         let target = format!("move of shard {shard}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
             .simple(&ask, MoveShardRequest { shard, from, to }, |node, request| async move {
                 node.admin().move_shard(request).await

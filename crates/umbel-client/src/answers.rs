@@ -1,6 +1,7 @@
 //! Answers of a batch, one bit an item, in the order of the items.
 
 use bytes::Bytes;
+use umbel_proto::v1::{AckLevel, ReadLevel};
 
 /// One bit an item; bits behind the last are zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -74,6 +75,14 @@ impl BitsJoin {
     }
 }
 
+/// The answer to a request, or to all requests of a batch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) bits: Bits,
+    /// As it travels: an `AckLevel` of an insert, a `ReadLevel` of a question, 0 of a removal.
+    pub(crate) level: i32,
+}
+
 macro_rules! answers {
     (
         $(#[$about:meta])* $name:ident,
@@ -82,24 +91,24 @@ macro_rules! answers {
         $(#[$about])*
         #[derive(Clone, PartialEq, Eq, Debug, Default)]
         pub struct $name {
-            bits: Bits,
+            answer: Answer,
         }
 
         impl $name {
-            pub(crate) const fn new(bits: Bits) -> Self {
-                Self { bits }
+            pub(crate) const fn new(answer: Answer) -> Self {
+                Self { answer }
             }
 
             #[doc = $ones_doc]
             #[must_use]
             pub const fn $ones(&self) -> usize {
-                self.bits.one_count
+                self.answer.bits.one_count
             }
 
             #[doc = $zeros_doc]
             #[must_use]
             pub const fn $zeros(&self) -> usize {
-                self.bits.bit_count - self.bits.one_count
+                self.answer.bits.bit_count - self.answer.bits.one_count
             }
 
             #[doc = $is_doc]
@@ -107,30 +116,30 @@ macro_rules! answers {
             /// None behind the last item.
             #[must_use]
             pub fn $is_one(&self, index: usize) -> Option<bool> {
-                self.bits.get(index)
+                self.answer.bits.get(index)
             }
 
             /// The same of every item, in order.
             pub fn iter(&self) -> impl Iterator<Item = bool> {
-                self.bits.iter()
+                self.answer.bits.iter()
             }
 
             /// Number of items.
             #[must_use]
             pub const fn len(&self) -> usize {
-                self.bits.bit_count
+                self.answer.bits.bit_count
             }
 
             /// Whether there were no items.
             #[must_use]
             pub const fn is_empty(&self) -> bool {
-                self.bits.bit_count == 0
+                self.answer.bits.bit_count == 0
             }
 
             /// The answers as bits: bit i is bit i mod 8, from the least significant, of byte i / 8.
             #[must_use]
             pub const fn as_bytes(&self) -> &Bytes {
-                &self.bits.bytes
+                &self.answer.bits.bytes
             }
         }
     };
@@ -158,6 +167,28 @@ answers! {
     is_removed "Whether the item of this number was taken out."
 }
 
+impl Inserted {
+    /// On how many nodes the items are durable, at least: the level that was asked for, or if none
+    /// was, a majority of a partitioned filter and the answering node of a replicated one.
+    ///
+    /// `Unspecified` if there were no items.
+    #[must_use]
+    pub fn level(&self) -> AckLevel {
+        AckLevel::try_from(self.answer.level).unwrap_or_default()
+    }
+}
+
+impl Answers {
+    /// What "absent" is worth: at level `Local` nothing is said of what other nodes acknowledged,
+    /// at every other level it is final. "Present" always is.
+    ///
+    /// `Unspecified` if there were no items.
+    #[must_use]
+    pub fn level(&self) -> ReadLevel {
+        ReadLevel::try_from(self.answer.level).unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -177,10 +208,14 @@ mod tests {
         assert!(Bits::from_answer(Bytes::from_static(&[1]), 9).is_none());
         assert!(Bits::from_answer(Bytes::from_static(&[1, 2]), 9).is_none());
         assert!(Bits::from_answer(Bytes::new(), 1).is_none());
-        let inserted = Inserted::new(Bits::from_answer(Bytes::from_static(&[1, 1]), 9).unwrap());
+        let bits = Bits::from_answer(Bytes::from_static(&[1, 1]), 9).unwrap();
+        let inserted = Inserted::new(Answer { bits, level: 1 });
         assert_eq!((inserted.new_count(), inserted.present_count()), (2, 7));
         assert_eq!(inserted.is_new(8), Some(true));
         assert_eq!(inserted.is_new(9), None);
+        assert_eq!(inserted.level(), AckLevel::Local);
+        let later = Inserted::new(Answer { level: 99, ..Answer::default() });
+        assert_eq!(later.level(), AckLevel::Unspecified, "of a later release");
     }
 
     proptest! {

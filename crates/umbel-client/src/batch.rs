@@ -6,11 +6,11 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tonic::Response;
 use umbel_proto::v1::{
-    Applied, ContainsRequest, InsertRequest, Items, PackedItems, ReadLevel, RemoveRequest,
+    AckLevel, Applied, ContainsRequest, InsertRequest, Items, PackedItems, ReadLevel, RemoveRequest,
 };
 
-use crate::answers::{Bits, BitsJoin};
-use crate::caller::{Ask, Caller, Failed, Progress, Repeat, is_session_lost};
+use crate::answers::{Answer, Bits, BitsJoin};
+use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat, is_session_lost};
 use crate::error::Failure;
 use crate::limits::SESSIONS_PER_REQUEST_MAX;
 use crate::packed_batch::PackedPart;
@@ -19,9 +19,27 @@ use crate::session::Ticket;
 /// What is done with the items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
-    Insert,
+    Insert(AckLevel),
     Remove,
     Contains(ReadLevel),
+}
+
+impl Verb {
+    /// Orders levels as they travel by what they promise, the weakest first.
+    fn promise(self, level: i32) -> i32 {
+        match self {
+            // Numbered by how many nodes there are.
+            Self::Insert(_) => level,
+            Self::Remove => 0,
+            Self::Contains(_) => match ReadLevel::try_from(level) {
+                Ok(ReadLevel::Unspecified) | Err(_) => 0,
+                Ok(ReadLevel::Local) => 1,
+                Ok(ReadLevel::Majority) => 2,
+                Ok(ReadLevel::AnyReplica) => 3,
+                Ok(ReadLevel::Linearizable) => 4,
+            },
+        }
+    }
 }
 
 /// What all requests of a batch share.
@@ -29,6 +47,9 @@ pub(crate) struct Header {
     pub(crate) caller: Arc<Caller>,
     pub(crate) filter: Arc<str>,
     pub(crate) verb: Verb,
+    /// Whether the filter is known to be replicated: such a one has one node after the other asked,
+    /// and remembers no requests.
+    pub(crate) is_replicated: bool,
 }
 
 /// One request of a batch. What it sends never changes.
@@ -36,10 +57,10 @@ pub(crate) struct Part {
     items: PartItems,
     place: Place,
     item_count: usize,
-    /// Its name, once it was sent; of questions None.
+    /// Its name, once it was sent; of questions and of inserts into replicated filters None.
     ticket: Option<Ticket>,
     progress: Progress,
-    answer: Option<Bits>,
+    answer: Option<Answer>,
 }
 
 enum PartItems {
@@ -119,14 +140,14 @@ impl Part {
         let target = format!("filter {:?}", header.filter);
         for _ in 0..SESSIONS_PER_REQUEST_MAX {
             match self.send(header, &target).await {
-                Ok(bytes) => {
+                Ok((bytes, level)) => {
                     let byte_count = bytes.len();
                     let Some(bits) = Bits::from_answer(bytes, self.item_count) else {
                         let text = format!("{byte_count} bytes answer {} items", self.item_count);
                         let failure = Failure::bad_answer(text, &target, "(last called)");
                         return Err(PartFailed::BadAnswer(failure));
                     };
-                    self.answer = Some(bits);
+                    self.answer = Some(Answer { bits, level });
                     self.ticket = None; // from now on its answer may be forgotten
                     return Ok(());
                 }
@@ -153,17 +174,19 @@ impl Part {
         Err(PartFailed::Refused(failure))
     }
 
-    async fn send(&mut self, header: &Header, target: &str) -> Result<Bytes, Failed> {
-        let Header { caller, filter, verb } = header;
-        let is_change = !matches!(verb, Verb::Contains(_));
-        if is_change && self.ticket.is_none() {
+    /// The answer's bits and level, as they travel.
+    async fn send(&mut self, header: &Header, target: &str) -> Result<(Bytes, i32), Failed> {
+        let Header { caller, filter, verb, is_replicated } = header;
+        let is_named = !matches!(verb, Verb::Contains(_)) && !is_replicated;
+        if is_named && self.ticket.is_none() {
             self.ticket = Some(caller.ticket(None).await?);
         }
-        let hi = match &self.items {
-            PartItems::Packed(_) => None,
-            PartItems::Hashes { hi, .. } => Some(*hi),
+        let first = match &self.items {
+            PartItems::Packed(_) if *is_replicated => First::Home,
+            PartItems::Packed(_) => First::InTurn,
+            PartItems::Hashes { hi, .. } => First::LeaderOf(*hi),
         };
-        let ask = Ask { target, repeat: Repeat::Freely, hi };
+        let ask = Ask { target, repeat: Repeat::Freely, first };
         let mut progress = std::mem::take(&mut self.progress);
         let part = &*self;
         let answer = caller.call(&ask, &mut progress, |node, patience| {
@@ -174,18 +197,21 @@ impl Part {
             async move {
                 let mut filters = node.filters();
                 Ok(Response::new(match *verb {
-                    Verb::Insert => {
-                        let message = InsertRequest { filter, items, request, timeout_ms };
-                        filters.insert(message).await?.into_inner().new_bits
+                    Verb::Insert(level) => {
+                        let level = level.into();
+                        let message = InsertRequest { filter, items, request, level, timeout_ms };
+                        let answer = filters.insert(message).await?.into_inner();
+                        (answer.new_bits, answer.level)
                     }
                     Verb::Remove => {
                         let message = RemoveRequest { filter, items, request, timeout_ms };
-                        filters.remove(message).await?.into_inner().removed_bits
+                        (filters.remove(message).await?.into_inner().removed_bits, 0)
                     }
                     Verb::Contains(level) => {
                         let level = level.into();
                         let message = ContainsRequest { filter, items, level, timeout_ms };
-                        filters.contains(message).await?.into_inner().present_bits
+                        let answer = filters.contains(message).await?.into_inner();
+                        (answer.present_bits, answer.level)
                     }
                 }))
             }
@@ -266,19 +292,22 @@ impl Batch {
         self.parts.iter().any(|part| part.answer.is_none() && part.may_be_applied())
     }
 
-    /// The answers in the order of the batch; every part has one.
-    pub(crate) fn join(mut self) -> Bits {
+    /// The answers in the order of the batch, at the weakest of their levels; every part has one.
+    pub(crate) fn join(mut self) -> Answer {
         if let [Part { place: Place::From(0), answer, .. }] = &mut self.parts[..] {
             return answer.take().expect("the part was answered");
         }
         let mut join = BitsJoin::new(self.item_count);
+        let mut levels = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            let bits = part.answer.as_ref().expect("every part was answered");
+            let answer = part.answer.as_ref().expect("every part was answered");
             match &part.place {
-                Place::From(start) => join.put_from(*start, bits),
-                Place::At(places) => join.put_at(places, bits),
+                Place::From(start) => join.put_from(*start, &answer.bits),
+                Place::At(places) => join.put_at(places, &answer.bits),
             }
+            levels.push(answer.level);
         }
-        join.finish()
+        let weakest = levels.into_iter().min_by_key(|level| self.header.verb.promise(*level));
+        Answer { bits: join.finish(), level: weakest.unwrap_or_default() }
     }
 }

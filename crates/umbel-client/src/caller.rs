@@ -32,8 +32,18 @@ pub(crate) struct Ask<'a> {
     /// How errors name it.
     pub(crate) target: &'a str,
     pub(crate) repeat: Repeat,
-    /// Upper half of a hash whose shard's leader is called first.
-    pub(crate) hi: Option<u64>,
+    pub(crate) first: First,
+}
+
+/// Which node is called first; if it fails, any other may come next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// The next one in turn.
+    InTurn,
+    /// The leader of the shard that holds this upper half of a hash.
+    LeaderOf(u64),
+    /// The one whose copies of replicated filters this client uses.
+    Home,
 }
 
 /// When a call may be sent again.
@@ -101,11 +111,7 @@ impl Caller {
         let mut attempts_left = self.options.attempt_count_max.max(1);
         let mut tried: u32 = 0;
         loop {
-            let leader = match ask.hi {
-                Some(hi) => self.shard_map().await.and_then(|map| map.leader_of(hi)),
-                None => None,
-            };
-            let node = self.nodes.pick(leader.as_deref(), progress.last.as_deref());
+            let node = self.pick(ask.first, progress.last.as_deref()).await;
             let patience = self
                 .options
                 .attempt_timeout
@@ -139,6 +145,17 @@ impl Caller {
                 return Err(Failed { failure, is_transient });
             }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn pick(&self, first: First, last: Option<&str>) -> Node {
+        match first {
+            First::InTurn => self.nodes.pick(None, last),
+            First::LeaderOf(hi) => {
+                let leader = self.shard_map().await.and_then(|map| map.leader_of(hi));
+                self.nodes.pick(leader.as_deref(), last)
+            }
+            First::Home => self.nodes.pick_home(last),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use umbel_proto::v1::Applied;
 
-use crate::answers::{Bits, Inserted, Removed};
+use crate::answers::{Answer, Inserted, Removed};
 use crate::batch::{Batch, PartFailed, Verb};
 use crate::error::{ClientError, Failure};
 
@@ -35,7 +35,8 @@ pub struct PendingRemove(Batch);
 
 impl PendingRequest {
     /// Sends exactly what has no answer again, under the same names: what was applied is not
-    /// applied again, and the answers are the first ones.
+    /// applied again, and the answers are the first ones. Replicated filters remember no names, so
+    /// what was applied of an insert is present then, whether it was new or not.
     ///
     /// # Errors
     /// As the call that it comes from; `OutcomeUnknown` gives it back.
@@ -48,7 +49,8 @@ impl PendingRequest {
 }
 
 impl PendingInsert {
-    /// Sends exactly what has no answer again, under the same names.
+    /// Sends exactly what has no answer again, under the same names. Replicated filters remember
+    /// no names: what was applied is present then, whether it was new or not.
     ///
     /// # Errors
     /// As [`Filter::insert`](crate::Filter::insert).
@@ -80,7 +82,7 @@ impl fmt::Debug for PendingRemove {
 }
 
 /// Runs a batch of any verb to its answers.
-pub(crate) async fn run(mut batch: Batch) -> Result<Bits, ClientError> {
+pub(crate) async fn run(mut batch: Batch) -> Result<Answer, ClientError> {
     let failures = batch.run().await;
     if failures.is_empty() { Ok(batch.join()) } else { Err(error_of(batch, failures)) }
 }
@@ -102,7 +104,7 @@ fn error_of(batch: Batch, failures: Vec<PartFailed>) -> ClientError {
     let is_begun = batch.is_begun();
     let pending = match batch.header.verb {
         _ if !batch.is_open() && (refused.is_some() || !is_begun) => Err(batch),
-        Verb::Insert => Ok(PendingRequest::Insert(PendingInsert(batch))),
+        Verb::Insert(_) => Ok(PendingRequest::Insert(PendingInsert(batch))),
         Verb::Remove => Ok(PendingRequest::Remove(PendingRemove(batch))),
         Verb::Contains(_) => Err(batch),
     };

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use umbel_proto::v1::{
-    ClearRequest, CreateRequest, DropRequest, FilterSummary, Hashing, InfoRequest, InfoResponse,
-    Kind, ListRequest, MergeRequest,
+    ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, FilterSummary,
+    FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind, ListRequest,
+    MergeRequest,
 };
 
-use crate::caller::{Ask, Caller, Repeat};
+use crate::caller::{Ask, Caller, First, Repeat};
+use crate::catalogue::{Cleared, Created, Dropped, Flushed};
 use crate::connector::Connector;
 use crate::error::{ClientError, Failure};
 use crate::filter::Filter;
@@ -26,10 +28,11 @@ pub struct Client {
 /// What filter to make. Plain data; zero means "not set".
 ///
 /// ```
-/// use umbel_client::{Hashing, Kind, NewFilter};
+/// use umbel_client::{Distribution, Hashing, Kind, NewFilter};
 ///
 /// let wanted = NewFilter { kind: Kind::Counting, ..NewFilter::for_rate(1_000_000, 0.01) };
 /// assert_eq!((wanted.capacity, wanted.hashing), (1_000_000, Hashing::Unspecified));
+/// assert_eq!(wanted.distribution, Distribution::Unspecified);
 /// assert_eq!(NewFilter::like("seen").like, "seen");
 /// ```
 #[derive(Clone, PartialEq, Debug)]
@@ -40,10 +43,13 @@ pub struct NewFilter {
     pub capacity: u64,
     /// Probability that an absent item is called present at that number, above 0 and below 1.
     pub false_positive_rate: f64,
-    /// Bytes over all shards, in place of a rate.
+    /// Bytes over all shards, or of a whole copy, in place of a rate.
     pub memory_bytes: u64,
     /// How items are hashed; keyed if unspecified.
     pub hashing: Hashing,
+    /// How it lies on the nodes; partitioned if unspecified. Only blocked and single-shot filters
+    /// can be replicated.
+    pub distribution: Distribution,
     /// Takes shape and key of this filter; then nothing else must be set.
     pub like: String,
 }
@@ -58,6 +64,7 @@ impl NewFilter {
             false_positive_rate,
             memory_bytes: 0,
             hashing: Hashing::Unspecified,
+            distribution: Distribution::Unspecified,
             like: String::new(),
         }
     }
@@ -140,17 +147,13 @@ impl Client {
         self.caller.nodes.addresses()
     }
 
-    /// Creates a filter and returns once every shard has its part of it. It is sent again only if
-    /// nothing was changed.
+    /// Creates a filter and returns once every shard has its part of it, or every node that answers
+    /// its copy. It is sent again only if nothing was changed.
     ///
     /// # Errors
     /// [`ClientError`]; `Refused` with `NameTaken` if there is one of that name, whatever it is
     /// like; `ChangeUnknown` if the answer was lost: [`info`](Self::info) shows what there is.
-    pub async fn create(
-        &self,
-        name: &str,
-        settings: &NewFilter,
-    ) -> Result<FilterSummary, ClientError> {
+    pub async fn create(&self, name: &str, settings: &NewFilter) -> Result<Created, ClientError> {
         let message = CreateRequest {
             name: name.to_owned(),
             kind: settings.kind.into(),
@@ -159,37 +162,41 @@ impl Client {
             memory_bytes: settings.memory_bytes,
             hashing: settings.hashing.into(),
             like: settings.like.clone(),
+            distribution: settings.distribution.into(),
         };
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let answer =
             self.caller
                 .simple(&ask, message, |node, request| async move {
                     node.filters().create(request).await
                 })
                 .await?;
-        answer.filter.ok_or_else(|| missing("the filter", &target))
+        let filter = answer.filter.ok_or_else(|| missing("the filter", &target))?;
+        Ok(Created { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
-    /// Drops a filter; returns once no node holds anything of it.
+    /// Drops a filter; returns once no node holds anything of it, of a replicated one no node that
+    /// answers.
     ///
     /// It is sent again only if nothing was changed: another client may have made a new filter of
     /// this name in between.
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
-    pub async fn drop_filter(&self, name: &str) -> Result<(), ClientError> {
+    pub async fn drop_filter(&self, name: &str) -> Result<Dropped, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = DropRequest { name: name.to_owned() };
-        self.caller
+        let answer = self
+            .caller
             .simple(
                 &ask,
                 message,
                 |node, request| async move { node.filters().drop(request).await },
             )
             .await?;
-        Ok(())
+        Ok(Dropped { unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
     /// All filters whose names begin with the prefix, sorted by name. Those that are created or
@@ -198,11 +205,13 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>, ClientError> {
-        let ask = Ask { target: "list of filters", repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: "list of filters", repeat: Repeat::Freely, first: First::InTurn };
         let mut found: Vec<FilterSummary> = Vec::new();
         loop {
             let after = found.last().map(|last| last.name.clone()).unwrap_or_default();
-            let message = ListRequest { prefix: prefix.to_owned(), limit: LIST_PAGE_NAMES, after };
+            let as_heard = false;
+            let message =
+                ListRequest { prefix: prefix.to_owned(), limit: LIST_PAGE_NAMES, after, as_heard };
             let page =
                 self.caller
                     .simple(&ask, message, |node, request| async move {
@@ -224,13 +233,14 @@ impl Client {
         }
     }
 
-    /// Describes a filter: shape, load, share of each shard.
+    /// Describes a filter: shape, load, share of each shard, or every node's copy and how many
+    /// different items were inserted where.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn info(&self, name: &str) -> Result<InfoResponse, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = InfoRequest { name: name.to_owned() };
         self.caller
             .simple(
@@ -241,16 +251,17 @@ impl Client {
             .await
     }
 
-    /// Empties a filter, at once over all shards, and returns its new generation.
+    /// Empties a filter, at once over all shards; each copy of a replicated one when its node hears
+    /// of it.
     ///
     /// It is sent again only if nothing was changed: a second clearing would also take what was
     /// inserted since the first.
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation tells.
-    pub async fn clear(&self, name: &str) -> Result<u64, ClientError> {
+    pub async fn clear(&self, name: &str) -> Result<Cleared, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = ClearRequest { name: name.to_owned() };
         let answer =
             self.caller
@@ -258,17 +269,39 @@ impl Client {
                     node.filters().clear(request).await
                 })
                 .await?;
-        Ok(answer.generation)
+        let ClearResponse { generation, unconfirmed_nodes } = answer;
+        Ok(Cleared { generation, unconfirmed_nodes })
+    }
+
+    /// Has the copies of a replicated filter exchange what they have, and returns once every node
+    /// that answers holds all that was acknowledged anywhere before the call.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm. Nodes that do not answer are no error, but
+    /// named by the answer.
+    pub async fn flush(&self, name: &str) -> Result<Flushed, ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::Home };
+        let message = FlushRequest { name: name.to_owned() };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().flush(request).await
+                })
+                .await?;
+        let FlushResponse { nodes, missing_nodes } = answer;
+        Ok(Flushed { nodes, missing_nodes })
     }
 
     /// `ORs` filters of equal shape and key into another one and returns how many positions that
     /// set. After a repeated attempt that number may leave out what the first one set.
+    /// Of replicated filters what the node has heard of them is merged: flush them first.
     ///
     /// # Errors
     /// [`ClientError`]; some shards may be merged already, which does no harm.
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
         let named = format!("filter {target:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let sources = sources.iter().map(ToString::to_string).collect();
         let message = MergeRequest { target: target.to_owned(), sources };
         let answer =

@@ -6,43 +6,58 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{BufMut, BytesMut};
 use tokio::time::Instant;
 use umbel_filter::ItemHasher;
-use umbel_proto::v1::{Applied, ErrorCode, FilterSummary, Hashing, ListRequest, ReadLevel};
+use umbel_proto::v1::{
+    AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, ListRequest, ReadLevel,
+};
 
-use crate::answers::{Answers, Bits, Inserted, Removed};
+use crate::answers::{Answer, Answers, Inserted, Removed};
 use crate::batch::{Batch, Header, Part, Verb};
-use crate::caller::{Ask, Caller, Repeat};
+use crate::caller::{Ask, Caller, First, Repeat};
 use crate::change;
 use crate::error::ClientError;
-use crate::limits::REQUEST_ITEMS_MAX;
+use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
 use crate::packed_batch::PackedBatch;
 use crate::shard_map::ShardMap;
 
 /// A handle of one filter, cheap to clone. Making one asks nobody.
 ///
 /// Items of filters with keyed hashing go to any node. Those of filters with public hashing are
-/// hashed here and go straight to the leaders of their shards; whether a filter is one of these is
-/// asked at its first use and then every half minute.
+/// hashed here and go straight to the leaders of their shards. Those of replicated filters go to one
+/// node, the same for all handles of a client, until it fails: what a client inserted it finds again
+/// at once, unless it had to change over. What a filter is like is asked at its first use and then
+/// every half minute.
 ///
-/// A filter that is dropped and made again under its name with another seed may be asked with the
-/// old seed's hashes until that is noticed: give a filter with public hashing a new name instead.
+/// A filter that is dropped and made again under its name with another seed or distribution may be
+/// asked as the old one until that is noticed: give such a filter a new name instead.
 #[derive(Clone)]
 pub struct Filter {
     caller: Arc<Caller>,
     name: Arc<str>,
-    hasher: Arc<Mutex<Known>>,
+    known: Arc<Mutex<Known>>,
 }
 
-/// What is known of a filter's hashing.
+/// What is known of a filter.
 #[derive(Clone, Copy, Default)]
 struct Known {
     asked: Option<Instant>,
-    /// Of public hashing.
-    seed: Option<u64>,
+    route: Route,
+}
+
+/// How a filter's items travel.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Route {
+    /// As they are, to any node, which hashes them.
+    #[default]
+    Any,
+    /// As hashes under this public seed, to the leaders of their shards.
+    Hashed(u64),
+    /// As they are, to the one node whose copies are used: the filter is replicated.
+    Home,
 }
 
 impl Filter {
     pub(crate) fn new(caller: Arc<Caller>, name: &str) -> Self {
-        Self { caller, name: name.into(), hasher: Arc::default() }
+        Self { caller, name: name.into(), known: Arc::default() }
     }
 
     /// The filter's name.
@@ -56,6 +71,9 @@ impl Filter {
     ///
     /// Items are copied before this returns its future; nothing is sent before that is awaited.
     /// Dropping the future gives up what has no answer: it may be applied or not.
+    ///
+    /// The items are durable on a majority of their shard's replicas then; those of a replicated
+    /// filter on the node that answers, unless [`insert_at`](Self::insert_at) asks for more.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -75,9 +93,41 @@ impl Filter {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
+        self.insert_at(items, AckLevel::Unspecified)
+    }
+
+    /// Inserts items as [`insert`](Self::insert), and is answered once they are durable on as many
+    /// nodes as the level says. Levels `Local` and `OnePartner` are for replicated filters only, and
+    /// need no majority of the cluster.
+    ///
+    /// If the answers to a replicated filter were lost and it was sent again, items that it inserted
+    /// the first time are called present.
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
+    /// use umbel_client::AckLevel;
+    ///
+    /// let near = client.filter("near");
+    /// let inserted = near.insert_at(["alice"], AckLevel::OnePartner).await?;
+    /// assert_eq!(inserted.level(), AckLevel::OnePartner);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); `Refused` if the filter does not have this level.
+    pub fn insert_at<I>(
+        &self,
+        items: I,
+        level: AckLevel,
+    ) -> impl Future<Output = Result<Inserted, ClientError>> + use<I>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
         let batch = PackedBatch::from_items(items);
         let filter = self.clone();
-        async move { filter.insert_packed(batch?).await }
+        async move { filter.insert_packed_at(batch?, level).await }
     }
 
     /// Inserts a batch, which costs nothing an item but its bytes' way.
@@ -85,10 +135,24 @@ impl Filter {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub async fn insert_packed(&self, batch: PackedBatch) -> Result<Inserted, ClientError> {
-        self.run(Verb::Insert, batch).await.map(Inserted::new)
+        self.insert_packed_at(batch, AckLevel::Unspecified).await
     }
 
-    /// Asks whether items were inserted.
+    /// Inserts a batch at a level.
+    ///
+    /// # Errors
+    /// As [`insert_at`](Self::insert_at).
+    pub async fn insert_packed_at(
+        &self,
+        batch: PackedBatch,
+        level: AckLevel,
+    ) -> Result<Inserted, ClientError> {
+        self.run(Verb::Insert(level), batch).await.map(Inserted::new)
+    }
+
+    /// Asks whether items were inserted. Level `Unspecified` is the filter's default: linearizable
+    /// of a partitioned one, local of a replicated one. `Linearizable` and `AnyReplica` are for
+    /// partitioned filters only, `Local` and `Majority` for replicated ones.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -101,7 +165,8 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`] says what to do; nothing is changed.
+    /// [`ClientError`] says what to do, `Refused` if the filter does not have this level; nothing is
+    /// changed.
     pub fn contains<I>(
         &self,
         items: I,
@@ -150,20 +215,22 @@ impl Filter {
         self.run(Verb::Remove, batch).await.map(Removed::new)
     }
 
-    async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Bits, ClientError> {
+    async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer, ClientError> {
         if batch.is_empty() {
-            return Ok(Bits::default());
+            return Ok(Answer::default());
         }
         let item_count = batch.len();
-        let parts = match self.seed().await? {
-            Some(seed) => match self.caller.shard_map().await {
+        let route = self.route(verb).await?;
+        let parts = match route {
+            Route::Hashed(seed) => match self.caller.shard_map().await {
                 Some(map) => hashed_parts(&batch, seed, &map),
                 None => packed_parts(batch),
             },
-            None => packed_parts(batch),
+            Route::Any | Route::Home => packed_parts(batch),
         };
         let (caller, filter) = (Arc::clone(&self.caller), Arc::clone(&self.name));
-        let header = Arc::new(Header { caller, filter, verb });
+        let is_replicated = route == Route::Home;
+        let header = Arc::new(Header { caller, filter, verb, is_replicated });
         let result = change::run(Batch { header, parts, item_count }).await;
         if let Err(ClientError::Refused(failure)) = &result {
             // It may be another filter by now.
@@ -179,40 +246,79 @@ impl Filter {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.hasher.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The seed of a filter with public hashing. None of another, and where nobody can tell: nodes
-    /// hash what comes as items, whatever the filter.
-    async fn seed(&self) -> Result<Option<u64>, ClientError> {
-        if !self.caller.options.learns_nodes {
-            return Ok(None);
+    /// How the items travel. To any node where nobody can tell: nodes hash what comes as items,
+    /// whatever the filter.
+    async fn route(&self, verb: Verb) -> Result<Route, ClientError> {
+        let options = &self.caller.options;
+        match verb {
+            // Other filters refuse these levels, so nobody need be asked, and no majority be there.
+            Verb::Insert(AckLevel::Local | AckLevel::OnePartner)
+            | Verb::Contains(ReadLevel::Local | ReadLevel::Majority) => return Ok(Route::Home),
+            // And replicated ones these.
+            Verb::Contains(ReadLevel::Linearizable | ReadLevel::AnyReplica) | Verb::Remove
+                if !options.learns_nodes =>
+            {
+                return Ok(Route::Any);
+            }
+            _ => {}
         }
         let known = *self.known();
-        if known.asked.is_some_and(|asked| asked.elapsed() < self.caller.options.map_age_max) {
-            return Ok(known.seed);
+        if known.asked.is_some_and(|asked| asked.elapsed() < options.map_age_max) {
+            return Ok(known.route);
         }
-        let seed = match summary_of(&self.caller, &self.name).await {
-            Ok(Some(summary)) if summary.hashing() == Hashing::Public => Some(summary.key_id),
-            Ok(Some(_)) => None,
-            Err(error @ ClientError::Unavailable(_)) => return Err(error),
-            // The next call asks again: it may be about to be created.
-            Ok(None) | Err(_) => return Ok(None),
+        let asking = summary_of(&self.caller, &self.name);
+        let found = if known.route == Route::Home {
+            // It most likely still is, and goes on where no majority can say so.
+            match tokio::time::timeout(CATALOGUE_PATIENCE, asking).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) | Err(_) => {
+                    self.known().asked = Some(Instant::now());
+                    return Ok(Route::Home);
+                }
+            }
+        } else {
+            match asking.await {
+                Err(error @ ClientError::Unavailable(_)) => return Err(error),
+                found => found.ok().flatten(),
+            }
         };
-        *self.known() = Known { asked: Some(Instant::now()), seed };
-        Ok(seed)
+        // If there is none, the next call asks again: it may be about to be created.
+        let Some(summary) = found else { return Ok(Route::Any) };
+        let route = match (summary.distribution(), summary.hashing()) {
+            (Distribution::Replicated, _) => Route::Home,
+            (_, Hashing::Public) if options.learns_nodes => Route::Hashed(summary.key_id),
+            _ => Route::Any,
+        };
+        *self.known() = Known { asked: Some(Instant::now()), route };
+        Ok(route)
     }
 }
 
-/// The catalogue's entry of one filter, which every node has at hand.
+/// The catalogue's entry of one filter: as the node that is asked has heard, which needs no majority,
+/// or if it has not heard of the filter, as a majority knows it.
 async fn summary_of(
     caller: &Arc<Caller>,
     name: &str,
 ) -> Result<Option<FilterSummary>, ClientError> {
+    match listed(caller, name, true).await {
+        Ok(None) => listed(caller, name, false).await,
+        found => found,
+    }
+}
+
+async fn listed(
+    caller: &Arc<Caller>,
+    name: &str,
+    as_heard: bool,
+) -> Result<Option<FilterSummary>, ClientError> {
     // Of the names that begin with this one, it is the first itself.
-    let message = ListRequest { prefix: name.to_owned(), limit: 1, after: String::new() };
+    let (prefix, after) = (name.to_owned(), String::new());
+    let message = ListRequest { prefix, limit: 1, after, as_heard };
     let target = format!("filter {name:?}");
-    let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+    let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
     let answer = caller
         .simple(&ask, message, |node, request| async move { node.filters().list(request).await })
         .await?;

@@ -27,6 +27,31 @@
 //! [`ClientError`] sorts what still can go wrong by what the caller should do; an insert whose
 //! outcome is unknown comes back as a [`PendingRequest`], which can be sent again at any time.
 //!
+//! # Replicated filters
+//!
+//! A filter with [`Distribution::Replicated`] is whole on every node: inserts and questions are
+//! answered by one node alone, unless a level asks for more, and what changed travels to the others.
+//! A client stays with one node, the first address it was given, until that fails. Such a filter
+//! remembers no requests. An insert may be sent again, since it is idempotent, but then it hears
+//! "present" of what its first attempt inserted; and two nodes may both call one item new.
+//!
+//! ```no_run
+//! # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
+//! use umbel_client::{AckLevel, Distribution, NewFilter, ReadLevel};
+//!
+//! let distribution = Distribution::Replicated;
+//! let wanted = NewFilter { distribution, ..NewFilter::for_rate(1_000_000, 0.01) };
+//! client.create("near", &wanted).await?;
+//! let near = client.filter("near");
+//! let inserted = near.insert_at(["alice"], AckLevel::OnePartner).await?;
+//! assert_eq!(inserted.level(), AckLevel::OnePartner);
+//! assert!(client.flush("near").await?.is_complete()); // now every node has it
+//! let answers = near.contains(["alice"], ReadLevel::Local).await?;
+//! assert_eq!(answers.is_present(0), Some(true));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Large batches
 //!
 //! Items are copied once, one behind the other. A batch above 65,536 items or 8 MiB is cut into
@@ -37,6 +62,7 @@ mod admin;
 mod answers;
 mod batch;
 mod caller;
+mod catalogue;
 mod change;
 mod client;
 mod connector;
@@ -51,6 +77,7 @@ mod shard_map;
 mod transfer;
 
 pub use answers::{Answers, Inserted, Removed};
+pub use catalogue::{Cleared, Created, Dropped, Flushed};
 pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
 pub use client::{Client, NewFilter};
 pub use connector::{Connecting, Connection, Connector};
@@ -67,5 +94,6 @@ pub use transfer::Chunks;
 /// Messages as they travel: chunks of exports and backups, what status and info say.
 pub use umbel_proto::v1 as proto;
 pub use umbel_proto::v1::{
-    Applied, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind, ReadLevel, StatusResponse,
+    AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind,
+    ReadLevel, StatusResponse,
 };

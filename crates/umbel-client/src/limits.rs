@@ -40,6 +40,9 @@ pub(crate) const MAP_TIMEOUT: Duration = Duration::from_millis(700);
 /// Shortest time from one try to fetch a shard map to the next.
 pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(100);
 
+/// Longest wait for word that a replicated filter still is one: its calls wait for it.
+pub(crate) const CATALOGUE_PATIENCE: Duration = Duration::from_millis(700);
+
 /// Sessions that are opened for one request before it is given up.
 pub(crate) const SESSIONS_PER_REQUEST_MAX: u32 = 3;
 

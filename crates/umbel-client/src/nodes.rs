@@ -72,6 +72,8 @@ pub(crate) struct Nodes {
 
 struct State {
     nodes: BTreeMap<Arc<str>, Known>,
+    /// Whose copies of replicated filters are used: the first one given, until it fails.
+    home: Arc<str>,
     /// Counts calls, for turns.
     turn: usize,
 }
@@ -99,10 +101,11 @@ impl Nodes {
                 .ok_or_else(|| ClientError::Address { address: address.clone() })?;
             nodes.insert(Arc::from(address.as_str()), known);
         }
-        if nodes.is_empty() {
+        let Some(first) = addresses.0.first() else {
             return Err(ClientError::Address { address: String::new() });
-        }
-        Ok(Self { connect_timeout, connector, state: Mutex::new(State { nodes, turn: 0 }) })
+        };
+        let state = State { nodes, home: Arc::from(first.as_str()), turn: 0 };
+        Ok(Self { connect_timeout, connector, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,6 +140,15 @@ impl Nodes {
         let connect = || channel(&known.endpoint, &address, self.connector.as_ref());
         let channel = known.channel.get_or_insert_with(connect).clone();
         Node { address, channel }
+    }
+
+    /// The node that was picked so the last time, unless it is not well or was just called in
+    /// vain; then another one, which is stayed with from now on.
+    pub(crate) fn pick_home(&self, last: Option<&str>) -> Node {
+        let home = Arc::clone(&self.state().home);
+        let node = self.pick(Some(&home), last);
+        self.state().home = Arc::clone(&node.address);
+        node
     }
 
     /// The node answered.
@@ -230,6 +242,19 @@ mod tests {
         assert_eq!(&*nodes.pick(None, None).address, "b:1", "it is back first");
         nodes.succeeded("c:1");
         assert_eq!(&*nodes.pick(None, None).address, "c:1");
+    }
+
+    #[tokio::test]
+    async fn home_is_the_first_given_and_moves_only_if_it_fails() {
+        let nodes = nodes("c:1,a:1,b:1");
+        let home = |last: Option<&str>| nodes.pick_home(last).address.to_string();
+        assert!((0..9).all(|_| home(None) == "c:1"));
+        nodes.failed("c:1");
+        let next = home(None);
+        assert_ne!(next, "c:1");
+        nodes.succeeded("c:1");
+        assert!((0..9).all(|_| home(None) == next), "it does not go back");
+        assert_ne!(home(Some(&next)), next, "another try goes elsewhere");
     }
 
     #[test]

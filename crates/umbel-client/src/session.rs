@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use umbel_proto::v1::{OpenSessionRequest, RequestId};
 
-use crate::caller::{Ask, Caller, Failed, Progress, Repeat};
+use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat};
 use crate::limits::SESSION_WINDOW_MAX;
 
 /// An open session.
@@ -83,7 +83,7 @@ impl Caller {
         {
             return Ok(ticket);
         }
-        let ask = Ask { target: "open session", repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: "open session", repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
         let answer = self.call(&ask, &mut progress, |node, _| async move {
             node.filters().open_session(OpenSessionRequest {}).await

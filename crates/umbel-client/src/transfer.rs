@@ -11,7 +11,7 @@ use umbel_proto::v1::{
     BackupChunk, BackupRequest, ExportChunk, ExportRequest, FilterSummary, ImportChunk,
 };
 
-use crate::caller::{Ask, Failed, Progress, Repeat};
+use crate::caller::{Ask, Failed, First, Progress, Repeat};
 use crate::client::{Client, missing};
 use crate::error::{ClientError, Failure};
 use crate::nodes::Node;
@@ -153,7 +153,7 @@ impl Client {
         A: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
         self.caller.keep_map_fresh();
-        let ask = Ask { target: &target, repeat: Repeat::Freely, hi: None };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
         let mut node_address = String::new();
         let begun = self.caller.call(&ask, &mut progress, |node, _| {

@@ -79,17 +79,24 @@ number! {
     SessionId(u64), "session "
 }
 
-/// A Raft group: the meta group, or a shard's.
+/// What has a log of its own: the meta group, a shard's group, or a node's own inserts into a
+/// replicated filter, of which no other node keeps a log.
 ///
 /// ```
-/// use umbel_engine::{GroupId, ShardId};
+/// use umbel_engine::{FilterId, GroupId, ShardId};
 ///
-/// assert_eq!(GroupId::META.shard(), None);
+/// assert_eq!((GroupId::META.shard(), GroupId::META.copy()), (None, None));
 /// assert_eq!(GroupId::of_shard(ShardId(0)).shard(), Some(ShardId(0)));
 /// assert_eq!(GroupId::of_shard(ShardId(4)).to_string(), "shard 4");
+/// let copy = GroupId::of_copy(FilterId(12)).expect("a small number");
+/// assert_eq!((copy.shard(), copy.copy()), (None, Some(FilterId(12))));
+/// assert_eq!(copy.to_string(), "copy of filter 12");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct GroupId(u32);
+
+/// The numbers from here on are those of copies.
+const FIRST_COPY: u32 = 1 << 31;
 
 impl GroupId {
     /// The group that holds nodes, shard map and catalogue.
@@ -105,7 +112,15 @@ impl GroupId {
         Self(shard.0 + 1)
     }
 
-    /// The number on the wire and on disk: 0 for the meta group, a shard's number plus 1.
+    /// A node's own inserts into a replicated filter; None if the filter's number is 2^31 or more.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "it is below 2^31")]
+    pub const fn of_copy(filter: FilterId) -> Option<Self> {
+        if filter.0 < FIRST_COPY as u64 { Some(Self(FIRST_COPY | filter.0 as u32)) } else { None }
+    }
+
+    /// The number on the wire and on disk: 0 for the meta group, a shard's number plus 1, a
+    /// filter's number plus 2^31.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -117,21 +132,28 @@ impl GroupId {
         Self(number)
     }
 
-    /// The shard, or None for the meta group.
+    /// The shard, or None if it is no shard's group.
     #[must_use]
     pub const fn shard(self) -> Option<ShardId> {
         match self.0.checked_sub(1) {
-            Some(shard) => Some(ShardId(shard)),
-            None => None,
+            Some(shard) if self.0 < FIRST_COPY => Some(ShardId(shard)),
+            _ => None,
         }
+    }
+
+    /// The filter of which it is a copy, or None if it is a Raft group.
+    #[must_use]
+    pub const fn copy(self) -> Option<FilterId> {
+        if self.0 >= FIRST_COPY { Some(FilterId((self.0 - FIRST_COPY) as u64)) } else { None }
     }
 }
 
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.shard() {
-            Some(shard) => shard.fmt(f),
-            None => f.write_str("meta group"),
+        match (self.shard(), self.copy()) {
+            (Some(shard), _) => shard.fmt(f),
+            (None, Some(filter)) => write!(f, "copy of {filter}"),
+            (None, None) => f.write_str("meta group"),
         }
     }
 }

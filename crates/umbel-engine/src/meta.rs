@@ -22,5 +22,5 @@ pub use controller::{
 };
 pub use filter_name::{FilterName, FilterNameError};
 pub use nodes::NodeRecord;
-pub use settings::{FilterSettings, HashKey};
+pub use settings::{Distribution, FilterSettings, HashKey};
 pub use state::{KEY_COUNT_MAX, META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

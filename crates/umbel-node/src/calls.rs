@@ -3,9 +3,12 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use umbel_engine::hypercube::Knowledge;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp, ShardCommand};
-use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_engine::{Epoch, FilterId, Generation, NodeId};
+
+use crate::cube::CopyFailure;
 
 /// What a coordinator asks a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -165,4 +168,79 @@ pub(crate) enum GroupAnswer {
     Changed,
     /// The change was not made, or not to its end; ask again.
     Failed(String),
+}
+
+/// What a node asks another one's copy of a replicated filter. The filter is named by the call's
+/// group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum CopyRequest {
+    /// Insert items, so that they are on the node's disk.
+    Hold { generation: Generation, epoch: Epoch, hashes: HashList },
+    /// Say whether items are present.
+    Find { generation: Generation, epoch: Epoch, hashes: HashList },
+    /// Say how many items the node has inserted, and begin a sweep.
+    Inserted { generation: Generation },
+    /// Say whether the copy has so many of each node's inserts; waits for that a while.
+    Covers { generation: Generation, counts: Knowledge },
+    /// Say what the copy has.
+    Knowledge { generation: Generation },
+    /// Say how the copy is.
+    Describe,
+    /// Say whether the node's copies are as the catalogue wants them at this entry of the meta
+    /// group's log; waits for that a while.
+    Follow { index: u64 },
+}
+
+/// The answer of a node's copy.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum CopyAnswer {
+    /// One bit an item: new, or present; and whether the copy counts for levels of majority.
+    Bits { bits: Bitmap, is_settled: bool },
+    /// A number of inserts.
+    Count(u64),
+    /// Whether it is so.
+    Done(bool),
+    /// What the copy has, and whether it counts for levels of majority.
+    Knowledge { knows: Knowledge, is_settled: bool },
+    /// How the copy is.
+    Load(Box<CopyReport>),
+    /// Why nothing was done.
+    Failed(CopyFailure),
+}
+
+/// A copy and the exchange of its node.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct CopyReport {
+    pub(crate) load: CopyLoad,
+    pub(crate) sweeps: SweepCounts,
+}
+
+/// How a copy is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct CopyLoad {
+    pub(crate) generation: Generation,
+    pub(crate) position_count: u64,
+    pub(crate) one_count: u64,
+    pub(crate) item_count: Option<f64>,
+    pub(crate) false_positive_rate: f64,
+    pub(crate) new_count: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) is_settled: bool,
+    pub(crate) lags: Vec<(NodeId, u64)>,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) refused_count: u64,
+    pub(crate) convergence_ms: Option<u64>,
+}
+
+/// Sweeps over the cube of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SweepCounts {
+    /// The running one, or the last.
+    pub(crate) sweep: u64,
+    pub(crate) is_running: bool,
+    pub(crate) sweep_count: u64,
+    pub(crate) broken_sweep_count: u64,
+    pub(crate) last_sweep_ms: Option<u64>,
 }

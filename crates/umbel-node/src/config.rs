@@ -3,7 +3,9 @@
 //! What a setting means stands here only: rustdoc, the flags' help and the commented file that
 //! `umbel serve --print-config` prints are made of the same words.
 
-use umbel_engine::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX};
+use umbel_engine::limits::{
+    NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
+};
 
 /// One setting as people meet it: in a file, in the environment, in help texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +199,14 @@ settings! {
         /// Bytes of log after which shards write snapshots, so that the log can be cut: at least
         /// 16777216. More means fewer snapshots and longer starts.
         log_bytes_max: u64 = 256 << 20,
+        /// Milliseconds between two looks whether copies of replicated filters have something to tell
+        /// each other, 10 to 600000; an exchange that is asked for begins at once.
+        sweep_interval_ms: u64 = 250,
+        /// Bytes of memory for what a copy of a replicated filter has to tell others, 8 a change, 0 to
+        /// 1073741824. A node that is further behind gets the whole filter.
+        delta_log_bytes_max: u64 = 64 << 20,
+        /// Bytes of deltas that the node sends in a second, at least 65536; 0 for no limit.
+        exchange_bytes_per_second_max: u64 = 0,
         /// Inserts are refused while the disk has fewer bytes free than this; queries go on.
         disk_reserve_bytes: u64 = 256 << 20,
     }
@@ -317,6 +327,16 @@ const QUEUE_ITEMS_MAX: u64 = 1 << 26;
 /// Shortest log, in bytes: room for the largest entries of a few shards.
 const LOG_BYTES_MIN: u64 = 16 << 20;
 
+/// Shortest and longest interval of sweeps, in milliseconds: below it timers are not punctual, above
+/// it nobody would call it an exchange.
+const SWEEP_INTERVAL_MS: [u64; 2] = [10, 600_000];
+
+/// Most bytes of a delta log: as much as the largest replicated filter.
+const DELTA_LOG_BYTES_MAX: u64 = REPLICATED_BYTES_MAX;
+
+/// Least bytes of deltas in a second, if they are limited: one frame takes a few seconds then.
+const EXCHANGE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+
 impl Config {
     /// The defaults of a cluster of one node, to try things out.
     ///
@@ -432,6 +452,23 @@ impl Config {
             ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
             // Files hold signed numbers.
             ("log_bytes_max", self.log_bytes_max, LOG_BYTES_MIN, i64::MAX as u64),
+            (
+                "sweep_interval_ms",
+                self.sweep_interval_ms,
+                SWEEP_INTERVAL_MS[0],
+                SWEEP_INTERVAL_MS[1],
+            ),
+            ("delta_log_bytes_max", self.delta_log_bytes_max, 0, DELTA_LOG_BYTES_MAX),
+            (
+                "exchange_bytes_per_second_max",
+                self.exchange_bytes_per_second_max,
+                if self.exchange_bytes_per_second_max == 0 {
+                    0
+                } else {
+                    EXCHANGE_BYTES_PER_SECOND_MIN
+                },
+                i64::MAX as u64,
+            ),
             ("disk_reserve_bytes", self.disk_reserve_bytes, 0, i64::MAX as u64),
         ];
         for (setting, value, least, most) in ranges {
@@ -494,100 +531,4 @@ fn split(text: &str) -> Option<(&str, u16)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(change: impl FnOnce(&mut Config)) -> String {
-        let mut config = Config::default();
-        change(&mut config);
-        config.validate().unwrap_err().to_string()
-    }
-
-    fn accepted(change: impl FnOnce(&mut Config)) {
-        let mut config = Config::default();
-        change(&mut config);
-        assert_eq!(config.validate(), Ok(()));
-    }
-
-    #[test]
-    fn the_defaults_are_valid() {
-        accepted(|_| ());
-        assert_eq!(Config::development().validate(), Ok(()));
-    }
-
-    #[test]
-    fn addresses_have_a_host_and_a_port() {
-        for (text, expected) in [
-            ("127.0.0.1:7300", Some(("127.0.0.1", 7300))),
-            ("node-1.umbel:1", Some(("node-1.umbel", 1))),
-            ("[::1]:0", Some(("::1", 0))),
-            ("::1:80", None),
-            ("[node]:80", None),
-            ("node", None),
-            ("node:", None),
-            ("node:+1", None),
-            ("node:65536", None),
-            (":80", None),
-            ("a b:80", None),
-            ("http://node:80", None),
-        ] {
-            assert_eq!(split(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn other_machines_are_let_in_only_on_demand() {
-        accepted(|config| config.listen = "[::1]:0".into());
-        accepted(|config| config.listen = "localhost:7300".into());
-        for address in ["0.0.0.0:7300", "10.0.0.1:7300", "node-1:7300", "[::]:7300"] {
-            let said = refused(|config| config.listen = address.into());
-            assert!(said.contains("no TLS yet") && said.contains(address), "{said}");
-        }
-        let said = refused(|config| {
-            config.insecure = true;
-            config.listen = "0.0.0.0:7300".into();
-        });
-        assert!(said.contains("advertise"), "{said}");
-        accepted(|config| {
-            config.insecure = true;
-            config.listen = "0.0.0.0:7300".into();
-            config.advertise = Some("node-1:7300".into());
-        });
-    }
-
-    #[test]
-    fn a_cluster_has_one_origin() {
-        let said = refused(|config| {
-            config.dev = true;
-            config.join = Some("node-1:7300".into());
-        });
-        assert_eq!(said, "dev and join exclude each other: give one of them");
-        let said = refused(|config| config.initial_cluster = vec!["node-1:7300".into()]);
-        assert!(said.contains("127.0.0.1:7300") && said.contains("node-1:7300"), "{said}");
-        let own = "127.0.0.1:7300".to_owned();
-        accepted(|config| config.initial_cluster = vec!["node-2:7300".into(), own.clone()]);
-        let said = refused(|config| config.initial_cluster = vec![own.clone(), own.clone()]);
-        assert!(said.contains("twice"), "{said}");
-        let said = refused(|config| config.join = Some("node-1:0".into()));
-        assert!(said.contains("must not be 0"), "{said}");
-    }
-
-    #[test]
-    fn numbers_have_ranges() {
-        assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
-        assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
-        assert!(refused(|config| config.heartbeat_ms = 834).contains("election_ms_min"));
-        assert!(refused(|config| config.election_ms_max = 2500).contains("expected 2501"));
-        assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
-        assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));
-        assert!(refused(|config| config.data.clear()).contains("data"));
-    }
-
-    #[test]
-    fn every_setting_is_described_in_whole_sentences() {
-        for setting in Config::SETTINGS {
-            let text: Vec<&str> = setting.lines().collect();
-            assert!(text.last().is_some_and(|line| line.ends_with('.')), "{}", setting.name);
-        }
-    }
-}
+mod config_test;

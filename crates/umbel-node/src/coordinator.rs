@@ -17,6 +17,7 @@ use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
 use umbel_filter::CellCount;
 
+pub(crate) use self::levels::{AckLevel, ReadLevel};
 use self::old_map::OldMap;
 use self::refusals::{refused, unexpected};
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
@@ -30,18 +31,11 @@ use crate::raft::encoding::{decode, encode};
 pub(crate) mod catalogue;
 pub(crate) mod copies;
 mod items;
+mod levels;
 mod old_map;
 mod refusals;
+pub(crate) mod replicated;
 pub(crate) mod sizes;
-
-/// Which replica may answer a question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReadLevel {
-    /// The leader, after a majority confirmed it.
-    Linearizable,
-    /// Any replica may say "present".
-    AnyReplica,
-}
 
 /// A client's name for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,10 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
-use tonic::Status;
+use tonic::{Status, Streaming};
 use umbel_engine::meta::NodeRecord;
 use umbel_engine::{GroupId, NodeId};
-use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, WhoAreYouResponse};
+
+use crate::cube::{AnswerParts, take_questions};
 
 use crate::local::Local;
 use crate::peer::{
@@ -111,6 +113,23 @@ impl Door {
     }
 }
 
+impl Door {
+    /// What a member may use; an error if the caller is none any more, or this node is none yet.
+    fn admit(&self, from: NodeId) -> Result<Arc<Local>, String> {
+        let local = self.local.get().cloned().ok_or("this node is starting")?;
+        let is_removed = local
+            .meta()
+            .replica()
+            .read_meta(|state| matches!(state.node(from), Some(NodeRecord::Removed)));
+        if is_removed {
+            return Err(format!(
+                "{from} was removed from the cluster; with an empty data folder it may join again"
+            ));
+        }
+        Ok(local)
+    }
+}
+
 /// The membership that an identity tells of.
 fn member_of(identity: &Identity) -> Option<LocalIdentity> {
     Some(LocalIdentity { cluster: identity.cluster?, node: identity.node? })
@@ -129,22 +148,20 @@ impl CallHandler for Door {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            let Some(local) = self.local.get().cloned() else {
-                return Err(Refusal::new(RefusalReason::Unavailable, "this node is starting"));
-            };
-            let is_removed = local
-                .meta()
-                .replica()
-                .read_meta(|state| matches!(state.node(from), Some(NodeRecord::Removed)));
-            if is_removed {
-                return Err(Refusal::new(
-                    RefusalReason::Unavailable,
-                    format!(
-                        "{from} was removed from the cluster; with an empty data folder it may join again"
-                    ),
-                ));
-            }
-            local.serve(from, kind, group, body).await
+            let admitted = self.admit(from);
+            let refused = |why| Refusal::new(RefusalReason::Unavailable, why);
+            admitted.map_err(refused)?.serve(from, kind, group, body).await
+        })
+    }
+
+    fn exchange(
+        self: Arc<Self>,
+        from: NodeId,
+        questions: Streaming<ExchangeQuestion>,
+    ) -> PortFuture<'static, Result<AnswerParts, Status>> {
+        Box::pin(async move {
+            let local = self.admit(from).map_err(Status::unavailable)?;
+            take_questions(&local, from, questions).await
         })
     }
 

@@ -209,7 +209,13 @@ async fn join(
         };
         let passes = matches!(
             status.code(),
-            Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Unknown
+            Code::Unavailable
+                | Code::DeadlineExceeded
+                | Code::Aborted
+                | Code::Unknown
+                // What tonic makes of a connection that broke in the middle of an answer.
+                | Code::Cancelled
+                | Code::Internal
         );
         if !passes {
             return Err(format!("{member} refuses this node: {}", status.message()));

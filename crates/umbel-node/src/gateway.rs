@@ -23,6 +23,7 @@ use crate::ports::Listener;
 mod admin;
 mod convert;
 mod deadlines;
+mod describe;
 mod errors;
 mod filters;
 mod http;

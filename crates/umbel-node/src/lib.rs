@@ -8,15 +8,18 @@
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
 //! | `peer` | links between nodes |
 //! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
+//! | `cube` | copies of replicated filters, and their exchange |
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
 //! | `gateway` | what clients see: gRPC, health, metrics |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `local`, `node` | what a node has, from its start to its end |
+//! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
 
 mod calls;
 pub mod config;
 mod controller;
 mod coordinator;
+mod cube;
 mod door;
 mod exports;
 mod failure;
@@ -24,6 +27,7 @@ mod formation;
 mod gateway;
 pub mod limits;
 mod local;
+mod local_copy;
 mod metrics;
 mod node;
 mod peer;
@@ -34,4 +38,5 @@ mod space;
 mod storage;
 
 pub use config::{Config, ConfigError};
+pub use local_copy::{LocalCopy, LocalCopyError};
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};

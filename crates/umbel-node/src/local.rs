@@ -14,10 +14,11 @@ use umbel_filter::HashRange;
 
 use crate::calls::GroupRequest;
 use crate::config::Config;
+use crate::cube::Copies;
 use crate::exports::Exports;
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
-use crate::ports::{Ports, Seed};
+use crate::ports::{Net, Ports, Seed};
 use crate::raft::encoding::encode;
 use crate::raft::group::{Group, Timing};
 use crate::raft::network::Network;
@@ -47,6 +48,8 @@ pub(crate) struct Local {
     shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
     exports: Arc<Exports>,
+    copies: Arc<Copies>,
+    net: Arc<dyn Net>,
     /// Why the node must stop, once it must.
     failure: watch::Sender<Option<String>>,
     is_stopping: AtomicBool,
@@ -79,6 +82,8 @@ impl Local {
         .await?;
         let space = Space::new(config.disk_reserve_bytes);
         tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
+        let seed = Arc::clone(&ports.seed);
+        let copies = Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space));
         Ok(Arc::new(Self {
             cluster,
             node,
@@ -90,6 +95,8 @@ impl Local {
             shards: RwLock::default(),
             space,
             exports: Exports::new(),
+            copies: Arc::new(copies),
+            net: Arc::clone(&ports.net),
             failure,
             is_stopping: AtomicBool::new(false),
             leaders_seen: Mutex::default(),
@@ -110,6 +117,30 @@ impl Local {
 
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// This node's copies of replicated filters.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    pub(crate) fn net(&self) -> &Arc<dyn Net> {
+        &self.net
+    }
+
+    /// Who this node is.
+    pub(crate) fn identity(&self) -> LocalIdentity {
+        LocalIdentity { cluster: self.cluster, node: self.node }
+    }
+
+    /// Where another node listens, as far as this one has heard.
+    pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
+        self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned))
+    }
+
+    /// How often copies look whether they have something to tell.
+    pub(crate) fn sweep_interval(&self) -> Duration {
+        Duration::from_millis(self.config.sweep_interval_ms)
     }
 
     pub(crate) fn seed(&self) -> &dyn Seed {
@@ -139,7 +170,8 @@ impl Local {
 
     fn group(&self, group: GroupId) -> Option<Arc<Group>> {
         match group.shard() {
-            None => Some(Arc::clone(&self.meta)),
+            None if group == GroupId::META => Some(Arc::clone(&self.meta)),
+            None => None,
             Some(shard) => Some(Arc::clone(self.shard(shard)?.group())),
         }
     }
@@ -208,9 +240,7 @@ impl Local {
         body: Bytes,
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
-        let address =
-            self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned));
-        match address {
+        match self.address_of(node) {
             Some(address) => self.links.call(node, &address, kind, group, body, timeout).await,
             None => Err(CallError::Unreachable {
                 node,
@@ -387,6 +417,7 @@ impl Local {
             self.meta.replica().read_meta(|state| (state.filters().count(), state.epoch().0));
         metrics::catalogue(filter_count, epoch);
         metrics::wal_size(self.storage.wal_bytes());
+        self.copies.measure();
     }
 
     /// Hands leadership over and stops all groups.
@@ -401,6 +432,7 @@ impl Local {
         for group in groups {
             group.shut_down().await;
         }
+        self.copies.shut_down();
         self.storage.close().await;
     }
 }

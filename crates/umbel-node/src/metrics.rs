@@ -25,6 +25,13 @@ const LEADER_CHANGES: &str = "umbel_leader_changes_total";
 const FILTERS: &str = "umbel_filters";
 const FILTER_BYTES: &str = "umbel_filter_bytes";
 const EPOCH: &str = "umbel_epoch";
+const COPIES: &str = "umbel_copies";
+const COPY_BYTES: &str = "umbel_copy_bytes";
+const SWEEPS: &str = "umbel_sweeps_total";
+const SWEEP_SECONDS: &str = "umbel_sweep_duration_seconds";
+const DELTA_SENT: &str = "umbel_delta_sent_bytes_total";
+const DELTA_RECEIVED: &str = "umbel_delta_received_bytes_total";
+const EXCHANGE_REFUSED: &str = "umbel_exchange_refused_total";
 
 /// Describes all measurements to the recorder that is installed.
 pub(crate) fn describe() {
@@ -51,6 +58,13 @@ pub(crate) fn describe() {
     describe_gauge!(FILTERS, Unit::Count, "Filters in the catalogue.");
     describe_gauge!(FILTER_BYTES, Unit::Bytes, "Bytes of filters in this node's memory.");
     describe_gauge!(EPOCH, Unit::Count, "Version of the shard map.");
+    describe_gauge!(COPIES, Unit::Count, "Copies of replicated filters on this node.");
+    describe_gauge!(COPY_BYTES, Unit::Bytes, "Bytes of these copies in memory.");
+    describe_counter!(SWEEPS, Unit::Count, "Sweeps over the cube, by whether all answered.");
+    describe_histogram!(SWEEP_SECONDS, Unit::Seconds, "Time of a sweep over the cube.");
+    describe_counter!(DELTA_SENT, Unit::Bytes, "Bytes of deltas that were sent.");
+    describe_counter!(DELTA_RECEIVED, Unit::Bytes, "Bytes of deltas that were received.");
+    describe_counter!(EXCHANGE_REFUSED, Unit::Count, "Messages of the exchange that were refused.");
 }
 
 pub(crate) fn insert_answered(new_count: u64, present_count: u64) {
@@ -112,4 +126,27 @@ pub(crate) fn catalogue(filter_count: usize, epoch: u64) {
 
 pub(crate) fn leaders_changed(count: u64) {
     counter!(LEADER_CHANGES).increment(count);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn copies(count: usize, byte_count: u64) {
+    gauge!(COPIES).set(count as f64);
+    gauge!(COPY_BYTES).set(byte_count as f64);
+}
+
+pub(crate) fn sweep_done(is_whole: bool, elapsed: Duration) {
+    counter!(SWEEPS, "is_whole" => if is_whole { "true" } else { "false" }).increment(1);
+    histogram!(SWEEP_SECONDS).record(elapsed.as_secs_f64());
+}
+
+pub(crate) fn delta_sent(byte_count: usize) {
+    counter!(DELTA_SENT).increment(byte_count as u64);
+}
+
+pub(crate) fn delta_received(byte_count: usize) {
+    counter!(DELTA_RECEIVED).increment(byte_count as u64);
+}
+
+pub(crate) fn exchange_refused() {
+    counter!(EXCHANGE_REFUSED).increment(1);
 }

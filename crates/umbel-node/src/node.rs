@@ -7,15 +7,19 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use umbel_engine::{GroupId, NodeId};
+use umbel_engine::meta::MetaState;
+use umbel_engine::{FilterId, Generation, GroupId, NodeId};
+use umbel_filter::AnyFilter;
 
 use crate::config::{Config, ConfigError};
 use crate::controller;
 use crate::coordinator::Coordinator;
+use crate::cube;
 use crate::door::Door;
 use crate::formation;
 use crate::gateway::{self, Gateway};
 use crate::local::Local;
+use crate::local_copy::LocalCopy;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
@@ -27,6 +31,10 @@ use crate::storage::{
 
 #[cfg(test)]
 mod node_test;
+#[cfg(test)]
+mod replicated_copies_test;
+#[cfg(test)]
+mod replicated_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -143,6 +151,8 @@ impl Node {
         tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(care(Arc::clone(&local)));
+        tasks.spawn(follow_catalogue(Arc::clone(&local)));
+        tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         formation::complete(&door, &local, &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;
@@ -184,6 +194,18 @@ impl Node {
     #[must_use]
     pub fn groups(&self) -> Vec<GroupReport> {
         self.local.groups().iter().map(|group| group.report()).collect()
+    }
+
+    /// This node's copy of a replicated filter, if it has one.
+    #[must_use]
+    pub fn local_copy(&self, filter: FilterId) -> Option<LocalCopy> {
+        self.local.copies().get(filter).map(LocalCopy::new)
+    }
+
+    /// Generation and bits of this node's copy of a replicated filter, if it has one.
+    #[must_use]
+    pub fn copy(&self, filter: FilterId) -> Option<(Generation, AnyFilter)> {
+        self.local.copies().bits(filter)
     }
 
     /// Has every group write a snapshot and let go of the whole log behind it, one group after the
@@ -365,6 +387,24 @@ async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     }
 }
 
+/// Keeps the copies of replicated filters as the catalogue wants them; never ends.
+///
+/// Any catalogue will do, however old: see [`Copies::follow`](crate::cube::Copies::follow).
+async fn follow_catalogue(local: Arc<Local>) {
+    let mut applied = local.meta().replica().applied_index();
+    loop {
+        let index = *applied.borrow_and_update();
+        let read = |look: &mut dyn FnMut(&MetaState)| local.meta().replica().read_meta(|s| look(s));
+        if let Err(why) = local.copies().follow(index, read).await {
+            local.fail(why);
+            return;
+        }
+        if applied.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Watches the groups and cuts the log; never ends.
 async fn care(local: Arc<Local>) {
     let mut health = local.storage().health();
@@ -379,6 +419,8 @@ async fn care(local: Arc<Local>) {
                 group.snapshot().await;
             }
         }
+        let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
+        local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {
             // Whatever it keeps for others would keep a whole segment of everybody's log.

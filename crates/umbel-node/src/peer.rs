@@ -21,8 +21,10 @@ mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;
 
+pub(crate) use channel::peer_client;
 pub(crate) use link::Links;
 pub(crate) use service::{CallHandler, LinkCloser, PeerService};
+pub(crate) use session::add_hello;
 /// Why a call was refused. `Unspecified` says that it may have been carried out, all others that it
 /// was not.
 pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
@@ -72,11 +74,13 @@ pub(crate) enum CallKind {
     Meta = 9,
     /// The controller's orders: change members, describe.
     Group = 10,
+    /// A coordinator's request to a copy of a replicated filter.
+    Copy = 11,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -87,6 +91,7 @@ impl CallKind {
         Self::Shard,
         Self::Meta,
         Self::Group,
+        Self::Copy,
     ];
 
     /// The number on the wire.
@@ -217,7 +222,7 @@ mod tests {
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
             assert_eq!(kind.is_raft(), index < 7);
         }
-        for unknown in [0, 11, u32::MAX] {
+        for unknown in [0, 12, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

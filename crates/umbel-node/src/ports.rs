@@ -154,6 +154,8 @@ pub enum Purpose {
     Election,
     /// Waiting times between tries.
     Backoff,
+    /// Numbers of delta logs.
+    DeltaLog,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.
@@ -163,7 +165,8 @@ pub enum Rare {
     SmallSegments,
     /// Groups write a snapshot every 64 entries and keep 4 behind it.
     SnapshotsOften,
-    /// A snapshot travels in pieces of 1 KiB.
+    /// A snapshot travels in pieces of 1 KiB, what copies of a replicated filter tell each other in frames
+    /// of 256 bytes, and they remember little of what they told.
     SmallPieces,
     /// An insert's batch closes after one request.
     SmallBatches,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use umbel_engine::meta::{FilterName, FilterSettings, HashKey, MetaCommand, MetaReply, MetaState};
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterSettings, HashKey, MetaCommand, MetaReply, MetaState,
+};
 use umbel_engine::routing::{BatchParts, range_of, shard_of};
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, RemovePart, ShardCommand, ShardReply, ShardState, SliceShape,
@@ -27,7 +29,15 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
     };
     let shape = SliceShape::plan(kind, capacity, 0.01, shards).unwrap();
     let (kind, key) = (kind.id(), HashKey::Xxh3 { seed: 7 });
-    FilterSettings { kind, capacity, false_positive_rate: 0.01, shape, memory_bytes: 64, key }
+    FilterSettings {
+        distribution: Distribution::Partitioned,
+        kind,
+        capacity,
+        false_positive_rate: 0.01,
+        shape,
+        memory_bytes: 64,
+        key,
+    }
 }
 
 /// One node that applies what it is told, and a reference that watches it.
@@ -159,8 +169,8 @@ impl Cluster {
     pub(crate) fn clear(&mut self, name: &str, at_us: u64) {
         self.at_us = at_us;
         let (filter, generation, _) = self.named(name);
+        self.meta(&MetaCommand::ClearFilter { filter, generation }).unwrap();
         let generation = Generation(generation.0 + 1);
-        self.meta(&MetaCommand::ClearFilter { filter }).unwrap();
         self.each_shard(&ShardCommand::ClearSlice { filter, generation });
         self.meta(&MetaCommand::FilterCleared { filter, generation }).unwrap();
     }

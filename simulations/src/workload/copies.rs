@@ -46,6 +46,7 @@ impl Clients {
                     ..Items::default()
                 }),
                 request: Some(RequestId { session, sequence: 1, acknowledged_below: 1 }),
+                level: 0,
                 timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
             };
             let clients = Rc::clone(self);

@@ -38,8 +38,11 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) node: usize,
+    /// All zero if the call had none.
     pub(crate) request: RequestId,
     pub(crate) items: Items,
+    /// As it came.
+    pub(crate) level: i32,
 }
 
 /// What all nodes share.
@@ -53,6 +56,10 @@ pub(crate) struct World {
     pub(crate) map: ShardMapResponse,
     /// Sessions that are forgotten.
     pub(crate) forgotten: BTreeSet<u64>,
+    /// Nodes that never confirm anything of replicated filters.
+    pub(crate) silent_nodes: Vec<u64>,
+    /// Whether lists are refused, as without a majority.
+    pub(crate) has_no_majority: bool,
     answers: BTreeMap<(u64, u64), Vec<bool>>,
 }
 
@@ -108,6 +115,14 @@ impl Cluster {
             ..FilterSummary::default()
         };
         self.world().filters.insert(name.into(), (summary, BTreeSet::new()));
+    }
+
+    /// Makes a replicated filter without a call; its hashing does not matter.
+    pub(crate) fn put_replicated(&self, name: &str) {
+        self.put(name, Hashing::Public, 42);
+        let mut world = self.world();
+        let (summary, _) = world.filters.get_mut(name).unwrap();
+        summary.distribution = Distribution::Replicated.into();
     }
 
     /// Inserts, questions and removals so far.
@@ -178,6 +193,7 @@ impl Node {
         filter: String,
         items: Option<Items>,
         request: Option<RequestId>,
+        level: i32,
         apply: fn(&mut BTreeSet<Vec<u8>>, Vec<u8>) -> bool,
     ) -> Result<Vec<u8>, Status> {
         let items = items.unwrap();
@@ -187,6 +203,7 @@ impl Node {
                 node: self.index,
                 request: request.unwrap_or_default(),
                 items: items.clone(),
+                level,
             };
             world.seen.push(seen);
             world.faults.pop_front()
@@ -205,6 +222,26 @@ impl Node {
             _ => {}
         }
         Ok(bytes)
+    }
+
+    /// The level of the answer, given the defaults of partitioned and replicated filters;
+    /// partitioned ones refuse some levels.
+    fn level(
+        &self,
+        filter: &str,
+        level: i32,
+        defaults: [i32; 2],
+        replicated_only: &[i32],
+    ) -> Result<i32, Status> {
+        let world = self.world.lock().unwrap();
+        let summary = world.filters.get(filter).map(|(summary, _)| summary);
+        let is_replicated =
+            summary.is_some_and(|summary| summary.distribution() == Distribution::Replicated);
+        if !is_replicated && replicated_only.contains(&level) {
+            let detail = detail(ErrorCode::Invalid, Applied::No);
+            return Err(status(Code::InvalidArgument, &detail));
+        }
+        Ok(if level == 0 { defaults[usize::from(is_replicated)] } else { level })
     }
 
     fn apply(
@@ -240,24 +277,31 @@ impl Node {
 #[tonic::async_trait]
 impl Filters for Node {
     async fn create(&self, request: Request<CreateRequest>) -> Answer<CreateResponse> {
-        let CreateRequest { name, capacity, kind, hashing, .. } = request.into_inner();
+        let CreateRequest { name, capacity, kind, hashing, distribution, .. } =
+            request.into_inner();
         let mut world = self.count("create");
+        let name_again = name.clone();
         let filter =
-            FilterSummary { name: name.clone(), capacity, kind, hashing, ..Default::default() };
-        world.filters.insert(name, (filter.clone(), BTreeSet::new()));
-        Ok(Response::new(CreateResponse { filter: Some(filter) }))
+            FilterSummary { name, capacity, kind, hashing, distribution, ..Default::default() };
+        world.filters.insert(name_again, (filter.clone(), BTreeSet::new()));
+        let unconfirmed_nodes = world.silent_nodes.clone();
+        Ok(Response::new(CreateResponse { filter: Some(filter), unconfirmed_nodes }))
     }
 
     async fn drop(&self, request: Request<DropRequest>) -> Answer<DropResponse> {
         let mut world = self.count("drop");
         world.filters.remove(&request.into_inner().name);
-        Ok(Response::new(DropResponse {}))
+        Ok(Response::new(DropResponse { unconfirmed_nodes: world.silent_nodes.clone() }))
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
-        let ListRequest { prefix, limit, after } = request.into_inner();
+        let ListRequest { prefix, limit, after, .. } = request.into_inner();
         let limit = limit.min(2) as usize; // small pages
         let world = self.count("list");
+        if world.has_no_majority {
+            let detail = detail(ErrorCode::NoQuorum, Applied::No);
+            return Err(status(Code::Unavailable, &detail));
+        }
         let mut found = world.filters.values().map(|(summary, _)| summary.clone());
         let mut filters: Vec<_> = found
             .by_ref()
@@ -276,28 +320,37 @@ impl Filters for Node {
     }
 
     async fn insert(&self, request: Request<InsertRequest>) -> Answer<InsertResponse> {
-        let InsertRequest { filter, items, request, .. } = request.into_inner();
-        let new_bits = self.items(filter, items, request, BTreeSet::insert).await?;
-        Ok(Response::new(InsertResponse { new_bits: new_bits.into(), ..Default::default() }))
+        let InsertRequest { filter, items, request, level, .. } = request.into_inner();
+        let [local, partner] = [AckLevel::Local, AckLevel::OnePartner].map(i32::from);
+        let defaults = [AckLevel::Majority.into(), local];
+        let answered = self.level(&filter, level, defaults, &[local, partner])?;
+        let new_bits = self.items(filter, items, request, level, BTreeSet::insert).await?.into();
+        Ok(Response::new(InsertResponse { new_bits, level: answered, ..Default::default() }))
     }
 
     async fn contains(&self, request: Request<ContainsRequest>) -> Answer<ContainsResponse> {
-        let ContainsRequest { filter, items, .. } = request.into_inner();
-        let bits = self.items(filter, items, None, |set, key| set.contains(&key)).await?;
-        Ok(Response::new(ContainsResponse { present_bits: bits.into(), ..Default::default() }))
+        let ContainsRequest { filter, items, level, .. } = request.into_inner();
+        let [local, majority] = [ReadLevel::Local, ReadLevel::Majority].map(i32::from);
+        let defaults = [ReadLevel::Linearizable.into(), local];
+        let answered = self.level(&filter, level, defaults, &[local, majority])?;
+        let bits = self.items(filter, items, None, level, |set, key| set.contains(&key)).await?;
+        let present_bits = bits.into();
+        Ok(Response::new(ContainsResponse { present_bits, level: answered, ..Default::default() }))
     }
 
     async fn remove(&self, request: Request<RemoveRequest>) -> Answer<RemoveResponse> {
         let RemoveRequest { filter, items, request, .. } = request.into_inner();
-        let bits = self.items(filter, items, request, |set, key| set.remove(&key)).await?;
+        let bits = self.items(filter, items, request, 0, |set, key| set.remove(&key)).await?;
         Ok(Response::new(RemoveResponse { removed_bits: bits.into(), ..Default::default() }))
     }
 
     async fn clear(&self, _: Request<ClearRequest>) -> Answer<ClearResponse> {
-        let fault = self.count("clear").faults.pop_front();
+        let mut world = self.count("clear");
+        let fault = world.faults.pop_front();
+        let unconfirmed_nodes = world.silent_nodes.clone();
         match fault {
             Some(Fault::Refuse(code, detail)) => Err(status(code, &detail)),
-            _ => Ok(Response::new(ClearResponse { generation: 2 })),
+            _ => Ok(Response::new(ClearResponse { generation: 2, unconfirmed_nodes })),
         }
     }
 
@@ -305,6 +358,14 @@ impl Filters for Node {
         drop(self.count("merge"));
         let count = request.into_inner().sources.len() as u64;
         Ok(Response::new(MergeResponse { new_position_count: count }))
+    }
+
+    async fn flush(&self, _: Request<FlushRequest>) -> Answer<FlushResponse> {
+        let world = self.count("flush");
+        let missing_nodes = world.silent_nodes.clone();
+        let nodes = world.map.nodes.iter().map(|node| node.node);
+        let nodes = nodes.filter(|node| !missing_nodes.contains(node)).collect();
+        Ok(Response::new(FlushResponse { nodes, missing_nodes }))
     }
 
     type ExportStream = Chunks<ExportChunk>;

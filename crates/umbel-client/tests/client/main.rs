@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod fake;
+mod replicated;
 mod retries;
 
 use std::time::Duration;
@@ -144,10 +145,11 @@ async fn the_catalogue_is_served() {
     let found = client.list("b").await.unwrap();
     let names: Vec<&str> = found.iter().map(|filter| &filter.name[..]).collect();
     assert_eq!(names, ["b1", "b2", "b3", "b4", "b5"]);
-    client.drop_filter("b1").await.unwrap();
+    let dropped = client.drop_filter("b1").await.unwrap();
+    assert_eq!(dropped.unconfirmed_nodes, []);
     assert_eq!(client.list("b").await.unwrap().len(), 4);
     assert_eq!(client.info("a").await.unwrap().filter.unwrap().name, "a");
-    assert_eq!(client.clear("a").await.unwrap(), 2);
+    assert_eq!(client.clear("a").await.unwrap().generation, 2);
     assert_eq!(client.merge("a", &["b2", "b3"]).await.unwrap(), 2);
     assert_eq!(client.status().await.unwrap().epoch, 7);
     assert_eq!(client.join("z:1", 1, 1).await.unwrap().node, 4);

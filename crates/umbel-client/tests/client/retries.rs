@@ -159,7 +159,7 @@ async fn nothing_applied_is_unavailable() {
 async fn clearing_is_sent_again_only_if_nothing_happened() {
     let (cluster, client, _) = start(1, options()).await;
     cluster.fail([no_quorum()]);
-    assert_eq!(client.clear("seen").await.unwrap(), 2);
+    assert_eq!(client.clear("seen").await.unwrap().generation, 2);
     assert_eq!(cluster.world().calls["clear"], 2);
     cluster.fail([Fault::Refuse(
         Code::Unavailable,

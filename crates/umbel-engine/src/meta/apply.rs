@@ -13,6 +13,8 @@ use crate::placement::{ShardMap, ShardRecord, assign};
 mod apply_test;
 #[cfg(test)]
 pub(super) mod drawn;
+#[cfg(test)]
+mod replicated_test;
 
 impl MetaState {
     /// Does what an entry of the log says, the same on every node: total, whatever stands in the
@@ -62,7 +64,9 @@ impl MetaState {
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
             MetaCommand::DropFilter { filter } => Ok(self.drop_filter(*filter)),
             MetaCommand::FilterDropped { filter } => self.filter_dropped(*filter),
-            MetaCommand::ClearFilter { filter } => self.clear_filter(*filter),
+            MetaCommand::ClearFilter { filter, generation } => {
+                self.clear_filter(*filter, *generation)
+            }
             MetaCommand::FilterCleared { filter, generation } => {
                 self.filter_cleared(*filter, *generation)
             }

@@ -5,6 +5,9 @@
 //!                        \-> Importing -> Live
 //! any -> Dropping -> gone
 //! ```
+//!
+//! A replicated filter is created, cleared and dropped by one entry: no shard has to do its part, and
+//! nodes make, empty and drop their copies as soon as they hear of it.
 
 use std::fmt;
 
@@ -12,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::command::{MetaError, MetaReply};
 use super::filter_name::FilterName;
-use super::settings::{FilterSettings, HashKey};
+use super::settings::{Distribution, FilterSettings, HashKey};
 use super::state::{KEY_COUNT_MAX, MetaState};
-use crate::ids::{FilterId, Generation};
+use crate::ids::{FilterId, Generation, GroupId};
 use crate::limits::FILTER_COUNT_MAX;
 use crate::shard::SliceSpec;
 
@@ -72,6 +75,12 @@ impl fmt::Display for FilterState {
 }
 
 impl FilterRecord {
+    /// Whether every node has a whole copy of it.
+    #[must_use]
+    pub fn is_replicated(&self) -> bool {
+        self.settings.distribution == Distribution::Replicated
+    }
+
     /// What each shard makes its slice from.
     #[must_use]
     pub fn slice_spec(&self, filter: FilterId) -> SliceSpec {
@@ -120,8 +129,18 @@ impl MetaState {
         }
         let id = FilterId(log_index);
         let (name, settings) = (name.clone(), settings.clone());
+        let is_replicated = settings.distribution == Distribution::Replicated;
+        if is_replicated && GroupId::of_copy(id).is_none() {
+            let what = format!("{id}: the numbers of replicated filters are used up");
+            return Err(MetaError::Quota { what });
+        }
+        let state = match (is_replicated, importing) {
+            (false, importing) => FilterState::Creating { importing },
+            (true, false) => FilterState::Live,
+            (true, true) => FilterState::Importing,
+        };
         self.names.insert(name.clone(), id);
-        let (generation, state) = (Generation(1), FilterState::Creating { importing });
+        let generation = Generation(1);
         self.filters.insert(id, FilterRecord { name, settings, generation, state });
         Ok(MetaReply::Filter(id))
     }
@@ -181,6 +200,9 @@ impl MetaState {
         {
             record.state = FilterState::Dropping;
             self.names.remove(&record.name);
+            if record.is_replicated() {
+                self.filters.remove(&filter);
+            }
         }
         MetaReply::Done
     }
@@ -193,13 +215,17 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn clear_filter(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+    pub(super) fn clear_filter(
+        &mut self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<MetaReply, MetaError> {
         let record = self.named(filter)?;
+        let to = Generation(record.generation.0.saturating_add(1));
         match record.state {
-            FilterState::Live => {
-                let to = Generation(record.generation.0.saturating_add(1));
-                record.state = FilterState::Clearing { to };
-            }
+            FilterState::Live if record.generation > generation => {}
+            FilterState::Live if record.is_replicated() => record.generation = to,
+            FilterState::Live => record.state = FilterState::Clearing { to },
             FilterState::Clearing { .. } => {}
             _ => return Err(record.busy()),
         }

@@ -70,7 +70,9 @@ pub enum MetaCommand {
         /// The shard.
         shard: ShardId,
     },
-    /// Creates a filter in state `Creating`; its number is the index of this entry.
+    /// Creates a filter; its number is the index of this entry. It is `Creating` until every shard
+    /// has its slice; a replicated one is live at once, for its nodes make their copies when they
+    /// hear of it.
     CreateFilter {
         /// Its name.
         name: FilterName,
@@ -89,7 +91,8 @@ pub enum MetaCommand {
         /// The filter.
         filter: FilterId,
     },
-    /// Drops a filter: its name is free at once, its number never.
+    /// Drops a filter: its name is free at once, its number never. Copies of a replicated one are
+    /// dropped when their nodes hear of it.
     DropFilter {
         /// The filter.
         filter: FilterId,
@@ -99,10 +102,13 @@ pub enum MetaCommand {
         /// The filter.
         filter: FilterId,
     },
-    /// Empties a filter and starts its next generation.
+    /// Empties a filter and starts its next generation, unless that has begun: a request that comes
+    /// again does not empty it twice. A replicated filter is at the next generation at once.
     ClearFilter {
         /// The filter.
         filter: FilterId,
+        /// The generation that ends.
+        generation: Generation,
     },
     /// From the controller: every shard is at this generation.
     FilterCleared {

@@ -3,20 +3,47 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use umbel_codec::FrameKey;
 use umbel_filter::{ItemHasher, Kind};
 
 use super::command::MetaError;
-use crate::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
+use crate::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use crate::shard::{KeyName, SliceShape};
+
+/// How a filter lies on the nodes.
+///
+/// ```
+/// use umbel_engine::meta::Distribution;
+///
+/// assert_eq!(Distribution::Replicated.to_string(), "replicated");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Distribution {
+    /// Cut by hash range into shards.
+    #[default]
+    Partitioned,
+    /// Whole on every node.
+    Replicated,
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Partitioned => "partitioned",
+            Self::Replicated => "replicated",
+        })
+    }
+}
 
 /// What a filter is made of.
 ///
 /// ```
-/// use umbel_engine::meta::{FilterSettings, HashKey};
+/// use umbel_engine::meta::{Distribution, FilterSettings, HashKey};
 /// use umbel_engine::shard::SliceShape;
 /// use umbel_filter::Kind;
 ///
 /// let settings = FilterSettings {
+///     distribution: Distribution::Partitioned,
 ///     kind: Kind::SingleShot.id(),
 ///     capacity: 1_000,
 ///     false_positive_rate: 0.01,
@@ -28,28 +55,36 @@ use crate::shard::{KeyName, SliceShape};
 /// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FilterSettings {
+    /// How it lies on the nodes.
+    pub distribution: Distribution,
     /// [`Kind::id`](umbel_filter::Kind::id).
     pub kind: u8,
     /// Items planned for, n, at least 1.
     pub capacity: u64,
     /// Rate planned for, p, between 0 and 1.
     pub false_positive_rate: f64,
-    /// The shape of its slices.
+    /// The shape of its slices, or of each copy.
     pub shape: SliceShape,
-    /// Bytes that one replica of all its slices together takes when it is as full as planned, at
-    /// most [`FILTER_BYTES_MAX`].
+    /// Bytes that one replica of all its slices together, or one copy, takes when it is as full as
+    /// planned, at most [`FILTER_BYTES_MAX`], or [`REPLICATED_BYTES_MAX`].
     pub memory_bytes: u64,
     /// How items are hashed.
     pub key: HashKey,
 }
 
 impl FilterSettings {
+    /// The name under which frames of the filter travel.
+    #[must_use]
+    pub const fn frame_key(&self) -> FrameKey {
+        FrameKey { function: self.key.hasher().function(), key_id: self.key.key_name().key_id }
+    }
+
     /// Whether a cluster of `shard_count` shards can have such a filter.
     pub(super) fn check(&self, shard_count: u32) -> Result<(), MetaError> {
         let bad = |what| Err(MetaError::BadSettings { what });
-        if Kind::from_id(self.kind).is_none() {
+        let Some(kind) = Kind::from_id(self.kind) else {
             return bad(format!("no kind of filter has number {}", self.kind));
-        }
+        };
         if self.capacity == 0 {
             return bad("a filter is planned for at least 1 item, not 0".to_owned());
         }
@@ -64,6 +99,17 @@ impl FilterSettings {
         };
         if self.memory_bytes > FILTER_BYTES_MAX {
             return over(self.memory_bytes, FILTER_BYTES_MAX, "the filter");
+        }
+        if self.distribution == Distribution::Replicated {
+            if !matches!(kind, Kind::Blocked | Kind::SingleShot) {
+                return bad(format!(
+                    "a {kind} filter cannot be replicated, expected a blocked or a single-shot one"
+                ));
+            }
+            if self.memory_bytes > REPLICATED_BYTES_MAX {
+                return over(self.memory_bytes, REPLICATED_BYTES_MAX, "each copy of the filter");
+            }
+            return Ok(());
         }
         let slice_bytes = self.memory_bytes.div_ceil(u64::from(shard_count.max(1)));
         if slice_bytes > SLICE_BYTES_MAX {

@@ -18,7 +18,7 @@ use crate::placement::{ShardMap, ShardRecord};
 ///
 /// ```
 /// use umbel_engine::meta::{
-///     FilterName, FilterSettings, FilterState, HashKey, MetaCommand, MetaReply, MetaState,
+///     Distribution, FilterName, FilterSettings, FilterState, HashKey, MetaCommand, MetaReply, MetaState,
 /// };
 /// use umbel_engine::shard::SliceShape;
 /// use umbel_engine::{FilterId, NodeId};
@@ -30,6 +30,7 @@ use crate::placement::{ShardMap, ShardRecord};
 /// assert_eq!((state.shard_count(), state.replica_count(), state.replicas_wanted()), (4, 3, 1));
 ///
 /// let settings = FilterSettings {
+///     distribution: Distribution::Partitioned,
 ///     kind: umbel_filter::Kind::SingleShot.id(),
 ///     capacity: 1_000,
 ///     false_positive_rate: 0.01,

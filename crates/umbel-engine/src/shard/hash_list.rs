@@ -59,6 +59,24 @@ impl HashList {
         Self { bytes }
     }
 
+    /// The hashes of several lists, one after the other.
+    ///
+    /// ```
+    /// use umbel_engine::shard::HashList;
+    /// use umbel_filter::ItemHash;
+    ///
+    /// let one = HashList::from_hashes(&[ItemHash::new(1, 2)]);
+    /// assert_eq!(HashList::joined([&one, &one]).len(), 2);
+    /// ```
+    #[must_use]
+    pub fn joined<'l>(lists: impl IntoIterator<Item = &'l Self>) -> Self {
+        let mut bytes = Vec::new();
+        for list in lists {
+            bytes.extend_from_slice(&list.bytes);
+        }
+        Self { bytes: bytes.into() }
+    }
+
     /// Checks what was deserialised.
     ///
     /// # Errors

@@ -137,6 +137,28 @@ impl SliceShape {
         if slice_bytes > SLICE_BYTES_MAX {
             return Err(SliceShapeError::TooLarge { slice_bytes });
         }
+        self.create_of_any_size(range)
+    }
+
+    /// An empty copy of a replicated filter, whose settings bound its size.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::{Describe, Shape};
+    ///
+    /// let copy = SliceShape::SingleShot { position_count: 16 }.create_copy()?;
+    /// let Shape::SingleShot(shape) = copy.shape() else { panic!("another kind") };
+    /// assert_eq!(shape.position_count(), 16);
+    /// # Ok::<(), umbel_engine::shard::SliceShapeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If no filter has such numbers, or there is no memory.
+    pub fn create_copy(&self) -> Result<AnyFilter, SliceShapeError> {
+        self.create_of_any_size(HashRange::WHOLE)
+    }
+
+    fn create_of_any_size(&self, range: HashRange) -> Result<AnyFilter, SliceShapeError> {
         Ok(match self.shape(range)? {
             Shape::Blocks(shape) => match shape.kind() {
                 Kind::Blocked => Blocked::with_shape(shape)?.into(),

@@ -3,18 +3,19 @@
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::time::Instant;
+use umbel_engine::hypercube::DistinctEstimates;
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::meta::{
-    FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey, MetaCommand,
-    MetaError, MetaReply, MetaState,
+    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
+    MetaCommand, MetaError, MetaReply, MetaState,
 };
 use umbel_engine::shard::PartError;
-use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
 
 use super::sizes::{FilterSize, planned};
 use super::{Coordinator, LiveFilter, unexpected};
-use crate::calls::{ShardAnswer, ShardRequest, SliceLoad};
+use crate::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLoad};
 use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
@@ -27,7 +28,13 @@ const SHARD_CALLS_MAX: usize = 64;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum NewFilter {
     /// By numbers.
-    Planned { kind: Kind, capacity: u64, size: FilterSize, hashing: Hashing },
+    Planned {
+        kind: Kind,
+        distribution: Distribution,
+        capacity: u64,
+        size: FilterSize,
+        hashing: Hashing,
+    },
     /// With shape and key of the filter of this name.
     Like(FilterName),
 }
@@ -54,8 +61,21 @@ pub(crate) struct FilterPage {
 pub(crate) struct FilterInfo {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    /// By rising shard.
+    /// By rising shard; none of a replicated filter.
     pub(crate) slices: Vec<(ShardId, SliceLoad)>,
+    /// Of a replicated filter.
+    pub(crate) copies: Option<CopiesInfo>,
+}
+
+/// What is known of the copies of a replicated filter.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct CopiesInfo {
+    /// This node's.
+    pub(crate) own: CopyLoad,
+    /// All nodes', by rising node; None of those that did not answer.
+    pub(crate) all: Vec<(NodeId, Option<CopyReport>)>,
+    /// What this node has heard of how many items were inserted where.
+    pub(crate) distinct: DistinctEstimates,
 }
 
 impl FilterInfo {
@@ -92,12 +112,12 @@ impl Coordinator {
             self.meta_refresh(deadline).await.map_err(|_| CallFailure::NotFormed)?;
         }
         let settings = match new {
-            NewFilter::Planned { kind, capacity, size, hashing } => {
+            NewFilter::Planned { kind, distribution, capacity, size, hashing } => {
                 let (cells, filter_count) =
                     self.read_meta(|state| (cells_of(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;
                 let key = self.draw_key(*hashing);
-                planned(*kind, *capacity, *size, cells?, key)?
+                planned((*kind, *distribution), *capacity, *size, cells?, key)?
             }
             NewFilter::Like(other) => {
                 self.meta_refresh(deadline).await?;
@@ -178,37 +198,44 @@ impl Coordinator {
         }
     }
 
-    /// Drops a filter in whatever state, and returns when no shard has a slice of it.
+    /// Drops a filter in whatever state, and returns when no shard has a slice of it: whether it was
+    /// replicated.
     pub(crate) async fn drop_filter(
         &self,
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
-        let (id, _) = self.filter_in_any_state(name, deadline).await?;
+    ) -> Result<bool, CallFailure> {
+        let (id, record) = self.filter_in_any_state(name, deadline).await?;
         self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await?;
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
         match self.wait_meta(deadline, is_gone).await {
             Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
-            outcome => outcome,
+            outcome => outcome.map(|()| record.is_replicated()),
         }
     }
 
-    /// Empties a filter, and returns its new generation when every shard has begun it.
+    /// Empties a filter, and returns its new generation when every shard has begun it, and whether
+    /// it is replicated.
     pub(crate) async fn clear(
         &self,
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<Generation, CallFailure> {
+    ) -> Result<(Generation, bool), CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         // Answered to a repetition, too: one that is being cleared goes on to the same generation.
-        self.meta_propose(MetaCommand::ClearFilter { filter: id }, deadline).await?;
+        self.meta_propose(
+            MetaCommand::ClearFilter { filter: id, generation: record.generation },
+            deadline,
+        )
+        .await?;
         let wanted = match record.state {
             FilterState::Clearing { to } => to,
             _ => Generation(record.generation.0.saturating_add(1)),
         };
         let look = |state: &MetaState| match state.filter(id) {
             None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
-            Some(record) => (record.generation >= wanted).then_some(Ok(record.generation)),
+            Some(record) => (record.generation >= wanted)
+                .then_some(Ok((record.generation, record.is_replicated()))),
         };
         match self.wait_meta(deadline, look).await {
             Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
@@ -231,15 +258,13 @@ impl Coordinator {
     }
 
     /// The first filters whose names begin with `prefix` and come after `after`, those that are
-    /// being dropped aside.
-    pub(crate) async fn list(
+    /// being dropped aside, as this node has heard.
+    pub(crate) fn list(
         &self,
         prefix: &str,
         after: &str,
         limit: usize,
-        deadline: Instant,
     ) -> Result<FilterPage, CallFailure> {
-        self.meta_refresh(deadline).await?;
         self.read_meta(|state| {
             let is_listed = |record: &FilterRecord| {
                 let name = record.name.as_str();
@@ -262,8 +287,11 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<FilterInfo, CallFailure> {
         loop {
-            let LiveFilter { id, record, cells } =
-                self.live_filter(name.as_str(), deadline).await?;
+            let filter = self.live_filter(name.as_str(), deadline).await?;
+            if filter.record.is_replicated() {
+                return self.replicated_info(filter, deadline).await;
+            }
+            let LiveFilter { id, record, cells } = filter;
             let generation = record.generation;
             let request = |_| ShardRequest::Describe { filter: id, generation };
             let answers = self.ask_every_shard(cells, request, deadline).await;
@@ -275,7 +303,7 @@ impl Coordinator {
                 })
                 .collect();
             match slices {
-                Ok(slices) => return Ok(FilterInfo { id, record, slices }),
+                Ok(slices) => return Ok(FilterInfo { id, record, slices, copies: None }),
                 // The filter was cleared or replaced meanwhile.
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
@@ -331,16 +359,16 @@ fn unfinished(filter: &FilterId, within: std::time::Duration) -> CallFailure {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::NodeId;
-
     use super::*;
+
+    const PARTITIONED: (Kind, Distribution) = (Kind::Blocked, Distribution::Partitioned);
 
     fn record() -> FilterRecord {
         let (size, cells) = (FilterSize::Rate(0.01), CellCount::new(2).unwrap());
         let key = HashKey::Xxh3 { seed: 7 };
         FilterRecord {
             name: FilterName::new("a").unwrap(),
-            settings: planned(Kind::Blocked, 1000, size, cells, key).unwrap(),
+            settings: planned(PARTITIONED, 1000, size, cells, key).unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
         }
@@ -364,6 +392,7 @@ mod tests {
                 (ShardId(0), slice(Some(2.0), 0.25, 3)),
                 (ShardId(1), slice(Some(3.0), 0.75, u64::MAX)),
             ],
+            copies: None,
         };
         assert_eq!((info.item_count(), info.false_positive_rate()), (Some(5.0), 0.5));
         assert_eq!((info.sum(|slice| slice.new_count), info.sum(|s| s.one_count)), (u64::MAX, 20));

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Both are streams of parts that hold one frame each, so memory does not depend on the size of a
-//! filter. What is sent is made when it is asked for: who stops reading stops the work.
+//! filter that is cut into shards; of a replicated one a node holds one more copy meanwhile. What is
+//! sent is made when it is asked for: who stops reading stops the work.
 
 use std::time::Duration;
 
@@ -15,18 +16,21 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use umbel_codec::FRAME_HEADER_BYTES;
-use umbel_engine::meta::{FilterName, FilterRecord, FilterSettings, HashKey, MetaState};
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterRecord, FilterSettings, HashKey, MetaState,
+};
 use umbel_engine::shard::{KeyName, PartError, SliceShape};
 use umbel_engine::{FilterId, ShardId};
 use umbel_filter::{CellCount, HashFunction, Kind};
 
-use super::sizes::memory_bytes;
+use super::sizes::{copy_bytes, memory_bytes};
 use crate::failure::CallFailure;
 use crate::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
 use crate::raft::encoding::{decode, encode};
 
 mod incoming;
 mod outgoing;
+mod whole;
 
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
@@ -115,7 +119,7 @@ impl std::fmt::Debug for BackupFilter {
     }
 }
 
-/// A frame of a slice.
+/// A frame of a slice, or of a copy, which counts as the slice of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CopyFrame {
     pub(crate) shard: ShardId,
@@ -151,6 +155,7 @@ impl FrameSum {
 /// Settings as they leave the cluster: without the key, but with its name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct ExportedSettings {
+    distribution: Distribution,
     kind: u8,
     capacity: u64,
     false_positive_rate: f64,
@@ -160,9 +165,17 @@ struct ExportedSettings {
 
 impl ExportedSettings {
     fn of(settings: &FilterSettings) -> Self {
-        let FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes: _, key } =
-            *settings;
-        Self { kind, capacity, false_positive_rate, shape, key: key.key_name() }
+        let FilterSettings {
+            distribution,
+            kind,
+            capacity,
+            false_positive_rate,
+            shape,
+            key,
+            memory_bytes: _,
+        } = *settings;
+        let key = key.key_name();
+        Self { distribution, kind, capacity, false_positive_rate, shape, key }
     }
 
     /// With the key of that name, as this cluster knows it.
@@ -175,8 +188,17 @@ impl ExportedSettings {
             }
             None => return Err(invalid(format!("settings name hash function {function}"))),
         };
-        let Self { kind, capacity, false_positive_rate, shape, key: _ } = self;
-        Ok(FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes: 0, key })
+        let Self { distribution, kind, capacity, false_positive_rate, shape, key: _ } = self;
+        let memory_bytes = 0;
+        Ok(FilterSettings {
+            distribution,
+            kind,
+            capacity,
+            false_positive_rate,
+            shape,
+            memory_bytes,
+            key,
+        })
     }
 }
 
@@ -193,7 +215,11 @@ fn checked(mut settings: FilterSettings, cells: CellCount) -> Result<FilterSetti
         let (kind, shape) = (settings.kind, settings.shape);
         return Err(invalid(format!("settings name kind {kind}, but their shape is {shape:?}")));
     }
-    settings.memory_bytes = memory_bytes(&settings.shape, settings.capacity, cells)?;
+    let FilterSettings { distribution, shape, capacity, .. } = settings;
+    settings.memory_bytes = match distribution {
+        Distribution::Partitioned => memory_bytes(&shape, capacity, cells)?,
+        Distribution::Replicated => copy_bytes(&shape, capacity)?,
+    };
     Ok(settings)
 }
 
@@ -244,6 +270,7 @@ mod tests {
 
     fn settings(key: HashKey) -> FilterSettings {
         FilterSettings {
+            distribution: Distribution::Partitioned,
             kind: Kind::Blocked.id(),
             capacity: 1000,
             false_positive_rate: 0.01,
@@ -274,11 +301,13 @@ mod tests {
 
     #[test]
     fn public_settings_come_back() {
-        let own = settings(HashKey::Xxh3 { seed: 3 });
-        let exported: ExportedSettings = decode_settings(&encode_exported(&own)).unwrap();
-        let back = exported.with_key(&MetaState::new()).unwrap();
-        let cells = CellCount::new(4).unwrap();
-        assert_eq!(checked(back, cells).unwrap(), own);
+        for distribution in [Distribution::Partitioned, Distribution::Replicated] {
+            let own = FilterSettings { distribution, ..settings(HashKey::Xxh3 { seed: 3 }) };
+            let exported: ExportedSettings = decode_settings(&encode_exported(&own)).unwrap();
+            let back = exported.with_key(&MetaState::new()).unwrap();
+            let cells = CellCount::new(4).unwrap();
+            assert_eq!(checked(back, cells).unwrap(), own);
+        }
     }
 
     #[test]

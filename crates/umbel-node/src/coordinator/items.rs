@@ -10,7 +10,7 @@ use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 
-use super::{ClientRequest, Coordinator, LiveFilter, ReadLevel};
+use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 use crate::gateway::ItemBatch;
@@ -51,15 +51,26 @@ impl Operation {
 }
 
 impl Coordinator {
-    /// Inserts; a one says that the item was new.
+    /// Inserts; a one says that the item was new. With the level that the answer has: the one that
+    /// was asked for, or the filter's own.
     pub(crate) async fn insert(
         &self,
         filter: &str,
         items: &ItemBatch,
         request: Option<ClientRequest>,
+        level: Option<AckLevel>,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
-        self.each_part(filter, items, Operation::Insert(request), deadline).await
+    ) -> Result<(Bitmap, AckLevel), CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        if live.record.is_replicated() {
+            let level = level.unwrap_or(AckLevel::Local);
+            return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
+        }
+        if !matches!(level, None | Some(AckLevel::Majority)) {
+            return Err(no_level("insert"));
+        }
+        let operation = Operation::Insert(request);
+        Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
     }
 
     /// Takes out; a one says that the item was there.
@@ -70,25 +81,43 @@ impl Coordinator {
         request: Option<ClientRequest>,
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
-        self.each_part(filter, items, Operation::Remove(request), deadline).await
+        let live = self.live_filter(filter, deadline).await?;
+        if live.record.is_replicated() {
+            let what = format!("nothing can be removed from {filter:?}: it is replicated");
+            return Err(CallFailure::Invalid { what });
+        }
+        self.each_part(live, items, Operation::Remove(request), deadline).await
     }
 
-    /// Asks; a one says that the item is present.
+    /// Asks; a one says that the item is present. With the level that the answer has.
     pub(crate) async fn contains(
         &self,
         filter: &str,
         items: &ItemBatch,
-        level: ReadLevel,
+        level: Option<ReadLevel>,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
-        if level == ReadLevel::AnyReplica {
-            let live = self.live_filter(filter, deadline).await?;
-            // Where items can be removed, a "present" is not final.
-            if live.record.settings.kind != Kind::Counting.id() {
-                return self.contains_anywhere(filter, &live, items, deadline).await;
+    ) -> Result<(Bitmap, ReadLevel), CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        if live.record.is_replicated() {
+            let level = level.unwrap_or(ReadLevel::Local);
+            if !matches!(level, ReadLevel::Local | ReadLevel::Majority) {
+                return Err(no_level("contains"));
             }
+            return Ok((self.contains_replicated(live, items, level, deadline).await?, level));
         }
-        self.each_part(filter, items, Operation::Contains { confirmed: true }, deadline).await
+        let level = level.unwrap_or(ReadLevel::Linearizable);
+        let present = match level {
+            // Where items can be removed, a "present" is not final.
+            ReadLevel::AnyReplica if live.record.settings.kind != Kind::Counting.id() => {
+                self.contains_anywhere(filter, &live, items, deadline).await?
+            }
+            ReadLevel::AnyReplica | ReadLevel::Linearizable => {
+                let operation = Operation::Contains { confirmed: true };
+                self.each_part(live, items, operation, deadline).await?
+            }
+            ReadLevel::Local | ReadLevel::Majority => return Err(no_level("contains")),
+        };
+        Ok((present, level))
     }
 
     /// Takes every "present" of this node's replicas, and asks the leaders about the rest.
@@ -132,14 +161,14 @@ impl Coordinator {
 
     async fn each_part(
         &self,
-        name: &str,
+        filter: LiveFilter,
         items: &ItemBatch,
         operation: Operation,
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
-        let filter = self.live_filter(name, deadline).await?;
+        let name = filter.record.name.as_str().to_owned();
         let hashes = hashed(&filter, items)?;
-        self.each_part_of(name, filter, &hashes, Some(items), operation, deadline).await
+        self.each_part_of(&name, filter, &hashes, Some(items), operation, deadline).await
     }
 
     /// Asks every shard for its part. If some items were inserted or removed and others were not,
@@ -278,7 +307,16 @@ fn partly(error: CallFailure) -> CallFailure {
     }
 }
 
-fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallFailure> {
+/// The level is one that the filter does not have.
+fn no_level(call: &str) -> CallFailure {
+    let what = format!(
+        "level: this {call} is about a filter that does not have it: a partitioned one has \
+         majority, linearizable and any-replica, a replicated one local, one-partner and majority"
+    );
+    CallFailure::Invalid { what }
+}
+
+pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallFailure> {
     let mut hashes = Vec::with_capacity(items.len());
     items.hash(&filter.record.settings.key, &mut hashes)?;
     Ok(hashes)

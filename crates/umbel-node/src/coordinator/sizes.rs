@@ -1,7 +1,7 @@
 //! From what a client asks for to the settings of a filter.
 
 use umbel_engine::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
-use umbel_engine::meta::{FilterSettings, HashKey, MetaError};
+use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
 use umbel_engine::shard::{PlanError, SliceShape};
 use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX};
 
@@ -16,12 +16,16 @@ pub(crate) enum FilterSize {
     Bytes(u64),
 }
 
+/// Cells for which a replicated filter is planned: as one slice if that is small enough to be one.
+/// Four slices of the largest size are the largest copy.
+const COPY_CELLS: [u32; 2] = [1, 4];
+
 /// The settings of a filter of so many items.
 ///
 /// # Errors
 /// [`CallFailure::Invalid`] if there is no such filter, [`MetaError::Quota`] if it is too large.
 pub(super) fn planned(
-    kind: Kind,
+    (kind, distribution): (Kind, Distribution),
     capacity: u64,
     size: FilterSize,
     cells: CellCount,
@@ -31,6 +35,44 @@ pub(super) fn planned(
         let what = "capacity is 0, expected at least 1".to_owned();
         return Err(CallFailure::Invalid { what });
     }
+    let planned = match distribution {
+        Distribution::Partitioned => planned_over(kind, capacity, size, cells),
+        Distribution::Replicated => {
+            over_copy_cells(|cells| planned_over(kind, capacity, size, cells))
+        }
+    };
+    let (shape, false_positive_rate, memory_bytes) = planned?;
+    let kind = kind.id();
+    let settings = FilterSettings {
+        distribution,
+        kind,
+        capacity,
+        false_positive_rate,
+        shape,
+        memory_bytes,
+        key,
+    };
+    Ok(settings)
+}
+
+/// Plans a copy as one slice if that is small enough.
+fn over_copy_cells<T>(
+    plan: impl Fn(CellCount) -> Result<T, CallFailure>,
+) -> Result<T, CallFailure> {
+    let [one, most] = COPY_CELLS.map(|count| CellCount::new(count).expect("a small count"));
+    match plan(one) {
+        Err(CallFailure::Meta(MetaError::Quota { .. })) => plan(most),
+        outcome => outcome,
+    }
+}
+
+/// Shape, rate and bytes over so many cells.
+fn planned_over(
+    kind: Kind,
+    capacity: u64,
+    size: FilterSize,
+    cells: CellCount,
+) -> Result<(SliceShape, f64, u64), CallFailure> {
     let (shape, false_positive_rate) = match size {
         FilterSize::Rate(rate) => {
             if !(rate > 0.0 && rate < 1.0) {
@@ -47,8 +89,7 @@ pub(super) fn planned(
         FilterSize::Bytes(bytes) => planned_bytes(kind, capacity, bytes, cells)?,
     };
     let memory_bytes = memory_bytes(&shape, capacity, cells)?;
-    let kind = kind.id();
-    Ok(FilterSettings { kind, capacity, false_positive_rate, shape, memory_bytes, key })
+    Ok((shape, false_positive_rate, memory_bytes))
 }
 
 /// The shape of a size, with the number of probes that errs least, and its rate.
@@ -95,6 +136,14 @@ fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
     BlockShape::new(kind, HashRange::WHOLE, block_count, block_bits, probe_count)
         .map(|whole| whole.false_positive_rate(capacity))
         .map_err(|error| not_planned(&error.into()))
+}
+
+/// Bytes of one copy of a replicated filter, at the planned number of items.
+///
+/// # Errors
+/// If the shape is none, or the copy is too large.
+pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallFailure> {
+    over_copy_cells(|cells| memory_bytes(shape, capacity, cells))
 }
 
 /// Bytes of one replica of all slices, at the planned number of items; of a scalable filter those
@@ -150,7 +199,7 @@ mod tests {
     }
 
     fn plan(kind: Kind, capacity: u64, size: FilterSize) -> Result<FilterSettings, CallFailure> {
-        planned(kind, capacity, size, cells(4), KEY)
+        planned((kind, Distribution::Partitioned), capacity, size, cells(4), KEY)
     }
 
     #[test]
@@ -168,6 +217,20 @@ mod tests {
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");
             assert_eq!(settings.false_positive_rate, 0.01);
         }
+    }
+
+    #[test]
+    fn a_copy_may_be_larger_than_a_slice() {
+        let plan = |capacity| {
+            let kind = (Kind::Blocked, Distribution::Replicated);
+            planned(kind, capacity, FilterSize::Rate(0.01), cells(16), KEY)
+        };
+        let small = plan(1_000).unwrap();
+        // No reserve for shards that get more than their share.
+        assert!((small.memory_bytes as f64 * 8.0 / 1_000.0) < 10.5, "{small:?}");
+        let large = plan(800_000_000).unwrap();
+        assert!(large.memory_bytes > SLICE_BYTES_MAX, "{large:?}");
+        assert!(matches!(plan(1 << 40), Err(CallFailure::Meta(MetaError::Quota { .. }))));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use umbel_proto::v1::admin_server::{Admin, AdminServer};
 
 use super::convert;
 use super::deadlines::Deadlines;
+use super::describe;
 use super::errors::status;
 use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use super::measure::measured;
@@ -50,6 +51,7 @@ impl AdminService {
         response.node = coordinator.node().0;
         response.meta_leader = coordinator.meta_leader().map_or(0, |node| node.0);
         convert::VERSION.clone_into(&mut response.version);
+        response.exchange = coordinator.exchange_status().ok().map(describe::exchange);
 
         let shards = response.shards.iter().map(|shard| shard.shard);
         let shards = stream::iter(shards.collect::<Vec<_>>())

@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use tonic::Status;
-use umbel_engine::meta::{FilterName, FilterRecord, FilterState, HashKey};
+use umbel_engine::meta::{Distribution, FilterName, FilterRecord, FilterState, HashKey};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{FilterId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 
-use crate::coordinator::catalogue::{FilterInfo, FilterPage, Hashing, NewFilter};
+use crate::coordinator::AckLevel;
+use crate::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
 use crate::coordinator::copies::{
     BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
 };
@@ -60,10 +61,45 @@ fn hashing_of(number: i32) -> Result<Option<Hashing>, CallFailure> {
     }
 }
 
-pub(super) fn read_level(number: i32) -> Result<ReadLevel, CallFailure> {
+/// How a filter lies on the nodes, None if it is not set.
+fn distribution_of(number: i32) -> Result<Option<Distribution>, CallFailure> {
+    match v1::Distribution::try_from(number) {
+        Ok(v1::Distribution::Unspecified) => Ok(None),
+        Ok(v1::Distribution::Partitioned) => Ok(Some(Distribution::Partitioned)),
+        Ok(v1::Distribution::Replicated) => Ok(Some(Distribution::Replicated)),
+        Err(_) => {
+            Err(invalid(format!("distribution is {number}, which this release does not know")))
+        }
+    }
+}
+
+/// The level of an insert, None for the filter's own.
+pub(super) fn ack_level(number: i32) -> Result<Option<AckLevel>, CallFailure> {
+    match v1::AckLevel::try_from(number) {
+        Ok(v1::AckLevel::Unspecified) => Ok(None),
+        Ok(v1::AckLevel::Local) => Ok(Some(AckLevel::Local)),
+        Ok(v1::AckLevel::OnePartner) => Ok(Some(AckLevel::OnePartner)),
+        Ok(v1::AckLevel::Majority) => Ok(Some(AckLevel::Majority)),
+        Err(_) => Err(invalid(format!("level is {number}, which this release does not know"))),
+    }
+}
+
+pub(super) const fn ack_level_to_proto(level: AckLevel) -> v1::AckLevel {
+    match level {
+        AckLevel::Local => v1::AckLevel::Local,
+        AckLevel::OnePartner => v1::AckLevel::OnePartner,
+        AckLevel::Majority => v1::AckLevel::Majority,
+    }
+}
+
+/// The level of a question, None for the filter's own.
+pub(super) fn read_level(number: i32) -> Result<Option<ReadLevel>, CallFailure> {
     match v1::ReadLevel::try_from(number) {
-        Ok(v1::ReadLevel::Unspecified | v1::ReadLevel::Linearizable) => Ok(ReadLevel::Linearizable),
-        Ok(v1::ReadLevel::AnyReplica) => Ok(ReadLevel::AnyReplica),
+        Ok(v1::ReadLevel::Unspecified) => Ok(None),
+        Ok(v1::ReadLevel::Linearizable) => Ok(Some(ReadLevel::Linearizable)),
+        Ok(v1::ReadLevel::AnyReplica) => Ok(Some(ReadLevel::AnyReplica)),
+        Ok(v1::ReadLevel::Local) => Ok(Some(ReadLevel::Local)),
+        Ok(v1::ReadLevel::Majority) => Ok(Some(ReadLevel::Majority)),
         Err(_) => Err(invalid(format!("level is {number}, which this release does not know"))),
     }
 }
@@ -72,6 +108,8 @@ pub(super) const fn read_level_to_proto(level: ReadLevel) -> v1::ReadLevel {
     match level {
         ReadLevel::Linearizable => v1::ReadLevel::Linearizable,
         ReadLevel::AnyReplica => v1::ReadLevel::AnyReplica,
+        ReadLevel::Local => v1::ReadLevel::Local,
+        ReadLevel::Majority => v1::ReadLevel::Majority,
     }
 }
 
@@ -109,9 +147,11 @@ pub(super) fn new_filter(
         memory_bytes,
         hashing,
         like,
+        distribution,
     } = request;
     let name = filter_name("name", name)?;
     let (kind, hashing) = (kind_of(kind)?, hashing_of(hashing)?);
+    let distribution = distribution_of(distribution)?;
     let has_rate = false_positive_rate != 0.0;
     if !like.is_empty() {
         let set = [
@@ -120,6 +160,7 @@ pub(super) fn new_filter(
             ("false_positive_rate", has_rate),
             ("memory_bytes", memory_bytes != 0),
             ("hashing", hashing.is_some()),
+            ("distribution", distribution.is_some()),
         ];
         if let Some((field, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
             return Err(invalid(format!("{field} is set, but like takes it from another filter")));
@@ -139,7 +180,8 @@ pub(super) fn new_filter(
     };
     let kind = kind.unwrap_or(Kind::Blocked);
     let hashing = hashing.unwrap_or(Hashing::Keyed);
-    Ok((name, NewFilter::Planned { kind, capacity, size, hashing }))
+    let distribution = distribution.unwrap_or_default();
+    Ok((name, NewFilter::Planned { kind, distribution, capacity, size, hashing }))
 }
 
 pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary {
@@ -155,6 +197,10 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         FilterState::Clearing { .. } => "clearing",
         FilterState::Dropping => "dropping",
     };
+    let distribution = match settings.distribution {
+        Distribution::Partitioned => v1::Distribution::Partitioned,
+        Distribution::Replicated => v1::Distribution::Replicated,
+    };
     v1::FilterSummary {
         name: record.name.as_str().to_owned(),
         filter_id: id.0,
@@ -166,33 +212,13 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         key_id: settings.key.key_name().key_id,
         generation: record.generation.0,
         state: state.to_owned(),
+        distribution: distribution.into(),
     }
 }
 
 pub(super) fn list(page: &FilterPage) -> v1::ListResponse {
     let filters = page.filters.iter().map(|(id, record)| summary(*id, record)).collect();
     v1::ListResponse { filters, has_more: page.has_more }
-}
-
-pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
-    let slices = info.slices.iter().map(|(shard, load)| v1::SliceInfo {
-        shard: shard.0,
-        leader: load.leader.0,
-        position_count: load.position_count,
-        one_count: load.one_count,
-        new_count: load.new_count,
-        memory_bytes: load.memory_bytes,
-    });
-    v1::InfoResponse {
-        filter: Some(summary(info.id, &info.record)),
-        position_count: info.sum(|slice| slice.position_count),
-        one_count: info.sum(|slice| slice.one_count),
-        item_count: info.item_count(),
-        false_positive_rate_now: info.false_positive_rate(),
-        new_count: info.sum(|slice| slice.new_count),
-        memory_bytes: info.sum(|slice| slice.memory_bytes),
-        slices: slices.collect(),
-    }
 }
 
 /// How many ones and zeros there are, and the bits.
@@ -339,18 +365,26 @@ mod tests {
 
     #[test]
     fn levels_come_back() {
-        for level in [ReadLevel::Linearizable, ReadLevel::AnyReplica] {
-            assert_eq!(read_level(read_level_to_proto(level).into()), Ok(level));
+        use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
+
+        for level in [Linearizable, AnyReplica, Local, Majority] {
+            assert_eq!(read_level(read_level_to_proto(level).into()), Ok(Some(level)));
         }
-        assert_eq!(read_level(0), Ok(ReadLevel::Linearizable));
-        assert!(read_level(3).is_err());
+        assert_eq!(read_level(0), Ok(None));
+        assert!(read_level(5).is_err());
+        for level in [AckLevel::Local, AckLevel::OnePartner, AckLevel::Majority] {
+            assert_eq!(ack_level(ack_level_to_proto(level).into()), Ok(Some(level)));
+        }
+        assert_eq!(ack_level(0), Ok(None));
+        assert!(ack_level(4).is_err());
     }
 
     #[test]
     fn what_is_not_set_has_a_default() {
         let size = FilterSize::Rate(0.01);
         let (kind, hashing) = (Kind::Blocked, Hashing::Keyed);
-        let expected = NewFilter::Planned { kind, capacity: 1000, size, hashing };
+        let distribution = Distribution::Partitioned;
+        let expected = NewFilter::Planned { kind, distribution, capacity: 1000, size, hashing };
         assert_eq!(create(|_| ()), Ok(expected));
     }
 

@@ -1,8 +1,10 @@
 //! The service of named filters.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::time::Instant;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_proto::v1;
@@ -10,12 +12,18 @@ use umbel_proto::v1::filters_server::{Filters, FiltersServer};
 
 use super::convert;
 use super::deadlines::Deadlines;
+use super::describe;
 use super::errors::status;
 use super::items::ItemBatch;
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
+
+/// How long nodes may take to make, empty or drop their copies before they are named to the client:
+/// a node that is there has done so within milliseconds.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Answers clients about filters.
 pub(super) struct FiltersService {
@@ -26,6 +34,20 @@ pub(super) struct FiltersService {
 impl FiltersService {
     pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
         Self { coordinator, deadlines }
+    }
+
+    /// Of a replicated filter, the nodes that have not said that their copies are as the catalogue
+    /// wants them.
+    async fn unconfirmed(
+        &self,
+        is_replicated: bool,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, CallFailure> {
+        if !is_replicated {
+            return Ok(Vec::new());
+        }
+        let deadline = deadline.min(Instant::now() + CONFIRM_TIMEOUT);
+        Ok(describe::numbers(&self.coordinator.unconfirmed(deadline).await?))
     }
 
     /// The service for a server's router, with its message limits.
@@ -46,7 +68,9 @@ impl Filters for FiltersService {
         measured("create", async {
             let (name, new) = convert::new_filter(request.into_inner())?;
             let (id, record) = self.coordinator.create(&name, &new, deadline).await?;
-            Ok(v1::CreateResponse { filter: Some(convert::summary(id, &record)) })
+            let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
+            let filter = Some(convert::summary(id, &record));
+            Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
         })
         .await
     }
@@ -58,8 +82,9 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("drop", async {
             let name = convert::filter_name("name", request.into_inner().name)?;
-            self.coordinator.drop_filter(&name, deadline).await?;
-            Ok(v1::DropResponse {})
+            let is_replicated = self.coordinator.drop_filter(&name, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
         })
         .await
     }
@@ -70,12 +95,15 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::ListResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("list", async {
-            let v1::ListRequest { prefix, limit, after } = request.into_inner();
+            let v1::ListRequest { prefix, limit, after, as_heard } = request.into_inner();
             let limit = match usize::try_from(limit) {
                 Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
                 _ => LIST_FILTERS_MAX,
             };
-            let page = self.coordinator.list(&prefix, &after, limit, deadline).await?;
+            if !as_heard {
+                self.coordinator.meta_refresh(deadline).await?;
+            }
+            let page = self.coordinator.list(&prefix, &after, limit)?;
             Ok(convert::list(&page))
         })
         .await
@@ -88,7 +116,7 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("info", async {
             let name = convert::filter_name("name", request.into_inner().name)?;
-            Ok(convert::info(&self.coordinator.info(&name, deadline).await?))
+            Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
         })
         .await
     }
@@ -99,13 +127,17 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::InsertResponse>, Status> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("insert", async {
-            let v1::InsertRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
+            let v1::InsertRequest { filter, items, request, timeout_ms: _, level } =
+                request.into_inner();
             let filter = convert::filter_name("filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
-            let new = self.coordinator.insert(filter.as_str(), &items, request, deadline).await?;
+            let level = convert::ack_level(level)?;
+            let (new, level) =
+                self.coordinator.insert(filter.as_str(), &items, request, level, deadline).await?;
             let (new_count, present_count, new_bits) = convert::bits(&new);
-            Ok(v1::InsertResponse { new_count, present_count, new_bits })
+            let level = convert::ack_level_to_proto(level).into();
+            Ok(v1::InsertResponse { new_count, present_count, new_bits, level })
         })
         .await
     }
@@ -120,7 +152,7 @@ impl Filters for FiltersService {
             let filter = convert::filter_name("filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let level = convert::read_level(level)?;
-            let present =
+            let (present, level) =
                 self.coordinator.contains(filter.as_str(), &items, level, deadline).await?;
             let (present_count, absent_count, present_bits) = convert::bits(&present);
             let level = convert::read_level_to_proto(level).into();
@@ -154,8 +186,9 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("clear", async {
             let name = convert::filter_name("name", request.into_inner().name)?;
-            let generation = self.coordinator.clear(&name, deadline).await?.0;
-            Ok(v1::ClearResponse { generation })
+            let (generation, is_replicated) = self.coordinator.clear(&name, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
         })
         .await
     }
@@ -174,6 +207,18 @@ impl Filters for FiltersService {
                 .collect();
             let new_position_count = self.coordinator.merge(&target, &sources?, deadline).await?;
             Ok(v1::MergeResponse { new_position_count })
+        })
+        .await
+    }
+
+    async fn flush(
+        &self,
+        request: Request<v1::FlushRequest>,
+    ) -> Result<Response<v1::FlushResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("flush", async {
+            let name = convert::filter_name("name", request.into_inner().name)?;
+            Ok(describe::flushed(&self.coordinator.flush(&name, deadline).await?))
         })
         .await
     }

@@ -35,6 +35,14 @@ impl CallHandler for Nobody {
         Box::pin(async { Err(Refusal::new(RefusalReason::Unavailable, "nobody is here")) })
     }
 
+    fn exchange(
+        self: Arc<Self>,
+        _from: NodeId,
+        _questions: tonic::Streaming<v1::ExchangeQuestion>,
+    ) -> PortFuture<'static, Result<crate::cube::AnswerParts, Status>> {
+        Box::pin(async { Err(Status::unimplemented("it has no copies")) })
+    }
+
     fn adopt(&self, _request: v1::AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }

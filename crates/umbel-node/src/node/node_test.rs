@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tempfile::TempDir;
 use umbel_engine::ShardId;
-use umbel_engine::meta::FilterName;
+use umbel_engine::meta::{Distribution, FilterName};
 use umbel_filter::Kind;
 use umbel_proto::v1::Items;
 
@@ -15,12 +15,12 @@ use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
 use crate::gateway::ItemBatch;
 
-fn deadline() -> Instant {
+pub(super) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
 /// Fast elections: the tests restart nodes.
-fn config(data: &Path) -> Config {
+pub(super) fn config(data: &Path) -> Config {
     Config {
         listen: "127.0.0.1:0".to_owned(),
         data: data.display().to_string(),
@@ -31,17 +31,17 @@ fn config(data: &Path) -> Config {
     }
 }
 
-async fn start(config: Config) -> Node {
+pub(super) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
     Node::start(config, ports, None).await.unwrap()
 }
 
-async fn start_alone(data: &Path) -> Node {
+pub(super) async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
 }
 
 /// Addresses that were free a moment ago.
-async fn free_addresses(count: usize) -> Vec<String> {
+pub(super) async fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners = Vec::new();
     for _ in 0..count {
         listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -49,7 +49,7 @@ async fn free_addresses(count: usize) -> Vec<String> {
     listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
-async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
+pub(super) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
     let addresses = free_addresses(folders.len()).await;
     let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
         start(Config {
@@ -63,7 +63,7 @@ async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
 }
 
 impl Node {
-    fn coordinator(&self) -> Arc<Coordinator> {
+    pub(super) fn coordinator(&self) -> Arc<Coordinator> {
         let cell = OnceLock::new();
         assert!(cell.set(Arc::clone(&self.local)).is_ok());
         Arc::new(Coordinator::new(Arc::new(cell), Arc::new(crate::ports::RealSeed)))
@@ -73,6 +73,7 @@ impl Node {
 async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
     let new = NewFilter::Planned {
         kind,
+        distribution: Distribution::Partitioned,
         capacity: 10_000,
         size: FilterSize::Rate(1e-4),
         hashing: Hashing::Keyed,
@@ -80,7 +81,7 @@ async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
     coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap();
 }
 
-fn items(range: std::ops::Range<u32>) -> ItemBatch {
+pub(super) fn items(range: std::ops::Range<u32>) -> ItemBatch {
     let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
     ItemBatch::from_proto(Some(Items { items, ..Items::default() })).unwrap()
 }
@@ -91,7 +92,7 @@ async fn a_restarted_node_remembers_and_is_elected_again() {
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
     create(&asked, "seen", Kind::Blocked).await;
-    let new = asked.insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    let new = asked.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!((new.len(), new.count_ones()), (1000, 1000));
     let shard = node.local.shard(ShardId(0)).unwrap();
     let term = shard.group().term();
@@ -101,9 +102,9 @@ async fn a_restarted_node_remembers_and_is_elected_again() {
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
     let level = ReadLevel::Linearizable;
-    let present = asked.contains("seen", &items(0..1001), level, deadline()).await.unwrap();
+    let present = asked.contains("seen", &items(0..1001), Some(level), deadline()).await.unwrap().0;
     assert_eq!(present.count_ones(), 1000);
-    let new = asked.insert("seen", &items(500..1500), None, deadline()).await.unwrap();
+    let new = asked.insert("seen", &items(500..1500), None, None, deadline()).await.unwrap().0;
     assert_eq!(new.count_ones(), 500);
     // With openraft's leader restore on, it would have gone on in the term that it had.
     assert!(node.local.shard(ShardId(0)).unwrap().group().term() > term);
@@ -117,12 +118,13 @@ async fn three_nodes_answer_alike() {
     let nodes = start_cluster(&folders).await;
     let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
     create(&asked[0], "seen", Kind::Blocked).await;
-    let new = asked[1].insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    let new = asked[1].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!(new.count_ones(), 1000);
     for coordinator in &asked {
         for level in [ReadLevel::Linearizable, ReadLevel::AnyReplica] {
             let asked = items(0..1001);
-            let present = coordinator.contains("seen", &asked, level, deadline()).await.unwrap();
+            let present =
+                coordinator.contains("seen", &asked, Some(level), deadline()).await.unwrap().0;
             assert_eq!(present.count_ones(), 1000);
         }
     }
@@ -131,7 +133,7 @@ async fn three_nodes_answer_alike() {
         node.local.shards().iter().map(|shard| shard.group().applied_index()).sum()
     };
     let before: Vec<u64> = nodes.iter().map(applied).collect();
-    let again = asked[2].insert("seen", &items(0..1000), None, deadline()).await.unwrap();
+    let again = asked[2].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!(again.count_ones(), 0);
     assert_eq!(nodes.iter().map(applied).collect::<Vec<_>>(), before);
     drop(asked);
@@ -149,13 +151,14 @@ async fn a_request_that_comes_again_hears_its_first_answer() {
         let id = umbel_engine::RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1 })
     };
-    let first = asked.insert("seen", &items(0..100), request(1), deadline()).await.unwrap();
+    let first = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
     assert_eq!(first.count_ones(), 100);
-    let other = asked.insert("seen", &items(50..150), request(2), deadline()).await.unwrap();
+    let other =
+        asked.insert("seen", &items(50..150), request(2), None, deadline()).await.unwrap().0;
     assert_eq!(other.count_ones(), 50);
-    let again = asked.insert("seen", &items(0..100), request(1), deadline()).await.unwrap();
+    let again = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
     assert_eq!(again, first);
-    let reused = asked.insert("seen", &items(1..101), request(1), deadline()).await;
+    let reused = asked.insert("seen", &items(1..101), request(1), None, deadline()).await;
     assert!(reused.unwrap_err().to_string().contains("came before with other items"));
     drop(asked);
     node.shutdown().await;
@@ -169,19 +172,21 @@ async fn every_kind_answers_and_clears() {
     for kind in Kind::ALL {
         let name = kind.to_string();
         create(&asked, &name, kind).await;
-        let new = asked.insert(&name, &items(0..200), None, deadline()).await.unwrap();
+        let new = asked.insert(&name, &items(0..200), None, None, deadline()).await.unwrap().0;
         assert_eq!(new.count_ones(), 200, "{kind}");
         let level = ReadLevel::AnyReplica;
-        let present = asked.contains(&name, &items(0..300), level, deadline()).await.unwrap();
+        let present =
+            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
         assert_eq!(present.count_ones(), 200, "{kind}");
         let removed = asked.remove(&name, &items(0..50), None, deadline()).await;
         assert_eq!(removed.is_ok(), kind == Kind::Counting, "{kind}: {removed:?}");
         let filter = FilterName::new(name.as_str()).unwrap();
         asked.clear(&filter, deadline()).await.unwrap();
-        let present = asked.contains(&name, &items(0..300), level, deadline()).await.unwrap();
+        let present =
+            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
         assert_eq!(present.count_ones(), 0, "{kind}");
         asked.drop_filter(&filter, deadline()).await.unwrap();
-        let gone = asked.contains(&name, &items(0..1), level, deadline()).await;
+        let gone = asked.contains(&name, &items(0..1), Some(level), deadline()).await;
         assert!(matches!(gone, Err(crate::failure::CallFailure::UnknownFilter { .. })));
     }
     drop(asked);
@@ -282,7 +287,7 @@ async fn a_provoked_node_tells_what_it_does() {
     let asked = node.coordinator();
     create(&asked, "seen", Kind::Blocked).await;
     for item in 0..100 {
-        asked.insert("seen", &items(item..item + 1), None, deadline()).await.unwrap();
+        asked.insert("seen", &items(item..item + 1), None, None, deadline()).await.unwrap();
     }
     assert!(node.snapshot().await);
     let groups = node.groups();
@@ -298,7 +303,7 @@ async fn a_provoked_node_tells_what_it_does() {
     let node = start().await.unwrap();
     let asked = node.coordinator();
     let level = ReadLevel::Linearizable;
-    let present = asked.contains("seen", &items(0..101), level, deadline()).await.unwrap();
+    let present = asked.contains("seen", &items(0..101), Some(level), deadline()).await.unwrap().0;
     assert_eq!(present.count_ones(), 100);
     drop(asked);
     node.shutdown().await;

@@ -12,13 +12,15 @@ use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 use umbel_proto::v1::{
-    AdoptRequest, AdoptResponse, Hello, LinkAnswers, LinkCalls, WhoAreYouRequest, WhoAreYouResponse,
+    AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, WhoAreYouRequest,
+    WhoAreYouResponse,
 };
 
 use super::incoming_link::{Answers, IncomingLink};
 use super::limits::{LINK_MESSAGE_BYTES_MAX, LINKS_INCOMING_MAX};
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
+use crate::cube::AnswerParts;
 use crate::ports::PortFuture;
 
 /// Carries out what peers ask for.
@@ -36,6 +38,13 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         group: GroupId,
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>>;
+
+    /// Takes the questions of a partner in the cube, and answers them when it is their turn.
+    fn exchange(
+        self: Arc<Self>,
+        from: NodeId,
+        questions: Streaming<ExchangeQuestion>,
+    ) -> PortFuture<'static, Result<AnswerParts, Status>>;
 
     /// Makes this node a founder of a cluster.
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>>;
@@ -101,6 +110,22 @@ impl Peer for PeerService {
         })?;
         let link = IncomingLink::new(NodeId(hello.from), Arc::clone(&self.handler));
         Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
+    }
+
+    type ExchangeStream = AnswerParts;
+
+    async fn exchange(
+        &self,
+        request: Request<Streaming<ExchangeQuestion>>,
+    ) -> Result<Response<AnswerParts>, Status> {
+        let hello = hello_of(request.metadata())?;
+        check_hello(&hello, self.handler.identity())?;
+        if *self.closed.borrow() {
+            return Err(Status::unavailable("this node is stopping"));
+        }
+        let from = NodeId(hello.from);
+        let answered = Arc::clone(&self.handler).exchange(from, request.into_inner()).await?;
+        Ok(Response::new(answered))
     }
 
     async fn adopt(

@@ -24,10 +24,22 @@ use super::limits::{
 };
 use super::link::{Link, Local};
 use super::outbox::{NotTaken, Outbox};
-use super::{CallError, CallKind, PEER_PROTOCOL, RefusalReason, cluster_bytes};
+use super::{CallError, CallKind, LocalIdentity, PEER_PROTOCOL, RefusalReason, cluster_bytes};
 
 /// Name of the metadata that holds the [`Hello`].
 pub(super) const HELLO: &str = "umbel-hello-bin";
+
+/// Says in a request who calls whom.
+pub(crate) fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to: NodeId) {
+    let hello = Hello {
+        protocol: PEER_PROTOCOL,
+        cluster_id: cluster_bytes(identity.cluster),
+        from: identity.node.0,
+        to: to.0,
+    };
+    let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
+    request.metadata_mut().insert_bin(HELLO, hello);
+}
 
 /// What a session ended with.
 pub(super) enum End {
@@ -199,14 +211,7 @@ impl Session {
         let mut client = peer_client(&local.net, &self.address)
             .map_err(|error| End::Broken(error.to_string()))?;
         let mut request = Request::new(Outgoing { session: Arc::clone(self) });
-        let hello = Hello {
-            protocol: PEER_PROTOCOL,
-            cluster_id: cluster_bytes(local.identity.cluster),
-            from: local.identity.node.0,
-            to: self.to.0,
-        };
-        let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
-        request.metadata_mut().insert_bin(HELLO, hello);
+        add_hello(&mut request, local.identity, self.to);
         let response = client.link(request).await.map_err(|status| End::of_status(&status))?;
         Ok(response.into_inner())
     }

@@ -4,10 +4,11 @@
 use std::fmt;
 
 use openraft::type_config::alias;
+use openraft::vote::leader_id_adv::LeaderId;
 use serde::{Deserialize, Serialize};
-use umbel_engine::NodeId;
 use umbel_engine::meta::{MetaCommand, MetaReply};
-use umbel_engine::shard::{ShardCommand, ShardReply};
+use umbel_engine::shard::{HashList, ShardCommand, ShardReply};
+use umbel_engine::{Generation, NodeId};
 
 use crate::ports::observer::{EntryId, VoteId};
 
@@ -32,6 +33,17 @@ pub(crate) enum Command {
     Meta(MetaCommand),
     /// Of a shard.
     Shard(ShardCommand),
+    /// Of no group: a node's own inserts into its copy of a replicated filter.
+    Copy(CopyEntry),
+}
+
+/// Items that a node inserts into its copy of a replicated filter, in the order in which they count.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct CopyEntry {
+    /// The copy's generation: what belongs to an older one is passed over.
+    pub(crate) generation: Generation,
+    /// The items.
+    pub(crate) hashes: HashList,
 }
 
 impl fmt::Display for Command {
@@ -39,6 +51,7 @@ impl fmt::Display for Command {
         f.write_str(match self {
             Self::Meta(_) => "meta command",
             Self::Shard(_) => "shard command",
+            Self::Copy(_) => "inserts",
         })
     }
 }
@@ -73,4 +86,9 @@ pub(crate) fn entry_id(id: LogId) -> EntryId {
 pub(crate) fn vote_id(vote: Vote) -> VoteId {
     let Vote { leader_id, committed } = vote;
     VoteId { term: leader_id.term, node: leader_id.node_id, is_committed: committed }
+}
+
+/// The name of an entry of a log that this node alone writes.
+pub(crate) fn own_log_id(node: NodeId, index: u64) -> LogId {
+    LogId { leader_id: LeaderId { term: 1, node_id: node }, index }
 }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use openraft::alias::LeaderIdOf;
 use openraft::entry::RaftPayload;
 use openraft::storage::{IOFlushed, LeaderBoundedStreamResult, LogState, RaftLogStorage};
-use openraft::{OptionalSend, RaftLogReader};
+use openraft::{EntryPayload, OptionalSend, RaftLogReader};
+use tokio::sync::oneshot;
 use tokio_stream::Stream;
 use umbel_engine::{GroupId, NodeId};
 
@@ -18,7 +19,7 @@ use super::wal::{Flushed, Wal};
 use crate::ports::Observer;
 use crate::ports::observer::Event;
 use crate::raft::encoding::encode;
-use crate::raft::types::{Entry, LogId, Types, Vote, entry_id, vote_id};
+use crate::raft::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
 
 /// Bytes of entries that a limited read returns: what goes over a link in one message, and what a
 /// stream holds in memory.
@@ -60,6 +61,52 @@ impl LogStore {
             ends: &ends.into_iter().map(entry_id).collect::<Vec<_>>(),
             vote: self.wal.vote(self.group).map(vote_id),
         });
+    }
+
+    /// Makes the log known on the disk, before its first entry: files of a log that nobody knows
+    /// are leftovers.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(crate) async fn found(&self, node: NodeId) -> io::Result<()> {
+        self.wal.save_vote(self.group, Vote::new(1, node)).await
+    }
+
+    /// Index of the last entry that was ever appended, 0 if there was none.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.wal.log_state(self.group).last_log_id.map_or(0, |last| last.index)
+    }
+
+    /// Adds an entry to a log that this node alone writes. Its outcome comes to the receiver.
+    ///
+    /// # Errors
+    /// If the log has failed or is closed.
+    pub(crate) async fn append_own(
+        &self,
+        node: NodeId,
+        index: u64,
+        command: Command,
+    ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+        let payload = EntryPayload::Normal(command);
+        let entry = Entry { log_id: own_log_id(node, index), payload };
+        let bytes = encode(&entry);
+        self.wal.append_own(self.group, (entry, bytes)).await
+    }
+
+    /// Entries from an index on, some at a time; none behind the last.
+    ///
+    /// # Errors
+    /// If the disk fails or the log is damaged.
+    pub(crate) async fn read_own(&self, from: u64) -> io::Result<Vec<Entry>> {
+        Ok(self.wal.read(self.group, from, u64::MAX, READ_BYTES_MAX).await?.1)
+    }
+
+    /// Lets go of all entries up to an index, which a snapshot holds.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(crate) async fn purge_own(&self, node: NodeId, through: u64) -> io::Result<()> {
+        self.wal.purge(self.group, own_log_id(node, through)).await
     }
 
     /// The callback, which tells whoever watches the node as well.

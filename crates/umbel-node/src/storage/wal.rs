@@ -270,19 +270,40 @@ impl Wal {
         answer.await.map_err(|_| self.error())?
     }
 
-    /// Adds entries with their encodings.
+    /// Adds entries with their encodings, and has openraft told when they are durable.
     pub(super) async fn append(
         &self,
         group: GroupId,
         entries: Vec<(Entry, Bytes)>,
         flushed: Flushed,
     ) -> io::Result<()> {
+        self.append_and_tell(group, entries, Done(Some(Listener::Callback(flushed)))).await
+    }
+
+    /// Adds an entry to a log that is no Raft group's. Its outcome comes to the receiver, also if
+    /// the log closes before it.
+    pub(super) async fn append_own(
+        &self,
+        group: GroupId,
+        entry: (Entry, Bytes),
+    ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+        let (reply, outcome) = oneshot::channel();
+        self.append_and_tell(group, vec![entry], Done(Some(Listener::Reply(reply)))).await?;
+        Ok(outcome)
+    }
+
+    async fn append_and_tell(
+        &self,
+        group: GroupId,
+        entries: Vec<(Entry, Bytes)>,
+        done: Done,
+    ) -> io::Result<()> {
         let byte_count = entries.iter().map(|(_, bytes)| bytes.len()).sum();
         if let Some((entry, bytes)) = entries.iter().find(|(_, b)| b.len() > ENTRY_BYTES_MAX) {
             let (id, got) = (entry.log_id, bytes.len());
             return Err(invalid(format!("entry {id} has {got} bytes, at most {ENTRY_BYTES_MAX}")));
         }
-        self.call(byte_count, Done(Some(Listener::Callback(flushed))), |state| {
+        self.call(byte_count, done, |state| {
             let chain = &state.front(group).chain;
             let purged = chain.purged().map(|purged| purged.index);
             // Behind what was purged as well, for a start takes a gap there for lost entries.

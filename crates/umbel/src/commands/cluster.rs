@@ -4,6 +4,9 @@ pub(crate) mod chunk_file;
 #[cfg(test)]
 mod chunk_file_test;
 pub(crate) mod connect;
+mod cube;
+#[cfg(test)]
+mod cube_test;
 pub(crate) mod show;
 mod status;
 
@@ -40,7 +43,7 @@ pub(crate) struct AdminArgs {
 
 #[derive(Subcommand)]
 enum AdminVerb {
-    /// Show nodes, shards and leaders
+    /// Show nodes, shards and leaders, and how replicated filters are exchanged
     Status,
     /// Wait until the node that listens here has joined and is live; `umbel serve --join` joins
     Join {

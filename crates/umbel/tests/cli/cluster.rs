@@ -30,6 +30,7 @@ fn status_shows_nodes_and_shards() {
     assert_eq!(server.membership, format!("node 1 of cluster {id}"));
     assert_eq!(status["nodes"][0]["address"], server.address.as_str());
     assert_eq!(status["shards"].as_array().unwrap().len(), 1);
+    assert_eq!(status["cube"][0]["rank"], 0);
     let lines = cluster("status").kept_text();
     let begin = |word: &str| lines.lines().filter(|line| line.starts_with(word)).count();
     assert_eq!((begin("node\t"), begin("shard\t")), (1, 1), "{lines}");
@@ -54,8 +55,9 @@ fn a_backup_is_restored_after_all_is_lost() {
     umbel("filter drop b").kept();
     let restored = umbel("cluster restore --file all.umbel").kept_text();
     assert_eq!(restored, "restored\ta\nrestored\tb\n");
-    assert_eq!(umbel("filter contains a x y --count").kept_text(), "present\t1\nabsent\t1\n");
-    assert_eq!(umbel("filter contains b x y --count").kept_text(), "present\t1\nabsent\t1\n");
+    let counted = "present\t1\nabsent\t1\nlevel\tlinearizable\n";
+    assert_eq!(umbel("filter contains a x y --count").kept_text(), counted);
+    assert_eq!(umbel("filter contains b x y --count").kept_text(), counted);
     let mut bytes = sandbox.read("all.umbel");
     bytes.pop();
     sandbox.write("cut.umbel", &bytes);

@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 /// Where nobody listens: a port that ordinary processes may not take.
 const NOBODY: &str = "127.0.0.1:1";
 
+/// What counting questions to a partitioned filter prints.
+fn tally(present: u32, absent: u32) -> String {
+    format!("present\t{present}\nabsent\t{absent}\nlevel\tlinearizable\n")
+}
+
 #[test]
 fn wrong_usage_is_exit_code_2() {
     let sandbox = Sandbox::new();
@@ -19,7 +24,12 @@ fn wrong_usage_is_exit_code_2() {
         ("create a --like b --public-hash", "--public-hash"),
         ("insert a x --file b", "--file"),
         ("insert a x --null", "--null"),
+        ("create a --like b --replicated", "--replicated"),
+        ("create a --capacity 1 --replicated --kind classic", "--kind single-shot"),
+        ("insert a x --ack none", "partner"),
         ("contains a x --level none", "any-replica"),
+        ("remove a x --ack local", "--ack"),
+        ("flush", "NAME"),
         ("merge a", "SOURCE"),
         ("export a", "--out"),
         ("list --cluster nowhere", "nowhere"),
@@ -50,13 +60,22 @@ fn items_are_new_once_and_present_ever_after() {
     let created: Value = serde_json::from_str(&created).unwrap();
     assert_eq!(created["capacity"], 1_000_000);
     assert_eq!(created["state"], "live");
-    assert_eq!(filter("insert seen alice bob").kept_text(), "new\t2\npresent\t0\n");
+    assert_eq!(
+        filter("insert seen alice bob").kept_text(),
+        "new\t2\npresent\t0\nlevel\tmajority\n"
+    );
     assert_eq!(filter("insert seen bob carol --each").kept_text(), "present\tbob\nnew\tcarol\n");
-    assert_eq!(filter("insert seen --file items").kept_text(), "new\t3\npresent\t1\n");
+    assert_eq!(
+        filter("insert seen --file items").kept_text(),
+        "new\t3\npresent\t1\nlevel\tmajority\n"
+    );
     let piped = server.run_piped(&sandbox, "filter contains seen -0", b"a\r\0\0dave\0");
     assert_eq!(piped.kept_text(), "present\ta\r\0present\t\0absent\tdave\0");
     let counted = filter("contains seen alice eve --count --json").kept_text();
-    assert_eq!(counted, format!("{}\n", json!({ "present": 1, "absent": 1 })));
+    assert_eq!(
+        counted,
+        format!("{}\n", json!({ "present": 1, "absent": 1, "level": "linearizable" }))
+    );
     assert_eq!(filter("contains seen alice").ended_with(0), b"present\talice\n");
     assert_eq!(filter("contains seen eve").ended_with(1), b"absent\teve\n");
     assert_eq!(
@@ -76,7 +95,7 @@ fn many_items_stream_in_order() {
     filter("create seen --capacity 1M --rate 1e-6").kept();
     let lines: String = (0..50_000).map(|at| format!("item {at}\n")).collect();
     let inserted = server.run_piped(&sandbox, "filter insert seen", lines.as_bytes()).kept_text();
-    assert_eq!(inserted, "new\t50000\npresent\t0\n");
+    assert_eq!(inserted, "new\t50000\npresent\t0\nlevel\tmajority\n");
     let asked = server.run_piped(&sandbox, "filter contains seen", lines.as_bytes()).kept_text();
     let expected = lines.lines().map(|line| format!("present\t{line}\n"));
     assert!(expected.collect::<String>() == asked);
@@ -93,7 +112,7 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
     filter("insert a x y").kept();
     filter("insert b y z").kept();
     filter("merge a b").kept();
-    assert_eq!(filter("contains a x y z --count").kept_text(), "present\t3\nabsent\t0\n");
+    assert_eq!(filter("contains a x y z --count").kept_text(), tally(3, 0));
     let listed = filter("list").kept_text();
     let names: Vec<&str> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(names, ["a", "b", "other"]);
@@ -107,7 +126,7 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
     filter("insert other x").kept();
     assert_eq!(filter("remove other x y --each").kept_text(), "removed\tx\nabsent\ty\n");
     filter("clear a").kept();
-    assert_eq!(filter("contains a x y z --count").kept_text(), "present\t0\nabsent\t3\n");
+    assert_eq!(filter("contains a x y z --count").kept_text(), tally(0, 3));
     filter("drop a").kept();
     filter("info a").refused(1, &["\"a\""]);
 }
@@ -123,7 +142,7 @@ fn an_exported_filter_is_imported_under_another_name() {
     filter("export a --out a.umbel").refused(2, &["--overwrite"]);
     filter("export a --out a.umbel --overwrite").kept();
     filter("import b --file a.umbel").kept();
-    assert_eq!(filter("contains b x y z --count").kept_text(), "present\t2\nabsent\t1\n");
+    assert_eq!(filter("contains b x y z --count").kept_text(), tally(2, 1));
     filter("import b --file a.umbel").refused(1, &["b"]);
     filter("export gone --out gone.umbel").refused(1, &["gone"]);
     assert!(!sandbox.exists("gone.umbel"));

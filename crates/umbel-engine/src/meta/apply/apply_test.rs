@@ -9,35 +9,35 @@ use crate::limits::{FILTER_BYTES_MAX, FILTER_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::meta::{FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX};
 
 /// A formed cluster that numbers entries from 10.
-struct Cluster {
-    state: MetaState,
+pub(super) struct Cluster {
+    pub(super) state: MetaState,
     log_index: u64,
 }
 
 impl Cluster {
-    fn new(nodes: u64, shard_count: u32, replica_count: u32) -> Self {
+    pub(super) fn new(nodes: u64, shard_count: u32, replica_count: u32) -> Self {
         let mut state = MetaState::new();
         assert_eq!(state.apply(2, &form(nodes, shard_count, replica_count)), MetaReply::Done);
         Self { state, log_index: 9 }
     }
 
-    fn apply(&mut self, command: &MetaCommand) -> MetaReply {
+    pub(super) fn apply(&mut self, command: &MetaCommand) -> MetaReply {
         self.log_index += 1;
         self.state.apply(self.log_index, command)
     }
 
-    fn error(&mut self, command: &MetaCommand) -> MetaError {
+    pub(super) fn error(&mut self, command: &MetaCommand) -> MetaError {
         let before = self.state.clone();
         let MetaReply::Refused(error) = self.apply(command) else { panic!("{command:?} was done") };
         assert_eq!(self.state, before);
         error
     }
 
-    fn done(&mut self, command: &MetaCommand) {
+    pub(super) fn done(&mut self, command: &MetaCommand) {
         assert_eq!(self.apply(command), MetaReply::Done, "{command:?}");
     }
 
-    fn filter_state(&self, filter: FilterId) -> Option<FilterState> {
+    pub(super) fn filter_state(&self, filter: FilterId) -> Option<FilterState> {
         self.state.filter(filter).map(|record| record.state)
     }
 }
@@ -209,7 +209,7 @@ fn filters_live_and_die() {
     let filter = FilterId(10);
     assert_eq!(cluster.apply(&create("a", 1, false)), MetaReply::Filter(filter));
     assert_eq!(cluster.filter_state(filter), Some(FilterState::Creating { importing: false }));
-    let clear = MetaCommand::ClearFilter { filter };
+    let clear = MetaCommand::ClearFilter { filter, generation: Generation(1) };
     let busy = MetaError::Busy { name: "a".to_owned(), state: "being created".to_owned() };
     assert_eq!(cluster.error(&clear), busy);
     assert_eq!(cluster.error(&MetaCommand::ActivateImport { filter }), busy);
@@ -229,6 +229,10 @@ fn filters_live_and_die() {
     cluster.done(&cleared(1));
     let record = cluster.state.filter(filter).unwrap();
     assert_eq!((record.state, record.generation), (FilterState::Live, Generation(2)));
+    // The same request, come again.
+    cluster.done(&clear);
+    assert_eq!(cluster.filter_state(filter), Some(FilterState::Live));
+    let record = cluster.state.filter(filter).unwrap();
     assert_eq!(record.slice_spec(filter).generation, Generation(2));
 
     assert!(matches!(

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use umbel_filter::Kind;
 
 use crate::ids::{FilterId, Generation, NodeId, ShardId};
-use crate::meta::{FilterName, FilterSettings, HashKey, MetaCommand};
+use crate::meta::{Distribution, FilterName, FilterSettings, HashKey, MetaCommand};
 use crate::shard::SliceShape;
 
 /// A cluster of nodes 1 to `nodes`.
@@ -23,6 +23,7 @@ pub(in crate::meta) fn sip_key(key_id: u64) -> HashKey {
 /// A small single-shot filter.
 pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
     FilterSettings {
+        distribution: Distribution::Partitioned,
         kind: Kind::SingleShot.id(),
         capacity: 1000,
         false_positive_rate: 0.01,
@@ -36,6 +37,14 @@ pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
 pub(in crate::meta) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
     MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing }
+}
+
+/// Creates a replicated filter whose key has this number.
+pub(in crate::meta) fn create_replicated(name: &str, key_id: u64, importing: bool) -> MetaCommand {
+    let name = FilterName::new(name).unwrap();
+    let distribution = Distribution::Replicated;
+    let settings = FilterSettings { distribution, ..settings(sip_key(key_id)) };
+    MetaCommand::CreateFilter { name, settings, importing }
 }
 
 /// Any command, mostly about things that may exist.
@@ -69,7 +78,13 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         1 => filter().prop_map(|filter| MetaCommand::ActivateImport { filter }),
         1 => filter().prop_map(|filter| MetaCommand::DropFilter { filter }),
         1 => filter().prop_map(|filter| MetaCommand::FilterDropped { filter }),
-        2 => filter().prop_map(|filter| MetaCommand::ClearFilter { filter }),
+        1 => (0..4_u64, 0_u64..3, any::<bool>()).prop_map(|(name, key, importing)| {
+            create_replicated(&format!("filter {name}"), key, importing)
+        }),
+        2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::ClearFilter {
+            filter,
+            generation: Generation(g),
+        }),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),

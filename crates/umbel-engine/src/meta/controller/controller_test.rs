@@ -206,7 +206,7 @@ fn a_filter_is_done_when_every_shard_is() {
     assert_eq!(cluster.tasks(), [Task::Propose(MetaCommand::FilterCreated { filter })]);
     assert_eq!((cluster.propose(), cluster.tasks()), (vec![], vec![]));
 
-    cluster.apply(&MetaCommand::ClearFilter { filter });
+    cluster.apply(&MetaCommand::ClearFilter { filter, generation: Generation(1) });
     let generation = Generation(2);
     let clear = |shard| Task::ClearSlice { shard, filter, generation };
     cluster.progress.insert((filter, s0), SliceDone::Cleared(Generation(1)));

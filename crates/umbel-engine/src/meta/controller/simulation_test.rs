@@ -135,7 +135,10 @@ impl World {
             }
             4 => drawn::create(&format!("filter {}", dice % 4), dice % 3, dice & 8 != 0),
             5 => MetaCommand::ActivateImport { filter },
-            6 => MetaCommand::ClearFilter { filter },
+            6 => {
+                let generation = self.state.filter(filter).map_or(Generation(1), |f| f.generation);
+                MetaCommand::ClearFilter { filter, generation }
+            }
             _ => MetaCommand::DropFilter { filter },
         };
         if let Some(MetaReply::Filter(filter)) = self.apply(&command) {

@@ -1,12 +1,13 @@
-//! Filters into another one, shard by shard.
+//! Filters into another one: shard by shard, or this node's copies, which then tell the others.
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::{FilterName, FilterRecord};
 use umbel_engine::shard::{PartError, ShardCommand};
 use umbel_filter::Kind;
 
 use crate::calls::{ShardAnswer, ShardRequest};
-use crate::coordinator::{Coordinator, unexpected};
+use crate::coordinator::replicated::of_copy;
+use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 
 /// Most filters that one call merges into another.
@@ -14,7 +15,7 @@ const MERGE_SOURCES_MAX: usize = 64;
 
 impl Coordinator {
     /// ORs filters into another one; answers the number of positions that were newly set. Doing it
-    /// again does no harm.
+    /// again does no harm. Of replicated filters only what this node has heard of is merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,
@@ -28,8 +29,12 @@ impl Coordinator {
         for name in sources {
             let source = self.live_filter(name.as_str(), deadline).await?;
             check_mergeable(&into.record, &source.record)?;
-            from.push((source.id, source.record.generation));
+            from.push(source);
         }
+        if into.record.is_replicated() {
+            return self.merge_copies(into, from, deadline).await;
+        }
+        let from = from.iter().map(|source| (source.id, source.record.generation)).collect();
         let command = ShardCommand::MergeSlices {
             target: into.id,
             generation: into.record.generation,
@@ -59,6 +64,30 @@ impl Coordinator {
                 ),
             }),
         }
+    }
+
+    /// ORs this node's copies of replicated filters into its copy of another one.
+    async fn merge_copies(
+        &self,
+        into: LiveFilter,
+        from: Vec<LiveFilter>,
+        deadline: Instant,
+    ) -> Result<u64, CallFailure> {
+        let shape = into.record.settings.shape;
+        let mut union = shape
+            .create_copy()
+            .map_err(|error| CallFailure::Storage { what: error.to_string() })?;
+        for source in from {
+            let (source, copy) = self.own_copy(source, deadline).await?;
+            copy.add_to(source.record.generation, &mut union).map_err(of_copy)?;
+        }
+        let (into, _) = self.own_copy(into, deadline).await?;
+        let absorbed = self.absorb(into.id, into.record.generation, union);
+        timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
+            let what = "the merged copy is not on this node's disk yet, and merging again does no \
+                        harm";
+            Err(CallFailure::OutcomeUnknown { what: what.to_owned() })
+        })
     }
 }
 
@@ -90,6 +119,14 @@ fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallF
         }
     }
     let (into, from) = (into.name.as_str(), from.name.as_str());
+    if ours.distribution != theirs.distribution {
+        let (ours, theirs) = (ours.distribution, theirs.distribution);
+        let what = format!(
+            "filter {into:?} is {ours}, filter {from:?} is {theirs}: only filters of one \
+             distribution merge"
+        );
+        return Err(PartError::WrongKind { what }.into());
+    }
     let hint = "make one with --like the other";
     if ours.shape != theirs.shape {
         let (ours, theirs) = (ours.shape, theirs.shape);
@@ -109,7 +146,7 @@ fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallF
 #[cfg(test)]
 mod tests {
     use umbel_engine::Generation;
-    use umbel_engine::meta::{FilterState, HashKey};
+    use umbel_engine::meta::{Distribution, FilterState, HashKey};
     use umbel_filter::CellCount;
 
     use super::*;
@@ -119,7 +156,14 @@ mod tests {
         let cells = CellCount::new(4).unwrap();
         FilterRecord {
             name: FilterName::new(name).unwrap(),
-            settings: planned(kind, capacity, FilterSize::Rate(0.01), cells, key).unwrap(),
+            settings: planned(
+                (kind, Distribution::Partitioned),
+                capacity,
+                FilterSize::Rate(0.01),
+                cells,
+                key,
+            )
+            .unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
         }
@@ -142,6 +186,15 @@ mod tests {
             "filters \"a\" and \"b\" hash items differently: function 2 under key 0x7, \
              function 2 under key 0x8; make one with --like the other"
         );
+        let mut copy = same.clone();
+        copy.settings.distribution = Distribution::Replicated;
+        let error = check_mergeable(&ours, &copy).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "filter \"a\" is partitioned, filter \"b\" is replicated: only filters of one \
+             distribution merge"
+        );
+        assert_eq!(check_mergeable(&copy, &copy), Ok(()));
         for kind in [Kind::Counting, Kind::Scalable] {
             let same = record("b", kind, 1000, KEY);
             let error = check_mergeable(&same, &same).unwrap_err();

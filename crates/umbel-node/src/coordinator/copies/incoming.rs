@@ -7,12 +7,14 @@ use futures_util::{Stream, StreamExt};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use umbel_engine::meta::{
-    FilterName, FilterRecord, FilterSettings, FilterState, HashKey, MetaCommand, MetaError,
+    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, HashKey, MetaCommand,
+    MetaError,
 };
 use umbel_engine::shard::{PartError, ShardCommand};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
 
+use super::whole::{Assembly, one_cell};
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportedSettings,
     FRAME_BYTES_MAX, FrameSum, ImportHead, ImportPart, LOADS_IN_FLIGHT_MAX, QUIET_MAX,
@@ -39,9 +41,10 @@ impl Coordinator {
         let ImportHead { name, shard_count, settings } = head;
         let settings: ExportedSettings = decode_settings(&settings)?;
         self.meta_refresh(step_deadline()).await?;
-        let cells = self.cells()?;
+        let settings = self.read_meta(|state| settings.with_key(state))??;
+        let cells = self.cells_for(&settings)?;
         check_shard_count(shard_count, cells)?;
-        let settings = checked(self.read_meta(|state| settings.with_key(state))??, cells)?;
+        let settings = checked(settings, cells)?;
         let loading = Loading::begin(Arc::clone(self), &name, settings, cells).await?;
         loading
             .run(async |loading| {
@@ -78,14 +81,13 @@ impl Coordinator {
             return Err(invalid(what));
         }
         self.meta_refresh(step_deadline()).await?;
-        check_shard_count(shard_count, self.cells()?)?;
         let (mut restored, mut seen_count) = (Vec::new(), 0);
         loop {
             match next(&mut parts).await? {
                 Some(BackupPart::Filter(filter)) => {
                     seen_count += 1;
                     let name = filter.name.clone();
-                    if self.restore_filter(filter, &mut parts).await? {
+                    if self.restore_filter(filter, shard_count, &mut parts).await? {
                         restored.push(name);
                     } else {
                         tracing::warn!(filter = name, "not restored: the name is taken");
@@ -104,10 +106,11 @@ impl Coordinator {
         }
     }
 
-    /// Makes one filter of a backup; false if its name is taken.
+    /// Makes one filter of a backup of so many shards; false if its name is taken.
     async fn restore_filter<S>(
         self: &Arc<Self>,
         filter: BackupFilter,
+        shard_count: u32,
         parts: &mut S,
     ) -> Result<bool, CallFailure>
     where
@@ -115,8 +118,12 @@ impl Coordinator {
     {
         let BackupFilter { name, settings } = filter;
         let name = FilterName::new(name).map_err(|error| invalid(error.to_string()))?;
-        let cells = self.cells()?;
-        let settings = checked(decode_settings::<FilterSettings>(&settings)?, cells)?;
+        let settings: FilterSettings = decode_settings(&settings)?;
+        let cells = self.cells_for(&settings)?;
+        if settings.distribution == Distribution::Partitioned {
+            check_shard_count(shard_count, cells)?;
+        }
+        let settings = checked(settings, cells)?;
         if let HashKey::SipHash { .. } = settings.key {
             let command = MetaCommand::KeepKey { key: settings.key };
             self.meta_propose(command, step_deadline()).await?;
@@ -140,8 +147,12 @@ impl Coordinator {
         loading.run(work).await.map(|_| true)
     }
 
-    fn cells(&self) -> Result<CellCount, CallFailure> {
-        self.read_meta(cells_of)?
+    /// For how many shards the frames of such a filter are cut: a replicated one fits any cluster.
+    fn cells_for(&self, settings: &FilterSettings) -> Result<CellCount, CallFailure> {
+        match settings.distribution {
+            Distribution::Partitioned => self.read_meta(cells_of)?,
+            Distribution::Replicated => Ok(one_cell()),
+        }
     }
 }
 
@@ -187,6 +198,8 @@ struct Loading {
     cells: CellCount,
     /// Whether frames of a slice must come one after the other.
     is_ordered: bool,
+    /// Of a replicated filter: what has come of it, until all of it has.
+    assembly: Option<Assembly>,
     /// Frames on their way; those of ordered kinds are of different shards.
     in_flight: JoinSet<Result<(), CallFailure>>,
     last_shard: Option<ShardId>,
@@ -218,6 +231,8 @@ impl Loading {
     ) -> Result<Self, CallFailure> {
         let kind = Kind::from_id(settings.kind);
         let is_ordered = matches!(kind, Some(Kind::Counting | Kind::Scalable));
+        let is_replicated = settings.distribution == Distribution::Replicated;
+        let assembly = is_replicated.then(|| Assembly::new(&settings)).transpose()?;
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
         let filter = coordinator.propose_filter(name, &settings, true, step_deadline()).await?;
@@ -228,19 +243,27 @@ impl Loading {
             generation: Generation(1),
             cells,
             is_ordered,
+            assembly,
             in_flight: JoinSet::new(),
             last_shard: None,
             sum: FrameSum::default(),
             is_finished: false,
         };
-        let is_empty = |state| state == FilterState::Importing;
-        match coordinator.wait_filter(filter, step_deadline(), is_empty).await {
-            Ok(record) => {
-                loading.generation = record.generation;
-                Ok(loading)
-            }
+        match loading.wait_empty().await {
+            Ok(()) => Ok(loading),
             Err(error) => Err(loading.give_up(error).await),
         }
+    }
+
+    /// Waits until there is something to load into.
+    async fn wait_empty(&mut self) -> Result<(), CallFailure> {
+        let is_empty = |state| state == FilterState::Importing;
+        let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
+        self.generation = record.generation;
+        if self.assembly.is_some() {
+            self.coordinator.wait_copy(self.filter, step_deadline()).await?;
+        }
+        Ok(())
     }
 
     /// Loads with `work`, then lets the filter go live; drops it if either fails.
@@ -261,7 +284,7 @@ impl Loading {
         }
     }
 
-    /// Sends a frame on to its shard.
+    /// Sends a frame on to its shard, or takes it for this node's copy.
     async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
         let CopyFrame { shard, frame } = frame;
         let (shard_count, byte_count) = (self.cells.get(), frame.len());
@@ -280,6 +303,9 @@ impl Loading {
         let most = if self.is_ordered && is_same { 0 } else { LOADS_IN_FLIGHT_MAX - 1 };
         self.wait_until(most).await?;
         self.sum.add(&frame);
+        if let Some(assembly) = &mut self.assembly {
+            return assembly.take(&frame);
+        }
         let coordinator = Arc::clone(&self.coordinator);
         let (filter, generation) = (self.filter, self.generation);
         self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));
@@ -301,11 +327,16 @@ impl Loading {
         Ok(())
     }
 
-    /// Waits for all frames, and compares them with what was sent.
+    /// Waits for all frames, and compares them with what was sent. A replicated filter is taken into
+    /// this node's copy then.
     async fn verify(&mut self, end: CopyEnd) -> Result<(), CallFailure> {
         self.wait_until(0).await?;
         let got = self.sum.end();
         if got == end {
+            if let Some(assembly) = self.assembly.take() {
+                let whole = assembly.finish()?;
+                self.coordinator.absorb(self.filter, self.generation, whole).await?;
+            }
             return Ok(());
         }
         let what = format!(

@@ -11,6 +11,7 @@ use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::CellCount;
 
+use super::whole::CopyFrames;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
     ExportPart, FrameSum, encode_exported, step_deadline,
@@ -23,7 +24,7 @@ use crate::raft::encoding::encode;
 
 impl Coordinator {
     /// Copies a filter out. It may be written meanwhile: each shard's slice is copied as it is when
-    /// its turn comes.
+    /// its turn comes. Of a replicated filter this node's copy is copied as it is when the call comes.
     ///
     /// # Errors
     /// If there is no such filter, or it is not live.
@@ -34,8 +35,9 @@ impl Coordinator {
     ) -> Result<ExportParts, CallFailure> {
         // An old copy of the catalogue may name a generation that is gone.
         self.meta_refresh(deadline).await?;
-        let LiveFilter { id, record, cells } = self.live_filter(name.as_str(), deadline).await?;
-        let frames = FilterFrames::new(Arc::clone(self), id, record.generation, cells);
+        let filter = self.live_filter(name.as_str(), deadline).await?;
+        let (filter, frames) = FilterFrames::begin(self, filter, deadline).await?;
+        let LiveFilter { id, record, cells } = filter;
         let settings = encode_exported(&record.settings);
         let head = ExportHead { filter: id, record, shard_count: cells.get(), settings };
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
@@ -142,15 +144,16 @@ impl BackupParts {
     async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
         while let Some(name) = self.names.pop_front() {
             let deadline = step_deadline();
-            let LiveFilter { id, record, cells } =
-                match self.coordinator.live_filter(name.as_str(), deadline).await {
-                    Ok(filter) => filter,
-                    // It was dropped since the backup began.
-                    Err(CallFailure::UnknownFilter { .. }) => continue,
-                    Err(error) => return Err(error),
-                };
-            let coordinator = Arc::clone(&self.coordinator);
-            let mut frames = FilterFrames::new(coordinator, id, record.generation, cells);
+            let begun = match self.coordinator.live_filter(name.as_str(), deadline).await {
+                Ok(filter) => FilterFrames::begin(&self.coordinator, filter, deadline).await,
+                Err(error) => Err(error),
+            };
+            let (LiveFilter { record, .. }, mut frames) = match begun {
+                Ok(begun) => begun,
+                // It was dropped since the backup began.
+                Err(CallFailure::UnknownFilter { .. }) => continue,
+                Err(error) => return Err(error),
+            };
             match frames.fill().await {
                 Ok(()) => {}
                 // It was dropped or cleared just now, or this node's copy of the catalogue is old.
@@ -186,6 +189,8 @@ struct FilterFrames {
     filter: FilterId,
     generation: Generation,
     cells: CellCount,
+    /// Frames of this node's copy, if the filter is replicated: they count as those of one shard.
+    copy: Option<CopyFrames>,
     /// The shard whose slice is being copied.
     shard: ShardId,
     /// The shard's leader's number for it, once it has begun.
@@ -198,23 +203,31 @@ struct FilterFrames {
 }
 
 impl FilterFrames {
-    fn new(
-        coordinator: Arc<Coordinator>,
-        filter: FilterId,
-        generation: Generation,
-        cells: CellCount,
-    ) -> Self {
-        Self {
-            coordinator,
-            filter,
-            generation,
-            cells,
+    /// Begins to copy a filter, and returns it as the catalogue has it by then.
+    async fn begin(
+        coordinator: &Arc<Coordinator>,
+        filter: LiveFilter,
+        deadline: Instant,
+    ) -> Result<(LiveFilter, Self), CallFailure> {
+        let (filter, copy) = if filter.record.is_replicated() {
+            let (filter, frames) = coordinator.copy_frames(filter, deadline).await?;
+            (filter, Some(frames))
+        } else {
+            (filter, None)
+        };
+        let frames = Self {
+            coordinator: Arc::clone(coordinator),
+            filter: filter.id,
+            generation: filter.record.generation,
+            cells: filter.cells,
+            copy,
             shard: ShardId(0),
             export: None,
             waiting: VecDeque::new(),
             is_shard_done: false,
             sum: FrameSum::default(),
-        }
+        };
+        Ok((filter, frames))
     }
 
     async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
@@ -243,6 +256,16 @@ impl FilterFrames {
     /// One step with the shard's leader. If another one leads in the middle of a slice, the copy
     /// fails: the rest of another replica's frames need not fit those that were sent.
     async fn fetch(&mut self) -> Result<(), CallFailure> {
+        if let Some(copy) = &mut self.copy {
+            match copy.recv().await {
+                Some(frame) => {
+                    let frame = frame.map_err(|what| CallFailure::Storage { what })?;
+                    self.waiting.push_back(frame);
+                }
+                None => self.is_shard_done = true,
+            }
+            return Ok(());
+        }
         let (filter, generation) = (self.filter, self.generation);
         let request = match self.export {
             None => ShardRequest::ExportBegin { filter, generation },

@@ -116,7 +116,8 @@ impl Rows {
         format!("{table}\n")
     }
 
-    fn lines(&self) -> String {
+    /// Lines with tabs and without a heading.
+    pub(crate) fn lines(&self) -> String {
         self.rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
     }
 }
@@ -130,6 +131,14 @@ pub(crate) fn facts(facts: &[(&str, String)]) -> String {
         false => format!("{name}\t{value}\n"),
     };
     facts.iter().map(line).collect()
+}
+
+/// Numbers of nodes, or a dash for none.
+pub(crate) fn numbers(nodes: &[u64]) -> String {
+    if nodes.is_empty() {
+        return "-".to_owned();
+    }
+    nodes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// An item as a JSON object's member: text where it is text, else hexadecimal digits.

@@ -1,6 +1,7 @@
 //! The state of a cluster, for people and programs.
 
-use super::show::{Rows, facts};
+use super::cube::{CubeView, exchange_facts, exchange_json};
+use super::show::{Rows, facts, numbers};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use umbel_client::StatusResponse;
@@ -40,10 +41,12 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "replicas_wanted": status.replica_count,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
+        "exchange": status.exchange.as_ref().map(exchange_json),
+        "cube": CubeView::of(status).map(|cube| cube.json()),
     })
 }
 
-/// As three tables, or as lines that begin with what they are about.
+/// As tables and a picture, or as lines that begin with what they are about.
 pub(super) fn text(status: &StatusResponse) -> String {
     let is_terminal = std::io::stdout().is_terminal();
     let mut text = facts(&[
@@ -60,7 +63,27 @@ pub(super) fn text(status: &StatusResponse) -> String {
         }
         text += &rows.text();
     }
+    text += &exchange_text(status, is_terminal);
     text
+}
+
+/// How replicated filters are exchanged, where there are some or could be.
+fn exchange_text(status: &StatusResponse, is_terminal: bool) -> String {
+    let (Some(exchange), Some(cube)) = (&status.exchange, CubeView::of(status)) else {
+        return String::new();
+    };
+    if exchange.filter_count == 0 && cube.node_count() < 2 {
+        return String::new();
+    }
+    let lines = facts(&exchange_facts(exchange));
+    if !is_terminal {
+        return lines + &cube.rows().lines();
+    }
+    match cube.drawing() {
+        Some(drawing) => format!("\n{lines}\n{drawing}"),
+        None if cube.node_count() < 2 => format!("\n{lines}"),
+        None => format!("\n{lines}\n{}", cube.rows().text()),
+    }
 }
 
 fn node_rows(status: &StatusResponse) -> Rows {
@@ -101,13 +124,6 @@ fn shard_rows(status: &StatusResponse) -> Rows {
 /// A node's number, or a dash where none is known.
 fn number(node: u64) -> String {
     if node == 0 { "-".to_owned() } else { node.to_string() }
-}
-
-fn numbers(nodes: &[u64]) -> String {
-    if nodes.is_empty() {
-        return "-".to_owned();
-    }
-    nodes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Hashes are too long for the numbers of many readers of JSON.

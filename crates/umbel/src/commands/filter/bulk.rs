@@ -1,15 +1,16 @@
 //! Many items through one filter: several batches in flight, answers in the order of the items, bounded memory.
 
 use super::items::{ItemArgs, ReadBatch};
+use super::levels::{ack_name, read_name};
 use crate::commands::cluster::show::{Printer, item_member};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal;
 use tokio::task::JoinHandle;
-use umbel_client::{ClientError, Filter, PackedBatch, ReadLevel};
+use umbel_client::{AckLevel, ClientError, Filter, PackedBatch, ReadLevel};
 
 /// Batches that are sent and not answered. More would only wait in the nodes' queues.
 const BATCHES_IN_FLIGHT_MAX: usize = 4;
@@ -18,7 +19,7 @@ const BATCHES_IN_FLIGHT_MAX: usize = 4;
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
     /// Insert them: an answer of 1 is new, 0 present.
-    Insert,
+    Insert(AckLevel),
     /// Ask for them: 1 is present, 0 absent.
     Contains(ReadLevel),
     /// Take them out: 1 is removed, 0 absent.
@@ -29,19 +30,36 @@ impl Verb {
     /// What 1 and 0 mean.
     pub(crate) fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Insert => ["new", "present"],
+            Self::Insert(_) => ["new", "present"],
             Self::Contains(_) => ["present", "absent"],
             Self::Remove => ["removed", "absent"],
         }
     }
 
-    async fn send(self, filter: Filter, batch: PackedBatch) -> Result<Bytes, ClientError> {
+    async fn send(self, filter: Filter, batch: PackedBatch) -> Result<Answer, ClientError> {
         Ok(match self {
-            Self::Insert => filter.insert_packed(batch).await?.as_bytes().clone(),
-            Self::Contains(level) => filter.contains_packed(batch, level).await?.as_bytes().clone(),
-            Self::Remove => filter.remove_packed(batch).await?.as_bytes().clone(),
+            Self::Insert(level) => {
+                let inserted = filter.insert_packed_at(batch, level).await?;
+                Answer { bits: inserted.as_bytes().clone(), level: ack_name(inserted.level()) }
+            }
+            Self::Contains(level) => {
+                let answers = filter.contains_packed(batch, level).await?;
+                Answer { bits: answers.as_bytes().clone(), level: read_name(answers.level()) }
+            }
+            Self::Remove => {
+                let removed = filter.remove_packed(batch).await?;
+                Answer { bits: removed.as_bytes().clone(), level: None }
+            }
         })
     }
+}
+
+/// What a batch was answered.
+struct Answer {
+    /// One bit an item.
+    bits: Bytes,
+    /// What its level is called, if it has one.
+    level: Option<&'static str>,
 }
 
 /// How the answer of each item is printed, if it is.
@@ -56,17 +74,19 @@ pub(crate) enum Each {
 }
 
 /// How many items had which answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Answers of 1.
     pub(crate) ones: u64,
     /// Answers of 0.
     pub(crate) zeros: u64,
+    /// Levels of the answers.
+    pub(crate) levels: BTreeSet<&'static str>,
 }
 
 /// A batch that was sent.
 struct InFlight {
-    task: JoinHandle<Result<Bytes, ClientError>>,
+    task: JoinHandle<Result<Answer, ClientError>>,
     item_count: usize,
     /// The items, if they are to be printed.
     items: Option<PackedBatch>,
@@ -137,7 +157,7 @@ pub(crate) async fn run(
 }
 
 /// Waits for the oldest batch.
-async fn front(in_flight: &mut VecDeque<InFlight>) -> Result<Bytes> {
+async fn front(in_flight: &mut VecDeque<InFlight>) -> Result<Answer> {
     let Some(oldest) = in_flight.front_mut() else { return std::future::pending().await };
     Ok((&mut oldest.task).await.context("a task broke off")??)
 }
@@ -153,15 +173,16 @@ struct Report {
 }
 
 impl Report {
-    fn take(&mut self, sent: &InFlight, outcome: Result<Bytes>) -> Result<()> {
+    fn take(&mut self, sent: &InFlight, outcome: Result<Answer>) -> Result<()> {
         let answered = self.tally.ones + self.tally.zeros;
-        let bits = match outcome {
+        let Answer { bits, level } = match outcome {
             Err(error) if answered > 0 => {
                 return Err(error.context(format!("after {answered} answered items")));
             }
             outcome => outcome?,
         };
         let ones: u64 = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
+        self.tally.levels.extend(level);
         self.tally.ones += ones;
         self.tally.zeros += sent.item_count as u64 - ones;
         if let Some(bar) = &self.bar {

@@ -57,6 +57,6 @@ pub(crate) async fn import(cluster: &ClusterArgs, name: &str, file: &Path) -> Re
     let outcome = client.import(chunks).await;
     // Damage of the file is the cause of what the cluster says then.
     reading.await.context("the reading thread broke off")??;
-    super::print_summary(cluster.json, &outcome?)?;
+    super::show::print_summary(cluster.json, &outcome?)?;
     Ok(Exit::Done)
 }

@@ -1,0 +1,97 @@
+//! Which settings are right.
+
+use super::*;
+
+fn refused(change: impl FnOnce(&mut Config)) -> String {
+    let mut config = Config::default();
+    change(&mut config);
+    config.validate().unwrap_err().to_string()
+}
+
+fn accepted(change: impl FnOnce(&mut Config)) {
+    let mut config = Config::default();
+    change(&mut config);
+    assert_eq!(config.validate(), Ok(()));
+}
+
+#[test]
+fn the_defaults_are_valid() {
+    accepted(|_| ());
+    assert_eq!(Config::development().validate(), Ok(()));
+}
+
+#[test]
+fn addresses_have_a_host_and_a_port() {
+    for (text, expected) in [
+        ("127.0.0.1:7300", Some(("127.0.0.1", 7300))),
+        ("node-1.umbel:1", Some(("node-1.umbel", 1))),
+        ("[::1]:0", Some(("::1", 0))),
+        ("::1:80", None),
+        ("[node]:80", None),
+        ("node", None),
+        ("node:", None),
+        ("node:+1", None),
+        ("node:65536", None),
+        (":80", None),
+        ("a b:80", None),
+        ("http://node:80", None),
+    ] {
+        assert_eq!(split(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn other_machines_are_let_in_only_on_demand() {
+    accepted(|config| config.listen = "[::1]:0".into());
+    accepted(|config| config.listen = "localhost:7300".into());
+    for address in ["0.0.0.0:7300", "10.0.0.1:7300", "node-1:7300", "[::]:7300"] {
+        let said = refused(|config| config.listen = address.into());
+        assert!(said.contains("no TLS yet") && said.contains(address), "{said}");
+    }
+    let said = refused(|config| {
+        config.insecure = true;
+        config.listen = "0.0.0.0:7300".into();
+    });
+    assert!(said.contains("advertise"), "{said}");
+    accepted(|config| {
+        config.insecure = true;
+        config.listen = "0.0.0.0:7300".into();
+        config.advertise = Some("node-1:7300".into());
+    });
+}
+
+#[test]
+fn a_cluster_has_one_origin() {
+    let said = refused(|config| {
+        config.dev = true;
+        config.join = Some("node-1:7300".into());
+    });
+    assert_eq!(said, "dev and join exclude each other: give one of them");
+    let said = refused(|config| config.initial_cluster = vec!["node-1:7300".into()]);
+    assert!(said.contains("127.0.0.1:7300") && said.contains("node-1:7300"), "{said}");
+    let own = "127.0.0.1:7300".to_owned();
+    accepted(|config| config.initial_cluster = vec!["node-2:7300".into(), own.clone()]);
+    let said = refused(|config| config.initial_cluster = vec![own.clone(), own.clone()]);
+    assert!(said.contains("twice"), "{said}");
+    let said = refused(|config| config.join = Some("node-1:0".into()));
+    assert!(said.contains("must not be 0"), "{said}");
+}
+
+#[test]
+fn numbers_have_ranges() {
+    assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
+    assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
+    assert!(refused(|config| config.heartbeat_ms = 834).contains("election_ms_min"));
+    assert!(refused(|config| config.election_ms_max = 2500).contains("expected 2501"));
+    assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
+    assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));
+    assert!(refused(|config| config.data.clear()).contains("data"));
+}
+
+#[test]
+fn every_setting_is_described_in_whole_sentences() {
+    for setting in Config::SETTINGS {
+        let text: Vec<&str> = setting.lines().collect();
+        assert!(text.last().is_some_and(|line| line.ends_with('.')), "{}", setting.name);
+    }
+}

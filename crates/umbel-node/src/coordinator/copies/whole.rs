@@ -1,0 +1,113 @@
+//! Replicated filters out of this node's copy, and into it: what others have comes and goes by the
+//! exchange.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use umbel_codec::{FilterAssembler, FrameView};
+use umbel_engine::meta::FilterSettings;
+use umbel_engine::shard::PartError;
+use umbel_engine::{FilterId, Generation};
+use umbel_filter::{AnyFilter, CellCount};
+
+use crate::coordinator::replicated::of_copy;
+use crate::coordinator::{Coordinator, LiveFilter};
+use crate::cube;
+use crate::failure::CallFailure;
+
+/// Frames of a copy as they become ready.
+pub(super) type CopyFrames = mpsc::Receiver<Result<Bytes, String>>;
+
+/// Replicated filters travel as if they were cut for one shard.
+pub(super) fn one_cell() -> CellCount {
+    CellCount::new(1).expect("one cell is a number of cells")
+}
+
+impl Coordinator {
+    /// The frames of this node's copy as it is now, and the filter as the catalogue has it.
+    pub(super) async fn copy_frames(
+        &self,
+        filter: LiveFilter,
+        deadline: Instant,
+    ) -> Result<(LiveFilter, CopyFrames), CallFailure> {
+        let (mut filter, copy) = self.own_copy(filter, deadline).await?;
+        filter.cells = one_cell();
+        match timeout_at(deadline, self.local()?.copies().frames(&copy)).await {
+            Ok(frames) => Ok((filter, frames)),
+            Err(_) => {
+                Err(CallFailure::Overloaded { what: "too many copies are being exported".into() })
+            }
+        }
+    }
+
+    /// ORs a filter into this node's copy, and returns how many positions were newly set when it is
+    /// on this node's disk. It is brought to its end also if the caller gives up.
+    pub(in crate::coordinator) async fn absorb(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        other: AnyFilter,
+    ) -> Result<u64, CallFailure> {
+        let local = Arc::clone(self.local()?);
+        let work = async move { local.copies().absorb(filter, generation, &other).await };
+        match tokio::spawn(work).await {
+            Ok(outcome) => outcome.map_err(of_copy),
+            Err(error) => Err(CallFailure::Storage { what: error.to_string() }),
+        }
+    }
+
+    /// Waits until this node has its copy of a filter that the catalogue names.
+    pub(super) async fn wait_copy(
+        &self,
+        filter: FilterId,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let copies = self.local()?.copies();
+        let mut followed = copies.followed();
+        let opened = followed.wait_for(|_| copies.get(filter).is_some());
+        match timeout_at(deadline, opened).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let (name, state) = (filter.to_string(), "not here yet".to_owned());
+                Err(CallFailure::FilterBusy { name, state })
+            }
+        }
+    }
+}
+
+/// A copy that is put together from its frames.
+pub(super) struct Assembly {
+    assembler: FilterAssembler,
+    frame_count: u64,
+}
+
+impl Assembly {
+    pub(super) fn new(settings: &FilterSettings) -> Result<Self, CallFailure> {
+        let assembler = cube::assembler(settings);
+        let assembler = assembler.map_err(|what| PartError::ShapeMismatch { what })?;
+        Ok(Self { assembler, frame_count: 0 })
+    }
+
+    /// Takes the next frame.
+    pub(super) fn take(&mut self, frame: &[u8]) -> Result<(), CallFailure> {
+        let number = self.frame_count;
+        let bad = |error: &dyn std::fmt::Display| PartError::BadFrame {
+            what: format!("frame {number}: {error}"),
+        };
+        let (view, length) = FrameView::parse(frame).map_err(|error| bad(&error))?;
+        if length != frame.len() {
+            return Err(bad(&format!("{} bytes behind it", frame.len() - length)).into());
+        }
+        self.assembler.push(&view).map_err(|error| bad(&error))?;
+        self.frame_count += 1;
+        Ok(())
+    }
+
+    /// The filter, if nothing of it is missing.
+    pub(super) fn finish(self) -> Result<AnyFilter, CallFailure> {
+        let finished = self.assembler.finish();
+        finished.map_err(|error| PartError::BadFrame { what: error.to_string() }.into())
+    }
+}

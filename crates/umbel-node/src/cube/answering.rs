@@ -1,0 +1,170 @@
+//! The answering side of a step: a partner gets what it lacks, filter by filter.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
+use umbel_codec::frames;
+use umbel_engine::NodeId;
+use umbel_engine::hypercube::{DeltaError, Reply};
+use umbel_engine::limits::FILTER_COUNT_MAX;
+use umbel_filter::AnyFilter;
+use umbel_proto::v1;
+use umbel_proto::v1::exchange_part::Part;
+
+use super::copy::Copy;
+use super::exchange::{Asked, Event, PARTS_WAITING_MAX};
+use super::wire::{self, CopyDelta, CopyQuestion};
+use crate::local::Local;
+use crate::metrics;
+
+/// How long a partner may take for its next question, which it has at hand.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a partner may take to read a part.
+const READ_PATIENCE: Duration = Duration::from_secs(15);
+
+/// The parts of an answer, as they become ready.
+pub(crate) type AnswerParts =
+    tokio_stream::wrappers::ReceiverStream<Result<v1::ExchangePart, Status>>;
+
+/// The partner reads no more.
+struct Gone;
+
+/// Reads a partner's questions, and hands them to the exchange.
+///
+/// # Errors
+/// If they make no sense, or do not come, or too many partners ask at once.
+pub(crate) async fn take_questions(
+    local: &Local,
+    from: NodeId,
+    mut questions: Streaming<v1::ExchangeQuestion>,
+) -> Result<AnswerParts, Status> {
+    let mut next = async || {
+        let message = timeout(QUESTION_PATIENCE, questions.message()).await;
+        let message = message.map_err(|_| Status::deadline_exceeded("no question came"))??;
+        Ok::<_, Status>(message.and_then(|message| message.part))
+    };
+    let nonsense = |what: String| {
+        local.copies().refused(from, &what);
+        Status::invalid_argument(what)
+    };
+    let Some(v1::exchange_question::Part::Step(step)) = next().await? else {
+        return Err(nonsense("a step is expected first".to_owned()));
+    };
+    let mut asked = Vec::new();
+    while let Some(part) = next().await? {
+        let v1::exchange_question::Part::Question(question) = part else {
+            return Err(nonsense("a second step".to_owned()));
+        };
+        if asked.len() >= FILTER_COUNT_MAX {
+            return Err(nonsense(format!("more than {FILTER_COUNT_MAX} questions")));
+        }
+        asked.push(wire::question_of(&question).map_err(nonsense)?);
+    }
+    let (parts, receiver) = mpsc::channel(PARTS_WAITING_MAX);
+    let asked = Asked { from, step, questions: asked, parts };
+    let events = &local.copies().events;
+    let sent = events.try_send(Event::Asked(asked));
+    sent.map_err(|_| Status::resource_exhausted("too many partners ask at once"))?;
+    Ok(AnswerParts::new(receiver))
+}
+
+/// Answers all questions of a partner.
+pub(super) async fn answer(local: Arc<Local>, asked: Asked, sweep: u64) {
+    let Asked { from, questions, parts, .. } = asked;
+    let sender = Sender { local: &local, parts };
+    let mut outcome = sender.send(Part::Begun(v1::ExchangeBegun { sweep })).await;
+    for question in &questions {
+        if outcome.is_ok() {
+            outcome = sender.answer(from, question).await;
+        }
+    }
+    if outcome.is_err() {
+        tracing::debug!(%from, "a partner left before the answer's end");
+    }
+}
+
+struct Sender<'l> {
+    local: &'l Local,
+    parts: mpsc::Sender<Result<v1::ExchangePart, Status>>,
+}
+
+impl Sender<'_> {
+    async fn send(&self, part: Part) -> Result<(), Gone> {
+        let part = v1::ExchangePart { part: Some(part) };
+        let sent = timeout(READ_PATIENCE, self.parts.send(Ok(part))).await;
+        sent.map_err(|_| Gone)?.map_err(|_| Gone)
+    }
+
+    async fn answer(&self, from: NodeId, asked: &CopyQuestion) -> Result<(), Gone> {
+        let filter = asked.question.filter;
+        let Some(copy) = self.local.copies().get(filter) else {
+            let message = format!("{} has no copy of {filter}", self.local.node());
+            return self.refuse(filter.0, 0, message).await;
+        };
+        let (reply, whole) = match self.reply(&copy, from, asked).await {
+            Ok(Some(reply)) => reply,
+            Ok(None) => {
+                let message = format!("{filter} is on its way to the disk");
+                return self.refuse(filter.0, copy.generation().0, message).await;
+            }
+            Err(error) => {
+                copy.refused(&error);
+                self.local.copies().refused(from, &error);
+                return self.refuse(filter.0, copy.generation().0, error.to_string()).await;
+            }
+        };
+        let Reply { delta, changes } = reply;
+        let delta = CopyDelta { delta, samples: copy.samples_since(&asked.samples) };
+        self.send(Part::Delta(wire::delta_to_proto(&delta))).await?;
+        let mut frame_count = 0;
+        if let Some(changes) = changes {
+            for frame in changes.into_frames() {
+                frame_count += 1;
+                self.frame(&copy, frame).await?;
+            }
+        }
+        if let Some(filter) = whole {
+            let key = copy.settings.frame_key();
+            for frame in frames(&filter, key, copy.frame_payload_bytes_max()) {
+                frame_count += 1;
+                self.frame(&copy, frame.expect("a payload holds at least one block")).await?;
+            }
+        }
+        self.send(Part::End(v1::CopyDeltaEnd { frame_count })).await
+    }
+
+    /// The reply, and the filter if all of it is to be sent; None if nothing may be told now.
+    async fn reply(
+        &self,
+        copy: &Copy,
+        from: NodeId,
+        asked: &CopyQuestion,
+    ) -> Result<Option<(Reply, Option<AnyFilter>)>, DeltaError> {
+        let reply = copy.reply(from, &asked.question, false)?;
+        if reply.as_ref().is_none_or(|(reply, _)| reply.changes.is_some()) {
+            return Ok(reply);
+        }
+        // One at a time, for each is a copy in memory; what is to be sent may be less by then.
+        let _permit = self.local.copies().whole_sends.acquire().await;
+        copy.reply(from, &asked.question, true)
+    }
+
+    async fn frame(&self, copy: &Copy, frame: Vec<u8>) -> Result<(), Gone> {
+        let byte_count = frame.len();
+        self.local.copies().pacer.pass(byte_count).await;
+        self.send(Part::Frame(Bytes::from(frame))).await?;
+        copy.traffic.sent_bytes.fetch_add(byte_count as u64, Ordering::Relaxed);
+        metrics::delta_sent(byte_count);
+        Ok(())
+    }
+
+    async fn refuse(&self, filter: u64, generation: u64, message: String) -> Result<(), Gone> {
+        self.send(Part::Refusal(v1::CopyRefusal { filter, generation, message })).await
+    }
+}

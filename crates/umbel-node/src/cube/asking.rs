@@ -1,0 +1,237 @@
+//! The asking side of a step: what this node knows of each filter goes out, and what it lacks comes
+//! in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status, Streaming};
+use umbel_engine::NodeId;
+use umbel_engine::hypercube::{Delta, DeltaContent, DeltaError};
+use umbel_proto::v1;
+use umbel_proto::v1::exchange_part::Part;
+use umbel_proto::v1::peer_client::PeerClient;
+
+use super::copy::Copy;
+use super::wire::{self, CopyQuestion};
+use crate::local::Local;
+use crate::metrics;
+use crate::peer::{add_hello, peer_client};
+
+/// How long a partner may take to come to a step for each step before it: those wait for others.
+const STEP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long the next part of an answer may take: at the least byte rate a frame takes four seconds.
+const PART_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Bytes of frames that list changes of one filter, at most: they are held until all are there.
+const CHANGES_BYTES_MAX: usize = 1 << 30;
+
+/// Why a partner's answer did not come, or not to its end. What came before stays.
+#[derive(Debug, Error)]
+pub(super) enum AskError {
+    /// It did not answer lately, or nobody knows where it is.
+    #[error("it is passed over")]
+    PassedOver,
+    /// The connection failed.
+    #[error("{0}")]
+    Broken(String),
+    /// It did not come to the step, or stopped in the middle.
+    #[error("it did not answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    /// It counts nodes otherwise, or takes this node for another one.
+    #[error("it refused: {0}")]
+    Refused(String),
+    /// It answers what nobody can mean.
+    #[error("its answer makes no sense: {0}")]
+    Nonsense(String),
+}
+
+impl AskError {
+    /// Whether the partner seems not to be there.
+    pub(super) const fn is_absence(&self) -> bool {
+        matches!(self, Self::Broken(_) | Self::Timeout(_))
+    }
+
+    fn of_status(status: &Status) -> Self {
+        match status.code() {
+            Code::FailedPrecondition | Code::InvalidArgument => {
+                Self::Refused(status.message().to_owned())
+            }
+            _ => Self::Broken(status.message().to_owned()),
+        }
+    }
+}
+
+/// Connections to partners, by their addresses.
+pub(super) struct Clients(BTreeMap<String, PeerClient<Channel>>);
+
+impl Clients {
+    pub(super) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// A client, which connects when it is used.
+    pub(super) fn get(
+        &mut self,
+        local: &Local,
+        address: &str,
+    ) -> Result<PeerClient<Channel>, AskError> {
+        if let Some(client) = self.0.get(address) {
+            return Ok(client.clone());
+        }
+        let client = peer_client(local.net(), address);
+        let client = client.map_err(|error| AskError::Broken(error.to_string()))?;
+        self.0.insert(address.to_owned(), client.clone());
+        Ok(client)
+    }
+}
+
+/// Asks a partner about all copies, and merges what it answers, having said that it does: returns
+/// the number of its sweep.
+pub(super) async fn ask(
+    local: &Arc<Local>,
+    mut client: PeerClient<Channel>,
+    to: NodeId,
+    step: v1::ExchangeStep,
+    is_answered: &AtomicBool,
+) -> Result<u64, AskError> {
+    let patience = STEP_PATIENCE * (step.step + 1);
+    let copies = local.copies().all();
+    let mut messages = vec![question(v1::exchange_question::Part::Step(step))];
+    messages.extend(copies.iter().map(|copy| {
+        let asked = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
+        question(v1::exchange_question::Part::Question(wire::question_to_proto(&asked)))
+    }));
+    let mut request = Request::new(tokio_stream::iter(messages));
+    add_hello(&mut request, local.identity(), to);
+    let response = timeout(patience, client.exchange(request)).await;
+    let response = response.map_err(|_| AskError::Timeout(patience))?;
+    let mut parts = Parts(response.map_err(|status| AskError::of_status(&status))?.into_inner());
+    let theirs = match parts.next(patience).await? {
+        Part::Begun(begun) => begun.sweep,
+        _ => return Err(AskError::Nonsense("it does not say that it answers".to_owned())),
+    };
+    is_answered.store(true, Ordering::Relaxed);
+    for copy in copies {
+        take(local, &copy, to, &mut parts).await?;
+    }
+    Ok(theirs)
+}
+
+const fn question(part: v1::exchange_question::Part) -> v1::ExchangeQuestion {
+    v1::ExchangeQuestion { part: Some(part) }
+}
+
+/// The parts of an answer.
+struct Parts(Streaming<v1::ExchangePart>);
+
+impl Parts {
+    async fn next(&mut self, patience: Duration) -> Result<Part, AskError> {
+        let message = timeout(patience, self.0.message()).await;
+        let message = message.map_err(|_| AskError::Timeout(patience))?;
+        let message = message.map_err(|status| AskError::of_status(&status))?;
+        let message = message.ok_or_else(|| AskError::Broken("it ended its answer".to_owned()))?;
+        message.part.ok_or_else(|| AskError::Nonsense("a part without content".to_owned()))
+    }
+}
+
+/// Takes what is answered about one copy. A delta that does not fit is refused and read to its end.
+async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Result<(), AskError> {
+    let message = match parts.next(PART_PATIENCE).await? {
+        Part::Delta(message) => message,
+        Part::Refusal(v1::CopyRefusal { filter, message, .. }) if filter == copy.filter.0 => {
+            tracing::debug!(%from, message, "a partner does not answer about a filter");
+            return Ok(());
+        }
+        _ => return Err(AskError::Nonsense(format!("it says nothing of {}", copy.filter))),
+    };
+    let answer = wire::delta_of(&message).map_err(AskError::Nonsense)?;
+    let mut incoming = Incoming { copy, from, delta: &answer.delta, new_bit_count: 0, error: None };
+    let is_whole = answer.delta.content == DeltaContent::Whole;
+    if is_whole {
+        incoming.note(copy.begin_whole(from, &answer.delta));
+    }
+    let (mut frames, mut byte_count, mut frame_count) = (Vec::new(), 0, 0);
+    loop {
+        match parts.next(PART_PATIENCE).await? {
+            Part::Frame(frame) => {
+                frame_count += 1;
+                byte_count += frame.len();
+                if is_whole {
+                    incoming.merge_frame(&frame);
+                } else if byte_count > CHANGES_BYTES_MAX {
+                    let what = format!("more than {CHANGES_BYTES_MAX} bytes of changes");
+                    return Err(AskError::Nonsense(what));
+                } else {
+                    frames.push(Vec::from(frame));
+                }
+            }
+            Part::End(end) if end.frame_count == frame_count => break,
+            Part::End(end) => {
+                let what = format!("{} frames, {frame_count} came", end.frame_count);
+                return Err(AskError::Nonsense(what));
+            }
+            _ => return Err(AskError::Nonsense("something else between frames".to_owned())),
+        }
+    }
+    copy.traffic.received_bytes.fetch_add(byte_count as u64, Ordering::Relaxed);
+    metrics::delta_received(byte_count);
+    if is_whole {
+        incoming.end_whole();
+    } else {
+        incoming.merge_changes(&frames);
+    }
+    let error = incoming.error;
+    if let Some(error) = error {
+        copy.refused(&error);
+        local.copies().refused(from, &error);
+    } else if let Err(error) = copy.take_samples(answer.delta.generation, &answer.samples) {
+        local.copies().refused(from, &error);
+    }
+    Ok(())
+}
+
+/// A delta that comes in.
+struct Incoming<'c> {
+    copy: &'c Copy,
+    from: NodeId,
+    delta: &'c Delta,
+    new_bit_count: u64,
+    /// Why it is not merged any further.
+    error: Option<DeltaError>,
+}
+
+impl Incoming<'_> {
+    fn note<T>(&mut self, outcome: Result<T, DeltaError>) -> Option<T> {
+        outcome.map_err(|error| self.error = Some(error)).ok()
+    }
+
+    fn merge_frame(&mut self, frame: &Bytes) {
+        if self.error.is_none() {
+            let merged = self.copy.merge_whole_frame(self.from, self.delta, frame);
+            self.new_bit_count += self.note(merged).unwrap_or(0);
+        }
+    }
+
+    fn end_whole(&mut self) {
+        if self.error.is_none() {
+            let merged = self.copy.end_whole(self.from, self.delta, self.new_bit_count);
+            self.note(merged);
+        }
+    }
+
+    fn merge_changes(&mut self, frames: &[Vec<u8>]) {
+        // Read without holding the copy.
+        let changes = self.copy.reader().read(self.from, frames);
+        if let Some(changes) = self.note(changes) {
+            let merged = self.copy.merge_changes(self.from, self.delta, changes);
+            self.note(merged);
+        }
+    }
+}

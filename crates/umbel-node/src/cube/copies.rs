@@ -1,0 +1,392 @@
+//! The copies that the catalogue wants this node to have: made, emptied, dropped, saved.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use umbel_engine::hypercube::ReplicaOptions;
+use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
+use umbel_engine::{FilterId, Generation, GroupId, NodeId};
+use umbel_filter::AnyFilter;
+
+use super::copy::Copy;
+use super::exchange::Event;
+use super::failure::CopyFailure;
+use super::pacer::Pacer;
+use super::{image, journal};
+use crate::calls::SweepCounts;
+use crate::config::Config;
+use crate::limits::{EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORTS_MAX};
+use crate::metrics;
+use crate::ports::observer;
+use crate::ports::{Purpose, Rare, Seed};
+use crate::space::Space;
+use crate::storage::Storage;
+
+/// Payload of a frame of a delta: many of them travel in a row, and each is coded and merged while
+/// nobody else uses the copy.
+const FRAME_PAYLOAD_BYTES_MAX: usize = 256 << 10;
+
+/// The same where small pieces are provoked: deltas have many frames then.
+const SMALL_PAYLOAD_BYTES: usize = 256;
+
+/// Memory for the delta log where small pieces are provoked: who was away gets the whole filter.
+const SMALL_LOG_BYTES: usize = 4 << 10;
+
+/// A copy with merges that are on no disk of this node is saved after so long, so that a restart need
+/// not ask for them again.
+const VOLATILE_MAX: Duration = Duration::from_secs(300);
+
+/// Events that may wait for the exchange: two of every node of the largest cluster.
+const EVENTS_MAX: usize = 512;
+
+/// Frames of an export that are made ahead of the one that is read.
+const FRAMES_AHEAD: usize = 2;
+
+/// Whole filters that are sent at once: each is a copy in memory.
+const WHOLE_SENDS_MAX: usize = 1;
+
+/// All copies of this node.
+pub(crate) struct Copies {
+    node: NodeId,
+    storage: Storage,
+    seed: Arc<dyn Seed>,
+    space: Arc<Space>,
+    delta_log_bytes_max: usize,
+    queue_items_max: usize,
+    held: RwLock<BTreeMap<FilterId, Held>>,
+    /// The entry of the meta group's log up to which the copies are as the catalogue wants them.
+    followed: watch::Sender<u64>,
+    pub(super) events: mpsc::Sender<Event>,
+    /// Taken by the exchange when it begins.
+    waiting: Mutex<Option<mpsc::Receiver<Event>>>,
+    pub(super) pacer: Pacer,
+    pub(super) whole_sends: Semaphore,
+    /// One permit a copy that is exported: each is one in memory.
+    exports: Arc<Semaphore>,
+    sweeps: Mutex<SweepCounts>,
+    refused_count: AtomicU64,
+}
+
+struct Held {
+    copy: Arc<Copy>,
+    writer: JoinHandle<()>,
+    saved_at: Instant,
+}
+
+/// A replicated filter of the catalogue.
+struct Wanted {
+    generation: Generation,
+    settings: FilterSettings,
+}
+
+impl Copies {
+    pub(crate) fn new(
+        node: NodeId,
+        config: &Config,
+        storage: Storage,
+        seed: Arc<dyn Seed>,
+        space: Arc<Space>,
+    ) -> Self {
+        let (events, waiting) = mpsc::channel(EVENTS_MAX);
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Self {
+            node,
+            storage,
+            seed,
+            space,
+            delta_log_bytes_max: count(config.delta_log_bytes_max),
+            queue_items_max: count(config.queue_items_max),
+            held: RwLock::default(),
+            followed: watch::Sender::new(0),
+            events,
+            waiting: Mutex::new(Some(waiting)),
+            pacer: Pacer::new(config.exchange_bytes_per_second_max),
+            whole_sends: Semaphore::new(WHOLE_SENDS_MAX),
+            exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
+            sweeps: Mutex::default(),
+            refused_count: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn take_events(&self) -> Option<mpsc::Receiver<Event>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A copy, if this node has one.
+    pub(crate) fn get(&self, filter: FilterId) -> Option<Arc<Copy>> {
+        Some(Arc::clone(&self.read().get(&filter)?.copy))
+    }
+
+    /// All copies, by rising filter.
+    pub(crate) fn all(&self) -> Vec<Arc<Copy>> {
+        self.read().values().map(|held| Arc::clone(&held.copy)).collect()
+    }
+
+    /// Generation and bits of a copy, for those who look at the node from outside.
+    pub(crate) fn bits(&self, filter: FilterId) -> Option<(Generation, AnyFilter)> {
+        Some(self.get(filter)?.bits())
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<FilterId, Held>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<FilterId, Held>> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Up to which entry of the meta group's log the copies have followed the catalogue.
+    pub(crate) fn followed(&self) -> watch::Receiver<u64> {
+        self.followed.subscribe()
+    }
+
+    /// How the sweeps go.
+    pub(crate) fn sweeps(&self) -> SweepCounts {
+        *self.sweeps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count_sweeps(&self, change: impl FnOnce(&mut SweepCounts)) {
+        change(&mut self.sweeps.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Messages of the exchange that were refused.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.refused_count.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of deltas that were sent and received.
+    pub(crate) fn traffic_bytes(&self) -> (u64, u64) {
+        let loads = self.all().into_iter().map(|copy| copy.traffic_bytes());
+        loads.fold((0, 0), |(sent, received), (s, r)| (sent + s, received + r))
+    }
+
+    pub(super) fn refused(&self, from: NodeId, why: &dyn std::fmt::Display) {
+        self.refused_count.fetch_add(1, Ordering::Relaxed);
+        metrics::exchange_refused();
+        tracing::info!(%from, %why, "an exchange was refused");
+    }
+
+    /// Has the exchange begin a sweep as soon as it can.
+    pub(crate) fn begin_sweep(&self) {
+        // One that is full of events begins one anyway.
+        let _ = self.events.try_send(Event::Wanted);
+    }
+
+    fn draw_log_number(&self) -> u64 {
+        self.seed.number(Purpose::DeltaLog).max(1)
+    }
+
+    /// Makes, empties and drops copies, so that they are as the catalogue wants them, which had
+    /// applied at least this entry.
+    ///
+    /// A node that starts replays old catalogues. That does no harm: a filter's number is that of the
+    /// entry that made it, so one that is missing from a catalogue that is newer is gone for ever, and
+    /// a generation that is lower than the copy's is an old one.
+    ///
+    /// # Errors
+    /// If the disk fails, or a copy on it is damaged.
+    pub(crate) async fn follow(
+        &self,
+        index: u64,
+        read: impl FnOnce(&mut dyn FnMut(&MetaState)),
+    ) -> Result<(), String> {
+        let mut wanted: BTreeMap<FilterId, Wanted> = BTreeMap::new();
+        read(&mut |state| {
+            let replicated = state.filters().filter(|(_, record)| record.is_replicated());
+            let present = replicated.filter(|(_, r)| r.state != FilterState::Dropping);
+            wanted.extend(present.map(|(filter, record)| {
+                let (generation, settings) = (record.generation, record.settings.clone());
+                (filter, Wanted { generation, settings })
+            }));
+        });
+        let on_disk = self.storage.groups().into_iter().filter_map(GroupId::copy);
+        let in_memory = self.read().keys().copied().collect::<Vec<_>>();
+        for filter in on_disk.chain(in_memory) {
+            if filter.0 <= index && !wanted.contains_key(&filter) {
+                self.forget(filter).await?;
+            }
+        }
+        for (filter, wanted) in wanted {
+            let copy = match self.get(filter) {
+                Some(copy) => copy,
+                None => self.open(filter, wanted.settings).await?,
+            };
+            if copy.clear(wanted.generation, self.draw_log_number())? {
+                tracing::info!(%filter, generation = %wanted.generation, "the copy was emptied");
+                self.save(filter).await?;
+            }
+        }
+        self.followed.send_replace(index);
+        Ok(())
+    }
+
+    async fn open(&self, filter: FilterId, settings: FilterSettings) -> Result<Arc<Copy>, String> {
+        let node = self.node;
+        let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no log"))?;
+        let (log, snapshots) = (self.storage.log(group), self.storage.snapshots(group));
+        let failed = |error: String| format!("{group}: {error}");
+        if !self.storage.groups().contains(&group) {
+            log.found(node).await.map_err(|error| failed(error.to_string()))?;
+        }
+        let is_small = self.seed.provokes(Rare::SmallPieces);
+        let options = ReplicaOptions {
+            node,
+            filter,
+            generation: Generation(1),
+            log: self.draw_log_number(),
+            key: settings.frame_key(),
+            log_bytes_max: if is_small { SMALL_LOG_BYTES } else { self.delta_log_bytes_max },
+            payload_bytes_max: if is_small { SMALL_PAYLOAD_BYTES } else { FRAME_PAYLOAD_BYTES_MAX },
+        };
+        // Whoever was there when the filter was made lacks nothing of it: nodes that join later are
+        // numbered by the entry that added them.
+        let is_settled = node.0 < filter.0;
+        let loaded = image::load(options, &settings, is_settled, &log, &snapshots).await;
+        let (state, samples) = loaded.map_err(|error| {
+            let what = failed(error.to_string());
+            if let Some(observer) = self.storage.observer()
+                && error.is_damage
+            {
+                observer.observe(&observer::Event::DamageFound { what: &what });
+            }
+            what
+        })?;
+        let last = state.applied_index.max(log.last_index());
+        let (journal, jobs) = journal::queue(self.queue_items_max, Arc::clone(&self.space));
+        let copy = Copy::new((node, filter, group), settings, (state, samples), journal);
+        let copy = Arc::new(copy);
+        let writer = tokio::spawn(journal::run(Arc::clone(&copy), jobs, log, last));
+        let held = Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now() };
+        self.write().insert(filter, held);
+        tracing::info!(%filter, "copy opened");
+        // The exchange gives it partners, and asks for what it lacks.
+        let _ = self.events.try_send(Event::Opened);
+        Ok(copy)
+    }
+
+    async fn forget(&self, filter: FilterId) -> Result<(), String> {
+        let held = self.write().remove(&filter);
+        if let Some(held) = held {
+            held.writer.abort();
+            // Aborted or not, it writes nothing more then.
+            let _ = held.writer.await;
+        }
+        let Some(group) = GroupId::of_copy(filter) else { return Ok(()) };
+        if self.storage.groups().contains(&group) {
+            let forgotten = self.storage.forget(group).await;
+            forgotten.map_err(|error| format!("{group} cannot be forgotten: {error}"))?;
+            tracing::info!(%filter, "copy dropped");
+        }
+        Ok(())
+    }
+
+    /// Saves a copy, and lets go of the log that the snapshot covers.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    async fn save(&self, filter: FilterId) -> Result<(), String> {
+        let Some(copy) = self.get(filter) else { return Ok(()) };
+        self.save_copy(&copy).await
+    }
+
+    async fn save_copy(&self, copy: &Copy) -> Result<(), String> {
+        let (log, snapshots) = (self.storage.log(copy.group), self.storage.snapshots(copy.group));
+        image::save(copy, &log, &snapshots)
+            .await
+            .map_err(|error| format!("{} cannot be saved: {error}", copy.group))?;
+        if let Some(held) = self.write().get_mut(&copy.filter) {
+            held.saved_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// ORs a filter into this node's copy, and returns how many positions were newly set, once the
+    /// copy is on disk. Then it goes to the other nodes.
+    ///
+    /// Take it to its end: given up in the middle, the copy tells others nothing until it is saved.
+    ///
+    /// # Errors
+    /// If there is no such copy, it is at another generation or of another shape, or the disk is
+    /// nearly full or fails.
+    pub(crate) async fn absorb(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        other: &AnyFilter,
+    ) -> Result<u64, CopyFailure> {
+        if let Some(free_bytes) = self.space.shortage() {
+            return Err(CopyFailure::DiskFull { free_bytes });
+        }
+        let copy = self.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
+        let new_bit_count = copy.absorb(generation, other)?;
+        self.save_copy(&copy).await.map_err(CopyFailure::NotSaved)?;
+        self.begin_sweep();
+        Ok(new_bit_count)
+    }
+
+    /// The frames of a copy as it is now, coded as they are read.
+    pub(crate) async fn frames(&self, copy: &Copy) -> mpsc::Receiver<Result<Bytes, String>> {
+        let exports = Arc::clone(&self.exports);
+        let permit = exports.acquire_owned().await.expect("it is never closed");
+        let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
+        let ((_, filter), key) = (copy.bits(), copy.settings.frame_key());
+        // Ends with its receiver, and what it holds with it.
+        tokio::spawn(async move {
+            let _permit = permit;
+            for frame in umbel_codec::frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+                let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
+                if sender.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        });
+        frames
+    }
+
+    /// Saves the copies whose log is long, or that hold on to the oldest part of everybody's, or
+    /// whose merges have been on no disk for long.
+    pub(crate) async fn save_due(&self, log_bytes_max: u64, is_provoked: bool) {
+        let is_long = self.storage.wal_bytes() > log_bytes_max;
+        let oldest =
+            if is_long { self.storage.groups_holding_oldest_segment() } else { Vec::new() };
+        let due: Vec<FilterId> = {
+            let held = self.read();
+            let is_due = |held: &Held| {
+                let log_bytes = self.storage.log_bytes(held.copy.group);
+                log_bytes > log_bytes_max / 4
+                    || oldest.contains(&held.copy.group)
+                    || held.copy.is_left_unsaved()
+                    || (is_provoked && (log_bytes > 0 || held.copy.is_volatile()))
+                    || (held.copy.is_volatile() && held.saved_at.elapsed() > VOLATILE_MAX)
+            };
+            held.iter().filter(|(_, held)| is_due(held)).map(|(&filter, _)| filter).collect()
+        };
+        for filter in due {
+            if let Err(error) = self.save(filter).await {
+                // The log keeps what the snapshot does not have.
+                tracing::warn!(error, "a copy was not saved");
+            }
+        }
+    }
+
+    /// Measures.
+    pub(crate) fn measure(&self) {
+        let copies = self.all();
+        let bytes = copies.iter().map(|copy| copy.load(&[])).map(|load| load.memory_bytes).sum();
+        metrics::copies(copies.len(), bytes);
+    }
+
+    /// Stops all copies.
+    pub(crate) fn shut_down(&self) {
+        for held in self.read().values() {
+            held.writer.abort();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A copy in a snapshot file, and read back with what the node's log has since.
+//!
+//! ```text
+//! length u32, head; for each frame length u32, frame (umbel-codec); 0 u32
+//! ```
+
+use std::io;
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use serde::{Deserialize, Serialize};
+use umbel_codec::{FilterAssembler, FrameView, frames};
+use umbel_engine::Generation;
+use umbel_engine::hypercube::{Replica, ReplicaOptions, SampleTable, SavedKnowledge};
+use umbel_engine::limits::REPLICATED_BYTES_MAX;
+use umbel_engine::meta::FilterSettings;
+use umbel_engine::planted::{self, Planted};
+use umbel_filter::{AnyFilter, HashRange};
+
+use super::copy::{Copy, CopyState};
+use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
+use crate::raft::encoding::{decode, encode};
+use crate::raft::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
+use crate::storage::{LogStore, SnapshotFile, SnapshotStore};
+
+/// Bytes of a frame and its header, or of the head, at most: more is no frame that was written.
+const PIECE_BYTES_MAX: u32 = 64 << 20;
+
+/// Memory of a copy that is read, at most: of a single-shot one, which grows with its items, twice
+/// what is planned at most.
+const COPY_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
+
+/// Bytes of a snapshot that are read with one call.
+const READ_BYTES: usize = 1 << 20;
+
+/// What stands before the frames.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    generation: Generation,
+    knowledge: SavedKnowledge,
+    new_count: u64,
+    is_settled: bool,
+    /// Of what was inserted where.
+    samples: Vec<u8>,
+}
+
+/// Writes a copy to a snapshot, and lets go of the log that it covers.
+///
+/// # Errors
+/// If the disk or the log fails.
+pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore) -> io::Result<()> {
+    let _turn = copy.saving.lock().await;
+    let (head, applied_index, merge_count, filter) = {
+        let mut state = copy.write();
+        let knowledge = state.replica.save();
+        let head = Head {
+            generation: state.generation(),
+            knowledge,
+            new_count: state.new_count,
+            is_settled: state.is_settled,
+            samples: copy.samples().to_bytes(),
+        };
+        (head, state.applied_index, state.merge_count, state.replica.filter().clone())
+    };
+    let key = copy.settings.frame_key();
+    let meta = SnapshotMeta {
+        last_log_id: (applied_index > 0).then(|| own_log_id(copy.node, applied_index)),
+        last_membership: StoredMembership::default(),
+    };
+    let mut writer = snapshots.writer(meta).await?;
+    writer.write(piece(&encode(&head))).await?;
+    for frame in frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+        let frame = frame.map_err(|error| io::Error::other(error.to_string()))?;
+        writer.write(piece(&frame)).await?;
+    }
+    writer.write(Bytes::from_static(&[0; 4])).await?;
+    writer.finish().await?;
+    {
+        let mut state = copy.write();
+        // It may have been emptied meanwhile, and then nothing waits for a disk.
+        state.saved_merge_count = state.saved_merge_count.max(merge_count);
+    }
+    if applied_index > 0 {
+        log.purge_own(copy.node, applied_index).await?;
+    }
+    Ok(())
+}
+
+fn piece(bytes: &[u8]) -> Bytes {
+    let length = u32::try_from(bytes.len()).expect("frames are bounded");
+    [&length.to_le_bytes()[..], bytes].concat().into()
+}
+
+/// Why a copy was not read.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct LoadError {
+    what: String,
+    /// Whether what the disk holds is no copy; otherwise it could not be read.
+    pub(super) is_damage: bool,
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        let is_damage = error.kind() == io::ErrorKind::InvalidData;
+        Self { what: error.to_string(), is_damage }
+    }
+}
+
+impl From<String> for LoadError {
+    fn from(what: String) -> Self {
+        Self { what, is_damage: true }
+    }
+}
+
+/// Reads a copy: the newest snapshot, if there is one, and then the log.
+pub(super) async fn load(
+    mut options: ReplicaOptions,
+    settings: &FilterSettings,
+    is_settled: bool,
+    log: &LogStore,
+    snapshots: &SnapshotStore,
+) -> Result<(CopyState, SampleTable), LoadError> {
+    let newest = snapshots.latest().await?;
+    let (mut state, mut samples) = match newest {
+        Some(file) => {
+            let index = file.meta().last_log_id.map_or(0, |id| id.index);
+            let (head, filter) = read(&file, settings).await?;
+            options.generation = head.generation;
+            let replica = Replica::restore(options, filter, head.knowledge);
+            let replica = replica.map_err(|error| error.to_string())?;
+            let samples = SampleTable::from_bytes(&head.samples);
+            let samples = samples.map_err(|error| error.to_string())?;
+            let mut state = CopyState::new(replica, index, head.is_settled);
+            state.new_count = head.new_count;
+            (state, samples)
+        }
+        None => {
+            let empty = settings.shape.create_copy().map_err(|error| error.to_string())?;
+            let replica = Replica::new(options, empty).map_err(|error| error.to_string())?;
+            (CopyState::new(replica, 0, is_settled), SampleTable::new(options.node))
+        }
+    };
+    replay(&mut state, &mut samples, settings, log).await?;
+    Ok((state, samples))
+}
+
+/// Inserts what the log has behind the snapshot, as it was inserted before.
+async fn replay(
+    state: &mut CopyState,
+    samples: &mut SampleTable,
+    settings: &FilterSettings,
+    log: &LogStore,
+) -> Result<(), LoadError> {
+    loop {
+        let entries = log.read_own(state.applied_index + 1).await?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for Entry { log_id, payload } in entries {
+            let expected = state.applied_index + 1;
+            if log_id.index != expected {
+                return Err(
+                    format!("entry {} of the log, expected {expected}", log_id.index).into()
+                );
+            }
+            state.applied_index = expected;
+            let EntryPayload::Normal(Command::Copy(CopyEntry { generation, hashes })) = payload
+            else {
+                return Err(format!("entry {expected} of the log holds no inserts").into());
+            };
+            if generation > state.generation() {
+                // It was emptied, and no snapshot was written since.
+                let empty = settings.shape.create_copy().map_err(|error| error.to_string())?;
+                let log_number = state.replica.options().log;
+                let cleared = state.replica.clear(generation, log_number, empty);
+                cleared.map_err(|error| error.to_string())?;
+                (state.new_count, state.is_settled) = (0, true);
+                samples.clear();
+            }
+            if generation == state.generation() && !planted::on(Planted::CopyLogIgnored) {
+                hashes.check().map_err(|error| format!("entry {expected}: {error}"))?;
+                let hashes = hashes.to_vec();
+                samples.insert(&hashes);
+                let inserted = state.replica.insert_again(&hashes);
+                state.new_count += inserted.map_err(|error| error.to_string())?;
+            }
+        }
+    }
+}
+
+/// Pieces of a snapshot, one after the other.
+struct Pieces<'f> {
+    file: &'f SnapshotFile,
+    offset: u64,
+    ahead: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    async fn take(&mut self, byte_count: usize) -> Result<Vec<u8>, LoadError> {
+        while self.ahead.len() < byte_count {
+            let bytes = self.file.read(self.offset, READ_BYTES).await?;
+            if bytes.is_empty() {
+                return Err("the snapshot ends in the middle of a copy".to_owned().into());
+            }
+            self.offset += bytes.len() as u64;
+            self.ahead.extend_from_slice(&bytes);
+        }
+        let rest = self.ahead.split_off(byte_count);
+        Ok(std::mem::replace(&mut self.ahead, rest))
+    }
+
+    async fn next(&mut self) -> Result<Vec<u8>, LoadError> {
+        let length = self.take(4).await?;
+        let length = length.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        if length > PIECE_BYTES_MAX {
+            return Err(
+                format!("a piece of {length} bytes, expected at most {PIECE_BYTES_MAX}").into()
+            );
+        }
+        self.take(length as usize).await
+    }
+}
+
+/// What makes a copy of its frames.
+///
+/// # Errors
+/// If the settings are of no copy, or there is no memory for it.
+pub(crate) fn assembler(settings: &FilterSettings) -> Result<FilterAssembler, String> {
+    let shape = settings.shape.shape(HashRange::WHOLE).map_err(|error| error.to_string())?;
+    let assembler = FilterAssembler::new(shape, settings.frame_key(), COPY_BYTES_MAX);
+    assembler.map_err(|error| error.to_string())
+}
+
+/// Head and bits of a snapshot.
+async fn read(
+    file: &SnapshotFile,
+    settings: &FilterSettings,
+) -> Result<(Head, AnyFilter), LoadError> {
+    let mut pieces = Pieces { file, offset: 0, ahead: Vec::new() };
+    let head: Head = decode(&pieces.next().await?).map_err(|error| error.to_string())?;
+    let mut assembler = assembler(settings)?;
+    loop {
+        let frame = pieces.next().await?;
+        if frame.is_empty() {
+            break;
+        }
+        let view = FrameView::parse(&frame).map_err(|error| error.to_string())?.0;
+        assembler.push(&view).map_err(|error| error.to_string())?;
+    }
+    let filter = assembler.finish().map_err(|error| error.to_string())?;
+    Ok((head, filter))
+}

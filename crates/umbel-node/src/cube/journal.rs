@@ -1,0 +1,186 @@
+//! Local inserts on their way to the disk: what waits goes into one entry of the log, and takes
+//! effect in the order of the log, as it would after a restart.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use umbel_engine::Generation;
+use umbel_engine::planted::{self, Planted};
+use umbel_engine::shard::HashList;
+
+use super::copy::Copy;
+use super::failure::CopyFailure;
+use crate::limits::PROPOSAL_ITEMS_MAX;
+use crate::metrics;
+use crate::raft::types::{Command, CopyEntry};
+use crate::space::Space;
+use crate::storage::LogStore;
+
+/// Entries of one copy that are on their way to the disk at once: while one is synced, the next
+/// gathers, and a third is being coded.
+const ENTRIES_IN_FLIGHT_MAX: usize = 3;
+
+/// Batches that wait for the log of one copy.
+const QUEUE_BATCHES_MAX: usize = 4096;
+
+/// Inserts that wait.
+struct Job {
+    generation: Generation,
+    hashes: HashList,
+    reply: oneshot::Sender<Result<Vec<bool>, CopyFailure>>,
+    /// Frees room when it is dropped.
+    _room: OwnedSemaphorePermit,
+}
+
+/// Where the inserts of a copy wait.
+pub(super) struct Journal {
+    jobs: mpsc::Sender<Job>,
+    /// One permit an item.
+    room: Arc<Semaphore>,
+    space: Arc<Space>,
+}
+
+/// The other end, for [`run`].
+pub(super) struct Jobs(mpsc::Receiver<Job>);
+
+/// A queue of at most so many items.
+pub(super) fn queue(items_max: usize, space: Arc<Space>) -> (Journal, Jobs) {
+    let (jobs, waiting) = mpsc::channel(QUEUE_BATCHES_MAX);
+    let room = Arc::new(Semaphore::new(items_max.min(Semaphore::MAX_PERMITS)));
+    (Journal { jobs, room, space }, Jobs(waiting))
+}
+
+impl Journal {
+    /// Inserts items once they are on disk: whether each was new.
+    pub(super) async fn insert(
+        &self,
+        generation: Generation,
+        hashes: HashList,
+    ) -> Result<Vec<bool>, CopyFailure> {
+        if let Some(free_bytes) = self.space.shortage() {
+            return Err(CopyFailure::DiskFull { free_bytes });
+        }
+        let count = u32::try_from(hashes.len()).map_err(|_| CopyFailure::Overloaded)?;
+        let room = Arc::clone(&self.room).try_acquire_many_owned(count);
+        let _room = room.map_err(|_| CopyFailure::Overloaded)?;
+        let (reply, outcome) = oneshot::channel();
+        let job = Job { generation, hashes, reply, _room };
+        self.jobs.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => CopyFailure::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => stopped("the copy was dropped"),
+        })?;
+        outcome.await.unwrap_or_else(|_| Err(stopped("the copy was dropped")))
+    }
+}
+
+fn stopped(why: impl Into<String>) -> CopyFailure {
+    CopyFailure::Stopped(why.into())
+}
+
+/// An entry that was handed to the log.
+struct Written {
+    index: u64,
+    entry: CopyEntry,
+    jobs: Vec<Job>,
+    outcome: std::io::Result<()>,
+}
+
+type Writing = Pin<Box<dyn Future<Output = Written> + Send>>;
+
+/// Writes what waits, and applies what is written; ends when it is aborted.
+pub(super) async fn run(copy: Arc<Copy>, mut jobs: Jobs, log: LogStore, mut last: u64) {
+    let mut writing: FuturesOrdered<Writing> = FuturesOrdered::new();
+    let mut next: Option<Job> = None;
+    loop {
+        tokio::select! {
+            biased;
+            Some(written) = writing.next() => finish(&copy, written),
+            Some(first) = take(&mut next, &mut jobs), if writing.len() < ENTRIES_IN_FLIGHT_MAX => {
+                let batch = gather(first, &mut next, &mut jobs);
+                last += 1;
+                writing.push_back(write(&copy, &log, last, batch).await);
+            }
+            else => return,
+        }
+    }
+}
+
+async fn take(next: &mut Option<Job>, jobs: &mut Jobs) -> Option<Job> {
+    match next.take() {
+        Some(job) => Some(job),
+        None => jobs.0.recv().await,
+    }
+}
+
+/// Takes along what waits and fits into the entry; what does not is the next one's first.
+fn gather(first: Job, next: &mut Option<Job>, jobs: &mut Jobs) -> Vec<Job> {
+    let (generation, mut count) = (first.generation, first.hashes.len());
+    let mut batch = vec![first];
+    while let Ok(job) = jobs.0.try_recv() {
+        count += job.hashes.len();
+        if job.generation != generation || count > PROPOSAL_ITEMS_MAX {
+            *next = Some(job);
+            break;
+        }
+        batch.push(job);
+    }
+    batch
+}
+
+/// Hands an entry to the log.
+async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writing {
+    let generation = jobs[0].generation;
+    let hashes = match &jobs[..] {
+        [job] => job.hashes.clone(),
+        jobs => HashList::joined(jobs.iter().map(|job| &job.hashes)),
+    };
+    let entry = CopyEntry { generation, hashes };
+    if planted::on(Planted::CopyAckEarly) {
+        finish(copy, Written { index, entry: entry.clone(), jobs, outcome: Ok(()) });
+        let entry = CopyEntry { generation, hashes: HashList::default() };
+        return Box::pin(
+            async move { Written { index, entry, jobs: Vec::new(), outcome: Ok(()) } },
+        );
+    }
+    let handed = log.append_own(copy.node, index, Command::Copy(entry.clone())).await;
+    Box::pin(async move {
+        let outcome = match handed {
+            Ok(outcome) => {
+                outcome.await.unwrap_or_else(|_| Err(std::io::Error::other("the log is gone")))
+            }
+            Err(error) => Err(error),
+        };
+        Written { index, entry, jobs, outcome }
+    })
+}
+
+/// Applies an entry that is on disk, and answers.
+fn finish(copy: &Copy, Written { index, entry, jobs, outcome }: Written) {
+    let outcome = match outcome {
+        // The health of the log stops the node; nothing behind this entry succeeds either.
+        Err(error) => Err(stopped(error.to_string())),
+        Ok(()) => copy.apply(index, entry.generation, &entry.hashes),
+    };
+    match outcome {
+        Err(failure) => {
+            for job in jobs {
+                // Whoever asked may have gone.
+                let _ = job.reply.send(Err(failure.clone()));
+            }
+        }
+        Ok(is_new) => {
+            let mut rest = &is_new[..];
+            for job in jobs {
+                let (own, behind) = rest.split_at(job.hashes.len());
+                rest = behind;
+                let new_count = own.iter().filter(|is_new| **is_new).count();
+                metrics::insert_answered(new_count as u64, (own.len() - new_count) as u64);
+                let _ = job.reply.send(Ok(own.to_vec()));
+            }
+        }
+    }
+}

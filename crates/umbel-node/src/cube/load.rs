@@ -1,0 +1,36 @@
+//! How a copy is, for tables.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use umbel_engine::NodeId;
+use umbel_filter::Describe;
+
+use super::copy::Copy;
+use crate::calls::CopyLoad;
+
+impl Copy {
+    /// How the copy is.
+    pub(crate) fn load(&self, partners: &[NodeId]) -> CopyLoad {
+        let state = self.read();
+        let replica = &state.replica;
+        let description = replica.filter().describe();
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        CopyLoad {
+            generation: state.generation(),
+            position_count: description.position_count,
+            one_count: description.one_count,
+            item_count: description.item_count.map(|estimate| estimate.item_count),
+            false_positive_rate: description.false_positive_rate,
+            new_count: state.new_count,
+            memory_bytes: description.memory_bytes,
+            log_bytes: replica.log_bytes() as u64,
+            is_settled: state.is_settled,
+            lags: partners.iter().map(|&node| (node, replica.lag(node))).collect(),
+            sent_bytes: self.traffic.sent_bytes.load(Ordering::Relaxed),
+            received_bytes: self.traffic.received_bytes.load(Ordering::Relaxed),
+            refused_count: self.traffic.refused_count.load(Ordering::Relaxed),
+            convergence_ms: state.convergence.map(ms),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What this node's copies do for other nodes' coordinators.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use umbel_engine::shard::{Bitmap, HashList};
+use umbel_engine::{Epoch, FilterId, GroupId, NodeId};
+use umbel_filter::ItemHash;
+
+use super::copy::{Copy, Present};
+use super::failure::CopyFailure;
+use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
+use crate::local::Local;
+use crate::peer::{CallError, CallKind, RefusalReason};
+use crate::raft::encoding::{decode, encode};
+
+/// How long a question waits for what it asks for before it is answered with "not yet".
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+impl Local {
+    /// Asks a node's copy of a filter, which may be this node's own.
+    pub(crate) async fn copy_call(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        request: &CopyRequest,
+        timeout: Duration,
+    ) -> Result<CopyAnswer, CallError> {
+        if node == self.node() {
+            return Ok(self.serve_copy(group, request.clone()).await);
+        }
+        let body: Bytes = encode(request);
+        let answer = self.call(node, CallKind::Copy, group, body, timeout).await?;
+        decode(&answer).map_err(|error| CallError::Refused {
+            node,
+            reason: RefusalReason::Unspecified,
+            message: error.to_string(),
+        })
+    }
+
+    /// Answers a coordinator.
+    pub(crate) async fn serve_copy(&self, group: GroupId, request: CopyRequest) -> CopyAnswer {
+        let served = self.try_serve_copy(group, request).await;
+        served.unwrap_or_else(CopyAnswer::Failed)
+    }
+
+    async fn try_serve_copy(
+        &self,
+        group: GroupId,
+        request: CopyRequest,
+    ) -> Result<CopyAnswer, CopyFailure> {
+        if let CopyRequest::Follow { index } = request {
+            let followed = self.copies().followed();
+            return Ok(CopyAnswer::Done(comes_true(followed, |&followed| followed >= index).await));
+        }
+        let filter = group.copy().unwrap_or(FilterId(0));
+        let copy = self.copies().get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
+        Ok(match request {
+            CopyRequest::Hold { generation, epoch, hashes } => {
+                self.check_epoch(epoch)?;
+                let hashes = hashes_of(&hashes)?;
+                let held = copy.insert(generation, &hashes, Present::MustBeDurable).await?;
+                bits(&copy, held)
+            }
+            CopyRequest::Find { generation, epoch, hashes } => {
+                self.check_epoch(epoch)?;
+                let present = copy.contains(generation, &hashes_of(&hashes)?)?;
+                bits(&copy, present)
+            }
+            CopyRequest::Inserted { generation } => {
+                let count = copy.inserted(generation)?;
+                self.copies().begin_sweep();
+                CopyAnswer::Count(count)
+            }
+            CopyRequest::Covers { generation, counts } => {
+                let deadline = Instant::now() + WAIT_MAX;
+                let mut revision = copy.revision();
+                loop {
+                    revision.borrow_and_update();
+                    if copy.covers(generation, &counts)? {
+                        return Ok(CopyAnswer::Done(true));
+                    }
+                    let changed = tokio::time::timeout_at(deadline, revision.changed()).await;
+                    if !matches!(changed, Ok(Ok(()))) {
+                        // A sweep that broke is not made again by itself where nobody has news.
+                        self.copies().begin_sweep();
+                        return Ok(CopyAnswer::Done(false));
+                    }
+                }
+            }
+            CopyRequest::Knowledge { generation } => {
+                let (knows, is_settled) = copy.knowledge(generation)?;
+                CopyAnswer::Knowledge { knows, is_settled }
+            }
+            CopyRequest::Describe => {
+                let load = copy.load(&self.partners());
+                let sweeps = self.copies().sweeps();
+                CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
+            }
+            CopyRequest::Follow { .. } => unreachable!("it was answered above"),
+        })
+    }
+
+    fn check_epoch(&self, theirs: Epoch) -> Result<(), CopyFailure> {
+        let ours = self.meta().replica().read_meta(umbel_engine::meta::MetaState::epoch);
+        if theirs == ours { Ok(()) } else { Err(CopyFailure::StaleEpoch { theirs, ours }) }
+    }
+
+    /// The nodes that this one exchanges with.
+    fn partners(&self) -> Vec<NodeId> {
+        use umbel_engine::hypercube::Members;
+
+        let meta = self.meta().replica();
+        let (epoch, nodes) = meta.read_meta(|state| (state.epoch(), state.live_nodes()));
+        let Ok(members) = Members::new(epoch, nodes.into_iter().collect()) else {
+            return Vec::new();
+        };
+        let ranks = members.rank_of(self.node()).map(|rank| members.cube().partners(rank));
+        ranks.into_iter().flatten().filter_map(|rank| members.node_of(rank)).collect()
+    }
+}
+
+fn hashes_of(list: &HashList) -> Result<Vec<ItemHash>, CopyFailure> {
+    list.check().map_err(|error| CopyFailure::BadHashes(error.to_string()))?;
+    Ok(list.to_vec())
+}
+
+fn bits(copy: &Copy, bits: Vec<bool>) -> CopyAnswer {
+    CopyAnswer::Bits { bits: Bitmap::from_bools(bits), is_settled: copy.is_settled() }
+}
+
+/// Whether something comes true within [`WAIT_MAX`].
+async fn comes_true<T>(mut watched: watch::Receiver<T>, is_so: impl FnMut(&T) -> bool) -> bool {
+    let waited = tokio::time::timeout(WAIT_MAX, watched.wait_for(is_so)).await;
+    matches!(waited, Ok(Ok(_)))
+}

@@ -1,0 +1,121 @@
+//! What is known of a filter, as a message.
+
+use umbel_engine::NodeId;
+use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
+use umbel_proto::v1;
+
+use super::convert::summary;
+use crate::calls::CopyReport;
+use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
+use crate::coordinator::replicated::{ExchangeReport, Flushed};
+
+pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
+    let filter = Some(summary(info.id, &info.record));
+    match &info.copies {
+        Some(copies) => v1::InfoResponse { filter, ..copies_info(copies) },
+        None => v1::InfoResponse { filter, ..slices_info(info) },
+    }
+}
+
+fn slices_info(info: &FilterInfo) -> v1::InfoResponse {
+    let slices = info.slices.iter().map(|(shard, load)| v1::SliceInfo {
+        shard: shard.0,
+        leader: load.leader.0,
+        position_count: load.position_count,
+        one_count: load.one_count,
+        new_count: load.new_count,
+        memory_bytes: load.memory_bytes,
+    });
+    v1::InfoResponse {
+        position_count: info.sum(|slice| slice.position_count),
+        one_count: info.sum(|slice| slice.one_count),
+        item_count: info.item_count(),
+        false_positive_rate_now: info.false_positive_rate(),
+        new_count: info.sum(|slice| slice.new_count),
+        memory_bytes: info.sum(|slice| slice.memory_bytes),
+        slices: slices.collect(),
+        ..Default::default()
+    }
+}
+
+fn copies_info(copies: &CopiesInfo) -> v1::InfoResponse {
+    let own = &copies.own;
+    v1::InfoResponse {
+        position_count: own.position_count,
+        one_count: own.one_count,
+        item_count: own.item_count,
+        false_positive_rate_now: own.false_positive_rate,
+        new_count: own.new_count,
+        memory_bytes: own.memory_bytes,
+        copies: copies.all.iter().map(|(node, report)| copy(*node, report.as_ref())).collect(),
+        distinct: Some(distinct(&copies.distinct)),
+        ..Default::default()
+    }
+}
+
+fn copy(node: NodeId, report: Option<&CopyReport>) -> v1::CopyInfo {
+    let Some(CopyReport { load, sweeps }) = report else {
+        return v1::CopyInfo { node: node.0, ..Default::default() };
+    };
+    let lag = |&(node, change_count): &(NodeId, u64)| v1::CopyLag { node: node.0, change_count };
+    v1::CopyInfo {
+        node: node.0,
+        is_reachable: true,
+        generation: load.generation.0,
+        one_count: load.one_count,
+        item_count: load.item_count,
+        new_count: load.new_count,
+        memory_bytes: load.memory_bytes,
+        log_bytes: load.log_bytes,
+        is_settled: load.is_settled,
+        lags: load.lags.iter().map(lag).collect(),
+        sweep_count: sweeps.sweep_count,
+        broken_sweep_count: sweeps.broken_sweep_count,
+        sent_bytes: load.sent_bytes,
+        received_bytes: load.received_bytes,
+        convergence_ms: load.convergence_ms,
+        refused_count: load.refused_count,
+    }
+}
+
+fn distinct(estimates: &DistinctEstimates) -> v1::DistinctEstimates {
+    let node = |(node, count): &(NodeId, DistinctCount)| v1::NodeDistinct {
+        node: node.0,
+        item_count: count.count,
+        is_exact: count.is_exact(),
+    };
+    let overlaps = estimates.overlaps.iter().map(|pair| v1::PairOverlap {
+        node: pair.one.0,
+        other: pair.other.0,
+        item_count: pair.items.count,
+    });
+    v1::DistinctEstimates {
+        union_count: estimates.union.count,
+        relative_error: estimates.union.relative_error(),
+        nodes: estimates.nodes.iter().map(node).collect(),
+        overlaps: overlaps.collect(),
+    }
+}
+
+pub(super) fn flushed(flushed: &Flushed) -> v1::FlushResponse {
+    v1::FlushResponse { nodes: numbers(&flushed.nodes), missing_nodes: numbers(&flushed.missing) }
+}
+
+pub(super) fn numbers(nodes: &[NodeId]) -> Vec<u64> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
+pub(super) fn exchange(report: ExchangeReport) -> v1::ExchangeStatus {
+    let ExchangeReport { copy_count, sweeps, sent_bytes, received_bytes, refused_count } = report;
+    v1::ExchangeStatus {
+        filter_count: u32::try_from(copy_count).unwrap_or(u32::MAX),
+        sweep: sweeps.sweep,
+        is_running: sweeps.is_running,
+        sweep_count: sweeps.sweep_count,
+        broken_sweep_count: sweeps.broken_sweep_count,
+        last_sweep_ms: sweeps.last_sweep_ms,
+        sent_bytes,
+        received_bytes,
+        refused_count,
+    }
+}

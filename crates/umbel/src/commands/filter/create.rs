@@ -1,0 +1,183 @@
+//! `umbel filter create`: what filter is wanted.
+
+use super::count::parse_count;
+use super::replicated::say_unconfirmed;
+use super::show::{summary_facts, summary_json};
+use crate::commands::cluster::show::{facts, print};
+use crate::dedup::parse_bytes;
+use crate::exit::UsageError;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter};
+
+/// Probability of a false "present" if nobody says.
+const DEFAULT_RATE: f64 = 0.01;
+
+/// Arguments of `umbel filter create`.
+#[derive(Args)]
+pub(super) struct CreateArgs {
+    /// Its name: 1 to 1,024 bytes of UTF-8 without control characters
+    name: String,
+    /// Different items planned for, like 1000000, 1e6, 10M, 1G (powers of 1,000)
+    #[arg(long, value_name = "COUNT", value_parser = parse_count, required_unless_present = "like")]
+    capacity: Option<u64>,
+    /// Chance that an absent item is called present at that number [default: 0.01]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<f64>,
+    /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
+    memory: Option<u64>,
+    /// What kind of filter
+    #[arg(long, value_enum, default_value_t = KindArg::Blocked)]
+    kind: KindArg,
+    /// Hash with a public seed, faster: only for items that no adversary chooses
+    #[arg(long)]
+    public_hash: bool,
+    /// Keep a whole copy on every node: a node answers alone, others hear of it later (blocked or
+    /// single-shot filters)
+    #[arg(long)]
+    replicated: bool,
+    /// Take shape and key of this filter, so that the two can be merged
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["capacity", "rate", "memory", "kind", "public_hash", "replicated"]
+    )]
+    like: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KindArg {
+    /// One cache line an item
+    Blocked,
+    /// The least memory that can be changed in place
+    Classic,
+    /// One part of the block a probe
+    Partitioned,
+    /// The smallest, mostly for reading
+    SingleShot,
+    /// Items can be removed
+    Counting,
+    /// Grows with the items
+    Scalable,
+}
+
+impl CreateArgs {
+    /// Creates the filter and prints what was made.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if such a filter cannot be replicated; as the cluster.
+    pub(super) async fn run(&self, client: &Client, json: bool) -> Result<()> {
+        let created = client.create(&self.name, &self.settings()?).await?;
+        let unconfirmed = &created.unconfirmed_nodes;
+        let mut value = summary_json(&created.filter);
+        value["unconfirmed_nodes"] = unconfirmed.as_slice().into();
+        print(json, &value, || facts(&summary_facts(&created.filter)))?;
+        say_unconfirmed(
+            unconfirmed,
+            "each makes its copy as soon as it hears of it, and knows no such filter until then",
+        );
+        Ok(())
+    }
+
+    fn settings(&self) -> Result<NewFilter, UsageError> {
+        if let Some(like) = &self.like {
+            return Ok(NewFilter::like(like));
+        }
+        if self.replicated && !matches!(self.kind, KindArg::Blocked | KindArg::SingleShot) {
+            let text = "--replicated is for --kind blocked and --kind single-shot";
+            return Err(UsageError(text.into()));
+        }
+        let capacity = self.capacity.unwrap_or(0);
+        let sized = match self.memory {
+            Some(memory_bytes) => NewFilter::for_memory(capacity, memory_bytes),
+            None => NewFilter::for_rate(capacity, self.rate.unwrap_or(DEFAULT_RATE)),
+        };
+        let kind = match self.kind {
+            KindArg::Blocked => Kind::Blocked,
+            KindArg::Classic => Kind::Classic,
+            KindArg::Partitioned => Kind::Partitioned,
+            KindArg::SingleShot => Kind::SingleShot,
+            KindArg::Counting => Kind::Counting,
+            KindArg::Scalable => Kind::Scalable,
+        };
+        let hashing = if self.public_hash { Hashing::Public } else { Hashing::Keyed };
+        let distribution =
+            if self.replicated { Distribution::Replicated } else { Distribution::Partitioned };
+        Ok(NewFilter { kind, hashing, distribution, ..sized })
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate < 1.0);
+    rate.ok_or_else(|| format!("`{text}` is not a rate above 0 and below 1, like 0.01"))
+}
+
+fn parse_memory(text: &str) -> Result<u64, UsageError> {
+    match parse_bytes(text) {
+        Ok(0) => Err(UsageError("0 bytes hold nothing: write 64M or 2G".into())),
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(UsageError(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: CreateArgs,
+    }
+
+    fn settings(line: &str) -> Result<NewFilter> {
+        let line = Line::try_parse_from(["create"].into_iter().chain(line.split(' ')))?;
+        Ok(line.args.settings()?)
+    }
+
+    #[test]
+    fn a_filter_has_a_capacity_and_a_rate_or_a_size() {
+        let plain = settings("seen --capacity 1e9").unwrap();
+        assert_eq!((plain.capacity, plain.false_positive_rate), (1_000_000_000, 0.01));
+        assert_eq!((plain.kind, plain.hashing), (Kind::Blocked, Hashing::Keyed));
+        assert_eq!(plain.distribution, Distribution::Partitioned);
+        let sized = settings("seen --capacity 10M --memory 64M --kind classic").unwrap();
+        assert_eq!((sized.memory_bytes, sized.false_positive_rate), (64 << 20, 0.0));
+        assert_eq!(sized.kind, Kind::Classic);
+        let public = settings("seen --capacity 1 --rate 1e-6 --public-hash").unwrap();
+        assert_eq!((public.hashing, public.false_positive_rate), (Hashing::Public, 1e-6));
+        assert_eq!(settings("b --like a").unwrap(), NewFilter::like("a"));
+        for line in [
+            "seen",
+            "seen --capacity many",
+            "seen --capacity 1 --rate 0",
+            "seen --capacity 1 --rate 1",
+            "seen --capacity 1 --rate NaN",
+            "seen --capacity 1 --rate 0.1 --memory 1M",
+            "seen --capacity 1 --memory 0",
+            "seen --capacity 1 --kind cuckoo",
+            "seen --like a --capacity 1",
+            "seen --like a --kind blocked",
+            "seen --like a --replicated",
+        ] {
+            assert!(settings(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_two_kinds_are_replicated() {
+        for kind in ["blocked", "single-shot"] {
+            let wanted = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
+            assert_eq!(wanted.unwrap().distribution, Distribution::Replicated);
+        }
+        for kind in ["classic", "partitioned", "counting", "scalable"] {
+            let refused = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
+            let said = refused.unwrap_err();
+            assert!(said.is::<UsageError>(), "{said}");
+            assert!(said.to_string().contains("blocked and --kind single-shot"), "{said}");
+        }
+    }
+}
