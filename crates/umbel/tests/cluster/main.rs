@@ -23,4 +23,5 @@ mod namespaces;
 #[cfg(target_os = "linux")]
 mod partition;
 mod refusals;
+mod replicated;
 mod servers;

@@ -19,13 +19,13 @@ struct Divided {
 }
 
 impl Divided {
-    async fn form() -> Option<Self> {
+    async fn form(count: usize) -> Option<Self> {
         let cluster = Cluster::none().await;
-        let spaces = Namespaces::make(3)?;
+        let spaces = Namespaces::make(count)?;
         let mut divided = Self { cluster, spaces };
-        let list: Vec<String> = (0..3).map(|number| divided.spaces.address(number)).collect();
+        let list: Vec<String> = (0..count).map(|number| divided.spaces.address(number)).collect();
         let list = list.join(",");
-        for number in 0..3 {
+        for number in 0..count {
             let args = ["--insecure", "--initial-cluster", &list];
             let folder = divided.cluster.folder.path();
             let mut node = Server::new(folder, &divided.spaces.address(number), &args);
@@ -77,7 +77,7 @@ fn items(range: std::ops::Range<u32>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_a_network_says_nothing_wrong_and_the_others_go_on() {
-    let Some(divided) = Divided::form().await else { return };
+    let Some(divided) = Divided::form(3).await else { return };
     divided.run_until_done(0, "filter create seen --capacity 10000 --rate 1e-6").await;
     let before = items(0..100);
     divided.run_until_done(0, &format!("filter insert seen {before}")).await;
@@ -122,6 +122,52 @@ async fn a_leader_without_a_network_says_nothing_wrong_and_the_others_go_on() {
     }
     let found = divided.run_until_done(minority, &format!("filter insert seen {during}")).await;
     assert!(!found.is_empty());
+}
+
+/// Sweeps of a node in which every partner answered.
+fn whole_sweeps(status: &Value) -> u64 {
+    let count = |name: &str| status["exchange"][name].as_u64().unwrap();
+    count("sweeps") - count("broken_sweeps")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_without_a_network_goes_on_and_has_everything_after_two_sweeps() {
+    const COUNT: usize = 8;
+    let Some(divided) = Divided::form(COUNT).await else { return };
+    divided.run_until_done(0, "filter create seen --capacity 10000 --rate 1e-6 --replicated").await;
+    let alone = COUNT - 1;
+    // It knows the filter.
+    divided.run_until_done(alone, "filter contains seen nothing more --level local --count").await;
+    divided.spaces.set_cable(alone, false);
+
+    // Both sides take inserts, and neither hears of the other's.
+    let (here, there) = (items(0..100), items(100..200));
+    for (number, own) in [(0, &here), (alone, &there)] {
+        let said = divided.run(number, &format!("filter insert seen {own} --ack local")).await;
+        assert!(said.status.success(), "{}", text(&said.stderr));
+        assert!(text(&said.stdout).contains("local"), "{}", text(&said.stdout));
+    }
+    let ask = |asked: &str| format!("filter contains seen {asked} --each --level local");
+    assert_all_present(&divided.run_until_done(alone, &ask(&there)).await);
+    let found = divided.run_until_done(alone, &ask(&here)).await;
+    assert_eq!(found.lines().filter(|line| line.starts_with("absent\t")).count(), 100, "{found}");
+    // A majority does not answer there.
+    let majority = format!("filter contains seen {here} --level majority");
+    assert!(!divided.run(alone, &majority).await.status.success());
+
+    divided.spaces.set_cable(alone, true);
+    // Two whole sweeps after the one that may have begun before.
+    let before = whole_sweeps(&divided.status(alone).await);
+    until("three whole sweeps", || async {
+        let _ = divided.run(alone, "filter flush seen").await;
+        (whole_sweeps(&divided.status(alone).await) >= before + 3).then_some(())
+    })
+    .await;
+    for number in 0..COUNT {
+        for asked in [&here, &there] {
+            assert_all_present(&divided.run_until_done(number, &ask(asked)).await);
+        }
+    }
 }
 
 fn assert_all_present(found: &str) {
