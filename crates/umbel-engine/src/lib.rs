@@ -8,6 +8,7 @@
 //! | module | what it decides |
 //! |---|---|
 //! | [`dedup`] | which records of many workers' inputs are duplicates, for one or two bytes on the wire per record |
+//! | [`distribution`] | what a filter costs partitioned and replicated, before there is one |
 //! | [`placement`] | which hash ranges the shards have, and which nodes their replicas |
 //! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
@@ -19,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
 pub mod dedup;
+pub mod distribution;
 pub mod hypercube;
 mod ids;
 pub mod limits;
