@@ -3,4 +3,5 @@
 pub(crate) mod cluster;
 pub(crate) mod dedup;
 pub(crate) mod filter;
+pub(crate) mod plan;
 pub(crate) mod serve;

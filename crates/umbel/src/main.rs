@@ -38,6 +38,8 @@ enum Command {
     Filter(Box<commands::filter::FilterArgs>),
     /// Look after a cluster: nodes, shards, backups.
     Cluster(Box<commands::cluster::AdminArgs>),
+    /// Compare what a filter would cost partitioned and replicated; needs no cluster.
+    Plan(Box<commands::plan::PlanArgs>),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Filter(args) => commands::filter::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Plan(args) => commands::plan::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -1,8 +1,8 @@
 //! `umbel filter`: named filters of a cluster.
 
 mod bulk;
-mod count;
-mod create;
+pub(crate) mod count;
+pub(crate) mod create;
 mod items;
 mod levels;
 mod replicated;

@@ -18,6 +18,7 @@ mod model;
 mod odd_bytes;
 mod outputs;
 mod packed;
+mod plan;
 mod sandbox;
 mod serve;
 mod streams;

@@ -109,12 +109,22 @@ impl CreateArgs {
     }
 }
 
-fn parse_rate(text: &str) -> Result<f64, String> {
+/// Reads a rate above 0 and below 1.
+///
+/// # Errors
+///
+/// If the text is no such number.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate < 1.0);
     rate.ok_or_else(|| format!("`{text}` is not a rate above 0 and below 1, like 0.01"))
 }
 
-fn parse_memory(text: &str) -> Result<u64, UsageError> {
+/// Reads a size of at least one byte.
+///
+/// # Errors
+///
+/// A [`UsageError`] if the text is no such size.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, UsageError> {
     match parse_bytes(text) {
         Ok(0) => Err(UsageError("0 bytes hold nothing: write 64M or 2G".into())),
         Ok(bytes) => Ok(bytes),

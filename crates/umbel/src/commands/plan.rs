@@ -1,0 +1,275 @@
+//! `umbel plan`: partitioned or replicated, before there is a filter, and without a cluster.
+
+use crate::commands::cluster::show::{Rows, facts, print};
+use crate::commands::filter::count::parse_count;
+use crate::commands::filter::create::{parse_memory, parse_rate};
+use crate::exit::{Exit, UsageError};
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use umbel_engine::distribution::{
+    DistributionAdvice, DistributionCost, DistributionError, DistributionInput, DistributionPlan,
+};
+use umbel_engine::limits::{NODE_COUNT_MAX, REPLICATED_BYTES_MAX};
+use umbel_node::Config;
+
+/// Arguments of `umbel plan`.
+#[derive(Args)]
+#[command(after_help = "What every line means and how it is calculated: docs/plan.md.")]
+pub(crate) struct PlanArgs {
+    /// Different items that are inserted, like 1000000, 1e6, 10M, 1G (powers of 1,000)
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    items: u64,
+    /// Chance that an absent item is called present when all are in
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: f64,
+    /// Nodes of the cluster
+    #[arg(long, value_name = "NODES")]
+    nodes: usize,
+    /// Questions that are asked in all, inserts of items that are in included
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    queries: u64,
+    /// Bytes of an item, as clients send it
+    #[arg(long, value_name = "BYTES", value_parser = parse_count, default_value = "32")]
+    item_bytes: u64,
+    /// Replicas of every shard
+    #[arg(long, value_name = "REPLICAS", default_value_t = 3)]
+    replicas: u32,
+    /// New items on each node between two sweeps: its inserts a second by the seconds between them
+    #[arg(long, value_name = "COUNT", value_parser = parse_count, default_value = "10000")]
+    sweep_items: u64,
+    /// What a node has for the filter, like 64M or 2G (powers of 1,024)
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory_per_node: Option<u64>,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A [`UsageError`] if a number is out of its range; if standard output cannot be written.
+pub(crate) fn run(args: &PlanArgs) -> Result<Exit> {
+    let planned = args.plan()?;
+    print(args.json, &planned.json(), || planned.text())?;
+    Ok(Exit::Done)
+}
+
+impl PlanArgs {
+    fn plan(&self) -> Result<Planned<'_>, UsageError> {
+        let input = DistributionInput {
+            replica_count: self.replicas,
+            sweep_item_count: self.sweep_items,
+            node_memory_bytes: self.memory_per_node,
+            ..DistributionInput::new(self.items, self.rate, self.nodes, self.queries)
+        };
+        let usage =
+            |error: DistributionError| UsageError(format!("{:#}", anyhow::Error::from(error)));
+        let plan = DistributionPlan::new(&input).map_err(usage)?;
+        Ok(Planned { args: self, plan, config: Config::default() })
+    }
+}
+
+/// A plan and what it was asked for.
+struct Planned<'a> {
+    args: &'a PlanArgs,
+    plan: DistributionPlan,
+    /// What nodes have that nobody configured.
+    config: Config,
+}
+
+impl Planned<'_> {
+    fn text(&self) -> String {
+        let DistributionPlan { shape, partitioned, replicated, .. } = &self.plan;
+        let mut rows = Rows::new(&["", "partitioned", "replicated"], &[]);
+        let mut row = |name: &str, [partitioned, replicated]: [String; 2]| {
+            rows.push(vec![name.to_owned(), partitioned, replicated]);
+        };
+        let both = |of: fn(&DistributionCost) -> String| [of(partitioned), of(replicated)];
+        let log = size(self.config.delta_log_bytes_max as f64);
+        let [share, copy] = both(|cost| size(cost.node_memory_bytes as f64));
+        row("memory a node", [share, format!("{copy} and a log of up to {log}")]);
+        let item = format!("{} bytes", self.args.item_bytes);
+        row("client to node, an item", [item.clone(), item]);
+        row("between nodes, an insert", both(|cost| each(cost.insert_bytes)));
+        row("between nodes, a query", both(|cost| each(cost.query_bytes)));
+        row("between nodes, in all", both(|cost| size(cost.total_bytes)));
+        row("insert waits for", both(|cost| round_trips(cost.insert_round_trips)));
+        row("query waits for", both(|cost| round_trips(cost.query_round_trips)));
+        row("all nodes know after", ["the insert".to_owned(), self.all_know_after()]);
+        let promises = [
+            ("one `new` for an item", "yes", "no: two nodes may both say it"),
+            ("absent means", "not inserted", "not yet heard of on this node"),
+            ("network is cut", "the majority goes on", "every node goes on"),
+        ];
+        for (name, partitioned, replicated) in promises {
+            row(name, [partitioned.to_owned(), replicated.to_owned()]);
+        }
+        let bits = shape.position_count() as f64 / self.args.items as f64;
+        let bytes = size(shape.memory_bytes() as f64);
+        let probes = shape.probe_count();
+        let shards = match self.plan.shard_count_min {
+            1 => String::new(),
+            count => format!(", at least {count} shards"),
+        };
+        let filter = format!("{bytes}, {bits:.2} bits an item, {probes} probes{shards}");
+        let way = self.plan.advice.distribution();
+        let lines = [
+            ("filter", filter),
+            ("break-even", self.break_even()),
+            ("recommended", format!("{way}: {}", self.reason())),
+        ];
+        rows.text() + &facts(&lines)
+    }
+
+    /// When a replicated insert is known everywhere.
+    fn all_know_after(&self) -> String {
+        match self.plan.sweep_step_count {
+            0 => "the insert".to_owned(),
+            steps => {
+                let interval_ms = self.config.sweep_interval_ms;
+                format!("{steps} round trips, begun within {interval_ms} ms")
+            }
+        }
+    }
+
+    fn break_even(&self) -> String {
+        match self.plan.break_even_query_count {
+            None => "none: nothing travels on one node".to_owned(),
+            Some(queries) if queries > 0.0 => {
+                let each = queries / self.args.items as f64;
+                format!("{} queries, {each:.2} an item inserted", count(queries))
+            }
+            Some(_) => "0 queries: replicated inserts move no more bytes".to_owned(),
+        }
+    }
+
+    /// Why it is recommended.
+    fn reason(&self) -> String {
+        let DistributionPlan { partitioned, replicated, .. } = &self.plan;
+        let [apart, whole] = [partitioned, replicated].map(|cost| size(cost.total_bytes));
+        let memory = size(self.args.memory_per_node.unwrap_or(u64::MAX) as f64);
+        let why = match self.plan.advice {
+            DistributionAdvice::OneNode => "nothing travels on one node".to_owned(),
+            DistributionAdvice::PartitionedMovesLess => {
+                format!("{apart} between nodes, replicated {whole}")
+            }
+            DistributionAdvice::ReplicatedMovesLess => {
+                format!("{whole} between nodes, partitioned {apart}")
+            }
+            DistributionAdvice::CopyAboveLimit { copy_bytes } => format!(
+                "a copy of {}, and replicated filters have at most {}",
+                size(copy_bytes as f64),
+                size(REPLICATED_BYTES_MAX as f64)
+            ),
+            DistributionAdvice::CopyAboveMemory { copy_bytes } => {
+                format!("a copy of {}, and a node has {memory}", size(copy_bytes as f64))
+            }
+            DistributionAdvice::MoreNodes { node_count_min } => {
+                let share = size(partitioned.node_memory_bytes as f64);
+                let is_cluster = node_count_min <= NODE_COUNT_MAX as u64;
+                let most = format!(", and a cluster has at most {NODE_COUNT_MAX}");
+                let most = if is_cluster { String::new() } else { most };
+                format!(
+                    "on {node_count_min} nodes{most}: a share of {share} here, and a node has {memory}"
+                )
+            }
+        };
+        format!("{why}; exactly one `new` for an item needs partitioned, whatever the bytes")
+    }
+
+    fn json(&self) -> Value {
+        let Self { args, plan, config } = self;
+        let nodes_min = match plan.advice {
+            DistributionAdvice::MoreNodes { node_count_min } => Some(node_count_min),
+            _ => None,
+        };
+        let mut replicated = cost_json(&plan.replicated);
+        replicated["delta_log_bytes_max"] = config.delta_log_bytes_max.into();
+        replicated["sweep_items"] = plan.sweep_item_count.into();
+        replicated["sweep_steps"] = plan.sweep_step_count.into();
+        replicated["sweep_messages"] = plan.sweep_message_count.into();
+        replicated["sweep_interval_ms"] = config.sweep_interval_ms.into();
+        let mut partitioned = cost_json(&plan.partitioned);
+        partitioned["replicas"] = plan.replica_count.into();
+        partitioned["shards_min"] = plan.shard_count_min.into();
+        json!({
+            "items": args.items,
+            "rate": args.rate,
+            "nodes": args.nodes,
+            "queries": args.queries,
+            "client_item_bytes": args.item_bytes,
+            "filter_bytes": plan.shape.memory_bytes(),
+            "filter_probes": plan.shape.probe_count(),
+            "partitioned": partitioned,
+            "replicated": replicated,
+            "break_even_queries": plan.break_even_query_count,
+            "recommended": plan.advice.distribution().to_string(),
+            "reason": self.reason(),
+            "nodes_min": nodes_min,
+        })
+    }
+}
+
+fn cost_json(cost: &DistributionCost) -> Value {
+    json!({
+        "node_memory_bytes": cost.node_memory_bytes,
+        "insert_bytes": cost.insert_bytes,
+        "query_bytes": cost.query_bytes,
+        "total_bytes": cost.total_bytes,
+        "insert_round_trips": cost.insert_round_trips,
+        "query_round_trips": cost.query_round_trips,
+    })
+}
+
+/// Bytes of one operation.
+fn each(bytes: f64) -> String {
+    if bytes > 0.0 { format!("{bytes:.1} bytes") } else { "nothing".to_owned() }
+}
+
+fn round_trips(trips: f64) -> String {
+    if trips > 0.0 { format!("{trips:.2} round trips") } else { "nobody".to_owned() }
+}
+
+/// Bytes in the unit that suits them, powers of 1,024.
+fn size(bytes: f64) -> String {
+    scaled(bytes, 1024.0, ["bytes", "KiB", "MiB", "GiB", "TiB"], " ")
+}
+
+/// A number as `--queries` takes it, powers of 1,000.
+fn count(number: f64) -> String {
+    scaled(number, 1000.0, ["", "K", "M", "G", "T"], "")
+}
+
+/// A number in the largest unit of which it has one, with three digits or more.
+fn scaled(mut number: f64, base: f64, units: [&str; 5], blank: &str) -> String {
+    let mut power = 0;
+    while number >= base && power + 1 < units.len() {
+        number /= base;
+        power += 1;
+    }
+    let digits = match number {
+        _ if power == 0 => 0,
+        10.0.. if number >= 100.0 => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{number:.digits$}{blank}{}", units[power])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_counts_are_in_units_that_suit() {
+        let sizes = [0.0, 999.0, 1024.0, 12.5 * 1024.0, 300.0 * 1048576.0, 1e18].map(size);
+        assert_eq!(
+            sizes,
+            ["0 bytes", "999 bytes", "1.00 KiB", "12.5 KiB", "300 MiB", "909495 TiB"]
+        );
+        assert_eq!([12.0, 1.5e6, 20e9].map(count), ["12", "1.50M", "20.0G"]);
+    }
+}
