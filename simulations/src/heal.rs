@@ -17,6 +17,8 @@ use crate::watch;
 use crate::workload::Clients;
 use crate::world::World;
 
+pub(crate) mod copies;
+
 /// After the end of all faults, every shard serves within this time.
 const SERVE_MAX_US: u64 = 30_000_000;
 
@@ -77,6 +79,10 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if world.is_violated() {
         return Ok(());
     }
+    copies::heal(world)?;
+    if world.is_violated() {
+        return Ok(());
+    }
     let read = world.spawn(read_back(Rc::clone(&world.clients), Rc::clone(&world.plan)));
     if !run_until(world, now_us() + SERVE_MAX_US, |_| read.get())? && !world.is_violated() {
         watch::violated("heals_and_serves", "items cannot be read back".to_owned());
@@ -118,7 +124,8 @@ fn steady_filter(world: &World) -> Option<String> {
             _ => false,
         })
     };
-    let names = world.plan.filters.iter().map(|filter| filter.name.clone());
+    let partitioned = world.plan.filters.iter().filter(|filter| !filter.replicated);
+    let names = partitioned.map(|filter| filter.name.clone());
     names.into_iter().find(|name| is_steady(name))
 }
 

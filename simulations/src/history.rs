@@ -1,6 +1,6 @@
 //! What the clients saw: every call with its times and its end.
 
-use crate::plan::{FilterKind, FilterPlan, Op, Plan};
+use crate::plan::{Ack, FilterKind, FilterPlan, Op, Plan};
 
 /// A call as its client saw it. Times are simulated microseconds since the start.
 #[derive(Clone, Debug)]
@@ -13,6 +13,9 @@ pub(crate) struct Call {
     pub(crate) filter: String,
     /// What was asked.
     pub(crate) verb: Verb,
+    /// The machine whose node was asked, and no other; `None` of calls that go where the client finds an
+    /// answer.
+    pub(crate) machine: Option<u32>,
     /// Of which items; the answers stand in this order.
     pub(crate) items: Vec<u32>,
     /// Calls with an equal number are copies of one request, under one request id.
@@ -46,6 +49,31 @@ pub(crate) enum Verb {
     Clear,
     /// OR another filter into it.
     Merge,
+    /// Insert into a replicated filter; an answer bit of one is `New` wherever it was asked.
+    InsertCopy(Ack),
+    /// Ask one copy of a replicated filter; one is `Maybe`.
+    ContainsCopy,
+    /// Ask a majority of the copies; one is `Maybe`.
+    ContainsMajority,
+    /// Have copies exchange; the only bit is one if no node was missing.
+    Flush,
+}
+
+impl Verb {
+    /// How many bits an answer has, for so many items.
+    pub(crate) const fn answer_count(self, item_count: usize) -> usize {
+        match self {
+            Self::Insert
+            | Self::Contains
+            | Self::ContainsAny
+            | Self::Remove
+            | Self::InsertCopy(_)
+            | Self::ContainsCopy
+            | Self::ContainsMajority => item_count,
+            Self::Flush => 1,
+            Self::Create | Self::Drop | Self::Clear | Self::Merge => 0,
+        }
+    }
 }
 
 /// How a call ended.
@@ -70,7 +98,7 @@ pub(crate) struct FilterFacts {
     pub(crate) is_rewritten: bool,
 }
 
-/// What the checks need to know of a plan's filters.
+/// What the checks need to know of a plan's filters, the replicated ones aside: they promise other things.
 pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
     let is_rewritten = |name: &str| {
         plan.ops.iter().any(|op| match &op.op {
@@ -84,5 +112,5 @@ pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
         kind: filter.kind,
         is_rewritten: is_rewritten(&filter.name),
     };
-    plan.filters.iter().map(fact).collect()
+    plan.filters.iter().filter(|filter| !filter.replicated).map(fact).collect()
 }

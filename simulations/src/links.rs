@@ -8,9 +8,18 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::counters;
+use crate::host::host_name;
 
 /// Number of the host of all clients; nodes are numbered from 1.
 pub(crate) const CLIENTS: u32 = 0;
+
+/// Name of the clients' host.
+pub(crate) const CLIENTS_HOST: &str = "clients";
+
+/// The name of a host in links.
+pub(crate) fn link_name(number: u32) -> String {
+    if number == CLIENTS { CLIENTS_HOST.to_owned() } else { host_name(number) }
+}
 
 /// What a fault does to messages from one host to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -7,13 +7,15 @@
 //! | `applied` | what an applied entry must not do, told without the code that applied it |
 //! | `view` | the history by filter, copies of a request as one |
 //! | `bits` | which positions an item has, and when each was first set |
+//! | `generations` | which generations replicated filters had, and which of them a call is about |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};
 use crate::invariants::violation::Violation;
 use crate::invariants::{
-    acked_is_contained, answers_linearize, attempted_bounds_bits, errors_change_nothing,
-    every_call_returns, one_new_per_item, retry_is_first_answer,
+    acked_is_contained, answers_linearize, attempted_bounds_bits, copies_hold_what_was_tried,
+    errors_change_nothing, every_call_returns, flushed_is_everywhere, majority_finds_majority,
+    one_new_per_item, retry_is_first_answer,
 };
 
 pub(crate) mod applied;
@@ -22,6 +24,7 @@ pub(crate) mod bits;
 mod check_test;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub(crate) mod generations;
 pub(crate) mod reference;
 #[cfg(test)]
 mod reference_test;
@@ -30,6 +33,7 @@ pub(crate) mod register;
 mod search_test;
 pub(crate) mod view;
 
+use generations::Generations;
 use reference::Reference;
 use view::View;
 
@@ -51,6 +55,19 @@ pub(crate) fn check_history(
         (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),
         (every_call_returns::NAME, every_call_returns::check(&view)),
         (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
+    ];
+    checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}
+
+/// Holds a complete history against what replicated filters promise, in the same way.
+pub(crate) fn check_copies(
+    calls: &[Call],
+    generations: &Generations,
+) -> Vec<(&'static str, u64, Vec<Violation>)> {
+    let checks = [
+        (copies_hold_what_was_tried::NAME, copies_hold_what_was_tried::check(calls, generations)),
+        (majority_finds_majority::NAME, majority_finds_majority::check(calls, generations)),
+        (flushed_is_everywhere::NAME, flushed_is_everywhere::check(calls, generations)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }

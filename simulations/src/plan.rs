@@ -59,7 +59,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorldShape {
-    /// Nodes that found the cluster, 1 to 9; they are numbered from 1.
+    /// Nodes that found the cluster, 1 to 16; they are numbered from 1.
     pub(crate) nodes: u32,
     /// Shards, 1 to 16.
     pub(crate) shards: u32,
@@ -83,6 +83,14 @@ pub(crate) struct FilterPlan {
     pub(crate) rate_ppm: u32,
     /// Whether clients may hash (XXH3) or only the cluster (SipHash, keyed).
     pub(crate) public: bool,
+    /// Whether every node has a copy of it, instead of shards that have slices.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) replicated: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Kinds of filters that the service offers.
@@ -97,6 +105,20 @@ pub(crate) enum FilterKind {
     Counting,
     /// One that grows.
     Scalable,
+    /// One probe an item, stored as gaps. Of replicated filters only.
+    SingleShot,
+}
+
+/// On how many nodes an insert into a replicated filter is durable when it is acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ack {
+    /// On the one that was asked.
+    Local,
+    /// On that one and one more.
+    OnePartner,
+    /// On a majority.
+    Majority,
 }
 
 /// A call of a client.
@@ -132,6 +154,12 @@ pub(crate) enum Op {
     Drop { filter: String },
     /// ORs the second filter into the first; both must be of one shape.
     Merge { filter: String, source: String },
+    /// Inserts items into a replicated filter, on the node that is asked, and so many others.
+    InsertCopy { filter: String, items: Vec<u32>, ack: Ack },
+    /// Asks a replicated filter for items: the copy of the node that is asked, or a `majority`.
+    ContainsCopy { filter: String, items: Vec<u32>, majority: bool },
+    /// Has the copies of a replicated filter exchange what they have.
+    Flush { filter: String },
 }
 
 /// A fault.

@@ -20,6 +20,8 @@ pub(crate) enum Profile {
     Churn,
     /// Those of clocks, and frozen nodes.
     Clock,
+    /// Those that replicated filters on many nodes have to bear.
+    Cube,
     /// All.
     Mixed,
 }
@@ -38,8 +40,16 @@ fn names() -> String {
 
 impl Profile {
     /// All of them.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Calm, Self::Network, Self::Disk, Self::Crash, Self::Churn, Self::Clock, Self::Mixed];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Calm,
+        Self::Network,
+        Self::Disk,
+        Self::Crash,
+        Self::Churn,
+        Self::Clock,
+        Self::Mixed,
+        Self::Cube,
+    ];
 
     /// Its name, as commands and plans write it.
     pub(crate) const fn name(self) -> &'static str {
@@ -50,6 +60,7 @@ impl Profile {
             Self::Crash => "crash",
             Self::Churn => "churn",
             Self::Clock => "clock",
+            Self::Cube => "cube",
             Self::Mixed => "mixed",
         }
     }
@@ -65,6 +76,9 @@ impl Profile {
                 "nodes join and are replaced, replicas and leaders move, amid crashes and cuts"
             }
             Self::Clock => "clocks leap and drift, wall clocks are off, nodes stand still",
+            Self::Cube => {
+                "replicated filters on 2 to 13 nodes: cuts, heavy losses, crashes, nodes come and go"
+            }
             Self::Mixed => "all classes of faults",
         }
     }
@@ -104,6 +118,25 @@ impl Profile {
                 "isolate",
             ],
             Self::Clock => &["clock_jump", "clock_drift", "wall_clock", "freeze"],
+            Self::Cube => &[
+                "isolate",
+                "split",
+                "one_way",
+                "ring",
+                "latency",
+                "loss",
+                "reset",
+                "hold",
+                "crash",
+                "power_loss",
+                "stop",
+                "rolling_restart",
+                "crash_storm",
+                "freeze",
+                "join",
+                "replace",
+                "snapshot",
+            ],
             Self::Mixed => Fault::ALL_CLASSES,
         }
     }
@@ -136,7 +169,7 @@ mod tests {
         let error = "doomed".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed"
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube"
         );
     }
 

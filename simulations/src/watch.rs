@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use umbel_engine::GroupId;
 use umbel_engine::shard::{InsertPart, ShardCommand};
 use umbel_node::ports::Observer;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
@@ -13,6 +14,7 @@ use crate::counters;
 use crate::invariants::raft::RaftInvariants;
 use crate::invariants::violation::Violation;
 use crate::now::now_us;
+use crate::oracle::generations::Generations;
 use crate::oracle::reference::Reference;
 use crate::trace;
 
@@ -23,6 +25,7 @@ const VIOLATIONS_MAX: usize = 16;
 pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
+    pub(crate) generations: Generations,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -32,8 +35,12 @@ thread_local! {
 
 /// Begins with nothing seen.
 pub(crate) fn begin() {
-    let checks =
-        Checks { reference: Reference::new(), raft: RaftInvariants::new(), violations: Vec::new() };
+    let checks = Checks {
+        reference: Reference::new(),
+        raft: RaftInvariants::new(),
+        generations: Generations::default(),
+        violations: Vec::new(),
+    };
     CHECKS.set(Some(checks));
 }
 
@@ -68,6 +75,23 @@ impl Checks {
             if self.violations.len() < VIOLATIONS_MAX {
                 self.violations.push(violation);
             }
+        }
+    }
+}
+
+impl Checks {
+    /// Notes which catalogue a host's node has.
+    fn hear(&mut self, now: u64, host: &str, event: &Event<'_>) {
+        let newest = self.reference.meta();
+        match *event {
+            Event::LogOpened { group: GroupId::META, .. } => self.generations.started(now, host),
+            Event::Applied { group: GroupId::META, entry, .. } => {
+                self.generations.heard(now, host, entry.index, newest);
+            }
+            Event::SnapshotLoaded { group: GroupId::META, through: Some(entry), .. } => {
+                self.generations.heard(now, host, entry.index, newest);
+            }
+            _ => {}
         }
     }
 }
@@ -132,6 +156,7 @@ impl Observer for SimObserver {
             if let Err(violation) = found {
                 checks.add(vec![violation]);
             }
+            checks.hear(now, &self.host, event);
         });
     }
 }

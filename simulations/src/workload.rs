@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tonic::transport::Channel;
+use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
     Applied, Client, ClientError, ClientOptions, Hashing, Kind, NewFilter, ReadLevel,
 };
@@ -17,6 +19,7 @@ use crate::plan::{FilterKind, FilterPlan, Op, OpPlan};
 use crate::trace;
 
 mod copies;
+mod replicated;
 
 /// How long a client tries one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
@@ -45,6 +48,8 @@ pub(crate) struct Clients {
     calls: RefCell<Vec<Call>>,
     /// A client for each number and each node that it calls first.
     clients: RefCell<BTreeMap<(u32, u32), Client>>,
+    /// A connection to each machine's node, for calls about replicated filters.
+    copy_clients: RefCell<BTreeMap<u32, FiltersClient<Channel>>>,
     request_count: RefCell<u32>,
 }
 
@@ -61,6 +66,7 @@ impl Clients {
             filters,
             calls: RefCell::default(),
             clients: RefCell::default(),
+            copy_clients: RefCell::default(),
             request_count: RefCell::new(0),
         })
     }
@@ -95,8 +101,12 @@ impl Clients {
             self.insert_copies(client, via, &filter, &items, copies).await;
             return Outcome::Unknown("several calls".to_owned());
         }
-        let id = self.begin(client, &filter, verb, &items, None);
-        let outcome = self.carry_out(client, via, &op).await;
+        let machine = self.is_replicated(&filter).then(|| self.machine(via));
+        let id = self.begin(client, machine, &filter, verb, &items, None);
+        let outcome = match machine {
+            Some(machine) => self.call_copy(machine, &op).await,
+            None => self.carry_out(client, via, &op).await,
+        };
         self.end(id, outcome.clone());
         outcome
     }
@@ -104,6 +114,7 @@ impl Clients {
     fn begin(
         &self,
         client: u32,
+        machine: Option<u32>,
         filter: &str,
         verb: Verb,
         items: &[u32],
@@ -119,6 +130,7 @@ impl Clients {
             client,
             filter: filter.to_owned(),
             verb,
+            machine,
             items: items.to_vec(),
             request,
             start_us,
@@ -130,7 +142,7 @@ impl Clients {
             start_us,
             "clients",
             "call",
-            format_args!("{id} c{client} {verb:?} {filter} {items:?}"),
+            format_args!("{id} c{client} {machine:?} {verb:?} {filter} {items:?}"),
         );
         id
     }
@@ -202,6 +214,9 @@ impl Clients {
             Op::Merge { filter, source } => {
                 change(client.merge(filter, &[source]).await, |_| Vec::new())
             }
+            Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
+                unreachable!("a plan that was checked has it for replicated filters only")
+            }
         }
     }
 
@@ -214,7 +229,7 @@ impl Clients {
             let shape = |filter: &FilterPlan| {
                 (filter.kind, filter.capacity, filter.rate_ppm, filter.public)
             };
-            filter.public && shape(filter) == shape(own)
+            filter.public && !filter.replicated && shape(filter) == shape(own)
         });
         if let Some(twin) = twin {
             return NewFilter::like(&twin.name);
@@ -225,6 +240,7 @@ impl Clients {
                 FilterKind::Blocked => Kind::Blocked,
                 FilterKind::Counting => Kind::Counting,
                 FilterKind::Scalable => Kind::Scalable,
+                FilterKind::SingleShot => Kind::SingleShot,
             },
             hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
             ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
@@ -234,6 +250,10 @@ impl Clients {
     /// Creates the plan's filters, trying until each is there.
     pub(crate) async fn create_filters(&self) {
         for filter in &self.filters {
+            if filter.replicated {
+                self.create_copies(&filter.name).await;
+                continue;
+            }
             loop {
                 let client = self.client(0, 1);
                 let made = client.create(&filter.name, &self.settings(&filter.name)).await;
@@ -279,6 +299,14 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         Op::Create { filter } => (filter.clone(), Vec::new(), Verb::Create),
         Op::Drop { filter } => (filter.clone(), Vec::new(), Verb::Drop),
         Op::Merge { filter, .. } => (filter.clone(), Vec::new(), Verb::Merge),
+        Op::InsertCopy { filter, items, ack } => {
+            (filter.clone(), items.clone(), Verb::InsertCopy(*ack))
+        }
+        Op::ContainsCopy { filter, items, majority } => {
+            let verb = if *majority { Verb::ContainsMajority } else { Verb::ContainsCopy };
+            (filter.clone(), items.clone(), verb)
+        }
+        Op::Flush { filter } => (filter.clone(), Vec::new(), Verb::Flush),
     }
 }
 

@@ -12,11 +12,11 @@ use crate::heal;
 use crate::history::facts;
 use crate::host::{Condition, Failure, Host, Order, address_of, host_name};
 use crate::invariants::violation::Violation;
-use crate::links::{CLIENTS, Claim, Direction, LinkState, Links};
+use crate::links::{CLIENTS, CLIENTS_HOST, Claim, Direction, LinkState, Links, link_name};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
 use crate::operator::{Errand, Operator, Task};
-use crate::oracle::check_history;
+use crate::oracle::{check_copies, check_history};
 use crate::plan::{LossMode, Plan, Who};
 use crate::report::{RunReport, report};
 use crate::trace;
@@ -34,6 +34,9 @@ const SEGMENTS_MAX: usize = 1 << 16;
 
 /// How often groups and hosts are looked at.
 const LOOK_INTERVAL_US: u64 = 50_000;
+
+/// How often copies of replicated filters are held against what was tried.
+const COPIES_INTERVAL_US: u64 = 5_000_000;
 
 /// How long a cluster may take to form and to create its filters, without faults.
 const SETUP_MAX_US: u64 = 60_000_000;
@@ -56,9 +59,6 @@ const STATES: [&str; 8] = [
     "storage_failed",
 ];
 
-/// Name of the clients' host.
-const CLIENTS_HOST: &str = "clients";
-
 /// Everything that exists.
 pub(crate) struct World {
     sim: turmoil::Sim<'static>,
@@ -70,6 +70,7 @@ pub(crate) struct World {
     rare: Vec<Rare>,
     founders: Vec<String>,
     next_look_us: u64,
+    next_copies_us: u64,
     /// Nodes whose disk is lost and that the operator retires.
     retiring: BTreeMap<u32, Errand>,
     /// When failed nodes are started again.
@@ -103,7 +104,11 @@ pub(crate) fn run(plan: &Plan) -> RunReport {
     let calls = world.clients.calls().clone();
     let facts = facts(plan);
     if violations.is_empty() {
-        for (invariant, count, found) in check_history(&calls, &facts, &checks.reference) {
+        let mut checked = check_history(&calls, &facts, &checks.reference);
+        if plan.filters.iter().any(|filter| filter.replicated) {
+            checked.extend(check_copies(&calls, &checks.generations));
+        }
+        for (invariant, count, found) in checked {
             counters::checked(invariant, count);
             found.iter().for_each(Violation::trace);
             violations.extend(found);
@@ -141,7 +146,10 @@ impl World {
             Ok(())
         });
         let rare = Rare::ALL.iter().filter(|(_, name)| plan.provoked.iter().any(|p| p == name));
-        let rare = rare.map(|(rare, _)| *rare).collect();
+        let rare: Vec<Rare> = rare.map(|(rare, _)| *rare).collect();
+        if rare.contains(&Rare::OldMap) {
+            watch::with(|checks| checks.generations.expect_old_maps());
+        }
         let mut world = Self {
             sim,
             hosts: Vec::new(),
@@ -151,6 +159,7 @@ impl World {
             rare,
             founders,
             next_look_us: 0,
+            next_copies_us: 0,
             retiring: BTreeMap::new(),
             restarts: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -251,6 +260,10 @@ impl World {
             self.next_look_us = now_us() + LOOK_INTERVAL_US;
             self.look();
         }
+        if now_us() >= self.next_copies_us {
+            self.next_copies_us = now_us() + COPIES_INTERVAL_US;
+            heal::copies::look(self);
+        }
         Ok(())
     }
 
@@ -296,6 +309,7 @@ impl World {
             self.kill(number);
             return self.renew(number);
         };
+        watch::with(|checks| checks.generations.losing(now_us(), number));
         let errand = self
             .retiring
             .entry(number)
@@ -319,7 +333,10 @@ impl World {
         let through = self.hosts.iter().find(|host| host.number != number && host.is_up());
         let Some(through) = through.map(|host| host.address()) else { return false };
         let host = Rc::clone(self.host(number));
-        watch::with(|checks| checks.raft.lost_disk(&host.name));
+        watch::with(|checks| {
+            checks.raft.lost_disk(&host.name);
+            checks.generations.lost(now_us(), number);
+        });
         host.become_new(through);
         counters::state("node_replaced");
         self.start(number);
@@ -453,8 +470,4 @@ impl World {
             self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
         }
     }
-}
-
-fn link_name(number: u32) -> String {
-    if number == CLIENTS { CLIENTS_HOST.to_owned() } else { host_name(number) }
 }

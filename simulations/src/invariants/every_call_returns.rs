@@ -1,7 +1,7 @@
 //! Every call ends by its deadline, and with one answer an item.
 
 use super::checked::Checked;
-use crate::history::{Call, Outcome, Verb};
+use crate::history::{Call, Outcome};
 use crate::oracle::view::View;
 
 /// Name of the invariant.
@@ -28,9 +28,7 @@ fn broken(call: &Call) -> Option<String> {
     if end_us > deadline_us.saturating_add(SLACK_US) {
         return Some(format!("{asked} and ended at {end_us} us, expected by {deadline_us} us"));
     }
-    let has_answers =
-        matches!(verb, Verb::Insert | Verb::Contains | Verb::ContainsAny | Verb::Remove);
-    let expected = if has_answers { call.items.len() } else { 0 };
+    let expected = verb.answer_count(call.items.len());
     match &call.outcome {
         Outcome::Done(bits) if bits.len() != expected => {
             Some(format!("{asked} and got {} answers, expected {expected}", bits.len()))
@@ -42,6 +40,7 @@ fn broken(call: &Call) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Verb;
     use crate::oracle::fixture::History;
     use crate::oracle::reference::Reference;
     use crate::plan::FilterKind;

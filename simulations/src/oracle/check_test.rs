@@ -108,6 +108,9 @@ fn apply(
         Verb::Create => drop(cluster.create(name, kind)),
         Verb::Drop => cluster.drop_filter(name, at_us),
         Verb::Clear => cluster.clear(name, at_us),
+        Verb::InsertCopy(_) | Verb::ContainsCopy | Verb::ContainsMajority | Verb::Flush => {
+            unreachable!("no filter here is replicated")
+        }
     }
     Some(Vec::new())
 }

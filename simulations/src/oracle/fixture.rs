@@ -26,6 +26,7 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::Blocked => Kind::Blocked,
         FilterKind::Counting => Kind::Counting,
         FilterKind::Scalable => Kind::Scalable,
+        FilterKind::SingleShot => Kind::SingleShot,
     };
     let shape = SliceShape::plan(kind, capacity, 0.01, shards).unwrap();
     let (kind, key) = (kind.id(), HashKey::Xxh3 { seed: 7 });
@@ -230,6 +231,7 @@ impl History {
             client: 0,
             filter: filter.to_owned(),
             verb,
+            machine: None,
             items: items.to_vec(),
             request: None,
             start_us,

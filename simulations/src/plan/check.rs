@@ -1,13 +1,13 @@
 //! What a plan may say: numbers in range, names that exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use umbel_engine::planted::Planted;
 use umbel_node::ports::Rare;
 
-use super::{Fault, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
+use super::{Fault, FilterKind, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
 
 mod fault;
 
@@ -48,8 +48,8 @@ pub(crate) struct PlanLimits {
 
 /// How large plans may be.
 pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
-    nodes: 1..=9,
-    nodes_and_joins: 1..=9,
+    nodes: 1..=16,
+    nodes_and_joins: 1..=16,
     shards: 1..=16,
     replicas: 1..=9,
     clients: 1..=64,
@@ -179,10 +179,15 @@ impl Plan {
     fn check_filters(&self) -> Result<(), Misfit> {
         let mut names = BTreeSet::new();
         for (index, filter) in self.filters.iter().enumerate() {
-            let FilterPlan { name, kind: _, capacity, rate_ppm, public: _ } = filter;
+            let FilterPlan { name, kind, capacity, rate_ppm, public: _, replicated } = filter;
             let place = |field: &str| format!("filters[{index}].{field}");
             in_range(place("capacity"), *capacity, &PLAN_LIMITS.capacity)?;
             in_range(place("rate_ppm"), *rate_ppm, &PLAN_LIMITS.rate_ppm)?;
+            let has_copies = matches!(kind, FilterKind::Blocked | FilterKind::SingleShot);
+            if *replicated && !has_copies || !*replicated && *kind == FilterKind::SingleShot {
+                let expected = "blocked or single-shot where it is replicated, and else another";
+                return Err(Misfit::new(place("kind"), expected, format!("{kind:?}")));
+            }
             let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-');
             let lengths = PLAN_LIMITS.name_chars;
             if !lengths.contains(&name.chars().count()) || !name.chars().all(is_plain) {
@@ -199,7 +204,8 @@ impl Plan {
     }
 
     fn check_ops(&self) -> Result<(), Misfit> {
-        let names: BTreeSet<&str> = self.filters.iter().map(|filter| &*filter.name).collect();
+        let names: BTreeMap<&str, bool> =
+            self.filters.iter().map(|filter| (&*filter.name, filter.replicated)).collect();
         let node_count = self.node_count();
         for (index, plan) in self.ops.iter().enumerate() {
             // Only built for errors: plans have many operations.
@@ -212,13 +218,18 @@ impl Plan {
                 in_range(place("via"), plan.via, &(1..=node_count))?;
             }
             for (field, name) in plan.op.filter_names() {
-                if !names.contains(name) {
+                let place = || format!("ops[{index}].op.{field}");
+                let Some(&replicated) = names.get(name) else {
                     let expected = match names.is_empty() {
                         true => "no operation without filters".to_owned(),
-                        false => one_of(names.iter().copied()),
+                        false => one_of(names.keys().copied()),
                     };
-                    let place = format!("ops[{index}].op.{field}");
-                    return Err(Misfit::new(place, expected, format!("{name:?}")));
+                    return Err(Misfit::new(place(), expected, format!("{name:?}")));
+                };
+                if plan.op.is_of_copies().is_some_and(|of_copies| of_copies != replicated) {
+                    let expected = if replicated { "a partitioned" } else { "a replicated" };
+                    let expected = format!("{expected} filter");
+                    return Err(Misfit::new(place(), expected, format!("{name:?}")));
                 }
             }
             if let Some(items) = plan.op.items() {
@@ -240,6 +251,18 @@ impl Plan {
 }
 
 impl Op {
+    /// Whether it is for replicated filters, or for the others; `None` if it is for both.
+    const fn is_of_copies(&self) -> Option<bool> {
+        match self {
+            Self::Clear { .. } | Self::Create { .. } | Self::Drop { .. } => None,
+            Self::InsertCopy { .. } | Self::ContainsCopy { .. } | Self::Flush { .. } => Some(true),
+            Self::Insert { .. }
+            | Self::Contains { .. }
+            | Self::Remove { .. }
+            | Self::Merge { .. } => Some(false),
+        }
+    }
+
     /// The filters that it names, each with the name of its field.
     pub(crate) fn filter_names(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let (filter, source) = match self {
@@ -248,7 +271,10 @@ impl Op {
             | Self::Remove { filter, .. }
             | Self::Clear { filter }
             | Self::Create { filter }
-            | Self::Drop { filter } => (filter, None),
+            | Self::Drop { filter }
+            | Self::InsertCopy { filter, .. }
+            | Self::ContainsCopy { filter, .. }
+            | Self::Flush { filter } => (filter, None),
             Self::Merge { filter, source } => (filter, Some(source)),
         };
         let source = source.map(|name| ("source", name.as_str()));
@@ -260,7 +286,9 @@ impl Op {
         match self {
             Self::Insert { items, .. }
             | Self::Contains { items, .. }
-            | Self::Remove { items, .. } => Some(items),
+            | Self::Remove { items, .. }
+            | Self::InsertCopy { items, .. }
+            | Self::ContainsCopy { items, .. } => Some(items),
             _ => None,
         }
     }
@@ -270,7 +298,9 @@ impl Op {
         match self {
             Self::Insert { items, .. }
             | Self::Contains { items, .. }
-            | Self::Remove { items, .. } => Some(items),
+            | Self::Remove { items, .. }
+            | Self::InsertCopy { items, .. }
+            | Self::ContainsCopy { items, .. } => Some(items),
             _ => None,
         }
     }

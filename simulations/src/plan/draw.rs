@@ -4,9 +4,10 @@
 use umbel_node::ports::Rare;
 
 use self::dice::{Dice, Stream};
-use super::{PLAN_FORMAT, Plan, WorldShape};
+use super::{PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
+mod copies;
 mod dice;
 mod faults;
 mod filters;
@@ -15,11 +16,26 @@ mod recipes;
 
 impl Plan {
     /// The plan of a seed: the same for the same arguments, always. World, filters and operations do not
-    /// depend on the profile.
+    /// depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
-        let world = draw_world(&mut Dice::new(seed, Stream::World));
-        let filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
-        let ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
+        let is_cube = profile == Profile::Cube;
+        let mut world_dice = Dice::new(seed, Stream::World);
+        let world =
+            if is_cube { draw_cube_world(&mut world_dice) } else { draw_world(&mut world_dice) };
+        let mut copies = Dice::new(seed, Stream::Copies);
+        let (mut filters, mut ops) = (Vec::new(), Vec::new());
+        if !is_cube || copies.one_in(4) {
+            filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
+            ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
+        }
+        if is_cube || copies.one_in(3) {
+            let (counts, calls) = if is_cube { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
+            let (more, calls) = copies::draw(&mut copies, world, counts, calls, run_ms);
+            filters.extend(more);
+            ops.extend(calls);
+            ops.sort_by_key(|op| op.at_ms);
+            ops.truncate(*PLAN_LIMITS.ops.end());
+        }
         let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
         Self {
             plan: PLAN_FORMAT,
@@ -49,8 +65,19 @@ fn draw_world(dice: &mut Dice) -> WorldShape {
     WorldShape { nodes, shards, replicas, clients: dice.count(1, 16) }
 }
 
+/// Numbers of nodes of worlds that are about replicated filters: the cubes of powers of two, and those
+/// with nodes that fold onto others.
+const CUBE_NODES: [u32; 11] = [2, 3, 3, 4, 5, 5, 6, 7, 8, 8, 13];
+
+/// Many nodes, and one shard that has little to do.
+fn draw_cube_world(dice: &mut Dice) -> WorldShape {
+    let nodes = *dice.pick(&CUBE_NODES);
+    let replicas = if nodes >= 5 && dice.one_in(2) { 5 } else { 3 };
+    WorldShape { nodes, shards: 1, replicas, clients: dice.count(1, 8) }
+}
+
 fn draw_provoked(dice: &mut Dice, profile: Profile) -> Vec<String> {
-    let has_recoveries = matches!(profile, Profile::Disk | Profile::Crash);
+    let has_recoveries = matches!(profile, Profile::Disk | Profile::Crash | Profile::Cube);
     let mut provoked = Vec::new();
     for (rare, name) in Rare::ALL {
         let is_of_storage = matches!(rare, Rare::SmallSegments | Rare::SnapshotsOften);

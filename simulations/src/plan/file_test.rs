@@ -113,8 +113,8 @@ fn unknown_bugs_and_choices_are_refused() {
 #[test]
 fn sizes_are_in_range() {
     let world = |field: &str, value: u32| said_of(|plan| plan["world"][field] = json!(value));
-    assert_eq!(world("nodes", 0), "world.nodes: expected 1 to 9, got 0");
-    assert_eq!(world("nodes", 10), "world.nodes: expected 1 to 9, got 10");
+    assert_eq!(world("nodes", 0), "world.nodes: expected 1 to 16, got 0");
+    assert_eq!(world("nodes", 17), "world.nodes: expected 1 to 16, got 17");
     assert_eq!(world("shards", 17), "world.shards: expected 1 to 16, got 17");
     assert_eq!(world("replicas", 10), "world.replicas: expected 1 to 9, got 10");
     assert_eq!(world("clients", 65), "world.clients: expected 1 to 64, got 65");
@@ -129,9 +129,9 @@ fn sizes_are_in_range() {
     assert_eq!(said, "number of ops: expected 0 to 100000, got 100001");
     let said = said_of(|plan| {
         let join = json!({ "at_ms": 5, "for_ms": 0, "fault": { "do": "join", "via": "meta" } });
-        plan["faults"] = json!(vec![join; 7]);
+        plan["faults"] = json!(vec![join; 14]);
     });
-    assert_eq!(said, "world.nodes with joins: expected 1 to 9, got 10");
+    assert_eq!(said, "world.nodes with joins: expected 1 to 16, got 17");
 }
 
 #[test]

@@ -5,7 +5,14 @@ use super::{FilterKind, FilterPlan, Op, OpPlan, PLAN_FORMAT, Plan, WorldShape};
 /// A filter.
 pub(crate) fn filter(name: &str) -> FilterPlan {
     let name = name.to_owned();
-    FilterPlan { name, kind: FilterKind::Classic, capacity: 100, rate_ppm: 1_000, public: false }
+    FilterPlan {
+        name,
+        kind: FilterKind::Classic,
+        capacity: 100,
+        rate_ppm: 1_000,
+        public: false,
+        replicated: false,
+    }
 }
 
 /// An insert of one item into `f0`.

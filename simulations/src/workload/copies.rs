@@ -38,7 +38,7 @@ impl Clients {
         };
         let mut running = tokio::task::JoinSet::new();
         for copy in 0..copies {
-            let id = self.begin(client, filter, Verb::Insert, items, Some(number));
+            let id = self.begin(client, None, filter, Verb::Insert, items, Some(number));
             let request = InsertRequest {
                 filter: filter.to_owned(),
                 items: Some(Items {
@@ -116,7 +116,7 @@ impl Clients {
     }
 
     /// A client of the node with this number, counted around.
-    fn node(&self, number: u32) -> FiltersClient<Channel> {
+    pub(super) fn node(&self, number: u32) -> FiltersClient<Channel> {
         let address = self.addresses[(number as usize - 1) % self.addresses.len()].clone();
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .expect("the hosts' addresses are addresses")

@@ -17,6 +17,8 @@ pub(super) enum Stream {
     Faults = 4,
     /// Rare choices that are made often.
     Provoked = 5,
+    /// Replicated filters, and what clients do with them.
+    Copies = 6,
 }
 
 /// Random numbers of one stream.

@@ -88,6 +88,7 @@ proptest! {
 
     #[test]
     fn work_does_not_depend_on_the_profile(seed in any::<u64>(), profile in profiles()) {
+        prop_assume!(profile != Profile::Cube);
         let (calm, other) = (Plan::draw(seed, Profile::Calm, SHORT_MS), Plan::draw(seed, profile, SHORT_MS));
         prop_assert_eq!(calm.world, other.world);
         prop_assert_eq!(calm.filters, other.filters);
@@ -103,7 +104,9 @@ proptest! {
         for op in &plan.ops {
             let named = |name: &str| plan.filters.iter().find(|filter| filter.name == name).unwrap();
             match &op.op {
-                Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => {
+                Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter }
+                    if !named(filter).replicated =>
+                {
                     rewritten.insert(filter.clone());
                 }
                 Op::Merge { filter, source } => {

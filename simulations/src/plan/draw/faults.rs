@@ -18,6 +18,8 @@ const AT_ONCE_MAX: u32 = 4;
 pub(super) struct Scene {
     /// The world.
     pub(super) world: WorldShape,
+    /// Whether it is about replicated filters: losses are heavier, and no node is like a leader.
+    pub(super) is_cube: bool,
     /// The nodes that may suffer lasting damage.
     victims: Vec<u32>,
     /// When the next fault begins, in simulated milliseconds.
@@ -33,10 +35,11 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    fn new(dice: &mut Dice, world: WorldShape) -> Self {
+    fn new(dice: &mut Dice, world: WorldShape, is_cube: bool) -> Self {
         let nodes: Vec<u32> = (1..=world.nodes).collect();
         Self {
             world,
+            is_cube,
             victims: dice.pick_distinct(&nodes, world.victim_count_max()),
             now_ms: 0,
             whole_from_ms: BTreeMap::new(),
@@ -48,6 +51,9 @@ impl Scene {
 
     /// Any node, one way or the other.
     pub(super) fn who(&self, dice: &mut Dice) -> Who {
+        if self.is_cube && !dice.one_in(4) {
+            return Who::Node(self.node(dice));
+        }
         match dice.count(0, 7) {
             0 | 1 => Who::Node(self.node(dice)),
             2..=4 => Who::Leader(self.shard(dice)),
@@ -124,18 +130,19 @@ pub(super) fn draw(
         RECIPES.iter().filter(|recipe| profile.classes().contains(&recipe.class)).collect();
     let mut drawn = of_profile.clone();
     drawn.retain(|_| dice.one_in(2));
-    let faults = schedule(dice, world, &drawn, run_ms);
+    let is_cube = profile == Profile::Cube;
+    let faults = schedule(dice, (world, is_cube), &drawn, run_ms);
     // No class was drawn, or none that this world allows.
-    if faults.is_empty() { schedule(dice, world, &of_profile, run_ms) } else { faults }
+    if faults.is_empty() { schedule(dice, (world, is_cube), &of_profile, run_ms) } else { faults }
 }
 
 fn schedule(
     dice: &mut Dice,
-    world: WorldShape,
+    (world, is_cube): (WorldShape, bool),
     recipes: &[&Recipe],
     run_ms: u64,
 ) -> Vec<FaultPlan> {
-    let mut scene = Scene::new(dice, world);
+    let mut scene = Scene::new(dice, world, is_cube);
     let at_once = u64::from(dice.count(1, AT_ONCE_MAX));
     let mut faults = Vec::new();
     let mut ends_ms: Vec<u64> = Vec::new();

@@ -32,6 +32,7 @@ fn one(dice: &mut Dice, number: u32) -> FilterPlan {
         capacity: dice.spread(100, 10_000),
         rate_ppm: *dice.pick(&RATES_PPM),
         public: dice.one_in(3),
+        replicated: false,
     }
 }
 
@@ -39,7 +40,7 @@ impl FilterPlan {
     /// Whether filters can be merged that are made of these plans: both of one shape, of a kind that
     /// merges, and hashed alike, as public ones are.
     pub(crate) fn merges_with(&self, other: &Self) -> bool {
-        let Self { name, kind, capacity, rate_ppm, public } = self;
+        let Self { name, kind, capacity, rate_ppm, public, replicated: _ } = self;
         *public
             && MERGING_KINDS.contains(kind)
             && *name != other.name

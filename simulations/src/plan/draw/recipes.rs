@@ -65,7 +65,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         class: "loss",
         make: |scene, dice| {
-            let (who, per_mille) = (scene.who_or_all(dice, 8), dice.spread_count(5, 200));
+            let (draws, most) = if scene.is_cube { (2, 300) } else { (8, 200) };
+            let (who, per_mille) = (scene.who_or_all(dice, draws), dice.spread_count(5, most));
             Some((length_ms(dice), Fault::Loss { who, per_mille }))
         },
     },

@@ -1,0 +1,182 @@
+//! Copies of replicated filters: looked at while the run goes on, and compared at its end.
+
+use std::rc::Rc;
+
+use super::{FIRST_ITEM, run_until};
+use crate::counters;
+use crate::history::{Call, Outcome};
+use crate::host::Host;
+use crate::invariants::copies_converge::{self, Wanted};
+use crate::invariants::copies_hold_what_was_tried::{self, SeenCopy};
+use crate::now::now_us;
+use crate::oracle::generations::{Generations, Life};
+use crate::plan::{Ack, Op, OpPlan};
+use crate::watch;
+use crate::workload::Clients;
+use crate::world::World;
+
+/// After the end of all faults, copies serve within this time, and again are flushed within it.
+const SERVE_MAX_US: u64 = 60_000_000;
+
+/// Without a flush they are equal within this time: somebody asks everybody twice a minute.
+const QUIET_MAX_US: u64 = 90_000_000;
+
+/// Writes, and as many reads, that copies must serve.
+const ROUNDS: u32 = 3;
+
+/// Items of each.
+const ROUND_ITEMS: u32 = 8;
+
+/// Holds every copy that there is against what was tried so far.
+pub(crate) fn look(world: &World) {
+    let calls = world.clients.calls();
+    let found: Vec<_> = watch::with(|checks| {
+        let mut found = Vec::new();
+        for (name, lives) in checks.generations.all() {
+            for (place, life) in lives.iter().enumerate() {
+                let copies = copies_of(&world.hosts, life);
+                let of_life: Vec<SeenCopy<'_>> =
+                    copies.into_iter().filter(|copy| copy.generation == life.generation).collect();
+                if of_life.is_empty() {
+                    continue;
+                }
+                counters::checked(copies_hold_what_was_tried::NAME, of_life.len() as u64);
+                let tried = copies_hold_what_was_tried::tried(
+                    &checks.generations,
+                    &calls,
+                    (name, place, life),
+                );
+                let others = copies_hold_what_was_tried::items(&calls, name);
+                let of = (name, life);
+                let looked =
+                    copies_hold_what_was_tried::look(now_us(), of, &tried, &of_life, &others);
+                found.extend(looked);
+            }
+        }
+        found
+    });
+    watch::with(|checks| checks.add(found));
+}
+
+/// The copies of a filter on all nodes that run, at whatever generation.
+fn copies_of<'a>(hosts: &'a [Rc<Host>], life: &Life) -> Vec<SeenCopy<'a>> {
+    let filter = life.filter;
+    let copies = hosts.iter().filter(|host| !host.is_lost.get()).filter_map(|host| {
+        let (generation, bits) = host.node()?.copy(filter)?;
+        Some(SeenCopy { host: &host.name, filter, generation, bits })
+    });
+    copies.collect()
+}
+
+/// Lets replicated filters heal and checks that they do.
+///
+/// # Errors
+/// If a host's task panicked.
+pub(super) fn heal(world: &mut World) -> Result<(), String> {
+    let names: Vec<String> = watch::with(|checks| {
+        let lives = |lives: &[Life]| lives.last().is_some_and(|life| life.to_us == u64::MAX);
+        let all = checks.generations.all().filter(|(_, all)| lives(all));
+        all.map(|(name, _)| name.to_owned()).collect()
+    });
+    let uses_flush = world.plan.seed.is_multiple_of(2);
+    for name in names {
+        let last = Rc::new(std::cell::RefCell::new(String::new()));
+        let nodes = world.plan.world.nodes;
+        let serving = serve(Rc::clone(&world.clients), name, nodes, uses_flush, Rc::clone(&last));
+        let served = world.spawn(serving);
+        if !run_until(world, now_us() + SERVE_MAX_US, |_| served.get())? && !world.is_violated() {
+            let seconds = SERVE_MAX_US / 1_000_000;
+            let what = format!("copies do not serve within {seconds} s: {}", last.borrow());
+            watch::violated("heals_and_serves", what);
+        }
+        if world.is_violated() {
+            return Ok(());
+        }
+    }
+    // What a flush promises holds when it is answered; else they have some time.
+    let patience_us = if uses_flush { 0 } else { QUIET_MAX_US };
+    let equal = |world: &mut World| difference(world).is_none();
+    if !run_until(world, now_us() + patience_us, equal)?
+        && !world.is_violated()
+        && let Some(what) = difference(world)
+    {
+        let after = if uses_flush { "after a flush" } else { "after a long time" };
+        watch::violated(copies_converge::NAME, format!("{after} {what}"));
+    }
+    look(world);
+    Ok(())
+}
+
+/// Inserts into a replicated filter and asks for it, everywhere, and has it flushed.
+async fn serve(
+    clients: Rc<Clients>,
+    filter: String,
+    nodes: u32,
+    uses_flush: bool,
+    last: Rc<std::cell::RefCell<String>>,
+) {
+    let mut ops = Vec::new();
+    for round in 0..ROUNDS {
+        let first = FIRST_ITEM + round * ROUND_ITEMS;
+        let items: Vec<u32> = (first..first + ROUND_ITEMS).collect();
+        let ack = [Ack::Majority, Ack::OnePartner, Ack::Local][round as usize % 3];
+        ops.push(Op::InsertCopy { filter: filter.clone(), items: items.clone(), ack });
+        ops.push(Op::ContainsCopy { filter: filter.clone(), items, majority: true });
+    }
+    if uses_flush {
+        ops.push(Op::Flush { filter });
+    }
+    for (via, op) in (1..=nodes).cycle().zip(ops) {
+        loop {
+            let plan = OpPlan { at_ms: 0, client: 0, via, op: op.clone() };
+            match Rc::clone(&clients).call(plan).await {
+                Outcome::Done(bits) if !matches!(op, Op::Flush { .. }) || bits == [true] => break,
+                Outcome::Done(_) => last.replace("a flush misses a node".to_owned()),
+                Outcome::NotApplied(text) | Outcome::Unknown(text) => {
+                    last.replace(format!("{op:?}: {text}"))
+                }
+            };
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// How copies differ from each other or from what they should be; nothing if all is well.
+fn difference(world: &World) -> Option<String> {
+    let calls = world.clients.calls();
+    let losses_max = (world.plan.world.nodes as usize).div_ceil(2) - 1;
+    watch::with(|checks| {
+        let generations = &checks.generations;
+        generations.all().find_map(|(name, lives)| {
+            let (last, gone) = lives.split_last()?;
+            let is_gone = |life: &Life| life.filter != last.filter || last.to_us != u64::MAX;
+            let lingering = gone.iter().chain([last]).filter(|life| is_gone(life));
+            let lingering = lingering.flat_map(|life| copies_of(&world.hosts, life)).next();
+            if let Some(copy) = lingering {
+                return Some(format!("{} still has {}, which was dropped", copy.host, copy.filter));
+            }
+            if last.to_us != u64::MAX {
+                return None;
+            }
+            of_filter(world, generations, &calls, (name, lives.len() - 1, last), losses_max)
+        })
+    })
+}
+
+fn of_filter(
+    world: &World,
+    generations: &Generations,
+    calls: &[Call],
+    of: (&str, usize, &Life),
+    losses_max: usize,
+) -> Option<String> {
+    let copies = copies_of(&world.hosts, of.2);
+    let nodes = world.hosts.iter().filter(|host| host.is_up()).count();
+    if copies.len() != nodes {
+        return Some(format!("{} of {nodes} nodes have a copy of {}", copies.len(), of.0));
+    }
+    let wanted = Wanted::new(generations, calls, of, losses_max);
+    let count = wanted.item_count().max(1) * copies.len();
+    counters::checked(copies_converge::NAME, count as u64);
+    wanted.difference(&copies)
+}

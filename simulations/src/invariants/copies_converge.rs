@@ -1,0 +1,87 @@
+//! In the end all copies of a replicated filter are equal, at the catalogue's generation, and have
+//! every item whose insert into it was acknowledged, at whatever level, by a node whose disk was not
+//! lost since; at level majority by any node.
+
+use std::collections::BTreeSet;
+
+use umbel_filter::Contains;
+
+use super::copies_hold_what_was_tried::SeenCopy;
+use crate::history::{Call, Outcome, Verb};
+use crate::oracle::bits::hash_of;
+use crate::oracle::generations::{Generations, Life};
+use crate::plan::Ack;
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "copies_converge";
+
+/// What the copies of a filter must be like.
+pub(crate) struct Wanted<'a> {
+    name: &'a str,
+    life: &'a Life,
+    items: BTreeSet<u32>,
+}
+
+impl<'a> Wanted<'a> {
+    /// What calls that have ended have made of a generation; it may lose so many nodes' disks
+    /// without losing what a majority had.
+    pub(crate) fn new(
+        generations: &Generations,
+        calls: &[Call],
+        (name, place, life): (&'a str, usize, &'a Life),
+        losses_max: usize,
+    ) -> Self {
+        let inserts = calls.iter().filter(|call| call.filter == name);
+        let mut items = BTreeSet::new();
+        for call in inserts {
+            let (Verb::InsertCopy(ack), Outcome::Done(_)) = (call.verb, &call.outcome) else {
+                continue;
+            };
+            let is_kept = match (ack, call.machine) {
+                (Ack::Majority, _) => generations.loss_count(call.start_us, u64::MAX) <= losses_max,
+                (_, machine) => {
+                    machine.is_some_and(|one| !generations.was_lost(one, call.start_us))
+                }
+            };
+            if is_kept && generations.only(call) == Some(place) {
+                items.extend(&call.items);
+            }
+        }
+        Self { name, life, items }
+    }
+
+    /// Number of items that every copy must have.
+    pub(crate) fn item_count(&self) -> usize {
+        self.items.len()
+    }
+
+    /// How the copies differ from that, or from each other.
+    pub(crate) fn difference(&self, copies: &[SeenCopy<'_>]) -> Option<String> {
+        let Life { filter, generation, settings, .. } = self.life;
+        let told = |copy: &SeenCopy<'_>, what: &str| {
+            format!("the copy of {} ({filter}) on {} {what}", self.name, copy.host)
+        };
+        for copy in copies {
+            if copy.generation != *generation {
+                let what = format!("is at {}, the catalogue at {generation}", copy.generation);
+                return Some(told(copy, &what));
+            }
+            let hash = |item: u32| hash_of(settings.key, item);
+            let missing: Vec<u32> = self
+                .items
+                .iter()
+                .copied()
+                .filter(|&item| !copy.bits.contains(hash(item)))
+                .collect();
+            if let Some(first) = missing.first() {
+                let (count, of) = (missing.len(), self.items.len());
+                let what =
+                    format!("lacks {count} of {of} acknowledged items, the first is {first}");
+                return Some(told(copy, &what));
+            }
+        }
+        let (first, rest) = copies.split_first()?;
+        let other = rest.iter().find(|copy| copy.bits != first.bits)?;
+        Some(told(other, &format!("has other bits than the one on {}", first.host)))
+    }
+}

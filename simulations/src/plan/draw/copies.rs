@@ -1,0 +1,121 @@
+//! Replicated filters of a plan, and what clients do with them.
+
+use super::dice::Dice;
+use crate::plan::{Ack, FilterKind, FilterPlan, Op, OpPlan, WorldShape};
+
+/// Kinds that can be replicated.
+const KINDS: [FilterKind; 2] = [FilterKind::Blocked, FilterKind::SingleShot];
+
+/// Rates of false positives, in millionths: low, so that a bit that nobody set shows.
+const RATES_PPM: [u32; 3] = [100, 1_000, 10_000];
+
+/// Levels of inserts; half of them are local.
+const ACKS: [Ack; 4] = [Ack::Local, Ack::Local, Ack::OnePartner, Ack::Majority];
+
+/// Most items of a call.
+const CALL_ITEMS_MAX: u32 = 64;
+
+/// Items that are inserted in the same second, at least and at most.
+const WINDOW: (u32, u32) = (32, 1_000);
+
+/// Where one plan differs from another.
+struct Habits {
+    /// Names of the filters, and whether they are cleared, dropped and created anew.
+    filters: Vec<(String, bool)>,
+    /// Chances of an insert and of a question, relative to each other.
+    insert_weight: u32,
+    contains_weight: u32,
+    /// Mean simulated milliseconds between two calls of a client.
+    gap_mean_ms: u64,
+    /// Items of one second, and by how many they move on to the next: what was inserted before a
+    /// filter is cleared is not all inserted again.
+    window: u32,
+    window_step: u32,
+}
+
+/// So many replicated filters, and calls of all clients, about so many a second, by time.
+pub(super) fn draw(
+    dice: &mut Dice,
+    world: WorldShape,
+    (least, most): (u32, u32),
+    (calls_least, calls_most): (u64, u64),
+    run_ms: u64,
+) -> (Vec<FilterPlan>, Vec<OpPlan>) {
+    let count = dice.count(least, most);
+    let filters: Vec<FilterPlan> = (0..count).map(|number| one(dice, number)).collect();
+    let calls = dice.between(calls_least, calls_most);
+    let window = dice.spread_count(WINDOW.0, WINDOW.1);
+    let names = filters.iter().map(|filter| filter.name.clone());
+    let habits = Habits {
+        // Every second one, so that the other can be asked for all that it ever had.
+        filters: names.zip([false, true].into_iter().cycle()).collect(),
+        insert_weight: dice.count(2, 6),
+        contains_weight: dice.count(1, 4),
+        gap_mean_ms: (u64::from(world.clients) * 1_000 / calls).max(1),
+        window,
+        window_step: if dice.one_in(4) { 0 } else { window / 4 },
+    };
+    let mut ops = Vec::new();
+    for client in 0..world.clients {
+        let mut at_ms = dice.gap(habits.gap_mean_ms);
+        while at_ms < run_ms {
+            let op = draw_op(dice, &habits, at_ms);
+            ops.push(OpPlan { at_ms, client, via: dice.count(1, world.nodes), op });
+            at_ms += dice.gap(habits.gap_mean_ms).max(1);
+        }
+    }
+    ops.sort_by_key(|op| op.at_ms);
+    (filters, ops)
+}
+
+fn one(dice: &mut Dice, number: u32) -> FilterPlan {
+    FilterPlan {
+        name: format!("r{number}"),
+        kind: *dice.pick(&KINDS),
+        capacity: dice.spread(100, 20_000),
+        rate_ppm: *dice.pick(&RATES_PPM),
+        public: !dice.one_in(4),
+        replicated: true,
+    }
+}
+
+fn draw_op(dice: &mut Dice, habits: &Habits, at_ms: u64) -> Op {
+    let (name, is_rewritten) = dice.pick(&habits.filters);
+    let filter = name.clone();
+    if *is_rewritten && dice.one_in(20) {
+        return match dice.count(0, 9) {
+            0 => Op::Drop { filter },
+            1..=3 => Op::Create { filter },
+            _ => Op::Clear { filter },
+        };
+    }
+    if dice.one_in(30) {
+        return Op::Flush { filter };
+    }
+    let second = u32::try_from(at_ms / 1_000).expect("minutes");
+    let first = second * habits.window_step;
+    let weights = habits.insert_weight + habits.contains_weight;
+    if dice.count(0, weights - 1) < habits.insert_weight {
+        let items = draw_items(dice, first, first + habits.window);
+        return Op::InsertCopy { filter, items, ack: *dice.pick(&ACKS) };
+    }
+    // Also what is long gone, and what never comes.
+    let (from, to) = if dice.one_in(2) {
+        (first, first + habits.window)
+    } else {
+        (0, first + 2 * habits.window)
+    };
+    Op::ContainsCopy { filter, items: draw_items(dice, from, to), majority: dice.one_in(2) }
+}
+
+/// Items of one call, each once.
+fn draw_items(dice: &mut Dice, from: u32, to: u32) -> Vec<u32> {
+    let mut items = Vec::new();
+    for _ in 0..dice.spread_count(1, CALL_ITEMS_MAX) {
+        let item = dice.count(from, to - 1);
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    items
+}

@@ -1,0 +1,165 @@
+//! Calls about replicated filters: each goes once, to the node that the plan names, for what they
+//! promise depends on which copy was asked.
+
+use std::time::Duration;
+
+use prost::Message;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+use umbel_client::Applied;
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_client::proto::{
+    AckLevel, ClearRequest, ContainsRequest, CreateRequest, Distribution, DropRequest, ErrorCode,
+    ErrorDetail, FlushRequest, InsertRequest, Items, ReadLevel,
+};
+
+use super::{Clients, REQUEST_TIMEOUT, item_text};
+use crate::history::Outcome;
+use crate::plan::{Ack, FilterKind, Op};
+
+/// How long a node may take for a batch of items.
+const ITEMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Pause between two tries to create a filter before the work begins.
+const TRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A client of one node.
+type NodeClient = FiltersClient<Channel>;
+
+impl Clients {
+    /// Whether every node has a copy of a filter.
+    pub(super) fn is_replicated(&self, name: &str) -> bool {
+        self.filters.iter().any(|filter| filter.name == name && filter.replicated)
+    }
+
+    /// The machine of a node that a plan names; joiners are not known, and count around.
+    pub(super) fn machine(&self, via: u32) -> u32 {
+        let count = u32::try_from(self.addresses.len()).expect("a few nodes");
+        (via - 1) % count + 1
+    }
+
+    /// Does what the plan says with a replicated filter, on this machine's node.
+    pub(super) async fn call_copy(&self, machine: u32, op: &Op) -> Outcome {
+        let node = self.copy_client(machine);
+        let changes = !matches!(op, Op::ContainsCopy { .. } | Op::Flush { .. });
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.ask(node, op)).await {
+            Ok(Ok(bits)) => Outcome::Done(bits),
+            Ok(Err(status)) => {
+                self.forget_copy_client(machine);
+                let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                if detail.applied() == Applied::No || !changes {
+                    Outcome::NotApplied(status.to_string())
+                } else {
+                    Outcome::Unknown(status.to_string())
+                }
+            }
+            Err(_) => {
+                self.forget_copy_client(machine);
+                let text = "no answer".to_owned();
+                if changes { Outcome::Unknown(text) } else { Outcome::NotApplied(text) }
+            }
+        }
+    }
+
+    async fn ask(&self, mut node: NodeClient, op: &Op) -> Result<Vec<bool>, Status> {
+        match op {
+            Op::InsertCopy { filter, items, ack } => {
+                let level = match ack {
+                    Ack::Local => AckLevel::Local,
+                    Ack::OnePartner => AckLevel::OnePartner,
+                    Ack::Majority => AckLevel::Majority,
+                };
+                let request = InsertRequest {
+                    filter: filter.clone(),
+                    items: Some(texts(items)),
+                    request: None,
+                    timeout_ms: timeout_ms(),
+                    level: level.into(),
+                };
+                Ok(bits(&node.insert(request).await?.into_inner().new_bits, items.len()))
+            }
+            Op::ContainsCopy { filter, items, majority } => {
+                let level = if *majority { ReadLevel::Majority } else { ReadLevel::Local };
+                let request = ContainsRequest {
+                    filter: filter.clone(),
+                    items: Some(texts(items)),
+                    level: level.into(),
+                    timeout_ms: timeout_ms(),
+                };
+                Ok(bits(&node.contains(request).await?.into_inner().present_bits, items.len()))
+            }
+            Op::Flush { filter } => {
+                let answer = node.flush(FlushRequest { name: filter.clone() }).await?.into_inner();
+                Ok(vec![answer.missing_nodes.is_empty()])
+            }
+            Op::Clear { filter } => done(node.clear(ClearRequest { name: filter.clone() }).await),
+            Op::Create { filter } => done(node.create(self.creation(filter)).await),
+            Op::Drop { filter } => done(node.drop(DropRequest { name: filter.clone() }).await),
+            Op::Insert { .. } | Op::Contains { .. } | Op::Remove { .. } | Op::Merge { .. } => {
+                unreachable!("a plan that was checked has it for partitioned filters only")
+            }
+        }
+    }
+
+    /// Creates a replicated filter, trying until it is there.
+    pub(super) async fn create_copies(&self, name: &str) {
+        while let Err(status) = self.copy_client(1).create(self.creation(name)).await {
+            let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+            if detail.code() == ErrorCode::NameTaken {
+                return;
+            }
+            self.forget_copy_client(1);
+            tokio::time::sleep(TRY_PAUSE).await;
+        }
+    }
+
+    fn creation(&self, name: &str) -> CreateRequest {
+        let own = self.filters.iter().find(|filter| filter.name == name);
+        let own = own.expect("a plan that was checked names only filters that it has");
+        let kind = match own.kind {
+            FilterKind::SingleShot => umbel_client::Kind::SingleShot,
+            _ => umbel_client::Kind::Blocked,
+        };
+        let hashing = match own.public {
+            true => umbel_client::Hashing::Public,
+            false => umbel_client::Hashing::Keyed,
+        };
+        CreateRequest {
+            name: name.to_owned(),
+            kind: kind.into(),
+            capacity: own.capacity,
+            false_positive_rate: f64::from(own.rate_ppm) / 1e6,
+            hashing: hashing.into(),
+            distribution: Distribution::Replicated.into(),
+            ..CreateRequest::default()
+        }
+    }
+
+    /// The client of a machine's node: the one that was used before, if nothing went wrong with it.
+    fn copy_client(&self, machine: u32) -> NodeClient {
+        let mut clients = self.copy_clients.borrow_mut();
+        clients.entry(machine).or_insert_with(|| self.node(machine)).clone()
+    }
+
+    fn forget_copy_client(&self, machine: u32) {
+        self.copy_clients.borrow_mut().remove(&machine);
+    }
+}
+
+fn done<T>(answer: Result<Response<T>, Status>) -> Result<Vec<bool>, Status> {
+    answer.map(|_| Vec::new())
+}
+
+fn texts(items: &[u32]) -> Items {
+    let items = items.iter().map(|&item| item_text(item).into()).collect();
+    Items { items, ..Items::default() }
+}
+
+fn timeout_ms() -> u32 {
+    u32::try_from(ITEMS_TIMEOUT.as_millis()).expect("a few seconds")
+}
+
+fn bits(bytes: &[u8], count: usize) -> Vec<bool> {
+    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+    (0..count).map(bit).collect()
+}
