@@ -26,7 +26,7 @@ mod wire;
 
 pub(crate) use answering::{AnswerParts, take_questions};
 pub(crate) use copies::Copies;
-pub(crate) use copy::{Copy, Present};
+pub(crate) use copy::Copy;
 pub(crate) use exchange::exchange;
 pub(crate) use failure::CopyFailure;
 pub(crate) use image::assembler;

@@ -7,7 +7,7 @@ use thiserror::Error;
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::{AnyFilter, ItemHash, ItemHasher};
 
-use crate::cube::{Copy, CopyFailure, Present};
+use crate::cube::{Copy, CopyFailure};
 
 /// A node's copy of a replicated filter. It is of one generation: when the filter is cleared, get
 /// another one.
@@ -83,13 +83,12 @@ impl LocalCopy {
         asked.map_err(|failure| self.error(&failure))
     }
 
-    /// Inserts items, and says of each whether it was new here, once those that were are on this
-    /// node's disk. They come to the other nodes with the next sweeps.
+    /// Inserts items, and says of each whether it was new here, once all are on this node's disk. They come to the other nodes with the next sweeps.
     ///
     /// # Errors
     /// [`LocalCopyError`] says what to do.
     pub async fn insert(&self, hashes: &[ItemHash]) -> Result<Vec<bool>, LocalCopyError> {
-        let inserted = self.copy.insert(self.generation, hashes, Present::Suffices).await;
+        let inserted = self.copy.insert(self.generation, hashes).await;
         inserted.map_err(|failure| self.error(&failure))
     }
 

@@ -17,7 +17,7 @@ use super::catalogue::{CopiesInfo, FilterInfo};
 use super::items::hashed;
 use super::{AckLevel, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
-use crate::cube::{Copy, CopyFailure, Present};
+use crate::cube::{Copy, CopyFailure};
 use crate::failure::CallFailure;
 use crate::gateway::ItemBatch;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
@@ -55,7 +55,7 @@ impl Nodes {
 /// What is done with this node's copy.
 #[derive(Clone, Copy)]
 enum Act<'i> {
-    Insert(&'i ItemBatch, Present),
+    Insert(&'i ItemBatch),
     Contains(&'i ItemBatch),
     /// Nothing but to see that it is there.
     Look,
@@ -65,7 +65,7 @@ impl Act<'_> {
     /// The items' hashes in this filter: another one of its name has another key.
     fn hashes(self, filter: &LiveFilter) -> Result<Vec<ItemHash>, CallFailure> {
         match self {
-            Self::Insert(items, _) | Self::Contains(items) => hashed(filter, items),
+            Self::Insert(items) | Self::Contains(items) => hashed(filter, items),
             Self::Look => Ok(Vec::new()),
         }
     }
@@ -78,7 +78,7 @@ impl Act<'_> {
         hashes: &[ItemHash],
     ) -> Result<Vec<bool>, CopyFailure> {
         match self {
-            Self::Insert(_, of_present) => copy.insert(generation, hashes, of_present).await,
+            Self::Insert(_) => copy.insert(generation, hashes).await,
             Self::Contains(_) => copy.contains(generation, hashes),
             Self::Look => copy.inserted(generation).map(|_| Vec::new()),
         }
@@ -127,11 +127,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
         let local = self.local()?;
-        let of_present = match level {
-            AckLevel::Local => Present::Suffices,
-            AckLevel::OnePartner | AckLevel::Majority => Present::MustBeDurable,
-        };
-        let act = Act::Insert(items, of_present);
+        let act = Act::Insert(items);
         let own = self.on_own_copy(filter, deadline, act).await?;
         let OwnAnswer { filter, copy, hashes, bits } = own;
         if level == AckLevel::Local {

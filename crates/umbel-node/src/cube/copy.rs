@@ -104,15 +104,6 @@ pub(super) struct Traffic {
     pub(super) refused_count: AtomicU64,
 }
 
-/// How sure an insert of present items must be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Present {
-    /// What the copy has is enough.
-    Suffices,
-    /// The item must be on this node's disk. What was merged may not be.
-    MustBeDurable,
-}
-
 impl Copy {
     pub(super) fn new(
         (node, filter, group): (NodeId, FilterId, GroupId),
@@ -224,7 +215,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Inserts items, and says of each whether it was new here, once those that were are on disk.
+    /// Inserts items, and says of each whether it was new here, once all are on this node's disk.
     ///
     /// # Errors
     /// If the copy is at another generation, too much waits, or the log has failed.
@@ -232,7 +223,6 @@ impl Copy {
         self: &Arc<Self>,
         generation: Generation,
         hashes: &[ItemHash],
-        of_present: Present,
     ) -> Result<Vec<bool>, CopyFailure> {
         let (present, is_volatile) = {
             let state = self.read();
@@ -242,8 +232,8 @@ impl Copy {
             (present, state.is_volatile())
         };
         self.samples().insert(hashes);
-        let logs_all = of_present == Present::MustBeDurable && is_volatile;
-        if logs_all || !present.contains(&true) {
+        // What was merged may be lost with this process, and its source for ever.
+        if is_volatile || !present.contains(&true) {
             return self.journal.insert(generation, HashList::from_hashes(hashes)).await;
         }
         let logged: Vec<usize> = (0..hashes.len()).filter(|&at| !present[at]).collect();

@@ -9,7 +9,7 @@ use umbel_engine::shard::{Bitmap, HashList};
 use umbel_engine::{Epoch, FilterId, GroupId, NodeId};
 use umbel_filter::ItemHash;
 
-use super::copy::{Copy, Present};
+use super::copy::Copy;
 use super::failure::CopyFailure;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
 use crate::local::Local;
@@ -61,7 +61,7 @@ impl Local {
             CopyRequest::Hold { generation, epoch, hashes } => {
                 self.check_epoch(epoch)?;
                 let hashes = hashes_of(&hashes)?;
-                let held = copy.insert(generation, &hashes, Present::MustBeDurable).await?;
+                let held = copy.insert(generation, &hashes).await?;
                 bits(&copy, held)
             }
             CopyRequest::Find { generation, epoch, hashes } => {
