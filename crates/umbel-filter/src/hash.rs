@@ -14,8 +14,10 @@
 
 use std::fmt;
 
-use siphasher::sip128::SipHasher13;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 #[cfg(test)]
 mod hash_test;
@@ -103,6 +105,15 @@ impl ItemHasher {
         }
     }
 
+    /// Hashes one item that comes in pieces.
+    #[must_use]
+    pub fn running(&self) -> RunningHash {
+        RunningHash(match self {
+            Self::Xxh3 { seed } => Running::Xxh3(Box::new(Xxh3::with_seed(*seed))),
+            Self::SipHash { key } => Running::SipHash(SipHasher13::new_with_key(key)),
+        })
+    }
+
     /// The function's name, without seed or key.
     #[must_use]
     pub const fn function(&self) -> HashFunction {
@@ -110,6 +121,53 @@ impl ItemHasher {
             Self::Xxh3 { .. } => HashFunction::Xxh3Seeded,
             Self::SipHash { .. } => HashFunction::SipHash13Keyed,
         }
+    }
+}
+
+/// The hash of an item that comes in pieces, made by [`ItemHasher::running`]: what
+/// [`ItemHasher::hash`] makes of all of them at once.
+///
+/// ```
+/// use umbel_filter::ItemHasher;
+///
+/// let hasher = ItemHasher::Xxh3 { seed: 7 };
+/// let mut running = hasher.running();
+/// running.update(b"al");
+/// running.update(b"ice");
+/// assert_eq!(running.finish(), hasher.hash(b"alice"));
+/// ```
+pub struct RunningHash(Running);
+
+enum Running {
+    Xxh3(Box<Xxh3>),
+    SipHash(SipHasher13),
+}
+
+impl RunningHash {
+    /// Adds the next piece, of any length.
+    pub fn update(&mut self, piece: &[u8]) {
+        match &mut self.0 {
+            Running::Xxh3(state) => state.update(piece),
+            Running::SipHash(state) => state.write(piece),
+        }
+    }
+
+    /// The hash of all pieces so far.
+    #[must_use]
+    pub fn finish(&self) -> ItemHash {
+        match &self.0 {
+            Running::Xxh3(state) => split(state.digest128()),
+            Running::SipHash(state) => {
+                let hash = state.finish128();
+                ItemHash::new(hash.h1, hash.h2)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for RunningHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningHash").finish_non_exhaustive()
     }
 }
 

@@ -75,7 +75,7 @@ pub use capability::{
 };
 pub use classic::Classic;
 pub use counting::{COUNTER_MAX, Counting};
-pub use hash::{HashFunction, ItemHash, ItemHasher};
+pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
 pub use partitioned::Partitioned;
 pub use range::{

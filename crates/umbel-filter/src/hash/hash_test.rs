@@ -210,3 +210,17 @@ proptest! {
         prop_assert_eq!(hash, joined_output(siphash(1, 3, key, &item)));
     }
 }
+
+#[test]
+fn pieces_hash_like_the_whole() {
+    let item: Vec<u8> = (0..5000u32).map(|i| (i * 31 % 251) as u8).collect();
+    for hasher in [ItemHasher::Xxh3 { seed: 9 }, ItemHasher::SipHash { key: [3; 16] }] {
+        for length in [0, 1, 16, 240, 241, 1024, 5000] {
+            for piece_bytes in [1, 7, 256, 5000] {
+                let mut running = hasher.running();
+                item[..length].chunks(piece_bytes).for_each(|piece| running.update(piece));
+                assert_eq!(running.finish(), hasher.hash(&item[..length]), "{hasher:?} {length}");
+            }
+        }
+    }
+}
