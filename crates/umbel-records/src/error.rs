@@ -88,6 +88,18 @@ pub enum ReadError {
         /// Longest record accepted in bytes, terminator included.
         limit: usize,
     },
+    /// A table ends within a quoted field. Look for a quote that was never closed: everything from
+    /// the start of that record on is lost.
+    #[error(
+        "the file ends within a quoted field of the record at byte {content_offset} of the content"
+    )]
+    UnclosedQuote {
+        /// Offset of the record's first byte in the content of the file.
+        content_offset: u64,
+    },
+    /// A Parquet file cannot be read further. What follows in its row group is lost.
+    #[error(transparent)]
+    Parquet(#[from] crate::ParquetError),
     /// A span was asked of a compressed file, which can only be read from its beginning. A bug of
     /// the caller: ask for the whole file. Nothing was read.
     #[error("a {compression} file cannot be read in spans; read it whole")]
@@ -99,7 +111,8 @@ pub enum ReadError {
 
 impl ReadError {
     /// A stable snake_case name of the cause, for summaries that count by cause: `io`, `truncated`,
-    /// `corrupt`, `window_too_large`, `record_too_long` or `span_of_compressed`.
+    /// `corrupt`, `window_too_large`, `record_too_long`, `unclosed_quote` `span_of_compressed`, or
+    /// that of the [`ParquetError`](crate::ParquetError).
     pub fn cause(&self) -> &'static str {
         match self {
             Self::Io { .. } => "io",
@@ -107,6 +120,8 @@ impl ReadError {
             Self::Corrupt { .. } => "corrupt",
             Self::WindowTooLarge { .. } => "window_too_large",
             Self::RecordTooLong { .. } => "record_too_long",
+            Self::UnclosedQuote { .. } => "unclosed_quote",
+            Self::Parquet(error) => error.cause(),
             Self::SpanOfCompressed { .. } => "span_of_compressed",
         }
     }

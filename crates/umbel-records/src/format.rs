@@ -1,7 +1,7 @@
 //! How the content of a file is cut into records and what a record means.
 //!
-//! Both formats cut at `\n`; they differ in what may be asked of a record: a text line is only
-//! bytes, a JSON line has fields.
+//! Text and JSON Lines cut at `\n`; they differ in what may be asked of a record: a text line is
+//! only bytes, a JSON line has fields. Tables have a header row and fields that may hold line ends.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use std::path::Path;
 ///
 /// assert_eq!(Format::from_name(Path::new("part-0.jsonl.zst")), Format::JsonLines);
 /// assert_eq!(Format::from_name(Path::new("words.txt")), Format::Text);
+/// assert_eq!(Format::from_name(Path::new("users.csv.gz")).delimiter(), Some(b','));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Format {
@@ -20,12 +21,19 @@ pub enum Format {
     Text,
     /// One JSON value (RFC 8259) per line.
     JsonLines,
+    /// A header row and records of fields separated by commas (RFC 4180).
+    Csv,
+    /// The same with tabs instead of commas, quotes included.
+    Tsv,
+    /// Rows in columns (Apache Parquet), told by content: see [`ParquetFile`](crate::ParquetFile).
+    Parquet,
 }
 
 impl Format {
-    /// Guesses the format by the file name: `.jsonl`, `.ndjson` and `.jsonlines`, also before
-    /// `.gz`, `.gzip`, `.zst` or `.zstd`, in upper or lower case, are
-    /// [`JsonLines`](Self::JsonLines); every other name is [`Text`](Self::Text).
+    /// Guesses the format by the file name: `.jsonl`, `.ndjson` and `.jsonlines` are
+    /// [`JsonLines`](Self::JsonLines), `.csv` is [`Csv`](Self::Csv), `.tsv` is [`Tsv`](Self::Tsv),
+    /// also before `.gz`, `.gzip`, `.zst` or `.zstd`, in upper or lower case; every other name is
+    /// [`Text`](Self::Text).
     pub fn from_name(path: &Path) -> Self {
         let Some(name) = path.file_name() else { return Self::Text };
         let name = name.to_string_lossy().to_ascii_lowercase();
@@ -33,8 +41,21 @@ impl Format {
             .iter()
             .find_map(|suffix| name.strip_suffix(suffix))
             .unwrap_or(&name);
-        let is_json = [".jsonl", ".ndjson", ".jsonlines"].iter().any(|s| unpacked.ends_with(s));
-        if is_json { Self::JsonLines } else { Self::Text }
+        match unpacked.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("jsonl" | "ndjson" | "jsonlines") => Self::JsonLines,
+            Some("csv") => Self::Csv,
+            Some("tsv") => Self::Tsv,
+            _ => Self::Text,
+        }
+    }
+
+    /// The byte between the fields of a table; `None` for formats without a header row.
+    pub fn delimiter(self) -> Option<u8> {
+        match self {
+            Self::Text | Self::JsonLines | Self::Parquet => None,
+            Self::Csv => Some(b','),
+            Self::Tsv => Some(b'\t'),
+        }
     }
 }
 
@@ -54,6 +75,15 @@ mod tests {
             ["a", "", "a.json", "jsonl", "a.jsonl.bz2", "a.jsonl.gz.gz", "a.jsonl/b.txt", "a.zst"]
         {
             assert_eq!(of(name), Format::Text, "{name}");
+        }
+        for (name, format) in [
+            ("a.csv", Format::Csv),
+            ("A.CSV.ZST", Format::Csv),
+            ("a.tsv.gz", Format::Tsv),
+            ("csv", Format::Text),
+            ("a.csv.bak", Format::Text),
+        ] {
+            assert_eq!(of(name), format, "{name}");
         }
     }
 }

@@ -1,41 +1,41 @@
 //! From a record to its item, the canonical bytes that are compared for equality.
 //!
-//! | granularity | text | JSON Lines |
-//! |---|---|---|
-//! | line | bytes up to `\n` | bytes up to `\n`, never parsed |
-//! | record | bytes up to `\n` | canonical form of the record |
-//! | key | – | for each path: tag, length, value |
-//!
-//! The layout of a key, one group per path in the order given, with the length of the value in
-//! bytes as LEB128 (7 bits per byte, low bits first, the high bit says that more follow):
-//! ```text
-//! | tag | length | value |       n null, t true, f false: empty      s string: unescaped UTF-8
-//! | u8  |  1..10 |       |       d number, a array, o object: canonical form
-//! ```
-//! Tags keep `null`, `""`, `"null"` and `0` apart, lengths keep ("a", "bc") and ("ab", "c") apart.
+//! | granularity | text | JSON Lines | CSV, TSV |
+//! |---|---|---|---|
+//! | line | bytes up to `\n` | bytes up to `\n`, never parsed | bytes up to the line end |
+//! | record | bytes up to `\n` | canonical form of the record | tag, length, text of each field |
+//! | key | – | for each path: tag, length, value | the same for each column |
 
 use std::ops::Range;
 
 use crate::json::{Canonical, Cursor, PathTree};
-use crate::{Format, ItemError, KeyPath, line_item};
+use crate::key_group::{is_empty_key, write_group};
+use crate::table::TableItems;
+use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, line_item};
 
 /// What of a record is compared for equality.
 ///
 /// ```
 /// use umbel_records::Granularity;
 ///
-/// let key = Granularity::Key(vec!["user.id".parse()?, "day".parse()?]);
+/// let key = Granularity::Key(vec!["user.id".into(), "day".into()]);
 /// assert_ne!(key, Granularity::Line);
-/// # Ok::<(), umbel_records::KeyPathError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Granularity {
     /// The bytes of the line, up to its `\n`. Nothing is parsed, a carriage return counts.
     Line,
-    /// The values of one or more fields, in this order. JSON Lines only.
-    Key(Vec<KeyPath>),
+    /// The values of one or more fields, in this order: a [`KeyPath`] into JSON Lines, the exact
+    /// name of a column in a table.
+    Key(Vec<String>),
+    /// The pieces of one text field, each up to its `\n`. No extractor makes them: see
+    /// [`TextField`](crate::TextField).
+    Paragraph(String),
+    /// The whole content of a file. No extractor makes it: see
+    /// [`ContentReader`](crate::ContentReader).
+    File,
     /// The whole record: the line of a text, the value of a JSON line, whatever its white space,
-    /// escapes and order of fields.
+    /// escapes and order of fields, or the fields of a table's row, however they are quoted.
     Record,
 }
 
@@ -53,7 +53,7 @@ pub enum Granularity {
 /// let mut extractor = ItemExtractor::new(Format::JsonLines, Granularity::Record)?;
 /// assert_eq!(extractor.item(b"{\"b\": 1.0, \"a\": \"\\u0041\"}\n")?, br#"{"a":"A","b":1}"#);
 ///
-/// let key = Granularity::Key(vec!["user.id".parse()?, "tags.0".parse()?]);
+/// let key = Granularity::Key(vec!["user.id".into(), "tags.0".into()]);
 /// let mut extractor = ItemExtractor::new(Format::JsonLines, key)?;
 /// assert_eq!(extractor.item(br#"{"tags": ["x"], "user": {"id": 42}}"#)?, b"d\x0242s\x01x");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,6 +61,8 @@ pub enum Granularity {
 #[derive(Debug)]
 pub struct ItemExtractor {
     mode: Mode,
+    /// Of lines.
+    normalisers: Normalisers,
     /// The item made last.
     item: Vec<u8>,
 }
@@ -70,28 +72,81 @@ enum Mode {
     Line,
     Record(Canonical),
     Key(KeyExtractor),
+    Table(Box<TableItems>),
 }
 
 impl ItemExtractor {
-    /// An extractor for records of `format`.
+    /// An extractor for records of `format`, which is no table: see [`of_table`](Self::of_table).
     ///
     /// # Errors
     /// [`ExtractorError`] if the format has no such granularity.
     pub fn new(format: Format, granularity: Granularity) -> Result<Self, ExtractorError> {
         let mode = match (format, granularity) {
+            (_, Granularity::File) => return Err(ExtractorError::FileOfRecord),
+            (_, Granularity::Paragraph(_)) => return Err(ExtractorError::ManyItems),
+            (Format::Csv | Format::Tsv, _) => return Err(ExtractorError::NoHeader),
+            (Format::Parquet, _) => return Err(ExtractorError::Columns),
             (_, Granularity::Line) | (Format::Text, Granularity::Record) => Mode::Line,
             (Format::Text, Granularity::Key(_)) => return Err(ExtractorError::KeyOfText),
             (Format::JsonLines, Granularity::Record) => Mode::Record(Canonical::default()),
-            (Format::JsonLines, Granularity::Key(paths)) if paths.is_empty() => {
-                return Err(ExtractorError::NoKeyPath);
+            (Format::JsonLines, Granularity::Key(paths)) => {
+                Mode::Key(KeyExtractor::new(parse_paths(paths)?))
             }
-            (Format::JsonLines, Granularity::Key(paths)) => Mode::Key(KeyExtractor::new(paths)),
         };
-        Ok(Self { mode, item: Vec::new() })
+        Ok(Self { mode, normalisers: Normalisers::default(), item: Vec::new() })
+    }
+
+    /// An extractor for records of a table with this header.
+    ///
+    /// # Errors
+    /// [`ExtractorError`] if the table has no such column.
+    pub fn of_table(
+        header: &TableHeader,
+        granularity: Granularity,
+    ) -> Result<Self, ExtractorError> {
+        let mode = Mode::Table(Box::new(TableItems::new(header, granularity)?));
+        Ok(Self { mode, normalisers: Normalisers::default(), item: Vec::new() })
+    }
+
+    /// The same, with normalisers that are applied to the whole line, or to every string value
+    /// (not name) of a JSON record or key, or to every field of a table's record or key.
+    ///
+    /// ```
+    /// use umbel_records::{Format, Granularity, ItemExtractor, Normaliser, Normalisers};
+    ///
+    /// let lower = Normalisers::new(vec![Normaliser::Lower]);
+    /// let extractor = ItemExtractor::new(Format::JsonLines, Granularity::Record)?;
+    /// let mut extractor = extractor.normalised(lower);
+    /// assert_eq!(extractor.item(br#"{"A": ["B\u0041"]}"#)?, br#"{"A":["ba"]}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn normalised(mut self, normalisers: Normalisers) -> Self {
+        match &mut self.mode {
+            Mode::Line => self.normalisers = normalisers,
+            Mode::Record(canonical) => *canonical = Canonical::new(normalisers),
+            Mode::Key(key) => {
+                key.canonical = Canonical::new(normalisers.clone());
+                key.normalisers = normalisers;
+            }
+            Mode::Table(table) => table.set_normalisers(normalisers),
+        }
+        self
+    }
+
+    /// What tells whether an item of this extractor is empty: has no bytes, or nothing but fields
+    /// that are null or the empty string. A JSON value as a whole never is.
+    pub fn emptiness(&self) -> fn(&[u8]) -> bool {
+        let has_fields = match &self.mode {
+            Mode::Line | Mode::Record(_) => false,
+            Mode::Key(_) => true,
+            Mode::Table(table) => table.has_groups(),
+        };
+        if has_fields { is_empty_key } else { <[u8]>::is_empty }
     }
 
     /// The item of `record`, with or without its terminator: borrowed from the record if it is a
-    /// line of it, otherwise valid until the next call.
+    /// line of it as it stands, otherwise valid until the next call.
     ///
     /// # Errors
     /// [`ItemError`] if the record is not what the format says or has no such field; none for
@@ -99,15 +154,27 @@ impl ItemExtractor {
     pub fn item<'a>(&'a mut self, record: &'a [u8]) -> Result<&'a [u8], ItemError> {
         self.item.clear();
         match &mut self.mode {
-            Mode::Line => return Ok(line_item(record)),
+            Mode::Line => return Ok(self.normalisers.apply(line_item(record))),
             Mode::Record(canonical) => {
                 let mut cursor = start(record)?;
                 canonical.write(&mut cursor, &mut self.item)?;
                 cursor.finish()?;
             }
             Mode::Key(key) => key.write(record, &mut self.item)?,
+            Mode::Table(table) => table.write(record, &mut self.item)?,
         }
         Ok(&self.item)
+    }
+}
+
+fn parse_paths(texts: Vec<String>) -> Result<Vec<KeyPath>, ExtractorError> {
+    let parse = |key: String| match key.parse() {
+        Ok(path) => Ok(path),
+        Err(error) => Err(ExtractorError::BadKeyPath { key, error }),
+    };
+    match &texts[..] {
+        [] => Err(ExtractorError::NoKeyPath),
+        _ => texts.into_iter().map(parse).collect(),
     }
 }
 
@@ -128,6 +195,7 @@ struct KeyExtractor {
     tree: PathTree,
     found: Vec<Option<Range<usize>>>,
     canonical: Canonical,
+    normalisers: Normalisers,
     value: Vec<u8>,
 }
 
@@ -137,6 +205,7 @@ impl KeyExtractor {
             tree: PathTree::new(&paths),
             found: vec![None; paths.len()],
             canonical: Canonical::default(),
+            normalisers: Normalisers::default(),
             value: Vec::new(),
             paths,
         }
@@ -155,7 +224,8 @@ impl KeyExtractor {
             let tag = match cursor.peek() {
                 Some(b'"') => {
                     cursor.string()?.unescape_into(&mut self.value);
-                    b's'
+                    write_group(b's', self.normalisers.apply(&self.value), item);
+                    continue;
                 }
                 Some(word @ (b'n' | b't' | b'f')) => word,
                 other => {
@@ -167,21 +237,10 @@ impl KeyExtractor {
                     }
                 }
             };
-            item.push(tag);
-            write_length(self.value.len(), item);
-            item.extend_from_slice(&self.value);
+            write_group(tag, &self.value, item);
         }
         Ok(())
     }
-}
-
-/// Appends `length` as LEB128.
-fn write_length(mut length: usize, target: &mut Vec<u8>) {
-    while length >= 0x80 {
-        target.push(length.to_le_bytes()[0] | 0x80);
-        length >>= 7;
-    }
-    target.push(length.to_le_bytes()[0]);
 }
 
 /// Why no extractor can be made. Change the request; nothing was done.
@@ -189,16 +248,60 @@ fn write_length(mut length: usize, target: &mut Vec<u8>) {
 /// ```
 /// use umbel_records::{ExtractorError, Format, Granularity, ItemExtractor};
 ///
-/// let key = Granularity::Key(vec!["id".parse()?]);
+/// let key = Granularity::Key(vec!["id".into()]);
 /// let error = ItemExtractor::new(Format::Text, key).unwrap_err();
 /// assert_eq!(error, ExtractorError::KeyOfText);
-/// # Ok::<(), umbel_records::KeyPathError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractorError {
-    /// Keys of a text, which has no fields. Read it as JSON Lines, or compare lines.
-    #[error("text has no fields to make a key of; read it as JSON Lines or compare whole lines")]
+    /// Parquet has no records to make items of, but columns. A bug of the caller: use
+    /// [`ParquetSelection`](crate::ParquetSelection).
+    #[error("items of Parquet are made of its columns, not of records")]
+    Columns,
+    /// Keys of a text, which has no fields. Read it as JSON Lines or a table, or compare lines.
+    #[error(
+        "text has no fields to make a key of; read it as JSON Lines (--format jsonl), CSV or TSV, \
+         or compare whole lines"
+    )]
     KeyOfText,
+    /// A record has many paragraphs. A bug of the caller: take them from its text field.
+    #[error("paragraphs are not one item of a record")]
+    ManyItems,
+    /// Paragraphs of a text, which has no fields: they would be its lines. Compare lines.
+    #[error(
+        "text has no field with paragraphs; read it as JSON Lines (--format jsonl), CSV or TSV, or \
+         compare lines"
+    )]
+    ParagraphOfText,
+    /// A record holds no file. A bug of the caller: read the content instead.
+    #[error("a whole file is no item of a record")]
+    FileOfRecord,
+    /// A table without its header, which names the fields. A bug of the caller: call
+    /// [`ItemExtractor::of_table`].
+    #[error("a table cannot be read without its header")]
+    NoHeader,
+    /// The text is no path into JSON records. Correct it.
+    #[error("key `{key}`: {error}")]
+    BadKeyPath {
+        /// The text.
+        key: String,
+        /// What is wrong with it.
+        error: KeyPathError,
+    },
+    /// The header names no such column. Names are compared exactly, upper and lower case included.
+    #[error("no column `{name}` in the header; it has {columns}")]
+    NoSuchColumn {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        columns: String,
+    },
+    /// The header names several columns so. Rename one of them.
+    #[error("several columns are called `{name}`")]
+    AmbiguousColumn {
+        /// The name.
+        name: String,
+    },
     /// A key of no fields, by which all records would be equal. Name at least one.
     #[error("the key has no fields; name at least one")]
     NoKeyPath,

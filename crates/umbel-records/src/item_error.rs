@@ -12,7 +12,7 @@ use crate::KeyPath;
 /// ```
 /// use umbel_records::{Format, Granularity, ItemExtractor};
 ///
-/// let key = Granularity::Key(vec!["id".parse()?]);
+/// let key = Granularity::Key(vec!["id".into()]);
 /// let mut extractor = ItemExtractor::new(Format::JsonLines, key)?;
 /// let error = extractor.item(br#"{"id": 7,}"#).unwrap_err();
 /// assert_eq!(error.cause(), "invalid_json");
@@ -56,6 +56,30 @@ pub enum ItemError {
         /// Deepest nesting accepted.
         limit: usize,
     },
+    /// A record of a table has another number of fields than its header: often the sign of a quote
+    /// or delimiter that should have been quoted.
+    #[error("expected {expected} fields, as in the header, found {found}")]
+    FieldCount {
+        /// Fields of the record.
+        found: usize,
+        /// Fields of the header.
+        expected: usize,
+    },
+    /// A key column of a table's record is not UTF-8. Convert the file.
+    #[error("column `{column}` is not valid UTF-8")]
+    FieldNotUtf8 {
+        /// Name of the column.
+        column: String,
+    },
+    /// A quote is open at the end of a table's record.
+    #[error("a quoted field does not end")]
+    UnclosedQuote,
+    /// The field whose text was wanted is not a string.
+    #[error("field `{path}` is not a string")]
+    NoText {
+        /// The path to the field.
+        path: KeyPath,
+    },
     /// The record is sound but has no such field. Fix the path if that holds for every record.
     #[error("no field `{path}` in the record")]
     MissingKey {
@@ -66,14 +90,18 @@ pub enum ItemError {
 
 impl ItemError {
     /// A stable snake_case name of the cause, for summaries that count by cause: `invalid_json`,
-    /// `invalid_utf8`, `lone_surrogate`, `number_out_of_range`, `nested_too_deep` or `missing_key`.
+    /// `invalid_utf8`, `lone_surrogate`, `number_out_of_range`, `nested_too_deep`, `field_count`,
+    /// `unclosed_quote`, `no_text` or `missing_key`.
     pub fn cause(&self) -> &'static str {
         match self {
             Self::InvalidJson { .. } => "invalid_json",
-            Self::InvalidUtf8 { .. } => "invalid_utf8",
+            Self::InvalidUtf8 { .. } | Self::FieldNotUtf8 { .. } => "invalid_utf8",
             Self::LoneSurrogate { .. } => "lone_surrogate",
             Self::NumberOutOfRange { .. } => "number_out_of_range",
             Self::NestedTooDeep { .. } => "nested_too_deep",
+            Self::FieldCount { .. } => "field_count",
+            Self::UnclosedQuote => "unclosed_quote",
+            Self::NoText { .. } => "no_text",
             Self::MissingKey { .. } => "missing_key",
         }
     }

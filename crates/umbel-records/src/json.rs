@@ -19,6 +19,7 @@ mod text;
 pub(crate) use canonical::Canonical;
 pub(crate) use cursor::Cursor;
 pub(crate) use pick::PathTree;
+pub(crate) use text::write_string;
 
 /// Deepest nesting of arrays and objects in a record: 128, as serde_json has it, so that a record
 /// accepted here is not refused by the next reader. It bounds the stack of the recursive functions.

@@ -1,10 +1,10 @@
-//! Files to records: text lines and JSON Lines, plain, gzip or zstd, streamed with their exact
-//! bytes.
+//! Files to records: text lines, JSON Lines, CSV and TSV, plain, gzip or zstd, streamed with their
+//! exact bytes; and Parquet, of which rows are read and copied.
 //!
 //! ```text
 //! File --Compression--> RecordReader --next_block--> &[u8], whole records
-//!                                                      |  records(block)
-//!                                                   record, with its '\n'
+//!                                                      |  records(block), or block_records()
+//!                                                   record, with its line end
 //!                                                      |  ItemExtractor::item
 //!                                                    item: the bytes that are compared
 //! ```
@@ -15,6 +15,7 @@
 //! missing. No clock, no randomness, no thread, no other `umbel` crate.
 
 mod compression;
+mod content;
 mod digest;
 mod error;
 mod format;
@@ -22,16 +23,23 @@ mod gzip;
 mod item;
 mod item_error;
 mod json;
+mod key_group;
 mod key_path;
 mod limits;
+mod normalise;
+mod parquet;
 mod reader;
 mod records;
+mod score;
 mod source;
 mod span;
 mod stored;
+mod table;
+mod text_field;
 mod zstd_frames;
 
 pub use compression::Compression;
+pub use content::ContentReader;
 pub use digest::ContentDigest;
 pub use error::ReadError;
 pub use format::Format;
@@ -40,6 +48,13 @@ pub use item_error::ItemError;
 pub use json::JSON_DEPTH_MAX;
 pub use key_path::{KEY_PATH_FIELDS_MAX, KeyPath, KeyPathError};
 pub use limits::{BLOCK_BYTES_DEFAULT, RECORD_BYTES_MAX, ReadLimits};
+pub use normalise::{Normaliser, Normalisers, UnknownNormaliser};
+pub use parquet::{
+    ParquetCopy, ParquetError, ParquetFile, ParquetSelection, RowGroupItems, SelectionError,
+};
 pub use reader::RecordReader;
-pub use records::{Records, line_item, records};
+pub use records::{BlockRecords, Records, line_item, records};
+pub use score::{Score, ScoreError, ScoreExtractor, ScoreValue};
 pub use span::ByteSpan;
+pub use table::TableHeader;
+pub use text_field::TextField;

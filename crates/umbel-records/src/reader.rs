@@ -7,7 +7,8 @@
 //!
 //! Each call moves the partial record to the front, fills the room and cuts behind the last `\n`.
 //! Without one the buffer doubles, up to the longest record accepted. The first and last record of
-//! a span are found as [`ByteSpan`] says: a record belongs to the span it starts in.
+//! a span are found as [`ByteSpan`] says: a record belongs to the span it starts in. In a table the
+//! cut is not behind the last `\n` but where its cutter says.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use crate::digest::RunningDigest;
 use crate::error::ReadError;
 use crate::limits::KEPT_BLOCKS;
 use crate::source::Source;
-use crate::{ByteSpan, Compression, ContentDigest, ReadLimits};
+use crate::table::TableCutter;
+use crate::{BlockRecords, ByteSpan, Compression, ContentDigest, ReadLimits};
 
 /// Reads a file, or a span of a plain file, as blocks of whole records with their exact bytes.
 ///
@@ -58,6 +60,8 @@ pub struct RecordReader {
     /// Place of `buffer[0]` in the content of the file.
     content_offset: u64,
     digest: RunningDigest,
+    /// Cuts a table; lines need none.
+    cutter: Option<Box<TableCutter>>,
 }
 
 #[derive(Debug)]
@@ -118,7 +122,43 @@ impl RecordReader {
             searched: 0,
             content_offset: stored_start,
             digest: RunningDigest::new(),
+            cutter: None,
         })
+    }
+
+    /// A reader of the records of a CSV or TSV file, with `delimiter` between fields, without its
+    /// header: that is delivered with the first block, and not among its
+    /// [records](Self::block_records). Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`] if a decoder gets no memory.
+    pub fn open_table(
+        file: Arc<File>,
+        compression: Compression,
+        delimiter: u8,
+        limits: ReadLimits,
+    ) -> Result<Self, ReadError> {
+        Self::with_cutter(file, compression, TableCutter::new(delimiter, true), limits)
+    }
+
+    /// As [`open_table`](Self::open_table), with the header among the records.
+    pub(crate) fn with_header(
+        file: Arc<File>,
+        compression: Compression,
+        delimiter: u8,
+        limits: ReadLimits,
+    ) -> Result<Self, ReadError> {
+        Self::with_cutter(file, compression, TableCutter::new(delimiter, false), limits)
+    }
+
+    fn with_cutter(
+        file: Arc<File>,
+        compression: Compression,
+        cutter: TableCutter,
+        limits: ReadLimits,
+    ) -> Result<Self, ReadError> {
+        let reader = Self::open(file, compression, None, limits)?;
+        Ok(Self { cutter: Some(Box::new(cutter)), ..reader })
     }
 
     /// The next block of whole records, or `None` at the end of the input. Every record ends with
@@ -149,6 +189,25 @@ impl RecordReader {
         Ok(Some(block))
     }
 
+    /// Whether it reads a table.
+    pub fn is_table(&self) -> bool {
+        self.cutter.is_some()
+    }
+
+    /// The block delivered last; empty in front of the first and behind the last.
+    pub fn block(&self) -> &[u8] {
+        &self.buffer[..self.block_end]
+    }
+
+    /// The records of the block delivered last, in order.
+    pub fn block_records(&self) -> BlockRecords<'_> {
+        let block = self.block();
+        match &self.cutter {
+            None => BlockRecords::lines(block),
+            Some(cutter) => BlockRecords::spans(block, cutter.spans()),
+        }
+    }
+
     /// Length and CRC-32C of all content delivered so far: equal for a second reading if and only
     /// if (but for one change in 2^32) it saw the same content.
     pub fn digest(&self) -> ContentDigest {
@@ -174,6 +233,9 @@ impl RecordReader {
         self.searched = self.searched.saturating_sub(self.block_end);
         self.content_offset += self.block_end as u64;
         self.block_end = 0;
+        if let Some(cutter) = &mut self.cutter {
+            cutter.drop_cut();
+        }
         let kept_bytes = self.block_bytes.saturating_mul(KEPT_BLOCKS);
         if self.buffer.len() > kept_bytes && self.filled <= self.block_bytes {
             self.buffer.truncate(self.block_bytes);
@@ -189,7 +251,8 @@ impl RecordReader {
         let mut target_bytes = self.block_bytes;
         loop {
             self.fill(target_bytes);
-            if let Some(block_end) = self.cut()? {
+            let cut = if self.cutter.is_some() { self.cut_table()? } else { self.cut()? };
+            if let Some(block_end) = cut {
                 return Ok(block_end);
             }
             if self.filled >= target_bytes {
@@ -279,6 +342,40 @@ impl RecordReader {
         }
     }
 
+    /// As [`cut`](Self::cut), for tables.
+    fn cut_table(&mut self) -> Result<Option<usize>, ReadError> {
+        let Some(cutter) = &mut self.cutter else { return self.cut() };
+        if matches!(self.stage, Stage::Done) {
+            return Ok(Some(0));
+        }
+        let buffer = &self.buffer[..self.filled];
+        cutter.search(buffer, self.searched);
+        self.searched = self.filled;
+        if cutter.first_end().unwrap_or(self.filled) > self.record_bytes_max {
+            return Err(self.too_long());
+        }
+        let mut stage = std::mem::replace(&mut self.stage, Stage::Done);
+        if matches!(stage, Stage::Ended) {
+            let content_offset = self.content_offset + cutter.cut_end() as u64;
+            if cutter.finish(buffer) {
+                return Ok(Some(self.filled));
+            }
+            stage = Stage::Failed(ReadError::UnclosedQuote { content_offset });
+        }
+        match (cutter.cut_end(), stage) {
+            (0, Stage::Failed(error)) => Err(error),
+            (cut_end, stage) => {
+                self.stage = stage;
+                Ok(Some(cut_end).filter(|end| *end > 0))
+            }
+        }
+    }
+
+    fn too_long(&self) -> ReadError {
+        let (content_offset, limit) = (self.content_offset, self.record_bytes_max);
+        ReadError::RecordTooLong { content_offset, limit }
+    }
+
     /// Refuses a first record above the limit. Only a buffer that grew beyond the limit can hold
     /// one.
     fn check_length(&self) -> Result<(), ReadError> {
@@ -287,10 +384,7 @@ impl RecordReader {
         }
         match memchr(b'\n', &self.buffer[..self.record_bytes_max]) {
             Some(_) => Ok(()),
-            None => Err(ReadError::RecordTooLong {
-                content_offset: self.content_offset,
-                limit: self.record_bytes_max,
-            }),
+            None => Err(self.too_long()),
         }
     }
 }

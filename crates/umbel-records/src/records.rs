@@ -5,6 +5,8 @@
 //! memchr, which is then faster. Measured on Zen 5, random lengths: 2.2 ns a record of 10 bytes and
 //! 6.7 ns of 70, where repeated memchr took 8 and 13 ns, memchr_iter 5 and 11 ns.
 
+use std::ops::Range;
+
 use memchr::memchr;
 
 /// The records of a block of whole records, in order, each *with* its `\n`; only the last record of
@@ -86,6 +88,47 @@ impl<'a> Records<'a> {
         self.start = end;
         self.searched = end;
         Some(record).filter(|record| !record.is_empty())
+    }
+}
+
+/// The records of a block, each with its place in the block; made by
+/// [`RecordReader::block_records`](crate::RecordReader::block_records). Between the records of a
+/// table there may be bytes that belong to none: the header and blank lines.
+#[derive(Debug, Clone)]
+pub struct BlockRecords<'a>(Cut<'a>);
+
+#[derive(Debug, Clone)]
+enum Cut<'a> {
+    Lines { records: Records<'a>, start: usize },
+    Spans { block: &'a [u8], spans: std::slice::Iter<'a, Range<usize>> },
+}
+
+impl<'a> BlockRecords<'a> {
+    pub(crate) fn lines(block: &'a [u8]) -> Self {
+        Self(Cut::Lines { records: records(block), start: 0 })
+    }
+
+    pub(crate) fn spans(block: &'a [u8], spans: &'a [Range<usize>]) -> Self {
+        Self(Cut::Spans { block, spans: spans.iter() })
+    }
+}
+
+impl<'a> Iterator for BlockRecords<'a> {
+    type Item = (usize, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            Cut::Lines { records, start } => {
+                let (at, record) = (*start, records.next()?);
+                *start += record.len();
+                Some((at, record))
+            }
+            Cut::Spans { block, spans } => {
+                let span = spans.next()?;
+                Some((span.start, &block[span.clone()]))
+            }
+        }
     }
 }
 

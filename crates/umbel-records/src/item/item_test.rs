@@ -10,7 +10,7 @@ fn extractor(format: Format, granularity: Granularity) -> ItemExtractor {
 }
 
 fn key(paths: &[&str]) -> Granularity {
-    Granularity::Key(paths.iter().map(|path| path.parse().unwrap()).collect())
+    Granularity::Key(paths.iter().map(|path| (*path).to_owned()).collect())
 }
 
 fn key_item(paths: &[&str], record: &str) -> Result<Vec<u8>, ItemError> {

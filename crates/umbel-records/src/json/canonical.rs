@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::cursor::Cursor;
-use crate::ItemError;
+use super::text::write_string;
+use crate::{ItemError, Normalisers};
 
 /// Writes values in canonical form and keeps its buffers from one to the next.
 #[derive(Debug, Default)]
@@ -18,6 +19,7 @@ pub(crate) struct Canonical {
     /// Unescaped names of them.
     names: Vec<u8>,
     scratch: Vec<u8>,
+    normalisers: Normalisers,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,11 @@ struct Field {
 }
 
 impl Canonical {
+    /// A writer that puts string values, not names, through normalisers.
+    pub(crate) fn new(normalisers: Normalisers) -> Self {
+        Self { normalisers, ..Self::default() }
+    }
+
     /// Checks the value at the cursor and appends it to `target`. After an error the end of
     /// `target` is without meaning.
     pub(crate) fn write(
@@ -49,7 +56,14 @@ impl Canonical {
         target: &mut Vec<u8>,
     ) -> Result<(), ItemError> {
         match cursor.peek() {
-            Some(b'"') => cursor.string()?.write_canonical(target, &mut self.scratch),
+            Some(b'"') if self.normalisers.is_empty() => {
+                cursor.string()?.write_canonical(target, &mut self.scratch);
+            }
+            Some(b'"') => {
+                self.scratch.clear();
+                cursor.string()?.unescape_into(&mut self.scratch);
+                write_string(self.normalisers.apply(&self.scratch), target);
+            }
             Some(b'{') => self.object(cursor, depth, target)?,
             Some(b'[') => self.array(cursor, depth, target)?,
             Some(b'-' | b'0'..=b'9') => cursor.number()?.write_canonical(target),

@@ -56,6 +56,13 @@ impl StringText<'_> {
     }
 }
 
+/// Appends `plain`, which is UTF-8, as a string with its quotes in canonical form.
+pub(crate) fn write_string(plain: &[u8], target: &mut Vec<u8>) {
+    target.push(b'"');
+    escape_into(plain, target);
+    target.push(b'"');
+}
+
 /// Appends `plain` with the escapes that RFC 8785, 3.2.2.2 asks for and no others.
 fn escape_into(plain: &[u8], target: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";

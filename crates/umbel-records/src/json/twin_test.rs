@@ -162,7 +162,7 @@ fn text(value: &Json, choices: &[u8]) -> String {
 fn extractor(paths: &[&str]) -> ItemExtractor {
     let granularity = match paths {
         [] => Granularity::Record,
-        _ => Granularity::Key(paths.iter().map(|path| path.parse().unwrap()).collect()),
+        _ => Granularity::Key(paths.iter().map(|path| (*path).to_owned()).collect()),
     };
     ItemExtractor::new(Format::JsonLines, granularity).unwrap()
 }

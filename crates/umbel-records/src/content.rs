@@ -1,0 +1,73 @@
+//! The content of a file as it comes, for those whom records do not concern.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::digest::RunningDigest;
+use crate::error::ReadError;
+use crate::limits::BLOCK_BYTES_DEFAULT;
+use crate::source::Source;
+use crate::{ByteSpan, Compression, ContentDigest};
+
+/// Reads the unpacked content of a file in blocks that end anywhere.
+///
+/// ```
+/// use std::io::Write;
+/// use std::sync::Arc;
+/// use umbel_records::{Compression, ContentReader};
+///
+/// let mut file = tempfile::tempfile()?;
+/// file.write_all(b"no line end")?;
+/// let mut reader = ContentReader::open(Arc::new(file), Compression::Plain)?;
+/// assert_eq!(reader.next_block()?, Some(&b"no line end"[..]));
+/// assert_eq!(reader.next_block()?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ContentReader {
+    source: Source,
+    buffer: Vec<u8>,
+    digest: RunningDigest,
+    /// What ended the content behind the block delivered last.
+    error: Option<ReadError>,
+}
+
+impl ContentReader {
+    /// A reader of `file`, whose cursor is neither used nor moved. Nothing is read yet.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`] if a decoder gets no memory.
+    pub fn open(file: Arc<File>, compression: Compression) -> Result<Self, ReadError> {
+        let source = Source::new(file, compression, ByteSpan::ALL)?;
+        Ok(Self { source, buffer: Vec::new(), digest: RunningDigest::new(), error: None })
+    }
+
+    /// The next block, never empty, or `None` at the end.
+    ///
+    /// # Errors
+    /// If the file is damaged; all content in front of the damage was delivered before.
+    pub fn next_block(&mut self) -> Result<Option<&[u8]>, ReadError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        self.buffer.resize(BLOCK_BYTES_DEFAULT, 0);
+        let (count, error) = self.source.read(&mut self.buffer);
+        match error {
+            Some(error) if count == 0 => return Err(error),
+            error => self.error = error,
+        }
+        let block = &self.buffer[..count];
+        self.digest.update(block);
+        Ok(Some(block).filter(|block| !block.is_empty()))
+    }
+
+    /// Length and CRC-32C of all content delivered so far.
+    pub fn digest(&self) -> ContentDigest {
+        self.digest.value()
+    }
+
+    /// Bytes of the stored file read so far.
+    pub fn stored_bytes_read(&self) -> u64 {
+        self.source.stored_offset()
+    }
+}

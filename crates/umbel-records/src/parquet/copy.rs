@@ -1,0 +1,193 @@
+//! Copies of files, of which only some rows stay.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use parquet::column::writer::ColumnCloseResult;
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+
+use super::column::{self, text};
+use super::error::ParquetError;
+use super::file::ParquetFile;
+use super::form::Form;
+use super::items::combined;
+use super::panics::caught;
+use super::selection::ParquetSelection;
+use super::stored_column::{Spliced, StoredColumn};
+use crate::ContentDigest;
+
+/// Writes a Parquet file with the schema, the key-value metadata and the packing of each column of
+/// another one. Row groups stay as they are; a row group of which all rows stay is copied byte for
+/// byte, any other is decoded and encoded again, a batch of rows of a column at a time.
+pub struct ParquetCopy<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+}
+
+impl<W: Write + Send> std::fmt::Debug for ParquetCopy<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParquetCopy").finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> ParquetCopy<W> {
+    /// Begins a file like `model`.
+    ///
+    /// # Errors
+    /// [`ParquetError::Write`].
+    pub fn new(target: W, model: &ParquetFile) -> Result<Self, ParquetError> {
+        let schema = model.metadata().file_metadata().schema_descr().root_schema_ptr();
+        let properties = properties(model);
+        let writer = caught(|| {
+            SerializedFileWriter::new(target, schema, properties).map_err(|error| text(&error))
+        });
+        Ok(Self { writer: writer.map_err(|detail| ParquetError::Write { detail })? })
+    }
+
+    /// Copies the rows of a row group for whose numbers `stays` says so, of the first `rows` ones:
+    /// those that could be read. The schema of `file` must be that of the model. Returns the digest of the reading for comparison with
+    /// [`RowGroupItems::digest`](super::RowGroupItems::digest), if anything had to be read.
+    ///
+    /// # Errors
+    /// [`ParquetError`]; the file that is being written is not whole then.
+    pub fn copy_row_group(
+        &mut self,
+        file: &ParquetFile,
+        row_group: usize,
+        selection: &ParquetSelection,
+        rows: u64,
+        stays: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<ContentDigest>, ParquetError> {
+        let rows = rows.min(file.row_count(row_group));
+        let kept = (0..rows).filter(|&row| stays(row)).count() as u64;
+        if kept == 0 {
+            return Ok(None);
+        }
+        let failed = |detail| ParquetError::Write { detail };
+        let mut writer = self.writer.next_row_group().map_err(|error| failed(text(&error)))?;
+        let mut digests = Vec::new();
+        for index in 0..file.columns().len() {
+            let source = Source { file, row_group, index, rows };
+            let stored = if kept == file.row_count(row_group) {
+                source.splice(&mut writer)
+            } else {
+                source.pick(&mut writer, stays)
+            }?;
+            digests.push(stored.finish()?);
+        }
+        caught(|| writer.close().map_err(|error| text(&error))).map_err(failed)?;
+        let selected = selection.columns.iter().map(|column| digests[column.index]);
+        Ok(Some(combined(file.footer_digest(), &selected.collect::<Vec<_>>())))
+    }
+
+    /// Writes the footer and returns the target.
+    ///
+    /// # Errors
+    /// [`ParquetError::Write`].
+    pub fn finish(self) -> Result<W, ParquetError> {
+        caught(|| self.writer.into_inner().map_err(|error| text(&error)))
+            .map_err(|detail| ParquetError::Write { detail })
+    }
+}
+
+/// What the copy takes over from its model. Where row groups are packed differently, the first one
+/// counts.
+fn properties(model: &ParquetFile) -> WriterPropertiesPtr {
+    let metadata = model.metadata();
+    let mut properties = WriterProperties::builder()
+        .set_created_by(concat!("umbel version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(metadata.file_metadata().key_value_metadata().cloned());
+    if let Some(group) = metadata.row_groups().first() {
+        for chunk in group.columns() {
+            let path = chunk.column_path().clone();
+            properties = properties.set_column_compression(path, chunk.compression());
+        }
+    }
+    Arc::new(properties.build())
+}
+
+/// A column chunk to be copied.
+struct Source<'a> {
+    file: &'a ParquetFile,
+    row_group: usize,
+    index: usize,
+    /// Rows of which some stay.
+    rows: u64,
+}
+
+impl Source<'_> {
+    fn chunk(&self) -> &ColumnChunkMetaData {
+        self.file.group(self.row_group).column(self.index)
+    }
+
+    fn damaged(&self, detail: String) -> ParquetError {
+        self.file.damaged(self.row_group, self.index, detail)
+    }
+
+    /// Copies the stored bytes.
+    fn splice<W: Write + Send>(
+        &self,
+        writer: &mut SerializedRowGroupWriter<'_, W>,
+    ) -> Result<StoredColumn, ParquetError> {
+        let chunk = self.chunk();
+        let (start, length) = chunk.byte_range();
+        let stored = StoredColumn::new(
+            Arc::clone(self.file.file()),
+            (start, start + length),
+            chunk.compression(),
+        );
+        let close = ColumnCloseResult {
+            bytes_written: length,
+            rows_written: self.rows,
+            metadata: chunk.clone(),
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        let source = Spliced(stored.clone());
+        let spliced = caught(|| writer.append_column(&source, close).map_err(|error| text(&error)));
+        // Reading and writing cannot be told apart here, so the message names both ends.
+        spliced.map_err(|detail| {
+            let (group, column) = (self.row_group + 1, chunk.column_path().string());
+            let detail = format!("row group {group}, column `{column}`: {detail}");
+            ParquetError::Write { detail }
+        })?;
+        Ok(stored)
+    }
+
+    /// Decodes and encodes again.
+    fn pick<W: Write + Send>(
+        &self,
+        writer: &mut SerializedRowGroupWriter<'_, W>,
+        stays: &dyn Fn(u64) -> bool,
+    ) -> Result<StoredColumn, ParquetError> {
+        self.file.check_codec(self.row_group, self.index)?;
+        let form = Form::Bytes; // Values are not looked at.
+        let all_rows = self.file.row_count(self.row_group);
+        let opened = column::open(self.file.file(), self.chunk(), all_rows, form);
+        let (mut column, stored) = opened.map_err(|detail| self.damaged(detail))?;
+        let next = caught(|| writer.next_column().map_err(|error| text(&error)));
+        let failed = |detail| ParquetError::Write { detail };
+        let mut target = next
+            .map_err(failed)?
+            .ok_or_else(|| failed("the schema has fewer columns".to_owned()))?;
+        let mut row = 0;
+        let mut stays_next = || {
+            row += 1;
+            row <= self.rows && stays(row - 1)
+        };
+        let mut seen = 0;
+        while seen < self.rows {
+            let filled = column.fill().map_err(|detail| self.damaged(detail))? as u64;
+            if filled == 0 {
+                let detail = format!("it has fewer than the {all_rows} rows of the row group");
+                return Err(self.damaged(detail));
+            }
+            seen += filled;
+            column.copy_batch(&mut target, &mut stays_next).map_err(failed)?;
+        }
+        caught(|| target.close().map_err(|error| text(&error))).map_err(failed)?;
+        Ok(stored)
+    }
+}

@@ -1,0 +1,141 @@
+//! The items of a row group's rows.
+
+use super::column::{self, Column};
+use super::error::ParquetError;
+use super::file::ParquetFile;
+use super::selection::ParquetSelection;
+use super::stored_column::StoredColumn;
+use crate::ContentDigest;
+use crate::digest::RunningDigest;
+
+/// First byte of an item that is a whole row: no text in UTF-8 has it.
+const ROW_MARK: u8 = 0xff;
+
+/// Reads the items of a row group, one a row, in order. Only the selected columns are read.
+pub struct RowGroupItems {
+    file: ParquetFile,
+    row_group: usize,
+    columns: Vec<OpenColumn>,
+    is_record: bool,
+    rows_left: u64,
+    is_done: bool,
+    item: Vec<u8>,
+}
+
+struct OpenColumn {
+    index: usize,
+    rows: Box<dyn Column>,
+    stored: StoredColumn,
+    start: u64,
+}
+
+impl RowGroupItems {
+    /// Opens a row group of a file, for the columns that were selected in it.
+    ///
+    /// # Errors
+    /// [`ParquetError`] if a column cannot be opened.
+    pub fn open(
+        file: &ParquetFile,
+        row_group: usize,
+        selection: &ParquetSelection,
+    ) -> Result<Self, ParquetError> {
+        let rows = file.row_count(row_group);
+        let open = |selected: &super::selection::Selected| {
+            let index = selected.index;
+            file.check_codec(row_group, index)?;
+            let chunk = file.group(row_group).column(index);
+            let (rows, stored) = column::open(file.file(), chunk, rows, selected.form)
+                .map_err(|detail| file.damaged(row_group, index, detail))?;
+            let start = stored.seen();
+            Ok(OpenColumn { index, rows, stored, start })
+        };
+        let columns = selection.columns.iter().map(open).collect::<Result<_, _>>()?;
+        let is_record = selection.is_record;
+        let (file, item) = (file.clone(), Vec::new());
+        Ok(Self { file, row_group, columns, is_record, rows_left: rows, is_done: false, item })
+    }
+
+    /// The item of the next row, valid until the next call; `None` behind the last one.
+    ///
+    /// # Errors
+    /// [`ParquetError::Column`] if a column is damaged, or has more or fewer rows than the row
+    /// group. Later calls return `None`.
+    pub fn next_item(&mut self) -> Result<Option<&[u8]>, ParquetError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        self.item.clear();
+        if self.is_record {
+            self.item.push(ROW_MARK);
+        }
+        match self.advance() {
+            Ok(true) => Ok(Some(&self.item)),
+            Ok(false) => {
+                self.is_done = true;
+                Ok(None)
+            }
+            Err(error) => {
+                self.is_done = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, ParquetError> {
+        for column in &mut self.columns {
+            if column.rows.rows_left() == 0 {
+                let filled = column.rows.fill();
+                let damaged = |detail| self.file.damaged(self.row_group, column.index, detail);
+                let rows = filled.map_err(damaged)?;
+                if (rows == 0) != (self.rows_left == 0) {
+                    let count = self.file.row_count(self.row_group);
+                    let word = if rows == 0 { "fewer" } else { "more" };
+                    let detail = format!("it has {word} than the {count} rows of the row group");
+                    return Err(self.file.damaged(self.row_group, column.index, detail));
+                }
+            }
+            if self.rows_left > 0 && self.is_record {
+                column.rows.take_levels(&mut self.item);
+            } else if self.rows_left > 0 {
+                column.rows.take_value(&mut self.item);
+            }
+        }
+        let has_row = self.rows_left > 0;
+        self.rows_left -= u64::from(has_row);
+        Ok(has_row)
+    }
+
+    /// What two readings of the row group must agree on: the footer, and the stored bytes of the
+    /// selected columns. Reads what was not read yet.
+    ///
+    /// # Errors
+    /// [`ParquetError::Io`].
+    pub fn digest(&self) -> Result<ContentDigest, ParquetError> {
+        let columns = self.columns.iter().map(|column| column.stored.finish());
+        Ok(combined(self.file.footer_digest(), &columns.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// Stored bytes read so far, for progress bars.
+    pub fn stored_bytes_read(&self) -> u64 {
+        self.columns.iter().map(|column| column.stored.seen() - column.start).sum()
+    }
+}
+
+impl std::fmt::Debug for RowGroupItems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (row_group, rows_left) = (&self.row_group, &self.rows_left);
+        let mut text = f.debug_struct("RowGroupItems");
+        text.field("row_group", row_group).field("rows_left", rows_left).finish_non_exhaustive()
+    }
+}
+
+/// One digest of a footer and column chunks: their lengths add up, their checksums are summed.
+pub(super) fn combined(footer: ContentDigest, columns: &[ContentDigest]) -> ContentDigest {
+    let mut sums = RunningDigest::new();
+    let mut bytes = 0;
+    for part in std::iter::once(&footer).chain(columns) {
+        sums.update(&part.crc32c.to_le_bytes());
+        bytes += part.bytes;
+    }
+    ContentDigest { bytes, crc32c: sums.value().crc32c }
+}

@@ -1,0 +1,118 @@
+//! Where the records of a table end.
+//!
+//! The bytes of a file pass by once and in order, in pieces of any size; the state machine remembers
+//! whether a quote is open between them.
+
+use std::ops::Range;
+
+use csv_core::{ReadRecordResult, Reader};
+
+/// Room for unquoted text that nobody reads: the state machine fills it while it looks for ends.
+const TEXT_BYTES: usize = 4 << 10;
+
+/// Room for ends of fields that nobody reads.
+const FIELD_ENDS: usize = 64;
+
+/// Finds the records of a table in a buffer that grows at its end and is emptied at its start.
+#[derive(Debug)]
+pub(crate) struct TableCutter {
+    machine: Reader,
+    /// Records in the buffer, with their line ends; blank lines and the header are between them.
+    spans: Vec<Range<usize>>,
+    /// Everything in front of this place is whole records and blank lines.
+    cut_end: usize,
+    /// Where the first of them ends, 0 if there is none.
+    first_end: usize,
+    /// The header has not passed by yet.
+    awaits_header: bool,
+    text: Box<[u8; TEXT_BYTES]>,
+    field_ends: Box<[usize; FIELD_ENDS]>,
+}
+
+impl TableCutter {
+    /// A cutter at the start of a file, whose first record is a header to be passed over, or not.
+    pub(crate) fn new(delimiter: u8, passes_header: bool) -> Self {
+        Self {
+            machine: super::state_machine(delimiter),
+            spans: Vec::new(),
+            cut_end: 0,
+            first_end: 0,
+            awaits_header: passes_header,
+            text: Box::new([0; TEXT_BYTES]),
+            field_ends: Box::new([0; FIELD_ENDS]),
+        }
+    }
+
+    /// Looks at the bytes of the buffer from `searched` on, which no earlier call has seen.
+    pub(crate) fn search(&mut self, buffer: &[u8], searched: usize) {
+        let mut at = searched;
+        while at < buffer.len() {
+            let (text, field_ends) = (&mut self.text[..], &mut self.field_ends[..]);
+            let (result, read, ..) = self.machine.read_record(&buffer[at..], text, field_ends);
+            at += read;
+            if result == ReadRecordResult::Record {
+                self.end_record(buffer, at);
+            }
+        }
+    }
+
+    /// The buffer holds the rest of the file: its last record ends with it. False if that cannot
+    /// be, because a quote is open.
+    pub(crate) fn finish(&mut self, buffer: &[u8]) -> bool {
+        if self.cut_end == buffer.len() {
+            return true;
+        }
+        let (text, field_ends) = (&mut self.text[..], &mut self.field_ends[..]);
+        let (result, ..) = self.machine.read_record(b"\n", text, field_ends);
+        // Nothing but line ends is left if the machine still waits for a record to start.
+        let is_blank = buffer[self.cut_end..].iter().all(|byte| *byte == b'\n');
+        if result == ReadRecordResult::Record {
+            self.end_record(buffer, buffer.len());
+        } else if is_blank {
+            self.cut_end = buffer.len();
+        }
+        self.cut_end == buffer.len()
+    }
+
+    fn end_record(&mut self, buffer: &[u8], end: usize) {
+        let mut start = self.cut_end;
+        // The state machine passes over blank lines in silence.
+        while start < end && buffer[start] == b'\n' {
+            start += 1;
+        }
+        self.cut_end = end;
+        if self.first_end == 0 {
+            self.first_end = end;
+        }
+        if matches!(&buffer[start..end], b"\r\n" | b"\r") {
+            return; // A blank line, too.
+        }
+        if self.awaits_header {
+            self.awaits_header = false;
+        } else {
+            self.spans.push(start..end);
+        }
+    }
+
+    /// The records that are whole, as places in the buffer.
+    pub(crate) fn spans(&self) -> &[Range<usize>] {
+        &self.spans
+    }
+
+    /// Where the last whole record ends; 0 if there is none.
+    pub(crate) fn cut_end(&self) -> usize {
+        self.cut_end
+    }
+
+    /// Where the first whole record ends, if there is one.
+    pub(crate) fn first_end(&self) -> Option<usize> {
+        Some(self.first_end).filter(|end| *end > 0)
+    }
+
+    /// The buffer was emptied up to [`cut_end`](Self::cut_end).
+    pub(crate) fn drop_cut(&mut self) {
+        self.spans.clear();
+        self.cut_end = 0;
+        self.first_end = 0;
+    }
+}

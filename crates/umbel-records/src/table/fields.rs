@@ -1,0 +1,107 @@
+//! The fields of one record of a table.
+
+use std::ops::Range;
+
+use csv_core::{ReadFieldResult, Reader};
+
+use crate::ItemError;
+
+/// Splits records. Holds buffers that are used again for every record.
+#[derive(Debug)]
+pub(crate) struct TableFields {
+    machine: Reader,
+    /// Unquoted fields of the last record, one behind the other.
+    text: Vec<u8>,
+    fields: Vec<Field>,
+}
+
+#[derive(Debug)]
+struct Field {
+    /// Place in the unquoted text.
+    text: Range<usize>,
+    /// Place in the record, quotes included, delimiter and line end not.
+    raw: Range<usize>,
+}
+
+impl TableFields {
+    /// A splitter. `is_first` says that the next record is the first of its file, where a byte order
+    /// mark is passed over.
+    pub(crate) fn new(delimiter: u8, is_first: bool) -> Self {
+        let mut machine = super::state_machine(delimiter);
+        if !is_first {
+            // The machine looks for a byte order mark at its first byte: let that be another one.
+            machine.read_field(b"\n", &mut [0]);
+        }
+        Self { machine, text: Vec::new(), fields: Vec::new() }
+    }
+
+    /// Splits one record, with or without its line end.
+    ///
+    /// # Errors
+    /// [`ItemError::UnclosedQuote`] if a quote is open at its end.
+    pub(crate) fn split(&mut self, record: &[u8]) -> Result<(), ItemError> {
+        self.fields.clear();
+        let body = record.strip_suffix(b"\n").unwrap_or(record);
+        if body.is_empty() {
+            return Ok(()); // A blank line, which the machine would pass over in silence.
+        }
+        // One byte more than there can be, because a full buffer would need a case of its own.
+        self.text.resize(record.len() + 1, 0);
+        let (mut at, mut text_end) = (0, 0);
+        let (mut raw_start, mut text_start) = (0, 0);
+        let mut is_ended = false;
+        while !is_ended {
+            let input = if at < body.len() { &body[at..] } else { b"\n" };
+            let (result, read, written) =
+                self.machine.read_field(input, &mut self.text[text_end..]);
+            at += read;
+            text_end += written;
+            match result {
+                ReadFieldResult::Field { record_end } => {
+                    let raw = raw_start..at - 1;
+                    self.fields.push(Field { text: text_start..text_end, raw });
+                    (raw_start, text_start) = (at, text_end);
+                    is_ended = record_end;
+                }
+                _ if at > body.len() => {
+                    self.machine.reset();
+                    self.machine.read_field(b"\n", &mut [0]);
+                    return Err(ItemError::UnclosedQuote);
+                }
+                _ => {}
+            }
+        }
+        self.drop_carriage_return(body);
+        Ok(())
+    }
+
+    /// A `\r` in front of the line end belongs to it. It cannot be within quotes: those are closed.
+    fn drop_carriage_return(&mut self, body: &[u8]) {
+        if body.ends_with(b"\r")
+            && let Some(last) = self.fields.last_mut()
+        {
+            last.text.end -= 1;
+            last.raw.end -= 1;
+        }
+    }
+
+    /// How many fields the record has.
+    pub(crate) fn count(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The text of a field, without quotes.
+    pub(crate) fn text(&self, index: usize) -> &[u8] {
+        &self.text[self.fields[index].text.clone()]
+    }
+
+    /// The texts of all fields, in order.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        self.fields.iter().map(|field| &self.text[field.text.clone()])
+    }
+
+    /// Where in the record a field is, with its quotes.
+    pub(crate) fn raw(&self, index: usize) -> Range<usize> {
+        self.fields[index].raw.clone()
+    }
+}

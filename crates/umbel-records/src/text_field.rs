@@ -1,0 +1,165 @@
+//! One string field of a record, read and put back with another text.
+//!
+//! Nothing of the record but that field is changed: the bytes around it stay as they were read.
+
+use std::ops::Range;
+
+use crate::json::{Cursor, PathTree, write_string};
+use crate::table::TableText;
+use crate::{ExtractorError, ItemError, KeyPath, TableHeader};
+
+/// Finds one string field in the records of a file. Holds buffers that are used again for every
+/// record.
+///
+/// ```
+/// use umbel_records::TextField;
+///
+/// let mut field = TextField::of_json("doc.text".to_owned())?;
+/// let record = br#"{"doc": {"text": "one\ntwo"}, "n": 1.0}"#;
+/// assert_eq!(field.find(record)?, b"one\ntwo");
+/// let mut changed = Vec::new();
+/// field.replace(record, b"\"two\"", &mut changed);
+/// assert_eq!(changed, br#"{"doc": {"text": "\"two\""}, "n": 1.0}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TextField {
+    place: Place,
+    /// Where in the record found last the field is, with its quotes.
+    span: Range<usize>,
+    text: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Json { path: KeyPath, tree: PathTree, found: [Option<Range<usize>>; 1] },
+    Table(Box<TableText>),
+}
+
+impl TextField {
+    /// The field of JSON Lines records that this [`KeyPath`] leads to.
+    ///
+    /// # Errors
+    /// [`ExtractorError::BadKeyPath`].
+    pub fn of_json(key: String) -> Result<Self, ExtractorError> {
+        let path: KeyPath = match key.parse() {
+            Ok(path) => path,
+            Err(error) => return Err(ExtractorError::BadKeyPath { key, error }),
+        };
+        let tree = PathTree::new(std::slice::from_ref(&path));
+        let place = Place::Json { path, tree, found: [None] };
+        Ok(Self { place, span: 0..0, text: Vec::new() })
+    }
+
+    /// The column of a table that is called so.
+    ///
+    /// # Errors
+    /// [`ExtractorError::NoSuchColumn`] and [`ExtractorError::AmbiguousColumn`].
+    pub fn of_table(header: &TableHeader, name: String) -> Result<Self, ExtractorError> {
+        let place = Place::Table(Box::new(TableText::new(header, name)?));
+        Ok(Self { place, span: 0..0, text: Vec::new() })
+    }
+
+    /// The text of the field in `record`, valid until the next call.
+    ///
+    /// # Errors
+    /// As [`ItemExtractor::item`](crate::ItemExtractor::item), and [`ItemError::NoText`] if the
+    /// field is not a string.
+    pub fn find(&mut self, record: &[u8]) -> Result<&[u8], ItemError> {
+        self.text.clear();
+        match &mut self.place {
+            Place::Json { path, tree, found } => {
+                if let Err(error) = str::from_utf8(record) {
+                    return Err(ItemError::InvalidUtf8 { offset: error.valid_up_to() });
+                }
+                let mut cursor = Cursor::new(record);
+                cursor.skip_space();
+                tree.find(&mut cursor, found)?;
+                cursor.finish()?;
+                let [Some(span)] = found else {
+                    return Err(ItemError::MissingKey { path: path.clone() });
+                };
+                let mut cursor = Cursor::new(&record[span.clone()]);
+                if cursor.peek() != Some(b'"') {
+                    return Err(ItemError::NoText { path: path.clone() });
+                }
+                cursor.string()?.unescape_into(&mut self.text);
+                self.span = span.clone();
+            }
+            Place::Table(table) => self.span = table.find(record, &mut self.text)?,
+        }
+        Ok(&self.text)
+    }
+
+    /// Appends `record`, in which the field was [found](Self::find) last, to `target`, with this
+    /// text in the field. JSON texts must be UTF-8.
+    pub fn replace(&self, record: &[u8], text: &[u8], target: &mut Vec<u8>) {
+        target.extend_from_slice(&record[..self.span.start]);
+        match &self.place {
+            Place::Json { .. } => write_string(text, target),
+            Place::Table(table) => table.write(&record[self.span.clone()], text, target),
+        }
+        target.extend_from_slice(&record[self.span.end..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Compression, ReadLimits};
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    fn header(content: &[u8]) -> TableHeader {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let (file, plain) = (std::sync::Arc::new(file), Compression::Plain);
+        TableHeader::read(file, plain, b',', ReadLimits::default()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let mut field = TextField::of_json("a.b".into()).unwrap();
+        let path: KeyPath = "a.b".parse().unwrap();
+        assert_eq!(field.find(b"{}"), Err(ItemError::MissingKey { path: path.clone() }));
+        assert_eq!(field.find(b"{\"a\":{\"b\":1}}"), Err(ItemError::NoText { path }));
+        assert!(matches!(field.find(b"{"), Err(ItemError::InvalidJson { .. })));
+        assert!(TextField::of_json("a..b".into()).is_err());
+        assert!(TextField::of_table(&header(b"a,b\n"), "c".into()).is_err());
+        let mut field = TextField::of_table(&header(b"a,b\n"), "b".into()).unwrap();
+        assert_eq!(field.find(b"1\n"), Err(ItemError::FieldCount { found: 1, expected: 2 }));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_back_is_found_again(
+            old in "[ab\\n,\"\\\\é\\r]{0,6}", new in "[ab\\n,\"\\\\é\\r]{0,6}"
+        ) {
+            let json = format!("{{\"n\": 1.0, \"t\" : {} , \"z\":0}}\n", serde_json::json!(old));
+            let mut field = TextField::of_json("t".into()).unwrap();
+            let mut changed = Vec::new();
+            prop_assert_eq!(field.find(json.as_bytes()).unwrap(), old.as_bytes());
+            field.replace(json.as_bytes(), new.as_bytes(), &mut changed);
+            let value: serde_json::Value = serde_json::from_slice(&changed).unwrap();
+            prop_assert_eq!(value["t"].as_str().unwrap(), &new);
+            prop_assert!(changed.starts_with(b"{\"n\": 1.0, \"t\" : \""), "start");
+            prop_assert!(changed.ends_with(b"\" , \"z\":0}\n"), "end");
+
+            let row = format!("\"1\",\"{}\",3\r\n", old.replace('"', "\"\""));
+            let mut field = TextField::of_table(&header(b"a,t,c\n"), "t".into()).unwrap();
+            let mut changed = Vec::new();
+            prop_assert_eq!(field.find(row.as_bytes()).unwrap(), old.as_bytes());
+            field.replace(row.as_bytes(), new.as_bytes(), &mut changed);
+            prop_assert_eq!(field.find(&changed).unwrap(), new.as_bytes());
+            prop_assert!(changed.starts_with(b"\"1\",") && changed.ends_with(b",3\r\n"));
+
+            // A field that was not in quotes gets them where it needs them, also at the end.
+            let mut changed_more = Vec::new();
+            let row = b"1,2,x\r\n";
+            let mut field = TextField::of_table(&header(b"a,b,t\n"), "t".into()).unwrap();
+            field.find(row).unwrap();
+            field.replace(row, new.as_bytes(), &mut changed_more);
+            prop_assert_eq!(field.find(&changed_more).unwrap(), new.as_bytes());
+        }
+    }
+}
