@@ -1,0 +1,61 @@
+//! Set-difference sketches: what two sets differ in, for about the bytes of the difference.
+//!
+//! Two parties hold sets, or arrays of bits, that mostly agree. Each makes a sketch; the XOR of the
+//! sketches is the sketch of the difference, whatever the size of what is common, and is decoded.
+//!
+//! | question | take | bytes | time, one core |
+//! |---|---|---|---|
+//! | which few symbols differ? | [`PinSketch`] | t · b / 8 for t − 1 differences | 60 ns a symbol at t = 31; decode 2 µs a difference |
+//! | the same of many, spread over buckets | [`toggle_buckets`], [`thresholds`] | 1.2 · b / 8 a difference | the same |
+//! | the same without knowing how many | [`RibltEncoder`], [`RibltDecoder`] | 12 · 1.4 a difference | 0.2 to 0.6 µs a symbol; decode 0.3 to 0.7 µs |
+//! | about how many differ? ± 18 % | [`Estimator`] | 97 for a million items | 10 ns an item |
+//! | which bits of 4 KiB differ? | [`BlockCode`] | 2 a flip, and 2 spare | 0.4 µs a block of two words |
+//!
+//! *Symbols* are numbers of b bits that stand for items: keyed hashes, so that nobody can choose items
+//! that collide, or keyed permutations of ids. The sum of two equal symbols is nothing: a set that has one
+//! twice has it not at all. Success of a decoder means that the sketch is that of the answer; that
+//! the sets then agree is to be checked by a digest of the items themselves.
+//!
+//! What comes from a peer may be anything: decoders end with an answer, `None` or an error, in bounded
+//! time and memory. Nothing here reads a file, a clock or dice; seeds and keys are arguments.
+//!
+//! ```
+//! use umbel_sketch::{Field, PinSketch};
+//!
+//! let symbol = |item: u64| item.wrapping_mul(0x9e37_79b9_7f4a_7c15); // keyed, in earnest
+//! let field = Field::new(40)?;
+//! let (mut ours, mut theirs) = (PinSketch::new(field, 8), PinSketch::new(field, 8));
+//! (0..1000).for_each(|item| ours.toggle(symbol(item) >> 24));
+//! (3..1003).for_each(|item| theirs.toggle(symbol(item) >> 24));
+//! ours.merge(&theirs).expect("one field and capacity");
+//! assert_eq!(ours.to_bytes().len(), 40); // for 6 differences of 5 bytes
+//! assert_eq!(ours.decode(7).map(|symbols| symbols.len()), Some(6));
+//! # Ok::<(), umbel_sketch::FieldError>(())
+//! ```
+//!
+//! Papers: PinSketch, Dodis et al. 2008, doi:10.1137/060651380; decoding, Massey 1969,
+//! doi:10.1109/TIT.1969.1054260, and Berlekamp 1970, doi:10.1090/S0025-5718-1970-0276200-X; rateless
+//! IBLT, Yang et al. 2024, doi:10.1145/3651890.3672219; tug of war, Alon et al. 1999,
+//! doi:10.1006/jcss.1997.1545; BCH codes, Bose & Ray-Chaudhuri 1960,
+//! doi:10.1016/S0019-9958(60)90287-4.
+
+mod block_code;
+mod estimator;
+mod gf2;
+mod lsb;
+mod pinsketch;
+mod riblt;
+pub mod thresholds;
+
+pub use block_code::{
+    BLOCK_BITS, BLOCK_WORDS, BlockCode, BlockCodeError, FLIPS_PER_WORD, RESIDUE_WORDS_MAX,
+    block_syndromes, decode_block,
+};
+pub use estimator::{COUNTER_COUNT, Estimator, EstimatorError};
+pub use gf2::{FIELD_BITS_MAX, FIELD_BITS_MIN, Field, FieldError};
+pub use lsb::{LsbError, LsbReader, LsbWriter};
+pub use pinsketch::{
+    PinSketch, SketchMismatch, SyndromesError, decode_syndromes, toggle_buckets, toggle_symbols,
+    toggle_syndromes,
+};
+pub use riblt::{CodedSymbol, Inconsistent, Indices, RibltDecoder, RibltEncoder};
