@@ -21,33 +21,49 @@
 //! ```
 //!
 //! [`Coordinator`] counts, samples and chooses the [`Plan`]; [`Worker`] is both halves of the exchange. Silence is
-//! not uniqueness: an entry is kept only when a verdict covered its index.
+//! not uniqueness: an entry is kept only when a verdict covered its index. Between hundreds of workers frames travel
+//! over a [`Grid`], in which every [`Relay`] has some √p neighbours.
 
 mod collide;
 mod coordinator;
 mod cost;
 #[cfg(test)]
 mod drawn_test;
+mod drops;
 mod entry;
 mod error;
 mod frame;
+mod grid;
+mod index;
 mod items;
+pub mod job;
+mod known;
 mod list;
 mod owner;
 mod payload;
 mod plan;
 pub mod reference;
+mod relay;
 mod report;
 mod sample;
 mod sender;
 mod worker;
+#[cfg(test)]
+mod worker_test;
 
 pub use coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput, FilterChoice};
 pub use cost::{Cost, CostQuestion, cheapest};
-pub use entry::{Entry, Item, Keep, Place, Suspect, WorkerId};
-pub use error::{DedupError, FrameError};
+pub use drops::Drops;
+pub use entry::{Entry, Item, Keep, Place, Rank, Suspect, WorkerId};
+pub use error::{DedupError, FrameError, RelayError};
 pub use frame::{Frame, FrameKind, FrameLink};
+pub use grid::{Grid, Route};
+pub use index::{
+    INDEX_DIRECTORY_ENTRY_BYTES, INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexError,
+    IndexExtent, IndexHeader, IndexSpec, IndexWriter, SpecDigest,
+};
 pub use list::LocalList;
-pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, SampleOrder, Truncation};
+pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation};
+pub use relay::{Relay, RelayOutput};
 pub use report::ExchangeReport;
-pub use worker::{Drops, Input, Output, Worker};
+pub use worker::{Input, Output, Worker};

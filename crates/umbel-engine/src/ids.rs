@@ -70,6 +70,14 @@ number! {
     Generation(u64), "generation "
 }
 number! {
+    /// One job for ever: the index of the entry of the meta group's log that submitted it.
+    ///
+    /// ```
+    /// assert_eq!(umbel_engine::JobId(5).to_string(), "job 5");
+    /// ```
+    JobId(u64), "job "
+}
+number! {
     /// A client's session: the index of the entry of the meta group's log that opened it, so later
     /// sessions have higher numbers.
     ///

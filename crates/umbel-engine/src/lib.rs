@@ -14,6 +14,8 @@
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
 //! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to tell whom |
 //! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
+//! | [`reconcile`] | which items one of two sets lacks, for close to the fewest bytes |
+//! | [`repair`] | which bits two copies of an array differ in, and how they become one again |
 //! | [`planted`] | bugs for the simulations to find, compiled only into them |
 //! | [`limits`] | the largest of everything, with the reason |
 
@@ -28,8 +30,10 @@ pub mod meta;
 mod outbox;
 pub mod placement;
 pub mod planted;
+pub mod reconcile;
+pub mod repair;
 pub mod routing;
 pub mod shard;
 
-pub use ids::{Epoch, FilterId, Generation, GroupId, NodeId, RequestId, SessionId, ShardId};
+pub use ids::{Epoch, FilterId, Generation, GroupId, JobId, NodeId, RequestId, SessionId, ShardId};
 pub use outbox::Outbox;

@@ -1,8 +1,21 @@
 //! Every limit of the engine, named, with its reason. Each is checked before anything is allocated for it.
 
-/// Most workers of one duplicate-detection job. The exchange opens workers² streams; above this a two-hop grid is
-/// due, which is another protocol.
+/// Most workers of one duplicate-detection job. Every cell has a stream from each worker, so headers alone are
+/// workers² of some twelve bytes a pass.
 pub const DEDUP_WORKERS_MAX: u32 = 1024;
+
+/// Most attempts at the exchange of one job that anybody may tell of. Each takes a broken connection, so no job comes
+/// so far, and the numbers behind it are free for all that follow.
+pub const JOB_ATTEMPT_MAX: u32 = 1 << 24;
+
+/// Most workers that talk to each other directly. Above it every one would hold hundreds of connections with their
+/// buffers, and send messages too short to pay for a packet: the exchange goes over a grid of two hops instead, which
+/// costs nearly twice the bytes.
+pub const DIRECT_WORKERS_MAX: u32 = 256;
+
+/// A relay sends a message when it has grown to this: many packets, yet no more than 4 MiB for the 62 neighbours that
+/// a worker among 1,024 has. One frame may be longer, and then travels alone.
+pub const RELAY_MESSAGE_BYTES_CUT: usize = 64 << 10;
 
 /// Most cells (hash ranges that are exchanged one at a time) of a job: 1,024 workers with 64 cells each, and sixteen
 /// times that for jobs whose cells must be small.
@@ -32,6 +45,10 @@ pub const CELL_ENTRIES_MAX: usize = 1 << 28;
 /// Frames a worker keeps for later when they arrive before its own orders, a peer. A sender has at most this many
 /// frames unacknowledged.
 pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
+
+/// Cells that peers may open at an owner that has not come to them itself. Workers that keep to the order of cells are
+/// at most two segments ahead in each of four lanes, and one that has fewer lanes sees all eight in one.
+pub const DEDUP_CELLS_AHEAD_MAX: usize = 64;
 
 /// Longest name of a filter. Long enough for a path or an address, short enough for a line of a list.
 pub const FILTER_NAME_BYTES_MAX: usize = 1024;
@@ -74,8 +91,13 @@ pub const REPLAY_REQUESTS_PER_SESSION_MAX: usize = 4096;
 /// should carry.
 pub const CUBE_NODE_COUNT_MAX: u32 = 4096;
 
-/// Bytes that the list of one delta frame may take when it is read: eight times the payload limit of a frame.
+/// Bytes that the lists of all frames of one delta may take when they are read: half of the largest replicated filter,
+/// so that who lacks more gets the filter instead.
 pub const DELTA_LIST_BYTES_MAX: u64 = 512 << 20;
+
+/// Most changes that a delta lists: of 16 bytes each they leave an eighth of `DELTA_LIST_BYTES_MAX` for what each frame
+/// takes beside its list. Four times as many as the delta log holds unless it is configured.
+pub const DELTA_CHANGES_MAX: usize = 28 << 20;
 
 /// Most entries of a replica's delta log, whatever is configured: 2 GiB.
 pub const DELTA_LOG_ENTRIES_MAX: usize = 1 << 28;
@@ -95,3 +117,74 @@ pub const SAMPLE_HASHES_MAX: usize = 1024;
 
 /// Most nodes of which every pair's overlap is estimated at once: 496 pairs, a few microseconds each.
 pub const OVERLAP_NODES_MAX: usize = 32;
+
+/// Longest description of a job: file patterns for every node of a cluster, and options.
+pub const JOB_SPEC_BYTES_MAX: usize = 256 << 10;
+
+/// Longest cause of a failed job that the ledger keeps: a message with a path, a record and what the system said.
+pub const JOB_CAUSE_BYTES_MAX: usize = 4 << 10;
+
+/// Longest summary that the ledger keeps; what is longer stands in the job's own outputs.
+pub const JOB_SUMMARY_BYTES_MAX: usize = 64 << 10;
+
+/// Most jobs that run in a cluster at once: each takes memory and the disks of all its nodes.
+pub const JOBS_RUNNING_MAX: usize = 16;
+
+/// Most jobs that the ledger knows, ended ones too: with their descriptions and summaries they are part of each snapshot
+/// of the meta group.
+pub const JOBS_KEPT_MAX: usize = 128;
+
+/// Largest item that a reconciliation session carries: it is held whole by both sides.
+pub const RECONCILE_ITEM_BYTES_MAX: usize = 16 << 20;
+
+/// Largest body of a reconciliation frame: what a side holds before it knows that a frame is whole.
+pub const RECONCILE_FRAME_BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Where a reconciliation frame is cut: its ten bytes around are nothing then, and what is lost with a connection is little.
+pub const RECONCILE_FRAME_BODY_BYTES_CUT: usize = 1 << 16;
+
+/// Most items that a reconciliation peer may claim to have: a table of a terabyte at 16 bytes each is far beyond any node.
+pub const RECONCILE_ITEM_COUNT_MAX: u64 = 1 << 40;
+
+/// Most syndromes of the sketch in a Hello, the only sketch that is decoded unasked: less than 0.1 ms.
+pub const RECONCILE_HELLO_SYNDROMES_MAX: u8 = 32;
+
+/// Most items that a reconciliation session fetches at a time, and sorts into one list.
+pub const RECONCILE_FETCH_ITEMS_MAX: usize = 1 << 17;
+
+/// Bytes of items that it fetches at a time, by their mean length: what one side holds that it is about to send.
+pub const RECONCILE_FETCH_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes that it sends before it waits until they are on their way.
+pub const RECONCILE_SEND_BYTES_MAX: u64 = 2 << 20;
+
+/// Bytes of its peer that it keeps while it does something else.
+pub const RECONCILE_INBOX_BYTES_MAX: usize = 16 << 20;
+
+/// Most attempts of a reconciliation session: the first frame's, the plan's, two more keys, the whole list.
+pub const RECONCILE_ATTEMPTS_MAX: u8 = 5;
+
+/// Most coded symbols of a sketch file: they settle 48 million differences, and are 1.5 GiB in memory.
+pub const RECONCILE_SKETCH_SYMBOLS_MAX: usize = 1 << 26;
+
+/// Most positions of a reconciliation filter for each item: twice those of the lowest rate that a plan has, 2^-24.
+pub const RECONCILE_POSITIONS_PER_ITEM_MAX: u64 = 1 << 25;
+
+/// Most blocks of 4 KiB of an array that is repaired: 64 GiB, whose residue table is 256 MiB.
+pub const REPAIR_BLOCKS_MAX: u32 = 1 << 24;
+
+/// Most blocks of a window of a repair session: if all of them differ in most of their bits, the initiator holds 64 MiB.
+pub const REPAIR_WINDOW_BLOCKS_MAX: usize = 1 << 14;
+
+/// Most bytes of the answer to one question of a repair session: what the responder holds that it is about to send.
+pub const REPAIR_ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Where a repair frame is cut.
+pub const REPAIR_FRAME_BODY_BYTES_CUT: usize = 1 << 16;
+
+/// Bits that one frame of a repair session sets: some 30 KiB of gaps, and 128 KiB as numbers.
+pub const REPAIR_PUSH_BITS_MAX: usize = 1 << 14;
+
+/// Times that a responder reads each block for its initiator, in the mean: an honest one comes to eight, for syndromes in
+/// five rounds and hashes in two, where all blocks differ.
+pub const REPAIR_READS_PER_BLOCK_MAX: u64 = 24;

@@ -1,4 +1,4 @@
-//! The meta group: nodes, shard map, catalogue of filters, sessions.
+//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs.
 //!
 //! [`MetaState`] is what every node holds after the same log: [`MetaState::apply`] is total and
 //! deterministic, and the state is its own snapshot. [`next_tasks`] is what the group's leader asks
@@ -10,6 +10,7 @@ mod catalogue;
 mod command;
 mod controller;
 mod filter_name;
+mod jobs;
 mod nodes;
 mod settings;
 mod state;
@@ -21,6 +22,7 @@ pub use controller::{
     forget_settled, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
+pub use jobs::{JobEnd, JobOrder, JobRecord, JobState};
 pub use nodes::NodeRecord;
 pub use settings::{Distribution, FilterSettings, HashKey};
 pub use state::{KEY_COUNT_MAX, META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

@@ -73,6 +73,8 @@ planted! {
     AnyReplicaNo = "any_replica_no",
     /// Items that wait to be proposed already are answered as present at once.
     PresentUnconfirmed = "present_unconfirmed",
+    /// A replica that leaves a node forgets what it has voted and acknowledged.
+    LeftForgotten = "left_forgotten",
     /// A restarted leader goes on without an election.
     LeaderRestore = "leader_restore",
     /// A request that is sent again after a lost reply has no id any more.
@@ -99,6 +101,26 @@ planted! {
     MergedNotTold = "merged_not_told",
     /// A restarted copy does not insert again what its log has behind the snapshot.
     CopyLogIgnored = "copy_log_ignored",
+    /// A cell that one worker has settled is exchanged no more, although others have not.
+    SettledSomewhere = "settled_somewhere",
+    /// An owner decides on a cell when all workers but one have been heard.
+    CellClosedEarly = "cell_closed_early",
+    /// A job commits when the first worker has written.
+    CommitEarly = "commit_early",
+    /// A worker says that it has settled everything before that is durable.
+    UnsealedTold = "unsealed_told",
+    /// The last record that a verdict drops stays.
+    LastDropLost = "last_drop_lost",
+    /// A session ends well without comparing the digests of the union.
+    UnionUnchecked = "union_unchecked",
+    /// What a dry run found is told before it is verified.
+    ToldUnverified = "told_unverified",
+    /// A session that begins again keeps the key under which symbols collided.
+    RetryKeepsKey = "retry_keeps_key",
+    /// A connection that ends is taken for the other side's consent.
+    CloseIsConsent = "close_is_consent",
+    /// A session spends more bytes than it may.
+    ByteCapIgnored = "byte_cap_ignored",
 }
 
 impl Planted {
@@ -140,6 +162,9 @@ impl Planted {
             Self::AckFirstShard => &[ACKED, BOUNDS, "answers_linearize"],
             Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
             Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
+            Self::LeftForgotten => {
+                &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED]
+            }
             Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
             Self::OpenForgotten => &["errors_change_nothing", "answers_linearize", BOUNDS],
             Self::CopyAckEarly
@@ -147,6 +172,16 @@ impl Planted {
             | Self::MergedNotTold
             | Self::CopyLogIgnored => &[CONVERGE, FLUSHED, MAJORITY],
             Self::ClearKeepsBits | Self::StaleDeltaMerged => &[COPY_BOUNDS],
+            Self::SettledSomewhere
+            | Self::CellClosedEarly
+            | Self::CommitEarly
+            | Self::UnsealedTold
+            | Self::LastDropLost => &[DEDUP, "jobs_end"],
+            Self::UnionUnchecked => &[EXACT, BOTH],
+            Self::ToldUnverified => &["told_when_verified"],
+            Self::RetryKeepsKey => &["honest_sessions_succeed"],
+            Self::CloseIsConsent => &[BOTH, EXACT],
+            Self::ByteCapIgnored => &["byte_cap_holds"],
         }
     }
 
@@ -176,12 +211,23 @@ impl Planted {
             | Self::SnapshotNotSynced
             | Self::LeaderRestore => "crash",
             Self::ForeignShardAbsent => "churn",
+            Self::LeftForgotten => "moves",
             Self::CopyAckEarly
             | Self::ClearKeepsBits
             | Self::StaleDeltaMerged
             | Self::FirstFrameIsAll
             | Self::MergedNotTold
             | Self::CopyLogIgnored => "cube",
+            Self::SettledSomewhere
+            | Self::CellClosedEarly
+            | Self::CommitEarly
+            | Self::UnsealedTold
+            | Self::LastDropLost => "jobs",
+            Self::UnionUnchecked
+            | Self::ToldUnverified
+            | Self::RetryKeepsKey
+            | Self::CloseIsConsent
+            | Self::ByteCapIgnored => "reconcile",
         }
     }
 
@@ -205,6 +251,9 @@ const CONVERGE: &str = "copies_converge";
 const FLUSHED: &str = "flushed_is_everywhere";
 const MAJORITY: &str = "majority_finds_majority";
 const COPY_BOUNDS: &str = "copies_hold_what_was_tried";
+const DEDUP: &str = "dedup_matches_reference";
+const EXACT: &str = "difference_is_exact";
+const BOTH: &str = "success_means_both";
 const BOUNDS: &str = "attempted_bounds_bits";
 const RETRY: &str = "retry_is_first_answer";
 const HEALS: &str = "heals_and_serves";
@@ -283,7 +332,19 @@ mod tests {
             assert!(bug.about().ends_with('.'), "{bug:?}");
             let caught_by: BTreeSet<&&str> = bug.caught_by().iter().collect();
             assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
-            let profiles = ["calm", "network", "disk", "crash", "churn", "clock", "mixed", "cube"];
+            let profiles = [
+                "moves",
+                "calm",
+                "network",
+                "disk",
+                "crash",
+                "churn",
+                "clock",
+                "mixed",
+                "cube",
+                "jobs",
+                "reconcile",
+            ];
             assert!(profiles.contains(&bug.profile()), "{bug:?}");
         }
     }

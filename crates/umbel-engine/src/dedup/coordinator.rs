@@ -1,10 +1,13 @@
 //! Counts, samples, and chooses the plan.
 
 use super::cost::{Cost, CostQuestion, cheapest};
-use super::entry::WorkerId;
+use super::entry::{Keep, RANK_BITS, WorkerId};
 use super::error::DedupError;
-use super::plan::{JobShape, Level, Mode, PlaceBits, Plan, SampleOrder, Truncation};
+use super::plan::{
+    JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation,
+};
 use crate::Outbox;
+use serde::{Deserialize, Serialize};
 
 /// Below this many items the whole exchange is a few megabytes: hashes are shipped whole, in one round.
 const FILTER_ITEMS_MIN: u64 = 1 << 20;
@@ -13,7 +16,7 @@ const FILTER_ITEMS_MIN: u64 = 1 << 20;
 const SAMPLE_POSITIONS_PER_ITEM: u64 = 1024;
 
 /// What the user says about the filter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum FilterChoice {
     /// Whatever is cheapest.
     #[default]
@@ -76,6 +79,7 @@ pub enum CoordinatorOutput {
 pub struct Coordinator {
     shape: JobShape,
     choice: FilterChoice,
+    references: Option<ReferenceShape>,
     counted: Vec<bool>,
     sampled: Vec<bool>,
     items: u64,
@@ -97,6 +101,7 @@ impl Coordinator {
         Ok(Self {
             shape,
             choice,
+            references: None,
             counted: vec![false; workers],
             sampled: vec![false; workers],
             items: 0,
@@ -105,6 +110,19 @@ impl Coordinator {
             sample_entries: 0,
             sample_candidates: 0,
         })
+    }
+
+    /// The same, for a job that compares with the hashes of earlier jobs too.
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::Driver`] at level `bytes`: an index holds no items to compare with.
+    pub fn with_references(mut self, references: ReferenceShape) -> Result<Self, DedupError> {
+        if self.shape.level == Level::Bytes {
+            return Err(DedupError::Driver { what: "no references at level bytes" });
+        }
+        self.references = Some(references);
+        Ok(self)
     }
 
     /// One transition. What a worker says twice is ignored the second time.
@@ -124,7 +142,7 @@ impl Coordinator {
                 if std::mem::replace(counted, true) {
                     return Ok(());
                 }
-                self.items += items;
+                self.items = self.items.saturating_add(items);
                 self.chunks_end = self.chunks_end.max(chunks_end);
                 self.chunk_items_max = self.chunk_items_max.max(chunk_items_max);
                 if !self.counted.contains(&false) {
@@ -136,8 +154,8 @@ impl Coordinator {
                 if std::mem::replace(sampled, true) {
                     return Ok(());
                 }
-                self.sample_entries += entries;
-                self.sample_candidates += candidates;
+                self.sample_entries = self.sample_entries.saturating_add(entries);
+                self.sample_candidates = self.sample_candidates.saturating_add(candidates);
                 if !self.sampled.contains(&false) {
                     out.push(CoordinatorOutput::Plan(self.plan_from_sample()));
                 }
@@ -163,11 +181,17 @@ impl Coordinator {
     ///
     /// If the shape is beyond a limit.
     #[must_use]
-    pub fn expected_cost(shape: JobShape, items: u64, delta: f64, choice: FilterChoice) -> Cost {
+    pub fn expected_cost(
+        shape: JobShape,
+        items: u64,
+        delta: f64,
+        choice: FilterChoice,
+        references: Option<ReferenceShape>,
+    ) -> Cost {
         if Self::needs_sample(shape, items, choice) {
-            return sampled_cost(&question(shape, items as f64, delta, None), choice);
+            return sampled_cost(&question(shape, items as f64, delta, None, references), choice);
         }
-        let plan = Self::plan_without_sample(shape, items, None, choice);
+        let plan = plan_at_once(shape, items, None, choice, references);
         let Plan {
             mode,
             position_count,
@@ -183,14 +207,19 @@ impl Coordinator {
             out.push(CoordinatorOutput::Sample(self.sample_order()));
         } else {
             let places = self.place_bits();
-            let plan = Self::plan_without_sample(self.shape, self.items, places, self.choice);
+            let plan = plan_at_once(self.shape, self.items, places, self.choice, self.references);
             out.push(CoordinatorOutput::Plan(plan));
         }
     }
 
     fn sample_order(&self) -> SampleOrder {
-        let positions = self.items.saturating_mul(SAMPLE_POSITIONS_PER_ITEM);
+        let entries = self.items.saturating_add(self.reference_entries());
+        let positions = entries.saturating_mul(SAMPLE_POSITIONS_PER_ITEM);
         SampleOrder { position_count: positions.clamp(1, 1 << 60) }
+    }
+
+    fn reference_entries(&self) -> u64 {
+        self.references.map_or(0, |references| references.entries)
     }
 
     fn place_bits(&self) -> Option<PlaceBits> {
@@ -212,28 +241,7 @@ impl Coordinator {
         place_bits: Option<PlaceBits>,
         choice: FilterChoice,
     ) -> Plan {
-        shape.validate().expect("a shape within its limits");
-        let question = question(shape, items as f64, 0.0, place_bits);
-        let mut cost = if choice == FilterChoice::SingleShot {
-            question.cheapest_filter().unwrap_or_else(|| cheapest(&question))
-        } else {
-            let bits_per_entry = question.wide_bits();
-            Cost { mode: Mode::Wide, position_count: 0, refine_bits: 0, bits_per_entry }
-        };
-        let mut truncation = None;
-        if let Level::Approximate { false_positive_rate } = shape.level {
-            let t = Truncation::for_rate(items, false_positive_rate);
-            let (position_count, refine_bits) = (1 << t.position_bits, t.refine_bits);
-            let bits_per_entry = question.filter_bits(position_count, refine_bits);
-            cost = Cost { mode: Mode::Filter, position_count, refine_bits, bits_per_entry };
-            truncation = Some(t);
-        }
-        if shape.workers == 1 {
-            let nothing =
-                Cost { mode: Mode::Local, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
-            cost = nothing;
-        }
-        plan(shape, cost, truncation, place_bits, items as f64, 0.0)
+        plan_at_once(shape, items, place_bits, choice, None)
     }
 
     fn plan_from_sample(&self) -> Plan {
@@ -241,9 +249,9 @@ impl Coordinator {
         let sampled = self.sample_entries as f64;
         let entries = (sampled / self.shape.sample_share()).clamp(1.0, self.items.max(1) as f64);
         let delta = self.delta(entries);
-        let question = question(self.shape, entries, delta, place_bits);
+        let question = question(self.shape, entries, delta, place_bits, self.references);
         let cost = sampled_cost(&question, self.choice);
-        plan(self.shape, cost, None, place_bits, entries, delta)
+        plan(self.shape, cost, None, place_bits, &question)
     }
 
     /// δ̂ = (c/s − e)/(1 − e): the share of candidates, less the share e that meets by chance in the sample's filter.
@@ -253,10 +261,44 @@ impl Coordinator {
         }
         let positions = self.sample_order().position_count as f64;
         let others = 1.0 - 1.0 / f64::from(self.shape.workers);
-        let by_chance = -(-others * entries / positions).exp_m1();
+        let others = others * entries + self.reference_entries() as f64;
+        let by_chance = -(-others / positions).exp_m1();
         let candidates = self.sample_candidates as f64 / self.sample_entries as f64;
         ((candidates - by_chance) / (1.0 - by_chance)).clamp(0.0, 1.0)
     }
+}
+
+/// The plan of a job that needs no sample.
+fn plan_at_once(
+    shape: JobShape,
+    items: u64,
+    place_bits: Option<PlaceBits>,
+    choice: FilterChoice,
+    references: Option<ReferenceShape>,
+) -> Plan {
+    shape.validate().expect("a shape within its limits");
+    let question = question(shape, items as f64, 0.0, place_bits, references);
+    let mut cost = if choice == FilterChoice::SingleShot {
+        question.cheapest_filter().unwrap_or_else(|| cheapest(&question))
+    } else {
+        let bits_per_entry = question.wide_bits();
+        Cost { mode: Mode::Wide, position_count: 0, refine_bits: 0, bits_per_entry }
+    };
+    let mut truncation = None;
+    if let Level::Approximate { false_positive_rate } = shape.level {
+        let compared = items.saturating_add(references.map_or(0, |references| references.entries));
+        let t = Truncation::for_rate(compared, false_positive_rate);
+        let (position_count, refine_bits) = (1 << t.position_bits, t.refine_bits);
+        let bits_per_entry = question.filter_bits(position_count, refine_bits);
+        cost = Cost { mode: Mode::Filter, position_count, refine_bits, bits_per_entry };
+        truncation = Some(t);
+    }
+    if shape.workers == 1 && references.is_none() {
+        let nothing =
+            Cost { mode: Mode::Local, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
+        cost = nothing;
+    }
+    plan(shape, cost, truncation, place_bits, &question)
 }
 
 /// The cheapest exchange that the choice allows.
@@ -273,14 +315,17 @@ fn question(
     entries: f64,
     delta: f64,
     place_bits: Option<PlaceBits>,
+    references: Option<ReferenceShape>,
 ) -> CostQuestion {
     let place_width = f64::from(place_bits.map_or(0, PlaceBits::total));
+    let rank_bits = if shape.keep == Keep::Best { f64::from(RANK_BITS) } else { 0.0 };
     let item_bits = if shape.level == Level::Bytes { 8.0 * shape.item_bytes_mean } else { 0.0 };
     CostQuestion {
         workers: shape.workers,
         entries: entries.max(1.0),
         delta,
-        survivor_extra_bits: place_width + item_bits,
+        survivor_extra_bits: place_width + rank_bits + item_bits,
+        references,
     }
 }
 
@@ -289,8 +334,7 @@ fn plan(
     cost: Cost,
     truncation: Option<Truncation>,
     place_bits: Option<PlaceBits>,
-    entries: f64,
-    delta: f64,
+    question: &CostQuestion,
 ) -> Plan {
     Plan {
         shape,
@@ -299,8 +343,9 @@ fn plan(
         refine_bits: cost.refine_bits,
         truncation,
         place_bits,
-        entries_estimate: entries,
-        delta_estimate: delta,
+        references: question.references,
+        entries_estimate: question.entries,
+        delta_estimate: question.delta,
         predicted_bits_per_entry: cost.bits_per_entry,
     }
 }

@@ -4,25 +4,26 @@
 //!
 //! ```text
 //!   forward     R(g)  a Rice code of the gaps, at most 0.12 bit above their entropy h(g)
-//!   candidates  d   = δ + (1−δ)·(1 − exp(−λ)),  λ = (1 − 1/p)/f
+//!   candidates  d   = δ + (1−δ)·(1 − exp(−λ)),  λ = (1 − 1/p)/f + n_ref/m
 //!   one pass    C1  = R(g) + H2(d) + d·K
 //!   refine      C2  = R(g) + H2(d) + d·(r + H2(s) + s·K),  s = δ/d + (1 − δ/d)·2^−r
 //!   wide        C3  = 64 + R(2^64·p/n) + place bits
 //! ```
 //!
-//! δ is the share of entries that live on another worker too, H2 the binary entropy, K the bits that settle one
+//! δ is the share of entries that live on another worker too or among the n_ref reference entries, H2 the binary entropy, K the bits that settle one
 //! survivor. Only values of f whose gap lies at 1.5·2^B are tried: there a Rice code is within 0.003 bit of the best
 //! Golomb code. Single-shot forward cost after Sanders, Schlag, Müller 2013, doi:10.1109/BigData.2013.6691549;
 //! refinement and residue are Umbel's.
 
-use super::plan::Mode;
+use super::plan::{Mode, ReferenceShape};
 use crate::limits::REFINE_BITS_MAX;
 use std::ops::RangeInclusive;
 use umbel_bits::{RiceCode, binary_entropy_bits};
 
 /// A refined or one-pass exchange must cost less than this share of shipping every hash whole: it takes two or three
 /// exchanges of latency where `wide` takes one. Schlag measured the single-shot filter as faster up to about half
-/// duplicates (KIT 2013, doi:10.5445/IR/1000058832).
+/// duplicates (KIT 2013, doi:10.5445/IR/1000058832). Ours takes as much processor time as whole hashes where it has two
+/// thirds of their bytes, and twice as much where it has all of them (64 workers, 10^8 records).
 const FILTER_SHARE_MAX: f64 = 0.55;
 
 /// Refining must save at least this share of the one-pass cost, or its two extra latencies are not worth it.
@@ -43,8 +44,10 @@ pub struct CostQuestion {
     pub entries: f64,
     /// Share of them that another worker holds too, δ, in [0, 1].
     pub delta: f64,
-    /// Bits that a survivor sends beside the rest of its hash: its place, and at level `bytes` its item.
+    /// Bits that a survivor sends beside the rest of its hash: its place, its rank, and at level `bytes` its item.
     pub survivor_extra_bits: f64,
+    /// The hashes of earlier jobs, if there are any to compare with. They do not travel.
+    pub references: Option<ReferenceShape>,
 }
 
 /// One way to run the exchange and its expected cost.
@@ -63,7 +66,9 @@ pub struct Cost {
 impl CostQuestion {
     /// Share d of entries that collide in a filter with `per_entry` positions an entry, truly or falsely.
     fn candidate_share(&self, per_entry: f64) -> f64 {
-        let load = (1.0 - 1.0 / f64::from(self.workers)) / per_entry;
+        let references = self.references.map_or(0.0, |references| references.entries as f64);
+        let others = 1.0 - 1.0 / f64::from(self.workers) + references / self.entries;
+        let load = others / per_entry;
         self.delta + (1.0 - self.delta) * -(-load).exp_m1()
     }
 
@@ -130,7 +135,9 @@ impl CostQuestion {
     #[must_use]
     pub fn cheapest_filter(&self) -> Option<Cost> {
         let one_pass = self.cheapest_of(0..=0)?;
-        let refined = self.cheapest_of(1..=REFINE_BITS_MAX)?;
+        let refine_bits_max =
+            self.references.map_or(REFINE_BITS_MAX, ReferenceShape::refine_bits_max);
+        let Some(refined) = self.cheapest_of(1..=refine_bits_max) else { return Some(one_pass) };
         let is_worth_it =
             refined.bits_per_entry <= (1.0 - REFINE_SAVING_MIN) * one_pass.bits_per_entry;
         Some(if is_worth_it { refined } else { one_pass })
@@ -144,7 +151,8 @@ impl CostQuestion {
 ///
 /// ```
 /// use umbel_engine::dedup::{CostQuestion, Mode, cheapest};
-/// let question = CostQuestion { workers: 64, entries: 1e9, delta: 0.006, survivor_extra_bits: 0.0 };
+/// let question = CostQuestion { workers: 64, entries: 1e9, delta: 0.006, survivor_extra_bits: 0.0,
+///                               references: None };
 /// let plan = cheapest(&question);
 /// assert_eq!(plan.mode, Mode::Filter);
 /// assert_eq!(plan.position_count, 6_000_000_000); // f = 1.5·2^8/64 = 6
@@ -161,10 +169,11 @@ pub fn cheapest(question: &CostQuestion) -> Cost {
 
 #[cfg(test)]
 mod tests {
+    use super::super::IndexBits;
     use super::*;
 
     fn question(workers: u32, delta: f64) -> CostQuestion {
-        CostQuestion { workers, entries: 1e9, delta, survivor_extra_bits: 0.0 }
+        CostQuestion { workers, entries: 1e9, delta, survivor_extra_bits: 0.0, references: None }
     }
 
     /// The table of the design's cost model: bits per entry with residue coding, by workers and share of duplicates.
@@ -191,6 +200,21 @@ mod tests {
         assert_eq!(cheapest(&question(8, 0.9)).mode, Mode::Wide);
         assert_eq!(cheapest(&question(8, 0.1)).mode, Mode::Filter);
         assert!((question(64, 0.0).wide_bits() - 105.6).abs() < 0.5);
+    }
+
+    #[test]
+    fn references_fill_the_filter_like_other_workers_entries() {
+        let with = |entries, bits| {
+            let references = Some(ReferenceShape { entries, bits });
+            CostQuestion { references, ..question(2, 0.0) }
+        };
+        // λ = (½·n + n_ref)/m: half as many reference entries as entries are as a second other worker's.
+        let three = CostQuestion { entries: 1e9, ..question(2, 0.0) };
+        let half = with(500_000_000, IndexBits::Bits128);
+        assert!((half.candidate_share(4.0) - (1.0 - (-0.25f64).exp())).abs() < 1e-9);
+        assert!(half.filter_bits(1 << 32, 6) > three.filter_bits(1 << 32, 6));
+        let short = with(500_000_000, IndexBits::Bits64).cheapest_filter().unwrap();
+        assert_eq!(short.refine_bits, 0);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Drawing {
             let entries = self.read[worker].iter().enumerate().map(entry);
             let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);
             let entries = own.collect();
-            machine.step(Input::Cell { cell, entries }, outbox).unwrap();
+            machine.step(Input::Cell { cell, entries, ranks: Vec::new() }, outbox).unwrap();
         }
         machine
     }

@@ -1,10 +1,11 @@
 //! What the exchange is about: entries (a hash and where it was read), and which of equal ones stays.
 
 use crate::limits::{PLACE_CHUNK_BITS, PLACE_ITEM_BITS};
+use serde::{Deserialize, Serialize};
 use umbel_filter::ItemHash;
 
 /// Number of a worker in its job, from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WorkerId(pub u16);
 
 impl WorkerId {
@@ -24,7 +25,7 @@ impl WorkerId {
 /// assert!(Place::new(1, 1_000) < place);
 /// assert_eq!(place.to_bits(), (2 << 40) + 7);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Place(u64);
 
 impl Place {
@@ -69,31 +70,54 @@ impl Place {
     }
 }
 
+/// How an item ranks among equal ones where the best one stays: the smallest rank is the best.
+///
+/// The driver makes it of a record's fields, so that "the largest value" and "the smallest value" are both a smallest
+/// rank here and what has no value comes last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Rank(pub u64);
+
+/// Bits of a [`Rank`] on the wire.
+pub(super) const RANK_BITS: u32 = 64;
+
 /// Which of equal items stays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Keep {
     /// The first in input order.
     First,
     /// The last in input order.
     Last,
+    /// The one with the smallest [`Rank`]; of equal ranks the first in input order.
+    Best,
 }
 
 impl Keep {
-    /// Whether the item read at `challenger` stays instead of the one read at `holder`.
+    /// Whether the challenger stays instead of the holder, given where each was read, or where [`Keep::Best`] is
+    /// possible the rank and then the place.
     ///
     /// ```
-    /// use umbel_engine::dedup::{Keep, Place};
+    /// use umbel_engine::dedup::{Keep, Place, Rank};
     /// assert!(Keep::First.prefers(Place::new(0, 1), Place::new(0, 2)));
     /// assert!(Keep::Last.prefers(Place::new(0, 2), Place::new(0, 1)));
+    /// assert!(Keep::Best.prefers((Rank(3), Place::new(0, 2)), (Rank(5), Place::new(0, 1))));
     /// ```
     #[must_use]
     #[inline]
     pub fn prefers<Order: Ord + Copy>(self, challenger: Order, holder: Order) -> bool {
         match self {
-            Keep::First => challenger < holder,
+            Keep::First | Keep::Best => challenger < holder,
             Keep::Last => challenger > holder,
         }
     }
+}
+
+/// What decides between equal items, in this order. What does not travel is zero everywhere and decides nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Standing {
+    /// How the item ranks.
+    pub(super) rank: Rank,
+    /// Where it was read.
+    pub(super) place: Place,
 }
 
 /// An item as the exchange knows it: 24 bytes, whatever the item's length.
@@ -123,6 +147,8 @@ pub struct Item {
     pub place: Place,
     /// As in [`Suspect::shared`].
     pub shared: bool,
+    /// How it ranks; counts only where the job keeps the best.
+    pub rank: Rank,
     /// The item's canonical bytes.
     pub bytes: Vec<u8>,
 }

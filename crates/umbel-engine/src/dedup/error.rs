@@ -147,6 +147,30 @@ pub enum DedupError {
         /// The limit.
         max: usize,
     },
+    /// A peer opens cells that this worker is far from: it does not keep to the order of cells, or wants to fill the
+    /// memory. The state is as before.
+    #[error(
+        "worker {from} opens cell {cell} while {max} cells are open that this worker has not come to",
+        from = from.0
+    )]
+    TooFarAhead {
+        /// Who.
+        from: WorkerId,
+        /// The cell.
+        cell: u32,
+        /// The limit.
+        max: usize,
+    },
+    /// What a plan says is beyond a limit. All workers must run the same release.
+    #[error("a plan with {field} {got}, at most {max} is possible")]
+    Plan {
+        /// The field's name.
+        field: &'static str,
+        /// What it says.
+        got: u64,
+        /// The limit.
+        max: u64,
+    },
     /// The driver asked for something that does not fit the job: a bug in the driver.
     #[error("driver out of step: {what}")]
     Driver {
@@ -162,5 +186,34 @@ pub enum DedupError {
         got: usize,
         /// The limit.
         max: usize,
+    },
+}
+
+/// Why a relay refused a neighbour's message; nothing of it was taken. Drop the connection and fail the job.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RelayError {
+    /// The message's form is broken.
+    #[error("worker {neighbour}: refused message of frames", neighbour = neighbour.0)]
+    Message {
+        /// Who sent it.
+        neighbour: WorkerId,
+        /// What is wrong with it.
+        #[source]
+        source: FrameError,
+    },
+    /// A frame whose path does not lead this way: the neighbour has another grid, so run the same release everywhere.
+    #[error(
+        "worker {neighbour} handed worker {me} a frame from {from} to {to}, which does not pass there",
+        neighbour = neighbour.0, me = me.0, from = from.0, to = to.0
+    )]
+    Path {
+        /// Who made the frame.
+        from: WorkerId,
+        /// For whom it is.
+        to: WorkerId,
+        /// Who sent it here.
+        neighbour: WorkerId,
+        /// Here.
+        me: WorkerId,
     },
 }

@@ -4,7 +4,7 @@
 //! 0       1         2      3       4       5                                             | then
 //! | 'U'   | version | kind | flags | param | cell | sequence | count | covered | bytes   | crc32c u32 LE | payload
 //! |  u8   |   u8    |  u8  |  u8   |  u8   |  LEB128 each, shortest form; covered only in verdicts
-//! flags: 1 LAST of the stream, 2 RAW bitmap, 4 WIDE, 8 FINAL, 16 PLACE, 32 COMPLEMENT
+//! flags: 1 LAST of the stream, 2 RAW bitmap, 4 WIDE, 8 FINAL, 16 PLACE, 32 COMPLEMENT, 64 SCORE, 128 CAUSE
 //! ```
 //!
 //! A *stream* is (sender, receiver, kind, cell) and `sequence` counts its frames. `param` is the Rice parameter of
@@ -30,6 +30,9 @@ const PAYLOAD_BYTES_MAX: u32 = FRAME_PAYLOAD_BYTES_MAX as u32;
 
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
+
+/// Largest frame: five fixed bytes, five numbers of at most five bytes, four of the checksum, and the payload.
+pub(super) const FRAME_BYTES_MAX: u32 = 5 + 5 * 5 + 4 + PAYLOAD_BYTES_MAX;
 
 /// What a frame carries. A verdict has the kind it answers plus 16.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -101,15 +104,19 @@ pub(crate) mod flag {
     pub(crate) const PLACE: u8 = 16;
     /// The verdict lists the indexes that it is *not* about.
     pub(crate) const COMPLEMENT: u8 = 32;
+    /// Ranks follow the entries.
+    pub(crate) const SCORE: u8 = 64;
+    /// A bit for each drop follows the list: whether it is for a reference.
+    pub(crate) const CAUSE: u8 = 128;
 
     /// The flags that a kind may carry.
     pub(super) const fn allowed(kind: super::FrameKind) -> u8 {
         use super::FrameKind as K;
         match kind {
-            K::Positions => LAST | WIDE | PLACE,
+            K::Positions => LAST | WIDE | PLACE | SCORE,
             K::Refine | K::Sample => LAST,
-            K::Settle | K::Items => LAST | PLACE,
-            _ => LAST | RAW | FINAL | PLACE | COMPLEMENT,
+            K::Settle | K::Items => LAST | PLACE | SCORE,
+            _ => LAST | RAW | FINAL | PLACE | COMPLEMENT | CAUSE,
         }
     }
 }
@@ -245,6 +252,20 @@ impl<'a> Frame<'a> {
         Ok(Self { kind, flags, param, cell, sequence, count, covered, payload })
     }
 
+    /// Kind and cell of a frame, by its first bytes alone: where to take it. They may be damaged; only [`Frame::decode`]
+    /// tells.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError`] if the bytes do not begin like a frame.
+    pub fn peek(bytes: &[u8]) -> Result<(FrameKind, u32), FrameError> {
+        let mut header = HeaderReader { bytes, at: 2 };
+        let kind = header.byte()?;
+        let kind = FrameKind::from_byte(kind).ok_or(FrameError::Kind { got: kind })?;
+        header.at = 5;
+        Ok((kind, header.varint("cell", DEDUP_CELLS_MAX - 1)?))
+    }
+
     /// Bytes of a frame's header and checksum, given the whole frame's length.
     #[must_use]
     pub(crate) fn header_bytes(&self, frame_bytes: usize) -> usize {
@@ -266,9 +287,9 @@ pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Reads a header field by field; never beyond the bytes that came.
-struct HeaderReader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(super) struct HeaderReader<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl HeaderReader<'_> {
@@ -280,7 +301,7 @@ impl HeaderReader<'_> {
         Ok(byte)
     }
 
-    fn varint(&mut self, field: &'static str, max: u32) -> Result<u32, FrameError> {
+    pub(super) fn varint(&mut self, field: &'static str, max: u32) -> Result<u32, FrameError> {
         let mut value = 0u64;
         for shift in (0..35).step_by(7) {
             let byte = self.byte()?;
@@ -361,7 +382,9 @@ mod tests {
             if plausible && bytes.len() > 3 {
                 bytes[..3].copy_from_slice(&[MAGIC, VERSION, 1]);
             }
+            let peeked = Frame::peek(&bytes);
             if let Ok(frame) = Frame::decode(&bytes, LINK) {
+                prop_assert_eq!(peeked, Ok((frame.kind, frame.cell)));
                 prop_assert_eq!(frame.encode(LINK), bytes);
             }
         }

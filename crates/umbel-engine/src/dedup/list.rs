@@ -1,6 +1,6 @@
 //! A worker's list for one cell: its distinct entries in hash order, and the local repeats that it left out.
 
-use super::entry::{Entry, Keep, Place};
+use super::entry::{Entry, Keep, Place, Rank};
 use umbel_filter::{HashRange, ItemHash};
 
 /// An entry that a worker dropped in favour of its own entry `index`.
@@ -26,6 +26,17 @@ pub(super) struct Repeat {
 pub struct LocalList {
     entries: Vec<Entry>,
     repeats: Vec<Repeat>,
+    /// Of each entry and of each repeat; empty unless the best stays. Apart from them, so that they stay small.
+    ranks: Vec<Rank>,
+    repeat_ranks: Vec<Rank>,
+}
+
+/// An entry and its rank while they are sorted together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RankedEntry {
+    hash: ItemHash,
+    rank: Rank,
+    place: Place,
 }
 
 /// Below this many entries a plain sort is fastest.
@@ -43,7 +54,7 @@ impl LocalList {
     /// If there are 2^32 entries or more; the worker checks its limit before.
     #[must_use]
     pub fn build(entries: Vec<Entry>, range: HashRange, keep: Keep) -> Self {
-        let mut entries = sort(entries, range);
+        let mut entries = sort(entries, range, |entry| entry.hash);
         let mut repeats = Vec::new();
         let mut kept = 0usize;
         for at in 0..entries.len() {
@@ -63,7 +74,36 @@ impl LocalList {
             }
         }
         entries.truncate(kept);
-        Self { entries, repeats }
+        Self { entries, repeats, ..Self::default() }
+    }
+
+    /// As [`LocalList::build`], where the item with the smallest rank stays, of equal ranks the first in input order.
+    /// `ranks` are those of the entries.
+    ///
+    /// # Panics
+    ///
+    /// As [`LocalList::build`].
+    #[must_use]
+    pub fn build_ranked(entries: &[Entry], ranks: &[Rank], range: HashRange) -> Self {
+        let ranked = entries.iter().zip(ranks).map(|(&Entry { hash, place }, &rank)| RankedEntry {
+            hash,
+            rank,
+            place,
+        });
+        let sorted = sort(ranked.collect(), range, |entry| entry.hash);
+        let mut list = Self::default();
+        // The best of a class comes first.
+        for RankedEntry { hash, rank, place } in sorted {
+            if list.entries.last().is_some_and(|last| last.hash == hash) {
+                let index = u32::try_from(list.entries.len() - 1).expect("fewer than 2^32 entries");
+                list.repeats.push(Repeat { index, place });
+                list.repeat_ranks.push(rank);
+            } else {
+                list.entries.push(Entry { hash, place });
+                list.ranks.push(rank);
+            }
+        }
+        list
     }
 
     /// The distinct entries, rising by hash.
@@ -78,15 +118,35 @@ impl LocalList {
         self.repeats.len()
     }
 
+    /// Bytes that the list takes in memory.
+    pub(super) fn held_bytes(&self) -> usize {
+        let (entries, repeats) = (self.entries.capacity(), self.repeats.capacity());
+        entries * size_of::<Entry>() + repeats * size_of::<Repeat>()
+    }
+
     /// The repeats, rising by the index of what stayed.
     pub(super) fn repeats(&self) -> &[Repeat] {
         &self.repeats
     }
+
+    /// The ranks of the repeats; empty unless the best stays.
+    pub(super) fn repeat_ranks(&self) -> &[Rank] {
+        &self.repeat_ranks
+    }
+
+    /// How an entry ranks; 0 unless the best stays.
+    pub(super) fn rank(&self, index: usize) -> Rank {
+        self.ranks.get(index).copied().unwrap_or_default()
+    }
 }
 
-/// Sorts by hash, then place. Hashes are uniform in the range, so one scatter by their leading bits leaves buckets of
+/// Sorts by hash, then by what else an entry has. Hashes are uniform in the range, so one scatter by their leading bits leaves buckets of
 /// a handful of entries; a bucket that a hot item or an attacker has filled is sorted by comparison like any slice.
-fn sort(mut entries: Vec<Entry>, range: HashRange) -> Vec<Entry> {
+fn sort<E: Copy + Ord>(
+    mut entries: Vec<E>,
+    range: HashRange,
+    hash: impl Fn(&E) -> ItemHash,
+) -> Vec<E> {
     if entries.len() < SCATTER_ENTRIES_MIN {
         entries.sort_unstable();
         return entries;
@@ -99,7 +159,7 @@ fn sort(mut entries: Vec<Entry>, range: HashRange) -> Vec<Entry> {
     };
     let mut ends = vec![0u32; buckets + 1];
     for entry in &entries {
-        ends[bucket_of(entry.hash) + 1] += 1;
+        ends[bucket_of(hash(entry)) + 1] += 1;
     }
     for bucket in 1..=buckets {
         ends[bucket] += ends[bucket - 1];
@@ -107,7 +167,7 @@ fn sort(mut entries: Vec<Entry>, range: HashRange) -> Vec<Entry> {
     // ends[b] is where bucket b starts, and after the scatter where it ends.
     let mut sorted = entries.clone();
     for entry in &entries {
-        let slot = &mut ends[bucket_of(entry.hash)];
+        let slot = &mut ends[bucket_of(hash(entry))];
         sorted[*slot as usize] = *entry;
         *slot += 1;
     }
@@ -145,7 +205,7 @@ mod tests {
                 .collect();
             let mut expected = entries.clone();
             expected.sort_unstable();
-            prop_assert_eq!(sort(entries, range), expected);
+            prop_assert_eq!(sort(entries, range, |entry| entry.hash), expected);
         }
 
         #[test]
@@ -174,6 +234,31 @@ mod tests {
                 prop_assert!(keep.prefers(kept.place, repeat.place));
                 let dropped = entries[repeat.place.item() as usize];
                 prop_assert_eq!(dropped.hash, kept.hash);
+            }
+        }
+
+        #[test]
+        fn the_smallest_rank_stays_and_of_equal_ranks_the_first(
+            drawn in proptest::collection::vec((0u64..50, 0u64..4), 0..300),
+        ) {
+            let entry = |(item, &(hi, _)): (usize, &(u64, u64))| Entry {
+                hash: ItemHash::new(hi, 1),
+                place: Place::new(0, item as u64),
+            };
+            let entries: Vec<Entry> = drawn.iter().enumerate().map(entry).collect();
+            let ranks: Vec<Rank> = drawn.iter().map(|&(_, rank)| Rank(rank)).collect();
+            let list = LocalList::build_ranked(&entries, &ranks, HashRange::WHOLE);
+            let standing = |place: Place| (ranks[place.item() as usize], place);
+            prop_assert_eq!(list.entries().len() + list.repeat_count(), entries.len());
+            for (index, kept) in list.entries().iter().enumerate() {
+                let class = entries.iter().filter(|entry| entry.hash == kept.hash);
+                let best = class.map(|entry| standing(entry.place)).min();
+                prop_assert_eq!(best, Some((list.rank(index), kept.place)));
+            }
+            for (repeat, &rank) in list.repeats().iter().zip(list.repeat_ranks()) {
+                prop_assert_eq!(standing(repeat.place).0, rank);
+                let kept = list.entries()[repeat.index as usize];
+                prop_assert_eq!(entries[repeat.place.item() as usize].hash, kept.hash);
             }
         }
     }

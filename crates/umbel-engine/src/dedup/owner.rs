@@ -1,29 +1,31 @@
 //! The owning half of a worker, for one cell: what all workers said of it, and the verdicts.
 
 use super::collide::Collided;
-use super::entry::{Place, WorkerId};
+use super::entry::{Place, Standing, WorkerId};
 use super::error::FrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::items::{HeardItem, read_items};
+use super::known::take_known;
 use super::payload::{
     ResidueBits, Settled, VerdictList, expect_at_most, read_positions, read_refine, read_wide,
 };
 use super::plan::{Mode, Plan};
 use super::sender::Draft;
 use crate::limits::CELL_ENTRIES_MAX;
+use crate::planted::{self, Planted};
 use umbel_filter::{HashRange, ItemHash};
 
 /// What the owner has heard from one sender in the present pass, and knows from earlier ones.
 #[derive(Default)]
-struct Stream {
+pub(super) struct Stream {
     next_sequence: u32,
-    ended: bool,
+    pub(super) ended: bool,
     /// Entries that the sender still owes in this pass; `None`: as many as it likes, up to the limit.
     owed: Option<usize>,
     /// Entries that were heard in this pass.
     heard: usize,
     /// Positions of the sender's entries, then of its candidates, then of its survivors.
-    positions: Vec<u64>,
+    pub(super) positions: Vec<u64>,
     /// For each of those: the number of its collided position.
     groups: Vec<u32>,
     /// For each of those: its refinement bits, once heard.
@@ -42,8 +44,11 @@ pub(super) struct Decision {
 /// The owning half, for one cell.
 pub(super) struct OwnerCell {
     pass: FrameKind,
-    streams: Vec<Stream>,
+    pub(super) streams: Vec<Stream>,
     shared_hashes: u64,
+    /// What the references hold of the cell, rising, as far as it may still meet an entry. Its positions and bits are
+    /// the last stream, that of one more sender.
+    pub(super) references: Vec<ItemHash>,
     /// At level `bytes`: different items with equal hashes that it has found.
     pub(super) collisions: u64,
     /// Entries that another worker truly holds too.
@@ -53,8 +58,27 @@ pub(super) struct OwnerCell {
 impl OwnerCell {
     /// An owner that has heard nothing yet.
     pub(super) fn new(plan: &Plan) -> Self {
-        let streams = (0..plan.shape.workers).map(|_| Stream::default()).collect();
-        Self { pass: FrameKind::Positions, streams, shared_hashes: 0, collisions: 0, shared: 0 }
+        let senders = plan.shape.workers + u32::from(plan.references.is_some());
+        Self {
+            pass: FrameKind::Positions,
+            streams: (0..senders).map(|_| Stream::default()).collect(),
+            shared_hashes: 0,
+            references: Vec::new(),
+            collisions: 0,
+            shared: 0,
+        }
+    }
+
+    /// Bytes of its streams in memory; items are not counted.
+    pub(super) fn held_bytes(&self) -> usize {
+        let streams = self.streams.iter();
+        let streams: usize = streams.map(|stream| size_of::<Stream>() + stream.held_bytes()).sum();
+        streams + self.references.capacity() * size_of::<ItemHash>()
+    }
+
+    /// Whether all whole hashes were answered: only items are awaited.
+    pub(super) fn awaits_items(&self) -> bool {
+        self.pass == FrameKind::Items
     }
 
     /// Takes a sender's frame. `Ok(None)`: more must be heard, or the frame was heard before.
@@ -102,16 +126,23 @@ impl OwnerCell {
         stream.ended = last;
         stream.heard += count;
         stream.owed = stream.owed.map(|owed| owed - count);
-        let complete = self.streams.iter().all(|stream| stream.ended || stream.owed == Some(0));
-        Ok(complete.then(|| self.decide(plan, cell)))
+        Ok(self.decide_if_complete(plan, cell))
+    }
+
+    pub(super) fn decide_if_complete(&mut self, plan: &Plan, cell: u32) -> Option<Decision> {
+        let open = self.streams.iter().filter(|stream| !stream.ended && stream.owed != Some(0));
+        let open_max = usize::from(planted::on(Planted::CellClosedEarly));
+        (open.count() <= open_max).then(|| self.decide(plan, cell))
     }
 
     /// The flags, but for LAST, that a frame of this kind must carry.
     fn flags_due(plan: &Plan, kind: FrameKind) -> u8 {
-        let place = if plan.place_bits.is_some() { flag::PLACE } else { 0 };
         match kind {
-            FrameKind::Positions if plan.mode == Mode::Wide => flag::WIDE | place,
-            FrameKind::Settle | FrameKind::Items => place,
+            FrameKind::Positions if plan.mode == Mode::Wide => {
+                flag::WIDE | plan.entry_standing_bits().flags()
+            }
+            FrameKind::Settle => plan.entry_standing_bits().flags(),
+            FrameKind::Items => plan.item_standing_bits().flags(),
             _ => 0,
         }
     }
@@ -124,7 +155,7 @@ impl OwnerCell {
                 let space = plan.cell_shape(cell).width();
                 let next = if plan.refine_bits > 0 { FrameKind::Refine } else { FrameKind::Settle };
                 let keys = |stream: &Stream| stream.positions.clone();
-                self.decide_filter(FrameKind::PositionsVerdict, next, space, keys)
+                self.decide_filter(plan, FrameKind::PositionsVerdict, next, space, keys)
             }
             FrameKind::Refine => self.decide_refine(plan),
             FrameKind::Settle => self.decide_hashes(plan),
@@ -143,15 +174,26 @@ impl OwnerCell {
                     .map(|(&group, bits)| u64::from(group) << plan.refine_bits | bits)
                     .collect()
             };
-            return self.decide_filter(FrameKind::RefineVerdict, FrameKind::Settle, space, keys);
+            return self.decide_filter(
+                plan,
+                FrameKind::RefineVerdict,
+                FrameKind::Settle,
+                space,
+                keys,
+            );
         }
         for stream in &mut self.streams {
             let hashes = stream.groups.iter().zip(&stream.bits);
             let settled = hashes.map(|(&group, &bits)| Settled {
                 hash: ItemHash::new(group.into(), bits),
-                place: None,
+                standing: Standing::default(),
             });
             stream.settled = settled.collect();
+        }
+        if let Some(stream) = self.streams.get_mut(plan.shape.workers as usize) {
+            let known = std::mem::take(&mut stream.settled);
+            self.references = known.into_iter().map(|settled| settled.hash).collect();
+            self.references.sort_unstable();
         }
         self.decide_hashes(plan)
     }
@@ -159,6 +201,7 @@ impl OwnerCell {
     /// Answers a filter pass: tells each sender which of its entries another sender's entries hit.
     fn decide_filter(
         &mut self,
+        plan: &Plan,
         kind: FrameKind,
         next: FrameKind,
         space: u64,
@@ -181,7 +224,14 @@ impl OwnerCell {
             keep_only(&mut stream.bits, &verdict.indexes);
             stream.groups = groups;
             stream.open_pass(verdict.indexes.len());
-            if covered > 0 {
+            if u32::from(sender) == plan.shape.workers {
+                keep_only(&mut self.references, &verdict.indexes);
+                let refined = |hash: &ItemHash| hash.lo() >> (64 - plan.refine_bits);
+                if next == FrameKind::Refine {
+                    stream.bits = self.references.iter().map(refined).collect();
+                }
+                stream.ended = true;
+            } else if covered > 0 {
                 let draft = Draft::verdict(kind, verdict.encode(covered, None), false, covered);
                 verdicts.push((WorkerId(sender), draft));
             }
@@ -195,7 +245,8 @@ impl OwnerCell {
         let mut members = Vec::new();
         for (sender, stream) in (0u16..).zip(&self.streams) {
             for (index, settled) in (0u32..).zip(&stream.settled) {
-                members.push(Member { key: settled.hash, place: settled.place, sender, index });
+                let Settled { hash: key, standing } = *settled;
+                members.push(Member { key, standing, sender, index });
             }
         }
         let covered: Vec<usize> = self.streams.iter().map(|stream| stream.settled.len()).collect();
@@ -208,7 +259,11 @@ impl OwnerCell {
             _ => FrameKind::SettleVerdict,
         };
         if !plan.compares_bytes() {
-            let lists = keep_best(plan, &members, &covered);
+            let known = take_known(plan, &self.references, &mut members, covered.len());
+            let mut lists = keep_best(plan, &members, &covered);
+            if plan.references.is_some() {
+                lists.iter_mut().zip(known).for_each(|(list, known)| list.add_known(&known));
+            }
             return Decision { verdicts: final_verdicts(kind, plan, &lists, &covered), done: true };
         }
         let mut lists = vec![VerdictList::default(); covered.len()];
@@ -239,7 +294,8 @@ impl OwnerCell {
         let mut members = Vec::new();
         for (sender, stream) in (0u16..).zip(&self.streams) {
             for (index, item) in (0u32..).zip(&stream.items) {
-                members.push(Member { key: &item.bytes[..], place: item.place, sender, index });
+                let standing = item.standing;
+                members.push(Member { key: &item.bytes[..], standing, sender, index });
             }
         }
         let covered: Vec<usize> = self.streams.iter().map(|stream| stream.items.len()).collect();
@@ -253,6 +309,12 @@ impl OwnerCell {
 }
 
 impl Stream {
+    fn held_bytes(&self) -> usize {
+        let words = self.positions.capacity() + self.bits.capacity();
+        let settled = self.settled.capacity() * size_of::<Settled>();
+        words * size_of::<u64>() + self.groups.capacity() * size_of::<u32>() + settled
+    }
+
     /// Appends a frame's entries to what was heard.
     fn read(
         &mut self,
@@ -265,7 +327,7 @@ impl Stream {
             FrameKind::Positions if plan.mode == Mode::Wide => {
                 let range = HashRange::cell(cell, plan.shape.cells());
                 let ends = (range.start(), range.last());
-                read_wide(frame, ends, plan.place_bits, &mut self.settled)
+                read_wide(frame, ends, plan.entry_standing_bits(), &mut self.settled)
             }
             FrameKind::Positions => {
                 read_positions(frame, plan.cell_shape(cell).width(), &mut self.positions)
@@ -289,7 +351,7 @@ impl Stream {
     ) -> Result<(), FrameError> {
         let shape = plan.cell_shape(cell);
         let (hi, lo) = (plan.residue_bits(shape), plan.settle_low_bits());
-        let bits = ResidueBits { hi, lo, place: plan.place_bits };
+        let bits = ResidueBits { hi, lo, standing: plan.entry_standing_bits() };
         let before = self.settled.len();
         for residue in bits.read(frame, left)? {
             let index = self.settled.len();
@@ -302,7 +364,7 @@ impl Stream {
             let refined =
                 if plan.refine_bits == 0 { 0 } else { self.bits[index] << (64 - plan.refine_bits) };
             let hash = ItemHash::new(hi, refined | residue.lo);
-            self.settled.push(Settled { hash, place: residue.place });
+            self.settled.push(Settled { hash, standing: residue.standing });
         }
         Ok(())
     }
@@ -317,7 +379,7 @@ impl Stream {
 }
 
 /// Keeps of a list what stands at these rising indexes; a list that is still empty stays so.
-fn keep_only(list: &mut Vec<u64>, indexes: &[u32]) {
+fn keep_only<T: Copy>(list: &mut Vec<T>, indexes: &[u32]) {
     if !list.is_empty() {
         for (to, &from) in indexes.iter().enumerate() {
             list[to] = list[from as usize];
@@ -327,11 +389,11 @@ fn keep_only(list: &mut Vec<u64>, indexes: &[u32]) {
 }
 
 /// One of the entries or items that the owner compares.
-struct Member<Key> {
-    key: Key,
-    place: Option<Place>,
-    sender: u16,
-    index: u32,
+pub(super) struct Member<Key> {
+    pub(super) key: Key,
+    standing: Standing,
+    pub(super) sender: u16,
+    pub(super) index: u32,
 }
 
 /// Members of classes that at least two senders share.
@@ -341,15 +403,15 @@ fn count_shared<Key: PartialEq>(members: &[Member<Key>]) -> u64 {
 }
 
 /// For each sender the drops: all but the best of each class of equal keys. Workers hold the input in order, so where
-/// places do not travel the sender's number stands for them.
+/// places do not travel, and are all the same here, the sender's number stands for them.
 fn keep_best<Key: PartialEq>(
     plan: &Plan,
     members: &[Member<Key>],
     covered: &[usize],
 ) -> Vec<VerdictList> {
-    let mut drops: Vec<Vec<(u32, Option<Place>)>> = vec![Vec::new(); covered.len()];
+    let mut drops: Vec<Vec<(u32, Place)>> = vec![Vec::new(); covered.len()];
     for class in members.chunk_by(|a, b| a.key == b.key).filter(|class| class.len() > 1) {
-        let order = |member: &Member<Key>| (member.place, member.sender, member.index);
+        let order = |member: &Member<Key>| (member.standing, member.sender, member.index);
         let mut best = &class[0];
         for member in &class[1..] {
             if plan.shape.keep.prefers(order(member), order(best)) {
@@ -358,14 +420,16 @@ fn keep_best<Key: PartialEq>(
         }
         for member in class {
             if (member.sender, member.index) != (best.sender, best.index) {
-                drops[usize::from(member.sender)].push((member.index, best.place));
+                drops[usize::from(member.sender)].push((member.index, best.standing.place));
             }
         }
     }
-    let verdict = |mut drops: Vec<(u32, Option<Place>)>| {
+    let verdict = |mut drops: Vec<(u32, Place)>| {
         drops.sort_unstable_by_key(|&(index, _)| index);
         let indexes = drops.iter().map(|&(index, _)| index).collect();
-        VerdictList { indexes, kept: drops.into_iter().filter_map(|(_, kept)| kept).collect() }
+        let kept = if plan.place_bits.is_some() { drops } else { Vec::new() };
+        let kept = kept.into_iter().map(|(_, kept)| kept).collect();
+        VerdictList { indexes, by_reference: None, kept }
     };
     drops.into_iter().map(verdict).collect()
 }

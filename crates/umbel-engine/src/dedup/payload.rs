@@ -2,22 +2,23 @@
 //!
 //! ```text
 //! positions   Rice(gap) each, gap = position − previous in the frame, 0 allowed; WIDE: hi − start as position, then 64 bits of lo;
-//!             PLACE: then the place
+//!             SCORE: then 64 bits of rank; PLACE: then the place
 //! verdict     Rice(index − previous − 1) each, or RAW: one bit a covered entry; COMPLEMENT: what is not meant;
-//!             PLACE: then the kept one's place for each drop
+//!             CAUSE: then one bit a drop, 1 if it is for a reference
+//!             PLACE: then the kept one's place for each drop that is for an input
 //! refine      r bits each
-//! settle      t residue bits of hi, 64 − r low bits of lo, PLACE: the place
-//! items       PLACE: place u64 LE; then LEB128 length, bytes
+//! settle      t residue bits of hi, 64 − r low bits of lo, SCORE: 64 bits of rank, PLACE: the place
+//! items       SCORE: rank u64 LE; PLACE: place u64 LE; then LEB128 length, bytes
 //! ```
 //!
 //! Every decoder checks the count against the bits that came before it reserves room for the entries.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use super::entry::{Entry, Place};
+use super::entry::{Entry, Place, Rank, Standing};
 use super::error::FrameError;
 use super::frame::{Frame, flag};
-use super::plan::PlaceBits;
+use super::plan::{PlaceBits, StandingBits};
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
 use umbel_bits::{
     BitReader, BitWriter, CodeError, RiceCode, decode_indexes, decode_positions, encode_indexes,
@@ -98,6 +99,20 @@ fn read_place(reader: &mut BitReader<'_>, bits: PlaceBits) -> Result<Place, Code
     Ok(Place::new(u32::try_from(chunk).expect("the plan gives at most 24 bits"), item))
 }
 
+/// Writes what of a standing travels.
+fn write_standing(writer: &mut BitWriter, standing: Standing, bits: StandingBits) {
+    writer.write_bits(standing.rank.0, bits.rank);
+    if let Some(place_bits) = bits.place {
+        write_place(writer, standing.place, place_bits);
+    }
+}
+
+fn read_standing(reader: &mut BitReader<'_>, bits: StandingBits) -> Result<Standing, CodeError> {
+    let rank = Rank(reader.read_bits(bits.rank)?);
+    let place = bits.place.map(|place_bits| read_place(reader, place_bits)).transpose()?;
+    Ok(Standing { rank, place: place.unwrap_or_default() })
+}
+
 /// Appends the positions of a frame to those that came before in its stream; an error leaves them as they were.
 pub(super) fn read_positions(
     frame: &Frame<'_>,
@@ -114,13 +129,13 @@ pub(super) fn read_positions(
     Ok(outcome?)
 }
 
-/// A whole hash and, where places travel, its place.
+/// A whole hash and what travels of its standing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settled {
     /// The hash.
     pub(super) hash: ItemHash,
-    /// Where the item was read.
-    pub(super) place: Option<Place>,
+    /// What decides between equal ones.
+    pub(super) standing: Standing,
 }
 
 /// Writes one entry of a WIDE stream.
@@ -129,25 +144,22 @@ pub(super) fn write_wide(
     code: RiceCode,
     gap: u64,
     settled: Settled,
-    place_bits: Option<PlaceBits>,
+    standing_bits: StandingBits,
 ) {
     code.write(writer, gap);
     writer.write_bits(settled.hash.lo(), 64);
-    if let (Some(place), Some(bits)) = (settled.place, place_bits) {
-        write_place(writer, place, bits);
-    }
+    write_standing(writer, settled.standing, standing_bits);
 }
 
 /// Appends the hashes of a WIDE frame, all in `start..=last`, to those that came before in its stream.
 pub(super) fn read_wide(
     frame: &Frame<'_>,
     (start, last): (u64, u64),
-    place_bits: Option<PlaceBits>,
+    standing_bits: StandingBits,
     settled: &mut Vec<Settled>,
 ) -> Result<(), FrameError> {
     let code = rice(frame)?;
-    let place_width = place_bits.map_or(0, PlaceBits::total);
-    let count = check_count(frame, u64::from(code.low_bits() + 65 + place_width))?;
+    let count = check_count(frame, u64::from(code.low_bits() + 65 + standing_bits.total()))?;
     let mut reader = BitReader::new(frame.payload);
     let mut previous = start;
     let mut fresh = Vec::with_capacity(count);
@@ -156,8 +168,8 @@ pub(super) fn read_wide(
         let max = last - start;
         previous = hi.ok_or(FrameError::TooLarge { field: "position", got: u64::MAX, max })?;
         let hash = ItemHash::new(previous, reader.read_bits(64)?);
-        let place = place_bits.map(|bits| read_place(&mut reader, bits)).transpose()?;
-        fresh.push(Settled { hash, place });
+        let standing = read_standing(&mut reader, standing_bits)?;
+        fresh.push(Settled { hash, standing });
     }
     reader.finish()?;
     settled.append(&mut fresh);
@@ -188,8 +200,8 @@ pub(super) struct Residue {
     pub(super) hi: u64,
     /// Low bits of lo.
     pub(super) lo: u64,
-    /// Where the item was read, if places travel.
-    pub(super) place: Option<Place>,
+    /// What decides between equal items, as far as it travels.
+    pub(super) standing: Standing,
 }
 
 /// Widths of a settlement's fields.
@@ -199,8 +211,8 @@ pub(super) struct ResidueBits {
     pub(super) hi: u32,
     /// Of lo.
     pub(super) lo: u32,
-    /// Of the place.
-    pub(super) place: Option<PlaceBits>,
+    /// Of the standing.
+    pub(super) standing: StandingBits,
 }
 
 impl ResidueBits {
@@ -208,23 +220,20 @@ impl ResidueBits {
     pub(super) fn write(self, writer: &mut BitWriter, residue: Residue) {
         writer.write_bits(residue.hi, self.hi);
         writer.write_bits(residue.lo, self.lo);
-        if let (Some(place), Some(bits)) = (residue.place, self.place) {
-            write_place(writer, place, bits);
-        }
+        write_standing(writer, residue.standing, self.standing);
     }
 
     /// Reads all survivors of a frame, `left` at most.
     pub(super) fn read(self, frame: &Frame<'_>, left: usize) -> Result<Vec<Residue>, FrameError> {
-        let place_width = self.place.map_or(0, PlaceBits::total);
-        let count = check_count(frame, u64::from(self.hi + self.lo + place_width))?;
+        let count = check_count(frame, u64::from(self.hi + self.lo + self.standing.total()))?;
         expect_at_most("count", count, left)?;
         let mut reader = BitReader::new(frame.payload);
         let mut residues = Vec::with_capacity(count);
         for _ in 0..count {
             let hi = reader.read_bits(self.hi)?;
             let lo = reader.read_bits(self.lo)?;
-            let place = self.place.map(|bits| read_place(&mut reader, bits)).transpose()?;
-            residues.push(Residue { hi, lo, place });
+            let standing = read_standing(&mut reader, self.standing)?;
+            residues.push(Residue { hi, lo, standing });
         }
         reader.finish()?;
         Ok(residues)
@@ -248,7 +257,9 @@ pub(super) fn expect_at_most(
 pub(super) struct VerdictList {
     /// Indexes into the sender's list (of entries, candidates or survivors), strictly rising.
     pub(super) indexes: Vec<u32>,
-    /// For a final verdict with places: where the kept item of each drop was read.
+    /// For a final verdict where there are references: for each drop whether it is for one of them.
+    pub(super) by_reference: Option<Vec<bool>>,
+    /// For a final verdict with places: where the kept item of each drop was read that is for an input.
     pub(super) kept: Vec<Place>,
 }
 
@@ -295,6 +306,10 @@ impl VerdictList {
             }
             encode_indexes(code, listed(), &mut writer);
         }
+        if let Some(causes) = &self.by_reference {
+            flags |= flag::CAUSE;
+            causes.iter().for_each(|&cause| writer.write_bits(cause.into(), 1));
+        }
         if let Some(bits) = place_bits {
             flags |= flag::PLACE;
             self.kept.iter().for_each(|&place| write_place(&mut writer, place, bits));
@@ -331,14 +346,20 @@ impl VerdictList {
                 indexes = complement_of(&indexes, covered);
             }
         }
+        let mut by_reference = None;
+        if frame.has(flag::CAUSE) {
+            let causes = indexes.iter().map(|_| Ok(reader.read_bits(1)? == 1));
+            by_reference = Some(causes.collect::<Result<Vec<bool>, CodeError>>()?);
+        }
         let mut kept = Vec::new();
         if let Some(bits) = place_bits {
-            for _ in &indexes {
+            let known = by_reference.iter().flatten().filter(|known| **known).count();
+            for _ in 0..indexes.len() - known {
                 kept.push(read_place(&mut reader, bits)?);
             }
         }
         reader.finish()?;
-        Ok(Self { indexes, kept })
+        Ok(Self { indexes, by_reference, kept })
     }
 }
 

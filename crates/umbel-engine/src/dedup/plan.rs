@@ -1,13 +1,19 @@
 //! The plan of a job: everything that all workers must agree on before the first frame of the exchange.
 
-use super::entry::Keep;
+use super::entry::{Keep, RANK_BITS};
 use super::error::DedupError;
-use crate::limits::{DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX};
+use super::frame::flag;
+use super::grid::{Grid, Route};
+use super::index::IndexBits;
+use crate::limits::{
+    DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX, PLACE_CHUNK_BITS, PLACE_ITEM_BITS, REFINE_BITS_MAX,
+};
+use serde::{Deserialize, Serialize};
 use umbel_bits::RiceCode;
 use umbel_filter::{CellCount, HashRange, ItemHash, SingleShotShape};
 
 /// When two items count as equal.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Level {
     /// Same position and same refinement bits: at most this share of items is dropped wrongly.
     Approximate {
@@ -21,7 +27,7 @@ pub enum Level {
 }
 
 /// How entries are compared between workers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mode {
     /// One worker: nothing is exchanged.
     Local,
@@ -32,7 +38,7 @@ pub enum Mode {
 }
 
 /// What is fixed when the job starts, before anything was counted.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobShape {
     /// Workers, p. Chunks are dealt in order: all places of a worker lie before those of the next one.
     pub workers: u32,
@@ -66,6 +72,12 @@ impl JobShape {
         Ok(())
     }
 
+    /// Whether entries rank: [`Keep::Best`], unless items are compared by their bytes, where ranks come with the items.
+    #[must_use]
+    pub fn ranks_entries(&self) -> bool {
+        self.keep == Keep::Best && self.level != Level::Bytes
+    }
+
     /// Cells of all owners together.
     ///
     /// # Panics
@@ -74,6 +86,12 @@ impl JobShape {
     #[must_use]
     pub fn cells(&self) -> CellCount {
         CellCount::new(self.workers * self.cells_per_owner).expect("validated")
+    }
+
+    /// How frames travel between the workers.
+    #[must_use]
+    pub const fn route(&self) -> Route {
+        Route::for_workers(self.workers)
     }
 
     /// Index of the owner of a cell.
@@ -108,14 +126,14 @@ impl JobShape {
 const SAMPLE_PARTS: u128 = 256;
 
 /// Order to send the sample.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SampleOrder {
     /// Positions over the whole hash space of the sample's filter: sparse, so that nearly every hit is a true one.
     pub position_count: u64,
 }
 
 /// Widths of a place on the wire, from the largest chunk number and item number of the job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlaceBits {
     /// Bits of the chunk number.
     pub chunk: u32,
@@ -131,11 +149,34 @@ impl PlaceBits {
     }
 }
 
+/// Widths of what travels of an item's standing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct StandingBits {
+    /// Bits of the rank; 0 if ranks do not travel.
+    pub(super) rank: u32,
+    /// Widths of the place, if places travel.
+    pub(super) place: Option<PlaceBits>,
+}
+
+impl StandingBits {
+    /// Bits of a standing.
+    pub(super) fn total(self) -> u32 {
+        self.rank + self.place.map_or(0, PlaceBits::total)
+    }
+
+    /// The flags of frames that carry it.
+    pub(super) fn flags(self) -> u8 {
+        let score = if self.rank > 0 { flag::SCORE } else { 0 };
+        let place = if self.place.is_some() { flag::PLACE } else { 0 };
+        score | place
+    }
+}
+
 /// At level `approximate` only this much of a hash counts: the bits that a position and the refinement show.
 ///
 /// A truncated hash stands for its whole class, so the exact protocol on truncated hashes *is* the approximate one,
 /// and its result cannot depend on the number of workers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncation {
     /// log2 of the position count.
     pub position_bits: u32,
@@ -177,8 +218,29 @@ impl Truncation {
     }
 }
 
+/// The hashes of earlier jobs that this one compares with: to the owner of a cell they are one more sender, which ranks
+/// before all input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReferenceShape {
+    /// How many there are.
+    pub entries: u64,
+    /// How much of each is known.
+    pub bits: IndexBits,
+}
+
+impl ReferenceShape {
+    /// Most refinement bits that all of these hashes have: where `lo` is not known at all there is nothing to refine.
+    #[must_use]
+    pub const fn refine_bits_max(self) -> u32 {
+        if matches!(self.bits, IndexBits::Bits64) { 0 } else { REFINE_BITS_MAX }
+    }
+}
+
+/// Most positions of a filter: a position and what a hash adds to it fit into 64 bits.
+const POSITION_COUNT_MAX: u64 = 1 << 60;
+
 /// What all workers agree on for the exchange.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// What was fixed at the start.
     pub shape: JobShape,
@@ -192,6 +254,8 @@ pub struct Plan {
     pub truncation: Option<Truncation>,
     /// How places travel, if dropped items must name the kept ones.
     pub place_bits: Option<PlaceBits>,
+    /// The hashes of earlier jobs, if there are any to compare with.
+    pub references: Option<ReferenceShape>,
     /// Entries of all workers together, as estimated, n.
     pub entries_estimate: f64,
     /// Share of them that another worker holds too, as estimated, δ.
@@ -201,6 +265,35 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Checks every number of a plan that came from elsewhere, so that nothing computed from it can overflow.
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::JobShape`] or [`DedupError::Plan`] naming the number and its limit.
+    pub fn validate(&self) -> Result<(), DedupError> {
+        self.shape.validate()?;
+        let truncation = self.truncation.map(|t| (t.position_bits, t.refine_bits));
+        let place = self.place_bits.map(|bits| (bits.chunk, bits.item)).unwrap_or_default();
+        let (position_bits, truncated_bits) = truncation.unwrap_or((1, 1));
+        let has_filter = self.mode == Mode::Filter;
+        let rows = [
+            ("position count", self.position_count, u64::from(has_filter), POSITION_COUNT_MAX),
+            ("refinement bits", self.refine_bits.into(), 0, REFINE_BITS_MAX.into()),
+            ("position bits", position_bits.into(), 1, 60),
+            ("truncated bits", truncated_bits.into(), 1, REFINE_BITS_MAX.into()),
+            ("chunk bits", place.0.into(), 0, PLACE_CHUNK_BITS.into()),
+            ("item bits", place.1.into(), 0, PLACE_ITEM_BITS.into()),
+        ];
+        match rows.into_iter().find(|&(_, got, min, max)| got < min || got > max) {
+            Some((field, got, _, max)) => Err(DedupError::Plan { field, got, max }),
+            None if self.mode == Mode::Local && self.shape.workers > 1 => {
+                let (field, got) = ("no exchange and a number of workers of", self.shape.workers);
+                Err(DedupError::Plan { field, got: got.into(), max: 1 })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The shape of the single-shot filter over a cell.
     ///
     /// # Panics
@@ -219,6 +312,20 @@ impl Plan {
         RiceCode::for_mean_gap(per_entry * f64::from(self.shape.workers)).low_bits()
     }
 
+    /// Bits an entry that different workers send each other once, by the prediction: headers not included.
+    #[must_use]
+    pub fn network_bits_per_entry(&self) -> f64 {
+        self.predicted_bits_per_entry * (1.0 - 1.0 / f64::from(self.shape.workers))
+    }
+
+    /// Bits an entry that the second hop adds to [`Plan::network_bits_per_entry`]: nearly as much again over a grid,
+    /// nothing where workers talk to each other directly.
+    #[must_use]
+    pub fn second_hop_bits_per_entry(&self) -> f64 {
+        let grid = Grid::new(self.shape.workers, self.shape.route());
+        self.network_bits_per_entry() * grid.relayed_share()
+    }
+
     /// Whether items must be compared byte by byte after their hashes.
     #[must_use]
     pub fn compares_bytes(&self) -> bool {
@@ -229,6 +336,18 @@ impl Plan {
     #[must_use]
     pub fn place_width(&self) -> u32 {
         self.place_bits.map_or(0, PlaceBits::total)
+    }
+
+    /// What a hash that is settled carries beside itself.
+    pub(super) fn entry_standing_bits(&self) -> StandingBits {
+        let rank = if self.shape.ranks_entries() { RANK_BITS } else { 0 };
+        StandingBits { rank, place: self.place_bits }
+    }
+
+    /// What an item that is compared carries beside itself.
+    pub(super) fn item_standing_bits(&self) -> StandingBits {
+        let rank = if self.shape.keep == Keep::Best { RANK_BITS } else { 0 };
+        StandingBits { rank, place: self.place_bits }
     }
 
     /// Bits of `hi` that a survivor still has to send.
@@ -246,6 +365,32 @@ impl Plan {
     /// Whether the verdict of the last filtering pass is final because a settlement would carry nothing.
     #[must_use]
     pub fn ends_after_refine(&self) -> bool {
-        self.truncation.is_some() && self.place_bits.is_none()
+        self.truncation.is_some() && self.entry_standing_bits().total() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Coordinator, FilterChoice};
+    use super::*;
+
+    #[test]
+    fn a_second_hop_costs_nearly_as_much_as_the_first() {
+        let plan = |workers| {
+            let shape = JobShape {
+                workers,
+                cells_per_owner: 1,
+                level: Level::Fingerprint,
+                keep: Keep::First,
+                report_kept: false,
+                item_bytes_mean: 0.0,
+            };
+            Coordinator::plan_without_sample(shape, 1 << 30, None, FilterChoice::SingleShot)
+        };
+        let (small, large) = (plan(256), plan(1024));
+        assert_eq!((small.shape.route(), large.shape.route()), (Route::Direct, Route::Grid));
+        assert!(small.second_hop_bits_per_entry().abs() < 1e-9);
+        let share = large.second_hop_bits_per_entry() / large.network_bits_per_entry();
+        assert!((0.93..0.95).contains(&share), "{share}");
     }
 }

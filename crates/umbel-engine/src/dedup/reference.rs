@@ -1,6 +1,6 @@
 //! The slow twin: the whole job on one machine, over one ordered map.
 
-use super::entry::{Keep, Place};
+use super::entry::{Keep, Place, Rank};
 use std::collections::BTreeMap;
 
 /// For each dropped record, in input order: where it was read, and where the kept one was.
@@ -13,14 +13,28 @@ use std::collections::BTreeMap;
 /// ```
 #[must_use]
 pub fn drops<T: Ord>(records: &[(Place, T)], keep: Keep) -> Vec<(Place, Place)> {
-    let mut best: BTreeMap<&T, Place> = BTreeMap::new();
-    for (place, item) in records {
-        let holder = best.entry(item).or_insert(*place);
-        if keep.prefers(*place, *holder) {
-            *holder = *place;
+    let unranked = records.iter().map(|(place, item)| (Rank::default(), *place, item));
+    ranked_drops(&unranked.collect::<Vec<_>>(), keep)
+}
+
+/// As [`drops`], of items that rank.
+///
+/// ```
+/// use umbel_engine::dedup::{Keep, Place, Rank, reference};
+/// let records = [(Rank(2), Place::new(0, 0), "a"), (Rank(1), Place::new(0, 1), "a")];
+/// let drops = reference::ranked_drops(&records, Keep::Best);
+/// assert_eq!(drops, [(Place::new(0, 0), Place::new(0, 1))]);
+/// ```
+#[must_use]
+pub fn ranked_drops<T: Ord>(records: &[(Rank, Place, T)], keep: Keep) -> Vec<(Place, Place)> {
+    let mut best: BTreeMap<&T, (Rank, Place)> = BTreeMap::new();
+    for (rank, place, item) in records {
+        let holder = best.entry(item).or_insert((*rank, *place));
+        if keep.prefers((*rank, *place), *holder) {
+            *holder = (*rank, *place);
         }
     }
-    let verdicts = records.iter().map(|(place, item)| (*place, best[item]));
+    let verdicts = records.iter().map(|(_, place, item)| (*place, best[item].1));
     let mut drops: Vec<_> = verdicts.filter(|(place, kept)| place != kept).collect();
     drops.sort_unstable();
     drops

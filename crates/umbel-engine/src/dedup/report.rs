@@ -1,13 +1,14 @@
 //! What an exchange has cost and found, in numbers that add up over cells, workers and threads.
 
 use super::frame::{Frame, FrameKind};
+use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
 /// Entropies are summed in this fraction of a bit, as integers, so that the sum does not depend on its order.
 const ENTROPY_UNITS_PER_BIT: f64 = 1024.0;
 
 /// Counters of a worker (or, added up, of a job).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ExchangeReport {
     /// Items that entered the exchange.
     pub items: u64,
@@ -17,6 +18,8 @@ pub struct ExchangeReport {
     pub local_drops: u64,
     /// Items dropped because another worker holds an equal one.
     pub cross_drops: u64,
+    /// Items dropped because a reference holds an equal one.
+    pub reference_drops: u64,
     /// Entries that collided in the filter.
     pub candidates: u64,
     /// Entries that still collided after the refinement.
@@ -77,6 +80,7 @@ impl AddAssign for ExchangeReport {
             (&mut self.entries, other.entries),
             (&mut self.local_drops, other.local_drops),
             (&mut self.cross_drops, other.cross_drops),
+            (&mut self.reference_drops, other.reference_drops),
             (&mut self.candidates, other.candidates),
             (&mut self.survivors, other.survivors),
             (&mut self.shared, other.shared),
@@ -87,10 +91,10 @@ impl AddAssign for ExchangeReport {
             (&mut self.header_bytes, other.header_bytes),
         ];
         for (sum, part) in pairs {
-            *sum += part;
+            *sum = sum.saturating_add(part);
         }
         let ours = self.payload_bytes.iter_mut().chain(&mut self.entropy_units);
         let theirs = other.payload_bytes.into_iter().chain(other.entropy_units);
-        ours.zip(theirs).for_each(|(sum, part)| *sum += part);
+        ours.zip(theirs).for_each(|(sum, part)| *sum = sum.saturating_add(part));
     }
 }

@@ -8,7 +8,7 @@ use super::list::LocalList;
 use super::payload::{cut_positions, read_positions};
 use super::plan::{JobShape, SampleOrder};
 use super::sender::Draft;
-use umbel_filter::{HashRange, SingleShotShape};
+use umbel_filter::{HashRange, ItemHash, SingleShotShape};
 
 fn shape(order: SampleOrder, range: HashRange) -> SingleShotShape {
     SingleShotShape::new(range, order.position_count).expect("the coordinator gives 1..=2^60")
@@ -23,6 +23,7 @@ pub(super) fn sample_drafts(order: SampleOrder, range: HashRange, list: &LocalLi
 /// What an owner has heard of the sample.
 pub(super) struct SampleOwner {
     width: u64,
+    /// Positions by sender; behind the workers stand the references.
     senders: Vec<Vec<u64>>,
     next_sequence: Vec<u32>,
     ended: Vec<bool>,
@@ -30,12 +31,21 @@ pub(super) struct SampleOwner {
 
 impl SampleOwner {
     /// An owner that has heard nothing.
-    pub(super) fn new(order: SampleOrder, job: JobShape, owner: u32) -> Self {
-        let width = shape(order, job.sample_range(owner)).width();
+    pub(super) fn new(
+        order: SampleOrder,
+        job: JobShape,
+        owner: u32,
+        references: &[ItemHash],
+    ) -> Self {
+        let range = job.sample_range(owner);
+        let shape = shape(order, range);
+        let width = shape.width();
+        let known = references.iter().filter(|hash| range.contains(hash.hi()));
+        let known = known.map(|hash| shape.position(hash.hi())).collect();
         let workers = job.workers as usize;
         Self {
             width,
-            senders: vec![Vec::new(); workers],
+            senders: vec![Vec::new(); workers].into_iter().chain([known]).collect(),
             next_sequence: vec![0; workers],
             ended: vec![false; workers],
         }
@@ -63,7 +73,7 @@ impl SampleOwner {
             return Ok(None);
         }
         let collided = Collided::find(self.width, &self.senders);
-        let positions = || self.senders.iter().flatten();
+        let positions = || self.senders.iter().take(self.ended.len()).flatten();
         let candidates = positions().filter(|&&position| collided.rank(position).is_some());
         Ok(Some((positions().count() as u64, candidates.count() as u64)))
     }

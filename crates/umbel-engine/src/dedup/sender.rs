@@ -1,6 +1,7 @@
 //! The sending half of a worker, for one cell: its list, what of it is still in doubt, and what came of it.
 
-use super::entry::{Place, Suspect};
+use super::drops::Drops;
+use super::entry::{Standing, Suspect};
 use super::error::FrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::items::SenderItems;
@@ -9,7 +10,7 @@ use super::payload::{
     CodedVerdict, Residue, ResidueBits, Settled, VerdictList, cut, cut_positions, write_wide,
 };
 use super::plan::{Mode, Plan};
-use super::worker::Drops;
+use crate::planted::{self, Planted};
 use umbel_bits::RiceCode;
 
 /// A frame without its link: what a half of a worker wants sent.
@@ -106,6 +107,11 @@ impl SenderCell {
         (sender, step)
     }
 
+    /// Bytes of its lists in memory; items are not counted.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.list.held_bytes() + self.doubtful.capacity() * size_of::<u32>()
+    }
+
     /// How many entries are still in doubt.
     pub(super) fn doubtful_count(&self) -> usize {
         self.doubtful.len()
@@ -139,8 +145,9 @@ impl SenderCell {
         let is_final = self.next_is_final(plan);
         let flags_due = flag::LAST
             | if is_final { flag::FINAL } else { 0 }
-            | if is_final && plan.place_bits.is_some() { flag::PLACE } else { 0 };
-        let flags = frame.flags & (flag::LAST | flag::FINAL | flag::PLACE);
+            | if is_final && plan.place_bits.is_some() { flag::PLACE } else { 0 }
+            | if is_final && plan.references.is_some() { flag::CAUSE } else { 0 };
+        let flags = frame.flags & (flag::LAST | flag::FINAL | flag::PLACE | flag::CAUSE);
         if flags != flags_due || frame.sequence != 0 {
             return unexpected("flags", flags_due.into(), flags.into());
         }
@@ -202,16 +209,16 @@ impl SenderCell {
         let shape = plan.cell_shape(cell);
         let lo = plan.settle_low_bits();
         let low_mask = if lo == 64 { u64::MAX } else { (1 << lo) - 1 };
-        let bits = ResidueBits { hi: plan.residue_bits(shape), lo, place: plan.place_bits };
+        let standing_bits = plan.entry_standing_bits();
+        let bits = ResidueBits { hi: plan.residue_bits(shape), lo, standing: standing_bits };
         let entries = self.list.entries();
         let payloads = cut(&self.doubtful, |writer, _, &index| {
             let entry = entries[index as usize];
             let hi = if bits.hi == 0 { 0 } else { shape.residue(entry.hash.hi()) };
-            let residue = Residue { hi, lo: entry.hash.lo() & low_mask, place: Some(entry.place) };
-            bits.write(writer, residue);
+            let standing = Standing { rank: self.list.rank(index as usize), place: entry.place };
+            bits.write(writer, Residue { hi, lo: entry.hash.lo() & low_mask, standing });
         });
-        let flags = if plan.place_bits.is_some() { flag::PLACE } else { 0 };
-        Draft::stream(FrameKind::Settle, flags, bits.hi, payloads)
+        Draft::stream(FrameKind::Settle, standing_bits.flags(), bits.hi, payloads)
     }
 
     /// What is left to do when hashes are settled: `meant` are the drops, or at level `bytes` the entries whose hash
@@ -226,26 +233,48 @@ impl SenderCell {
             self.list = LocalList::default();
             return SenderStep::Compare(suspects);
         }
-        SenderStep::Settled(self.drops(plan, meant, &verdict.kept))
+        SenderStep::Settled(self.drops(plan, meant, verdict))
     }
 
     /// All dropped places: those of the verdict, and the local repeats, whose keeper may have been dropped itself.
-    fn drops(&self, plan: &Plan, dropped: &[u32], kept: &[Place]) -> Drops {
+    fn drops(&self, plan: &Plan, dropped: &[u32], verdict: &VerdictList) -> Drops {
         let entries = self.list.entries();
         let repeats = self.list.repeats();
         let mut drops = Drops::with_capacity(dropped.len() + repeats.len());
-        drops.cross = dropped.len() as u64;
-        drops.places.extend(dropped.iter().map(|&index| entries[index as usize].place));
-        drops.places.extend(repeats.iter().map(|repeat| repeat.place));
-        if plan.place_bits.is_some() {
-            drops.kept.extend(kept);
-            let mut next = 0;
-            for repeat in repeats {
-                next += dropped[next..].partition_point(|&index| index < repeat.index);
-                let elsewhere = dropped.get(next) == Some(&repeat.index);
+        let mut kept = verdict.kept.iter();
+        let is_known = |at: usize| verdict.by_reference.as_ref().is_some_and(|known| known[at]);
+        for (at, &index) in dropped.iter().enumerate() {
+            let place = entries[index as usize].place;
+            drops.places.push(place);
+            let kept = if is_known(at) { Some(&place) } else { kept.next() };
+            drops.kept.extend(kept.filter(|_| plan.place_bits.is_some()));
+            drops.reference += u64::from(is_known(at));
+        }
+        drops.cross = dropped.len() as u64 - drops.reference;
+        let mut next = 0;
+        for repeat in repeats {
+            next += dropped[next..].partition_point(|&index| index < repeat.index);
+            let elsewhere = dropped.get(next) == Some(&repeat.index);
+            drops.places.push(repeat.place);
+            drops.reference += u64::from(elsewhere && is_known(next));
+            if plan.place_bits.is_some() {
                 let here = entries[repeat.index as usize].place;
-                drops.kept.push(if elsewhere { kept[next] } else { here });
+                drops.kept.push(match elsewhere {
+                    true if is_known(next) => repeat.place,
+                    true => drops.kept[next],
+                    false => here,
+                });
             }
+        }
+        if plan.place_bits.is_some() && plan.shape.ranks_entries() {
+            drops.ranks.extend(dropped.iter().map(|&index| self.list.rank(index as usize)));
+            drops.ranks.extend(self.list.repeat_ranks());
+        }
+        if planted::on(Planted::LastDropLost) {
+            drops.places.pop();
+            drops.kept.pop();
+            drops.ranks.pop();
+            drops.cross = drops.cross.min(drops.places.len() as u64);
         }
         drops
     }
@@ -302,11 +331,14 @@ fn wide_positions(plan: &Plan, cell: u32, list: &LocalList) -> Vec<Draft> {
     let entries = list.entries();
     let mean_gap = range.width() as f64 / entries.len().max(1) as f64;
     let code = RiceCode::for_mean_gap(mean_gap);
+    let standing_bits = plan.entry_standing_bits();
+    let mut index = 0;
     let payloads = cut(entries, |writer, before, entry| {
         let gap = entry.hash.hi() - before.map_or(range.start(), |before| before.hash.hi());
-        let settled = Settled { hash: entry.hash, place: Some(entry.place) };
-        write_wide(writer, code, gap, settled, plan.place_bits);
+        let standing = Standing { rank: list.rank(index), place: entry.place };
+        index += 1;
+        write_wide(writer, code, gap, Settled { hash: entry.hash, standing }, standing_bits);
     });
-    let flags = flag::WIDE | if plan.place_bits.is_some() { flag::PLACE } else { 0 };
+    let flags = flag::WIDE | standing_bits.flags();
     Draft::stream(FrameKind::Positions, flags, code.low_bits(), payloads)
 }

@@ -1,6 +1,7 @@
 //! A worker of the exchange: routes frames between the two halves and the outside.
 
-use super::entry::{Entry, Item, Place, Suspect, WorkerId};
+use super::drops::Drops;
+use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
 use super::error::{DedupError, FrameError};
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::list::LocalList;
@@ -10,10 +11,10 @@ use super::report::ExchangeReport;
 use super::sample::{SampleOwner, sample_drafts};
 use super::sender::{Draft, SenderCell, SenderStep};
 use crate::Outbox;
-use crate::limits::{CELL_ENTRIES_MAX, EARLY_FRAMES_PER_PEER_MAX};
+use crate::limits::{CELL_ENTRIES_MAX, DEDUP_CELLS_AHEAD_MAX, EARLY_FRAMES_PER_PEER_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use umbel_bits::{binary_entropy_bits, gap_entropy_bits};
-use umbel_filter::HashRange;
+use umbel_filter::{HashRange, ItemHash};
 
 /// What a worker is told.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +27,19 @@ pub enum Input {
         /// The entries, a list an owner.
         lists: Vec<Vec<Entry>>,
     },
+    /// Where there are references, before [`Input::Sample`]: their hashes in this worker's part of the sample, in any
+    /// order.
+    SampleReferences {
+        /// The hashes.
+        hashes: Vec<ItemHash>,
+    },
+    /// Where there are references, of every cell that this worker owns, once: their hashes in it, in any order.
+    References {
+        /// The cell.
+        cell: u32,
+        /// The hashes.
+        hashes: Vec<ItemHash>,
+    },
     /// The plan; every cell is exchanged by it.
     Plan(Plan),
     /// All of the worker's entries in a cell, in any order, repeats included. Each cell comes once.
@@ -34,6 +48,8 @@ pub enum Input {
         cell: u32,
         /// The entries.
         entries: Vec<Entry>,
+        /// How they rank, one an entry; empty unless [`JobShape::ranks_entries`].
+        ranks: Vec<Rank>,
     },
     /// The items of the records that [`Output::Compare`] named, in any order.
     Items {
@@ -84,23 +100,6 @@ pub enum Output {
     },
 }
 
-/// Dropped items.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Drops {
-    /// Where each dropped item was read, in no particular order.
-    pub places: Vec<Place>,
-    /// Where the item kept in its stead was read; empty unless the job reports it.
-    pub kept: Vec<Place>,
-    /// How many were dropped for another worker's item.
-    pub cross: u64,
-}
-
-impl Drops {
-    pub(super) fn with_capacity(places: usize) -> Self {
-        Self { places: Vec::with_capacity(places), ..Self::default() }
-    }
-}
-
 /// Both halves of the exchange, for one worker and any number of cells.
 ///
 /// Two workers hold one equal item; the second one drops its copy:
@@ -121,7 +120,7 @@ impl Drops {
 ///     worker.step(Input::Plan(plan), &mut outbox).unwrap();
 ///     for cell in 0..2 {
 ///         let entries = if cell == 0 { vec![entry] } else { vec![] };
-///         worker.step(Input::Cell { cell, entries }, &mut outbox).unwrap();
+///         worker.step(Input::Cell { cell, entries, ranks: vec![] }, &mut outbox).unwrap();
 ///     }
 ///     mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id as u16), order)));
 /// }
@@ -141,12 +140,16 @@ pub struct Worker {
     me: WorkerId,
     shape: JobShape,
     job: u64,
+    attempt: u32,
     plan: Option<Plan>,
     sample: Option<SampleOwner>,
+    sample_references: Vec<ItemHash>,
     senders: BTreeMap<u32, SenderCell>,
     owners: BTreeMap<u32, OwnerCell>,
     sent: BTreeSet<u32>,
     owned: BTreeSet<u32>,
+    /// Cells that peers have opened and this worker has not come to.
+    ahead: BTreeSet<u32>,
     early: Vec<(WorkerId, Vec<u8>)>,
     report: ExchangeReport,
 }
@@ -163,15 +166,25 @@ impl Worker {
             me,
             shape,
             job,
+            attempt: 0,
             plan: None,
             sample: None,
+            sample_references: Vec::new(),
             senders: BTreeMap::new(),
             owners: BTreeMap::new(),
             sent: BTreeSet::new(),
             owned: BTreeSet::new(),
+            ahead: BTreeSet::new(),
             early: Vec::new(),
             report: ExchangeReport::default(),
         })
+    }
+
+    /// The same for this attempt at the exchange: frames of other attempts are refused as damaged.
+    #[must_use]
+    pub fn in_attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
     }
 
     /// What the worker has sent and found so far.
@@ -180,24 +193,52 @@ impl Worker {
         self.report
     }
 
+    /// Bytes that the open cells' lists and streams and the frames kept for later take in memory: what grows with the
+    /// input. Items at level `bytes` are not counted.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let senders: usize = self.senders.values().map(SenderCell::held_bytes).sum();
+        let owners: usize = self.owners.values().map(OwnerCell::held_bytes).sum();
+        let early: usize = self.early.iter().map(|(_, frame)| frame.len()).sum();
+        (senders + owners + early) as u64
+    }
+
     /// Whether no cell is open: nothing is expected any more, as sender or as owner.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.senders.is_empty() && self.owners.is_empty()
     }
 
+    /// Whether the worker owns a cell of which somebody's hashes, or items, were heard and the last verdict was not
+    /// given.
+    #[must_use]
+    pub fn owes(&self, cell: u32) -> bool {
+        self.owners.contains_key(&cell)
+    }
+
+    /// The same for verdicts on hashes alone; at level `bytes` those on items may still be owed.
+    #[must_use]
+    pub fn owes_hashes(&self, cell: u32) -> bool {
+        self.owners.get(&cell).is_some_and(|owner| !owner.awaits_items())
+    }
+
     /// One transition.
     ///
     /// # Errors
     ///
-    /// [`DedupError::Frame`], [`DedupError::OutOfPhase`] and [`DedupError::TooEarly`] for a peer's frame that was
-    /// refused: the state is as before. [`DedupError::Driver`] and [`DedupError::CellTooLarge`] for orders that do
-    /// not fit: the job must be failed.
+    /// [`DedupError::Frame`], [`DedupError::OutOfPhase`], [`DedupError::TooEarly`] and [`DedupError::TooFarAhead`] for
+    /// a peer's frame that was refused: the state is as before. [`DedupError::Driver`] and
+    /// [`DedupError::CellTooLarge`] for orders that do not fit: the job must be failed.
     pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), DedupError> {
         match input {
             Input::Sample { order, lists } => self.sample(order, lists, out),
+            Input::SampleReferences { hashes } => {
+                self.sample_references = hashes;
+                Ok(())
+            }
+            Input::References { cell, hashes } => self.references(cell, hashes, out),
             Input::Plan(plan) => self.take_plan(plan, out),
-            Input::Cell { cell, entries } => self.cell(cell, entries, out),
+            Input::Cell { cell, entries, ranks } => self.cell(cell, entries, &ranks, out),
             Input::Items { cell, items } => self.items(cell, items, out),
             Input::Frame { from, bytes } => self.frame(from, bytes, out),
         }
@@ -212,7 +253,7 @@ impl Worker {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
             return Err(DedupError::Driver { what: "one sample list an owner, once" });
         }
-        self.sample = Some(SampleOwner::new(order, self.shape, u32::from(self.me.0)));
+        self.sample = Some(self.sample_owner(order));
         for (owner, entries) in (0u16..).zip(lists) {
             let range = self.shape.sample_range(owner.into());
             let list = LocalList::build(entries, range, self.shape.keep);
@@ -222,6 +263,33 @@ impl Worker {
             }
         }
         self.replay_early(out)
+    }
+
+    fn sample_owner(&mut self, order: SampleOrder) -> SampleOwner {
+        let references = std::mem::take(&mut self.sample_references);
+        SampleOwner::new(order, self.shape, u32::from(self.me.0), &references)
+    }
+
+    /// Gives a cell's owner what the references hold of it.
+    fn references(
+        &mut self,
+        cell: u32,
+        hashes: Vec<ItemHash>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), DedupError> {
+        let wrong = DedupError::Driver { what: "references of each cell to its owner, once" };
+        let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
+        let cells = self.shape.cells();
+        let is_mine = cell < cells.get() && self.shape.owner(cell) == u32::from(self.me.0);
+        let range = is_mine.then(|| HashRange::cell(cell, cells)).ok_or(wrong.clone())?;
+        if self.owned.contains(&cell) || !hashes.iter().all(|hash| range.contains(hash.hi())) {
+            return Err(wrong);
+        }
+        let owner = self.owners.entry(cell).or_insert_with(|| OwnerCell::new(&plan));
+        if let Some(decision) = owner.take_references(&plan, cell, hashes).ok_or(wrong)? {
+            self.decide(cell, decision, out);
+        }
+        Ok(())
     }
 
     fn take_plan(&mut self, plan: Plan, out: &mut Outbox<Output>) -> Result<(), DedupError> {
@@ -236,6 +304,7 @@ impl Worker {
         &mut self,
         cell: u32,
         entries: Vec<Entry>,
+        ranks: &[Rank],
         out: &mut Outbox<Output>,
     ) -> Result<(), DedupError> {
         let plan = self.plan.ok_or(DedupError::Driver { what: "a cell before the plan" })?;
@@ -246,13 +315,21 @@ impl Worker {
             let (got, max) = (entries.len(), CELL_ENTRIES_MAX);
             return Err(DedupError::CellTooLarge { cell, got, max });
         }
+        if ranks.len() != if self.shape.ranks_entries() { entries.len() } else { 0 } {
+            return Err(DedupError::Driver { what: "one rank an entry, where entries rank" });
+        }
+        self.ahead.remove(&cell);
         self.report.items += entries.len() as u64;
         let entries = match plan.truncation {
             Some(truncation) => truncated(entries, truncation),
             None => entries,
         };
         let range = HashRange::cell(cell, self.shape.cells());
-        let list = LocalList::build(entries, range, self.shape.keep);
+        let list = if self.shape.ranks_entries() {
+            LocalList::build_ranked(&entries, ranks, range)
+        } else {
+            LocalList::build(entries, range, self.shape.keep)
+        };
         self.report.entries += list.entries().len() as u64;
         if plan.mode == Mode::Filter && !list.entries().is_empty() {
             let count = list.entries().len() as f64;
@@ -302,7 +379,8 @@ impl Worker {
     fn settled(&mut self, cell: u32, drops: Drops, out: &mut Outbox<Output>) {
         self.senders.remove(&cell);
         self.report.cross_drops += drops.cross;
-        self.report.local_drops += drops.places.len() as u64 - drops.cross;
+        self.report.reference_drops += drops.reference;
+        self.report.local_drops += drops.places.len() as u64 - drops.cross - drops.reference;
         out.push(Output::Settled { cell, drops });
     }
 
@@ -313,7 +391,8 @@ impl Worker {
         out: &mut Outbox<Output>,
     ) -> Result<(), DedupError> {
         let refuse = |cell, source| DedupError::Frame { from, cell, source };
-        let link = FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: 0 };
+        let link =
+            FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: self.attempt };
         let frame = Frame::decode(&bytes, link).map_err(|source| refuse(None, source))?;
         let cell = frame.cell;
         let refuse = |source| refuse(Some(cell), source);
@@ -349,6 +428,13 @@ impl Worker {
         }
         if self.owned.contains(&cell) {
             return Ok(()); // A frame that was heard before.
+        }
+        if !self.sent.contains(&cell) && !self.ahead.contains(&cell) {
+            let max = DEDUP_CELLS_AHEAD_MAX;
+            if self.ahead.len() >= max {
+                return Err(DedupError::TooFarAhead { from, cell, max });
+            }
+            self.ahead.insert(cell);
         }
         let owner = self.owners.entry(cell).or_insert_with(|| OwnerCell::new(&plan));
         if let Some(decision) = owner.hear(&plan, cell, from, &frame).map_err(refuse)? {
@@ -404,7 +490,8 @@ impl Worker {
     fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<Output>) {
         let Draft { kind, flags, param, sequence, count, covered, ref payload } = *draft;
         let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload };
-        let link = FrameLink { job: self.job, sender: self.me.0, receiver: to.0, attempt: 0 };
+        let link =
+            FrameLink { job: self.job, sender: self.me.0, receiver: to.0, attempt: self.attempt };
         let bytes = frame.encode(link);
         self.report.sent(&frame, bytes.len(), to == self.me);
         out.push(Output::Send { to, frame: bytes });

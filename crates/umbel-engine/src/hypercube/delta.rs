@@ -191,6 +191,15 @@ pub enum DeltaError {
         /// What is wrong with it.
         source: FrameMergeError,
     },
+    /// More changes than a delta lists: whoever has so many to tell sends the whole filter. The sender
+    /// has a bug.
+    #[error("the changes of {from} take more than {list_bytes_max} bytes")]
+    TooLong {
+        /// The sender.
+        from: NodeId,
+        /// Bytes that the lists of one delta may take.
+        list_bytes_max: u64,
+    },
     /// A frame of bits where changes are expected.
     #[error("{from} sent a frame that lists no changes")]
     Unlisted {

@@ -23,6 +23,7 @@ use crate::ids::NodeId;
 /// assert_eq!((one.of(NodeId(2)), one.of(NodeId(3))), (17, 0));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<NodeId, u64>", into = "BTreeMap<NodeId, u64>")]
 pub struct Knowledge {
     /// Counts above 0.
     counts: BTreeMap<NodeId, u64>,
@@ -83,6 +84,20 @@ impl FromIterator<(NodeId, u64)> for Knowledge {
             *ours = count.max(*ours);
         }
         knowledge
+    }
+}
+
+/// What others sent or a disk kept: counts of 0 are left out, as everywhere.
+impl From<BTreeMap<NodeId, u64>> for Knowledge {
+    fn from(mut counts: BTreeMap<NodeId, u64>) -> Self {
+        counts.retain(|_, count| *count > 0);
+        Self { counts }
+    }
+}
+
+impl From<Knowledge> for BTreeMap<NodeId, u64> {
+    fn from(knowledge: Knowledge) -> Self {
+        knowledge.counts
     }
 }
 

@@ -49,13 +49,15 @@ mod absorb_test;
 mod exchange;
 #[cfg(test)]
 mod fixture;
+mod listed;
 #[cfg(test)]
 mod refusal_test;
 #[cfg(test)]
 mod replica_test;
 mod saved;
 
-pub use exchange::{ChangeReader, ListedChanges, ReadChanges, Reply};
+pub use exchange::Reply;
+pub use listed::{ChangeReader, ListedChanges, ReadChanges};
 pub use saved::SavedKnowledge;
 
 /// Bits of a probe's seed in an entry of the log; its block's number takes the rest.
@@ -275,6 +277,16 @@ impl Replica {
     pub fn has_news(&self) -> bool {
         let lacks = |partner: &Partner| !partner.knows.covers(&self.knows);
         self.fresh_count > 0 || self.partners.values().any(lacks)
+    }
+
+    /// Bytes of memory for the bits. Unlike a description it takes no time that rises with them.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        match (&self.filter, self.filter.shape()) {
+            (AnyFilter::SingleShot(filter), _) => filter.memory_bytes(),
+            (_, Shape::Blocks(shape)) => shape.memory_bytes(),
+            _ => unreachable!("not replicable"),
+        }
     }
 
     /// Bytes of memory for the delta log and for what waits for the next sweep.

@@ -15,6 +15,11 @@
 //!
 //! A partner that does not answer is left out. Nothing is lost by it, for whoever lacks something says
 //! so in its next question, but the sweep was not whole then.
+//!
+//! A node that has lost its number, by a restart, may begin a sweep that others have ended: they answer,
+//! and do not join. Every answer tells the largest number that its sender has heard of, so such news
+//! comes one partner nearer with each sweep, and within as many sweeps as a cube has steps the node
+//! begins one that all join.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +120,7 @@ pub enum SweepInput {
         sweep: u64,
         /// The step in which it was asked.
         step: Step,
-        /// Number of the sweep that the partner was in, or had ended, when it answered.
+        /// The largest number of a sweep that the partner had heard of when it answered.
         theirs: u64,
     },
     /// A node does not answer: the running step is not waited for if it is with this one.
@@ -153,7 +158,7 @@ pub enum SweepOutput {
         sweep: u64,
         /// The step in which it asked.
         step: Step,
-        /// Number of the sweep that this node is in, or has ended.
+        /// The largest number of a sweep that this node has heard of.
         ours: u64,
     },
     /// A sweep has ended.
@@ -382,11 +387,11 @@ impl Sweeper {
 
     /// Answers the questions that wait for steps which this node has done.
     fn answer(&mut self, outbox: &mut Outbox<SweepOutput>) {
-        let (ours, position) = (self.sweep, self.step);
+        let (ours, newest, position) = (self.sweep, self.newest, self.step);
         self.waiting.retain(|&step, &mut (to, sweep)| {
             let is_ready = position.is_none_or(|running| running >= step) || sweep < ours;
             if is_ready {
-                outbox.push(SweepOutput::Answer { to, sweep, step, ours });
+                outbox.push(SweepOutput::Answer { to, sweep, step, ours: newest });
             }
             !is_ready
         });

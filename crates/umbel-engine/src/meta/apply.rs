@@ -72,6 +72,10 @@ impl MetaState {
             }
             MetaCommand::OpenSession => Ok(MetaReply::Session(SessionId(log_index))),
             MetaCommand::KeepKey { key } => self.keep_key(*key),
+            MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
+            MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),
+            MetaCommand::CancelJob { job } => self.cancel_job(*job),
+            MetaCommand::ResumeJob { job } => self.resume_job(*job),
         }
     }
 

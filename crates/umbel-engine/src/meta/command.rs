@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{FilterId, Generation, NodeId, SessionId, ShardId};
+use crate::ids::{FilterId, Generation, JobId, NodeId, SessionId, ShardId};
 use crate::meta::filter_name::FilterName;
+use crate::meta::jobs::{JobEnd, JobOrder};
 use crate::meta::settings::{FilterSettings, HashKey};
 
 /// One entry of the meta group's log.
@@ -119,6 +120,27 @@ pub enum MetaCommand {
     },
     /// Opens a client's session; its number is the index of this entry.
     OpenSession,
+    /// Enters a job; its number is the index of this entry.
+    SubmitJob(JobOrder),
+    /// From a worker of the job, mostly its coordinator: a run has ended.
+    EndJob {
+        /// The job.
+        job: JobId,
+        /// The run.
+        run: u32,
+        /// How.
+        end: JobEnd,
+    },
+    /// Asks a job to end.
+    CancelJob {
+        /// The job.
+        job: JobId,
+    },
+    /// Takes a failed job up again, from what its workers have on their disks.
+    ResumeJob {
+        /// The job.
+        job: JobId,
+    },
     /// Keeps a hash key so that filters that were exported with it can come back. Idempotent.
     KeepKey {
         /// The key.
@@ -137,6 +159,8 @@ pub enum MetaReply {
     Filter(FilterId),
     /// The session has this number.
     Session(SessionId),
+    /// The job has this number.
+    Job(JobId),
     /// Refused; nothing was changed.
     Refused(MetaError),
 }
@@ -189,6 +213,20 @@ pub enum MetaError {
     BadMove {
         /// Why.
         what: String,
+    },
+    /// Name a job that the ledger has; ended ones are forgotten in time.
+    #[error("there is no {job}")]
+    UnknownJob {
+        /// What was named.
+        job: JobId,
+    },
+    /// The job cannot do that any more.
+    #[error("{job} is {state}")]
+    JobState {
+        /// The job.
+        job: JobId,
+        /// What has become of it.
+        state: String,
     },
     /// A limit would be exceeded.
     #[error("{what}")]

@@ -7,9 +7,10 @@ use umbel_filter::HashRange;
 
 use super::catalogue::FilterRecord;
 use super::filter_name::FilterName;
+use super::jobs::JobRecord;
 use super::nodes::NodeRecord;
 use super::settings::HashKey;
-use crate::ids::{Epoch, FilterId, NodeId, ShardId};
+use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
 use crate::placement::{ShardMap, ShardRecord};
 
 /// Everything that the meta group knows, changed by [`apply`](Self::apply) alone. It is its own
@@ -61,6 +62,7 @@ pub struct MetaState {
     pub(super) names: BTreeMap<FilterName, FilterId>,
     /// By the number that names the key.
     pub(super) kept_keys: BTreeMap<u64, HashKey>,
+    pub(super) jobs: BTreeMap<JobId, JobRecord>,
 }
 
 impl MetaState {

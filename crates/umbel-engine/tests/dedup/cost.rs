@@ -3,8 +3,8 @@
 use crate::shuttle::{Dice, World, deal, shape};
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, CostQuestion, FilterChoice, FrameKind, Keep,
-    Level, Mode, Plan, WorkerId,
+    Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, FilterChoice, FrameKind,
+    Keep, Level, Mode, Plan, WorkerId, cheapest,
 };
 use umbel_filter::{ItemHash, ItemHasher};
 
@@ -18,8 +18,13 @@ fn items(entries: u64, delta: f64) -> Vec<(ItemHash, Vec<u8>)> {
 }
 
 fn run(workers: u32, delta: f64, entries: u64) {
-    let question =
-        CostQuestion { workers, entries: entries as f64, delta, survivor_extra_bits: 0.0 };
+    let question = CostQuestion {
+        workers,
+        entries: entries as f64,
+        delta,
+        survivor_extra_bits: 0.0,
+        references: None,
+    };
     let cost = question.cheapest_filter().unwrap();
     let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
     let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::Wide);
@@ -53,6 +58,45 @@ fn measured_bits_are_those_of_the_model() {
         }
     }
     run(32, 0.006, 120_000);
+}
+
+/// Payload bits an entry of a real exchange run as `cost` says.
+fn payload_bits(workers: u32, delta: f64, entries: u64, cost: Cost) -> f64 {
+    let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
+    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::Wide);
+    let Cost { mode, position_count, refine_bits, .. } = cost;
+    let plan = Plan { mode, position_count, refine_bits, ..plan };
+    let report = World::new(plan, deal(&items(entries, delta), workers)).run(&mut Dice(1)).report;
+    let bits: u64 = FrameKind::ALL.into_iter().map(|kind| report.payload_bits(kind)).sum();
+    bits as f64 / report.entries as f64
+}
+
+/// Whatever share stands twice, the choice costs no more than whole hashes; where every entry does, a filter would not
+/// have saved anything either.
+#[test]
+fn the_choice_is_never_dearer_than_whole_hashes() {
+    let (workers, entries) = (4, 20_000);
+    for delta in [0.0, 0.17, 0.34, 0.5, 0.7, 0.9, 1.0] {
+        let question = CostQuestion {
+            workers,
+            entries: entries as f64,
+            delta,
+            survivor_extra_bits: 0.0,
+            references: None,
+        };
+        let chosen = cheapest(&question);
+        let wide =
+            Cost { mode: Mode::Wide, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
+        let whole = payload_bits(workers, delta, entries, wide);
+        let taken = payload_bits(workers, delta, entries, chosen);
+        assert!(taken <= 1.02 * whole, "δ={delta}: {chosen:?} took {taken}, whole hashes {whole}");
+        if delta > 0.99 {
+            let filter = question.cheapest_filter().unwrap();
+            let filter = payload_bits(workers, delta, entries, filter);
+            assert_eq!(chosen.mode, Mode::Wide);
+            assert!(filter > 0.98 * whole, "a filter took {filter}, whole hashes {whole}");
+        }
+    }
 }
 
 /// Workers of very different sizes: each stream's parameter follows its own gaps.

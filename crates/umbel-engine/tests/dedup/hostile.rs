@@ -24,9 +24,10 @@ fn plans() -> impl Strategy<Value = Plan> {
         Just(Level::Bytes),
         Just(Level::Approximate { false_positive_rate: 1e-3 })
     ];
-    (level, any::<bool>(), any::<bool>(), 1u64..500, 0u32..5).prop_map(
-        |(level, report, wide, position_count, refine_bits)| {
-            let shape = shape(3, 1, level, Keep::First, report);
+    let keep = prop_oneof![Just(Keep::First), Just(Keep::Best)];
+    (level, keep, any::<bool>(), any::<bool>(), 1u64..500, 0u32..5).prop_map(
+        |(level, keep, report, wide, position_count, refine_bits)| {
+            let shape = shape(3, 1, level, keep, report);
             let plan = plan(shape, 60, FilterChoice::Auto);
             if wide || plan.truncation.is_some() {
                 plan

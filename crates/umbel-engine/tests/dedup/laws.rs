@@ -2,7 +2,7 @@
 
 use crate::shuttle::{Dice, Outcome, World, deal, plan, shape};
 use proptest::prelude::*;
-use umbel_engine::dedup::{FilterChoice, Input, Keep, Level, Mode, Place, Plan, reference};
+use umbel_engine::dedup::{FilterChoice, Input, Keep, Level, Mode, Place, Plan, Rank, reference};
 use umbel_filter::ItemHash;
 
 /// What a worker reads: an item's hash and bytes.
@@ -28,22 +28,36 @@ fn expected<Key: Ord>(
     key: impl Fn(&Read) -> Key,
 ) -> Vec<(Place, Option<Place>)> {
     let parts = deal(items, plan.shape.workers);
-    let keyed: Vec<(Place, Key)> = parts
+    let keyed: Vec<(Rank, Place, Key)> = parts
         .into_iter()
         .flatten()
-        .map(|record| (record.place, key(&(record.hash, record.bytes))))
+        .map(|record| (record.rank, record.place, key(&(record.hash, record.bytes))))
         .collect();
     let report = plan.shape.report_kept;
-    let drops = reference::drops(&keyed, plan.shape.keep);
+    let drops = match plan.shape.keep {
+        Keep::Best => reference::ranked_drops(&keyed, Keep::Best),
+        keep => {
+            let unranked = keyed.into_iter().map(|(_, place, key)| (place, key));
+            reference::drops(&unranked.collect::<Vec<_>>(), keep)
+        }
+    };
     drops.into_iter().map(|(place, kept)| (place, report.then_some(kept))).collect()
 }
 
+/// Runs the exchange; ranks are reported where they should be, each as it was read.
 fn run(items: &[Read], plan: Plan, seed: u64) -> Outcome {
-    World::new(plan, deal(items, plan.shape.workers)).run(&mut Dice(seed))
+    let parts = deal(items, plan.shape.workers);
+    let outcome = World::new(plan, parts.clone()).run(&mut Dice(seed));
+    let reports_ranks = plan.shape.keep == Keep::Best && plan.shape.report_kept;
+    assert_eq!(outcome.ranks.len(), if reports_ranks { outcome.drops.len() } else { 0 });
+    for &(place, rank) in &outcome.ranks {
+        assert_eq!(parts[place.chunk() as usize][place.item() as usize].rank, rank);
+    }
+    outcome
 }
 
 fn keeps() -> impl Strategy<Value = Keep> {
-    prop_oneof![Just(Keep::First), Just(Keep::Last)]
+    prop_oneof![Just(Keep::First), Just(Keep::Last), Just(Keep::Best)]
 }
 
 /// A plan that no cost model would choose is as right as any other.
@@ -58,7 +72,7 @@ proptest! {
     #[test]
     fn fingerprints_leave_what_a_map_leaves(
         numbers in proptest::collection::vec(any::<u8>(), 1..120),
-        workers in 1u32..9,
+        workers in 1u32..10,
         cells in 1u32..4,
         positions in prop_oneof![Just(1u64), 1u64..400, Just(1 << 40), Just(1 << 60)],
         refine_bits in 0u32..=4,
@@ -82,7 +96,7 @@ proptest! {
     #[test]
     fn bytes_decide_where_hashes_lie(
         numbers in proptest::collection::vec(0u8..60, 1..80),
-        workers in 1u32..6,
+        workers in 1u32..10,
         positions in 1u64..400,
         wide in any::<bool>(),
         keep in keeps(),
@@ -106,7 +120,7 @@ proptest! {
     #[test]
     fn approximate_results_do_not_depend_on_the_number_of_workers(
         numbers in proptest::collection::vec(any::<u8>(), 1..120),
-        workers in 1u32..9,
+        workers in 1u32..10,
         cells in 1u32..4,
         rate in prop_oneof![Just(0.04), Just(1e-3)],
         keep in keeps(),
@@ -204,4 +218,47 @@ fn frames_that_come_before_the_plan_wait_for_it() {
     let mut world = World::new(plan, parts);
     world.start();
     assert!(world.workers[0].step(second_plan, &mut umbel_engine::Outbox::new()).is_err());
+}
+
+/// Of equal items the one with the smallest rank stays, wherever it was read; ranks stand on the wire only then.
+#[test]
+fn the_best_of_three_workers_stays() {
+    let items: Vec<_> = [5, 5, 9, 5, 9, 5].map(item).to_vec();
+    let of = |keep, report| {
+        let plan = plan(shape(3, 1, Level::Fingerprint, keep, report), 6, FilterChoice::Wide);
+        let mut parts = deal(&items, 3);
+        let ranks = [[40, 30], [1, 10], [1, 10]];
+        for (part, ranks) in parts.iter_mut().zip(ranks) {
+            part.iter_mut().zip(ranks).for_each(|(record, rank)| record.rank = Rank(rank));
+        }
+        World::new(plan, parts).run(&mut Dice(1))
+    };
+    let place = |worker, item| Place::new(worker, item);
+    let outcome = of(Keep::Best, true);
+    let kept = Some(place(1, 1)); // rank 10, as the last one, but before it
+    let expected = [(place(0, 0), kept), (place(0, 1), kept), (place(2, 0), Some(place(1, 0)))];
+    assert_eq!(outcome.drops[..3], expected);
+    assert_eq!(outcome.drops[3..], [(place(2, 1), kept)]);
+    assert_eq!(outcome.ranks[0], (place(0, 0), Rank(40)));
+    let bits =
+        |keep| of(keep, false).report.payload_bits(umbel_engine::dedup::FrameKind::Positions);
+    // Five entries are sent: each worker's own repeats are not. Streams are padded to whole bytes.
+    assert_eq!(bits(Keep::Best) - bits(Keep::First), 5 * 64);
+}
+
+#[test]
+fn ranks_come_exactly_where_entries_rank() {
+    let refuse = |keep, ranks: Vec<Rank>| {
+        let shape = shape(1, 1, Level::Fingerprint, keep, false);
+        let mut worker =
+            umbel_engine::dedup::Worker::new(umbel_engine::dedup::WorkerId(0), shape, 1).unwrap();
+        let mut outbox = umbel_engine::Outbox::new();
+        let plan = plan(shape, 1, FilterChoice::Wide);
+        worker.step(Input::Plan(plan), &mut outbox).unwrap();
+        let hash = ItemHash::new(1, 1);
+        let entries = vec![umbel_engine::dedup::Entry { hash, place: Place::new(0, 0) }];
+        worker.step(Input::Cell { cell: 0, entries, ranks }, &mut outbox).is_err()
+    };
+    assert!(refuse(Keep::Best, vec![]) && refuse(Keep::First, vec![Rank(1)]));
+    assert!(!refuse(Keep::Best, vec![Rank(1)]) && !refuse(Keep::Last, vec![]));
 }

@@ -5,5 +5,6 @@
 
 mod cost;
 mod hostile;
+mod known;
 mod laws;
 mod shuttle;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{
     Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Output,
-    Place, PlaceBits, Plan, Worker, WorkerId,
+    Place, PlaceBits, Plan, Rank, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 
@@ -13,6 +13,7 @@ use umbel_filter::ItemHash;
 pub(crate) struct Record {
     pub(crate) place: Place,
     pub(crate) hash: ItemHash,
+    pub(crate) rank: Rank,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -46,13 +47,19 @@ pub(crate) fn plan(shape: JobShape, items: u64, choice: FilterChoice) -> Plan {
     Coordinator::plan_without_sample(shape, items, place_bits, choice)
 }
 
+/// The rank of a record, few of them, so that many are equal; not in the order of places.
+fn rank_of(index: usize) -> Rank {
+    Rank([1, u64::MAX, 0, 7 << 40][Dice(index as u64).roll(4)])
+}
+
 /// Records dealt to workers in order: chunk w is all that worker w reads.
 pub(crate) fn deal(items: &[(ItemHash, Vec<u8>)], workers: u32) -> Vec<Vec<Record>> {
     let mut parts = vec![Vec::new(); workers as usize];
     for (index, (hash, bytes)) in items.iter().enumerate() {
         let worker = index * workers as usize / items.len();
         let place = Place::new(worker as u32, parts[worker].len() as u64);
-        parts[worker].push(Record { place, hash: *hash, bytes: bytes.clone() });
+        let (hash, rank, bytes) = (*hash, rank_of(index), bytes.clone());
+        parts[worker].push(Record { place, hash, rank, bytes });
     }
     parts
 }
@@ -62,6 +69,8 @@ pub(crate) fn deal(items: &[(ItemHash, Vec<u8>)], workers: u32) -> Vec<Vec<Recor
 pub(crate) struct Outcome {
     /// Dropped place and, if reported, the kept one; in input order.
     pub(crate) drops: Vec<(Place, Option<Place>)>,
+    /// How each dropped item ranked, if that is reported; in input order.
+    pub(crate) ranks: Vec<(Place, Rank)>,
     /// Cells that each worker has settled.
     pub(crate) settled: u32,
     pub(crate) report: ExchangeReport,
@@ -71,6 +80,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) workers: Vec<Worker>,
     parts: Vec<Vec<Record>>,
+    /// What earlier jobs have kept.
+    pub(crate) references: Vec<ItemHash>,
     mail: Vec<(WorkerId, WorkerId, Vec<u8>)>,
     outcome: Outcome,
 }
@@ -80,7 +91,8 @@ impl World {
         let workers = (0..plan.shape.workers as u16)
             .map(|id| Worker::new(WorkerId(id), plan.shape, 99).unwrap())
             .collect();
-        Self { plan, workers, parts, mail: Vec::new(), outcome: Outcome::default() }
+        let (references, mail) = (Vec::new(), Vec::new());
+        Self { plan, workers, parts, references, mail, outcome: Outcome::default() }
     }
 
     pub(crate) fn step(&mut self, worker: usize, input: Input) {
@@ -96,14 +108,15 @@ impl World {
             Output::Send { to, frame } => self.mail.push((WorkerId(worker as u16), to, frame)),
             Output::Settled { drops, .. } => {
                 self.outcome.settled += 1;
+                self.outcome.ranks.extend(drops.places.iter().copied().zip(drops.ranks));
                 let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
                 self.outcome.drops.extend(drops.places.into_iter().zip(kept));
             }
             Output::Compare { cell, suspects } => {
                 let item = |suspect: umbel_engine::dedup::Suspect| {
                     let record = &self.parts[worker][suspect.place.item() as usize];
-                    let (hash, bytes) = (record.hash, record.bytes.clone());
-                    Item { hash, place: suspect.place, shared: suspect.shared, bytes }
+                    let Record { hash, rank, bytes, .. } = record.clone();
+                    Item { hash, place: suspect.place, shared: suspect.shared, rank, bytes }
                 };
                 let items = suspects.into_iter().map(item).collect();
                 self.step(worker, Input::Items { cell, items });
@@ -120,15 +133,25 @@ impl World {
     /// Hands one worker its plan and its cells.
     pub(crate) fn start_one(&mut self, worker: usize) {
         let cells = self.plan.shape.cells();
-        let mut lists: BTreeMap<u32, Vec<Entry>> =
-            (0..cells.get()).map(|cell| (cell, Vec::new())).collect();
+        let mut lists: BTreeMap<u32, (Vec<Entry>, Vec<Rank>)> =
+            (0..cells.get()).map(|cell| (cell, Default::default())).collect();
         for record in &self.parts[worker] {
             let entry = Entry { hash: record.hash, place: record.place };
-            lists.get_mut(&cells.cell_of(record.hash.hi())).unwrap().push(entry);
+            let (entries, ranks) = lists.get_mut(&cells.cell_of(record.hash.hi())).unwrap();
+            entries.push(entry);
+            ranks.extend(self.plan.shape.ranks_entries().then_some(record.rank));
         }
         self.step(worker, Input::Plan(self.plan));
-        for (cell, entries) in lists {
-            self.step(worker, Input::Cell { cell, entries });
+        for (cell, (entries, ranks)) in lists {
+            self.step(worker, Input::Cell { cell, entries, ranks });
+        }
+        if self.plan.references.is_some() {
+            let own = |cell: &u32| self.plan.shape.owner(*cell) == worker as u32;
+            for cell in (0..cells.get()).filter(own).collect::<Vec<_>>() {
+                let mut hashes = self.references.clone();
+                hashes.retain(|hash| cells.cell_of(hash.hi()) == cell);
+                self.step(worker, Input::References { cell, hashes });
+            }
         }
     }
 
@@ -173,6 +196,7 @@ impl World {
 
     pub(crate) fn finish(mut self) -> Outcome {
         self.outcome.drops.sort_unstable();
+        self.outcome.ranks.sort_unstable();
         for worker in &self.workers {
             self.outcome.report += worker.report();
         }

@@ -1,16 +1,16 @@
 //! Questions, answers, and merging them.
 
-use umbel_codec::{FrameChanges, FrameKey, FrameMergeError, FrameView, frames, probes_bits};
+use umbel_codec::{FrameChanges, frames, probes_bits};
 use umbel_filter::{
-    AnyFilter, BlockProbe, Describe, Insert, Insertion, ItemHash, Shape, ShapeMismatch, SingleShot,
-    SingleShotShape, SparseBlocked,
+    AnyFilter, BlockProbe, Describe, Insert, Insertion, ItemHash, Shape, SingleShotShape,
 };
 
-use super::{Replica, ReplicaOptions, entry_of, probe_of};
+use super::listed::{ChangeReader, ListedChanges, ReadChanges};
+use super::{Replica, ReplicaOptions, entry_of};
 use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
 use crate::hypercube::knowledge::Knowledge;
 use crate::ids::{FilterId, Generation, NodeId};
-use crate::limits::{DELTA_LIST_BYTES_MAX, KNOWLEDGE_NODES_MAX};
+use crate::limits::{DELTA_CHANGES_MAX, KNOWLEDGE_NODES_MAX};
 use crate::planted::{self, Planted};
 
 /// What a copy answers, before it is coded: that takes longer than a copy should be held for.
@@ -30,93 +30,6 @@ pub struct Reply {
     pub delta: Delta,
     /// What changed; None for the whole filter.
     pub changes: Option<ListedChanges>,
-}
-
-/// Changes that a delta lists.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ListedChanges {
-    shape: Shape,
-    key: FrameKey,
-    payload_bytes_max: usize,
-    entries: Vec<u64>,
-}
-
-impl ListedChanges {
-    /// The frames that list them.
-    ///
-    /// # Panics
-    /// If the payload limit is below a few codes.
-    #[must_use]
-    pub fn into_frames(mut self) -> Vec<Vec<u8>> {
-        self.entries.sort_unstable();
-        self.entries.dedup();
-        if self.entries.is_empty() {
-            return Vec::new();
-        }
-        let Self { shape, key, payload_bytes_max, entries } = self;
-        let whole = |frame: Result<_, _>| frame.expect("a payload holds a few codes");
-        match shape {
-            Shape::SingleShot(shape) => {
-                let listed = SingleShot::from_positions(shape, entries);
-                let listed = listed.expect("positions were sorted, and are the filter's");
-                frames(&listed, key, payload_bytes_max).map(whole).collect()
-            }
-            Shape::Blocks(shape) => {
-                let probes = entries.into_iter().map(probe_of).collect();
-                let listed = SparseBlocked::from_probes(shape, probes);
-                let listed = listed.expect("probes were sorted, and are the filter's");
-                frames(&listed, key, payload_bytes_max).map(whole).collect()
-            }
-            Shape::Scalable(_) => unreachable!("not replicable"),
-        }
-    }
-}
-
-/// Reads frames that list changes, without the copy that they are for.
-///
-/// ```
-/// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::{ChangeReader, ReadChanges};
-///
-/// fn read(reader: ChangeReader, frames: &[Vec<u8>]) -> Option<ReadChanges> {
-///     reader.read(NodeId(2), frames).ok()
-/// }
-/// # let _ = read;
-/// ```
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ChangeReader {
-    shape: Shape,
-    key: FrameKey,
-}
-
-/// Changes that were read from frames of the right shape and key.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct ReadChanges(Vec<FrameChanges>);
-
-impl ChangeReader {
-    /// Reads all frames of a delta.
-    ///
-    /// # Errors
-    /// If one is damaged, of another shape or key, or lists no changes.
-    pub fn read(&self, from: NodeId, frames: &[Vec<u8>]) -> Result<ReadChanges, DeltaError> {
-        let frame_error = |source| DeltaError::Frame { from, source };
-        let mut listed = Vec::with_capacity(frames.len());
-        let last = if planted::on(Planted::FirstFrameIsAll) { 1 } else { frames.len() };
-        for frame in frames.iter().take(last) {
-            let view = self.view(frame).map_err(frame_error)?;
-            let changes = view.to_changes(self.key, DELTA_LIST_BYTES_MAX);
-            listed.push(changes.map_err(frame_error)?.ok_or(DeltaError::Unlisted { from })?);
-        }
-        Ok(ReadChanges(listed))
-    }
-
-    /// A frame, if it is of this filter's shape and key, or of a part of it.
-    fn view<'f>(&self, frame: &'f [u8]) -> Result<FrameView<'f>, FrameMergeError> {
-        let (view, _) = FrameView::parse(frame)?;
-        view.check_key(self.key)?;
-        let (ours, theirs) = (self.shape, view.shape());
-        if is_part(theirs, ours) { Ok(view) } else { Err(ShapeMismatch { ours, theirs }.into()) }
-    }
 }
 
 impl Replica {
@@ -188,12 +101,15 @@ impl Replica {
         let delta =
             Delta { filter, generation, question, content, through, knows, may_have, frames };
         let shape = self.filter.shape();
-        let listed = |entries| ListedChanges { shape, key, payload_bytes_max, entries };
+        let listed = |entries| ListedChanges::new(shape, key, payload_bytes_max, entries);
         Ok(Reply { delta, changes: changes.map(listed) })
     }
 
-    /// Whether a list of these changes takes fewer bytes than the whole filter.
-    fn is_shorter_listed(&self, entries: &[u64]) -> bool {
+    /// Whether a delta may list these changes, and takes fewer bytes then than the whole filter.
+    pub(super) fn is_shorter_listed(&self, entries: &[u64]) -> bool {
+        if entries.len() > DELTA_CHANGES_MAX {
+            return false;
+        }
         match self.filter.shape() {
             Shape::Blocks(shape) => {
                 let bits = probes_bits(shape.map().len(), entries.len() as u64);
@@ -208,7 +124,7 @@ impl Replica {
     /// Reads what is listed for this copy.
     #[must_use]
     pub fn reader(&self) -> ChangeReader {
-        ChangeReader { shape: self.filter.shape(), key: self.options.key }
+        ChangeReader::new(self.filter.shape(), self.options.key)
     }
 
     /// Merges the answer to the last question. Bits of a whole filter whose later frames turn out
@@ -220,7 +136,10 @@ impl Replica {
         match delta.content {
             DeltaContent::Changes => {
                 self.check_answer(from, delta)?;
-                let changes = self.reader().read(from, &delta.frames)?;
+                let (reader, mut changes) = (self.reader(), ReadChanges::default());
+                for frame in &delta.frames {
+                    reader.read(from, frame, &mut changes)?;
+                }
                 self.merge_changes(from, delta, changes)
             }
             DeltaContent::Whole => {
@@ -360,7 +279,7 @@ impl Replica {
     fn apply_changes(&mut self, log: u64, listed: ReadChanges) -> Merged {
         let (mut entries, mut new_bit_count, mut listed_count) = (Vec::new(), 0, 0);
         let tells_all = self.may_have != Knowledge::new();
-        for changes in listed.0 {
+        for changes in listed.into_frames() {
             match (changes, &mut self.filter) {
                 (FrameChanges::Positions(listed), AnyFilter::SingleShot(filter)) => {
                     let positions = listed.positions();
@@ -400,24 +319,6 @@ impl Replica {
             self.log.append(Some(log), &entries);
         }
         Merged { new_change_count: entries.len() as u64, new_bit_count }
-    }
-}
-
-/// Whether a filter's shape is that of a part of another one.
-fn is_part(part: Shape, whole: Shape) -> bool {
-    match (part, whole) {
-        (Shape::Blocks(part), Shape::Blocks(whole)) => {
-            part.kind() == whole.kind()
-                && part.probe_count() == whole.probe_count()
-                && whole.map().offset_of(part.map()).is_some()
-        }
-        (Shape::SingleShot(part), Shape::SingleShot(whole)) => {
-            let (inner, outer) = (part.range(), whole.range());
-            part.position_count() == whole.position_count()
-                && inner.start() == outer.start()
-                && inner.last() <= outer.last()
-        }
-        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ use umbel_filter::{Blocked, HashRange, SingleShotShape, StoredSingleShot};
 use super::fixture::*;
 use super::*;
 use crate::hypercube::delta::{Delta, DeltaContent};
+use crate::limits::DELTA_CHANGES_MAX;
 
 #[test]
 fn what_does_not_fit_changes_nothing() {
@@ -88,6 +89,15 @@ fn bits_are_no_list_of_changes() {
         frames(&filter_of(Kind::Blocked, 0..1), KEY, 1 << 20).map(Result::unwrap).collect();
     let error = copies[1].merge(NodeId(1), &Delta { frames, ..delta }).unwrap_err();
     assert_eq!(error.to_string(), "node 1 sent a frame that lists no changes");
+}
+
+#[test]
+fn who_has_too_much_to_tell_sends_the_whole_filter() {
+    let copy = copy(1, Kind::SingleShot, 10);
+    let mut entries = vec![0; DELTA_CHANGES_MAX];
+    assert!(copy.is_shorter_listed(&entries));
+    entries.push(0);
+    assert!(!copy.is_shorter_listed(&entries));
 }
 
 #[test]

@@ -336,3 +336,12 @@ proptest! {
         prop_assert_eq!((cost.bytes, cost.wholes), (0, 0));
     }
 }
+
+#[test]
+fn memory_is_that_of_the_description() {
+    for kind in KINDS {
+        let mut copy = copy(1, kind, 100);
+        insert(&mut copy, 0..20);
+        assert_eq!(copy.memory_bytes(), copy.filter().describe().memory_bytes);
+    }
+}

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 use umbel_filter::Kind;
 
-use crate::ids::{FilterId, Generation, NodeId, ShardId};
-use crate::meta::{Distribution, FilterName, FilterSettings, HashKey, MetaCommand};
+use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
+use crate::meta::{
+    Distribution, FilterName, FilterSettings, HashKey, JobEnd, JobOrder, MetaCommand,
+};
 use crate::shard::SliceShape;
 
 /// A cluster of nodes 1 to `nodes`.
@@ -92,5 +94,18 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         1 => Just(MetaCommand::OpenSession),
         1 => (0_u64..5).prop_map(|id| MetaCommand::KeepKey { key: sip_key(id) }),
     ];
-    prop_oneof![about_nodes, about_filters]
+    let job = || (1_u64..60).prop_map(JobId);
+    let failed = |resumable| JobEnd::Failed { cause: String::new(), resumable };
+    let about_jobs = prop_oneof![
+        (0_u64..9, nodes()).prop_map(|(nonce, workers)| {
+            let (seed, spec, submitted_ms) = (nonce, Vec::new(), nonce);
+            MetaCommand::SubmitJob(JobOrder { nonce, seed, workers, spec, submitted_ms })
+        }),
+        (job(), 0_u32..3, any::<bool>()).prop_map(move |(job, run, resumable)| {
+            MetaCommand::EndJob { job, run, end: failed(resumable) }
+        }),
+        job().prop_map(|job| MetaCommand::CancelJob { job }),
+        job().prop_map(|job| MetaCommand::ResumeJob { job }),
+    ];
+    prop_oneof![3 => about_nodes, 3 => about_filters, 1 => about_jobs]
 }

@@ -1,0 +1,214 @@
+//! What reconciling two sets costs on the wire, measured on whole sessions.
+//!
+//! `reconcile_table [n] [seed]` prints, for sets of n items a side (a million by default) of 64-bit and of 256-bit random
+//! ids and differences from none to everything, the bytes of a two-way session by what they are for, their ratio to the
+//! lower bound, rounds and seconds, beside three other methods: a plain list, rateless coded symbols alone, and a
+//! Merkle tree. The bytes of those are computed, and generously: without greetings, frames and checks.
+
+use std::collections::VecDeque;
+use std::env;
+use std::time::Instant;
+
+use umbel_engine::Outbox;
+use umbel_engine::reconcile::{
+    Direction, Input, Item, Kind, Optimize, Options, Outcome, Output, Role, Session,
+};
+
+/// The columns: bytes, their ratio to the lower bound, rounds, keys that were tried; bytes by phase; seconds of the
+/// initiator's passes and of both sides' steps; bytes of other methods.
+const HEADER: &str = "       d      bytes   x LB round keys    hello  estim    filter    sketch      list  request     \
+     items control pass s    I s    R s       list      riblt     merkle  plan";
+
+/// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
+fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn item(kind: Kind, seed: u64, number: u64) -> Item {
+    let word = |at: u64| mix((4 * number + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(seed));
+    match kind {
+        Kind::Id64 => Item::Id(word(0)),
+        _ => Item::Bytes((0..4).flat_map(|at| word(at).to_be_bytes()).collect()),
+    }
+}
+
+/// One side: its session, its items, and the seconds that passes, steps and the rest of the driver took.
+struct Side {
+    session: Session,
+    items: Vec<Item>,
+    inputs: VecDeque<Input>,
+    sent: VecDeque<Vec<u8>>,
+    applied: Vec<Item>,
+    outcome: Option<Outcome>,
+    pass_seconds: f64,
+    step_seconds: f64,
+    out: Outbox<Output>,
+}
+
+impl Side {
+    fn new(options: Options, items: Vec<Item>) -> Self {
+        Self {
+            session: Session::new(options),
+            items,
+            inputs: VecDeque::from([Input::Start]),
+            sent: VecDeque::new(),
+            applied: Vec::new(),
+            outcome: None,
+            pass_seconds: 0.0,
+            step_seconds: 0.0,
+            out: Outbox::new(),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it measures")]
+    fn work(&mut self) -> bool {
+        let mut did = false;
+        while let Some(input) = self.inputs.pop_front() {
+            did = true;
+            let started = Instant::now();
+            self.session.step(input, &mut self.out);
+            self.step_seconds += started.elapsed().as_secs_f64();
+            for output in self.out.take() {
+                self.follow(output);
+            }
+        }
+        did
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it measures")]
+    fn follow(&mut self, output: Output) {
+        match output {
+            Output::Send(bytes) => self.sent.push_back(bytes),
+            Output::RunPass(mut pass) => {
+                let started = Instant::now();
+                if pass.includes_applied() {
+                    self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
+                }
+                for (item, number) in self.items.iter().zip(0..) {
+                    pass.add(umbel_engine::reconcile::ItemIndex(number), item.as_item_ref());
+                }
+                self.pass_seconds += started.elapsed().as_secs_f64();
+                self.inputs.push_back(Input::PassDone(pass));
+            }
+            Output::Fetch(indexes) => {
+                let number = |index: u64| usize::try_from(index).expect("an index of ours");
+                let items = indexes.iter().map(|index| self.items[number(index.0)].clone());
+                self.inputs.push_back(Input::Items(items.collect()));
+            }
+            Output::Pause => self.inputs.push_back(Input::Resume),
+            Output::OnlyThere(items) => {
+                self.applied.extend(items.into_iter().filter_map(|remote| remote.item));
+                self.inputs.push_back(Input::Applied);
+            }
+            Output::OnlyHere(_) | Output::Phase(_) => {}
+            Output::Finish(result) => self.outcome = Some(result.expect("an honest session")),
+        }
+    }
+}
+
+fn run(kind: Kind, optimize: Optimize, ours: Vec<Item>, theirs: Vec<Item>) -> (Side, Side) {
+    let mut initiator = Options::initiator(kind, Direction::TwoWay, mix(1));
+    if let Role::Initiator(aim) = &mut initiator.role {
+        aim.optimize = optimize;
+    }
+    let mut ours = Side::new(initiator, ours);
+    let mut theirs = Side::new(Options::responder(kind, mix(2)), theirs);
+    while ours.outcome.is_none() || theirs.outcome.is_none() {
+        let mut did = ours.work() | theirs.work();
+        while let Some(bytes) = ours.sent.pop_front() {
+            theirs.inputs.push_back(Input::Received(bytes));
+            did = true;
+        }
+        while let Some(bytes) = theirs.sent.pop_front() {
+            ours.inputs.push_back(Input::Received(bytes));
+            did = true;
+        }
+        assert!(did, "both wait");
+    }
+    (ours, theirs)
+}
+
+/// Bits of k sorted w-bit values.
+fn list_bits(count: f64, width: f64) -> f64 {
+    if count < 1.0 { 0.0 } else { count * (width - count.log2() + std::f64::consts::LOG2_E) }
+}
+
+/// The other methods' bytes: a list of everything, coded symbols, a Merkle tree.
+fn others(n: f64, a: f64, b: f64, width: f64) -> [f64; 3] {
+    let payload = list_bits(a, width) + list_bits(b, width);
+    let list = list_bits(n, width) + list_bits(a, width);
+    let d = a + b;
+    let overhead = match d {
+        d if d < 1.5 => 1.0,
+        d if d < 24.0 => 1.7,
+        d if d < 300.0 => 1.45,
+        d if d < 3000.0 => 1.38,
+        _ => 1.35,
+    };
+    let is_id = width < 65.0;
+    let (request, own) =
+        if is_id { (0.0, list_bits(a, width)) } else { (list_bits(b, 28.0), payload) };
+    let riblt = overhead * d * (64.0 + 32.0) + request + own;
+    // Leaves of 2^k: of each node that differs both children's 64-bit hashes, then the leaf's 64-bit hashes.
+    let merkle = (4..=20).map(|depth| {
+        let distinct = |nodes: f64| nodes * -(-d / nodes).exp_m1();
+        let levels: f64 = (0..depth).map(|level| distinct(f64::from(1 << level))).sum();
+        let leaves = f64::from(1 << depth);
+        distinct(leaves) * n / leaves * 64.0 + levels * 2.0 * 64.0 + own + request
+    });
+    [list / 8.0, riblt / 8.0, merkle.fold(f64::INFINITY, f64::min) / 8.0]
+}
+
+fn main() {
+    let mut arguments = env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let n = arguments.next().unwrap_or(1_000_000);
+    let seed = arguments.next().unwrap_or(1);
+    for (kind, width, optimize) in [
+        (Kind::Id64, 64.0, Optimize::Bytes),
+        (Kind::Hashed, 256.0, Optimize::Bytes),
+        (Kind::Id64, 64.0, Optimize::Time),
+    ] {
+        println!("{width}-bit ids, {n} a side, {optimize:?}");
+        println!("{HEADER}");
+        let sizes = [0, 1, 2, 5, 10, 15, 20, 50, 100, 1000, 10_000, 100_000, n, 2 * n];
+        for d in sizes {
+            let (a, b) = (d.div_ceil(2), d / 2);
+            if d > 2 * n {
+                continue;
+            }
+            let salt = seed.wrapping_add(d << 32);
+            let side = |from: u64, only: u64| -> Vec<Item> {
+                let both = (0..n - a).map(|number| item(kind, salt, number));
+                both.chain((from..from + only).map(|number| item(kind, salt, number))).collect()
+            };
+            let (ours, theirs) = run(kind, optimize, side(1 << 40, a), side(2 << 40, b));
+            let outcome = ours.outcome.expect("done");
+            assert_eq!((outcome.only_here_count, outcome.only_there_count), (a, b));
+            assert_eq!((ours.applied.len() as u64, theirs.applied.len() as u64), (b, a));
+            let bytes = outcome.bytes;
+            let [list, riblt, merkle] = others(n as f64, a as f64, b as f64, width);
+            println!(
+                "{d:>8} {:>10} {:>6.3} {:>5} {:>4} {:>8} {:>6} {:>9} {:>9} {:>9} {:>8} {:>9} {:>7} {:>6.2} {:>6.2} \
+                 {:>6.2} {list:>10.0} {riblt:>10.0} {merkle:>10.0}  {}",
+                bytes.total(),
+                bytes.total() as f64 / (outcome.lower_bound_bytes.max(1)) as f64,
+                outcome.round_count,
+                outcome.attempt_count,
+                bytes.hello,
+                bytes.estimator,
+                bytes.filter,
+                bytes.sketch,
+                bytes.list,
+                bytes.request,
+                bytes.items,
+                bytes.control,
+                ours.pass_seconds,
+                ours.step_seconds,
+                theirs.step_seconds,
+                outcome.plan,
+            );
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A job over many workers, from the first word to the commit, as two machines.
+//!
+//! ```text
+//!   coordinator                          every worker
+//!     │ ◄── Join (what is durable)         opens its scratch
+//!     │  Read        ──►                   reads its input; entries to scratch
+//!     │ ◄── ReadDone                       C: all have read
+//!     │  Stop a      ──►                   ends what it exchanges, tells which cells are settled
+//!     │ ◄── Stopped a                      C: all have stopped
+//!     │  Sample a    ──►                   (once a job) owners count what collides
+//!     │ ◄── Sampled a
+//!     │  Exchange a  ──►                   every cell that is not settled everywhere
+//!     │ ◄── Exchanged a                    C: all cells are settled
+//!     │  Write       ──►                   outputs aside
+//!     │ ◄── Written                        C: all outputs are durable
+//!     │  Commit      ──►                   outputs under their names
+//!     │ ◄── Committed
+//! ```
+//!
+//! Whatever breaks while cells are exchanged (a worker, a connection) ends the *attempt*: all stop, what is settled
+//! everywhere stays settled, and the next attempt exchanges the rest. A cell that one worker had settled and another
+//! had not is exchanged again, with the same verdicts, for they depend on entries alone. Reading and writing are a
+//! worker's own affair: only the lost worker does them again, from its last mark.
+
+mod cell_set;
+mod coordinator;
+#[cfg(test)]
+mod job_test;
+mod messages;
+mod outcome;
+mod shape;
+mod window;
+mod worker;
+
+pub use cell_set::CellSet;
+pub use coordinator::{CoordinatorMark, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules};
+pub use messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
+pub use outcome::{JobFailure, JobResult};
+pub use shape::shape_for;
+pub use window::CellWindow;
+pub use worker::{JobWorker, WorkerEvent, WorkerMark, WorkerOutput};

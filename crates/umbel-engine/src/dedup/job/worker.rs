@@ -1,0 +1,317 @@
+//! A worker of a job: which order begins something, which one was carried out before.
+
+use super::super::entry::WorkerId;
+use super::super::plan::{Plan, SampleOrder};
+use super::super::report::ExchangeReport;
+use super::cell_set::CellSet;
+use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
+use crate::Outbox;
+use serde::{Deserialize, Serialize};
+
+/// What must be durable before later outputs of the same step are carried out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum WorkerMark {
+    /// The worker reads by this.
+    Reading(ReadOrder),
+    /// All is read, entries are durable.
+    Read(Counts),
+    /// All is written aside, durably.
+    Written(Written),
+    /// The outputs stand under their names.
+    Committed,
+}
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Debug)]
+pub enum WorkerEvent {
+    /// There is a connection to the coordinator.
+    Connected,
+    /// The coordinator said this.
+    Order(Order),
+    /// [`WorkerOutput::Read`] was carried out, durably.
+    Read(Counts),
+    /// [`WorkerOutput::Stop`] was carried out: these cells are settled, durably.
+    Stopped {
+        /// By this order.
+        attempt: u32,
+        /// The cells.
+        settled: CellSet,
+    },
+    /// As owner, the worker has seen the sample.
+    Sampled {
+        /// The attempt.
+        attempt: u32,
+        /// Entries in its part.
+        entries: u64,
+        /// How many collided.
+        candidates: u64,
+    },
+    /// All cells are settled, durably, and no verdict is owed.
+    Exchanged {
+        /// The attempt.
+        attempt: u32,
+        /// What was sent and found.
+        report: ExchangeReport,
+    },
+    /// A peer cannot be reached, or broke off.
+    Trouble {
+        /// The attempt.
+        attempt: u32,
+        /// The peer.
+        peer: WorkerId,
+        /// What happened.
+        cause: String,
+    },
+    /// [`WorkerOutput::Write`] was carried out, durably.
+    Written(Written),
+    /// [`WorkerOutput::Commit`] was carried out.
+    Committed,
+    /// Something cannot be carried out.
+    Failed {
+        /// Why, for people.
+        cause: String,
+        /// Whether the job can be taken up again once that is mended.
+        resumable: bool,
+    },
+}
+
+/// What a worker wants done, in this order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum WorkerOutput {
+    /// Make this durable before anything that follows.
+    Mark(WorkerMark),
+    /// To the coordinator, if there is a connection; else it is told again later.
+    Tell(Word),
+    /// Read the input; what was read before a crash is not read again.
+    Read(ReadOrder),
+    /// End whatever is exchanged, then say so.
+    Stop {
+        /// The attempt that begins.
+        attempt: u32,
+    },
+    /// Exchange the sample.
+    Sample {
+        /// The attempt.
+        attempt: u32,
+        /// Workers and cells.
+        read: ReadOrder,
+        /// How.
+        order: SampleOrder,
+    },
+    /// Exchange all cells but these.
+    Exchange {
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        plan: Plan,
+        /// Settled at every worker.
+        settled: CellSet,
+    },
+    /// Write the outputs aside.
+    Write(WriteOrder),
+    /// Put the outputs under their names.
+    Commit,
+    /// The job has ended.
+    End {
+        /// Why there is no result; `None` if there is one.
+        failure: Option<String>,
+        /// Whether what is durable must stay.
+        resumable: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    Nothing,
+    Reading,
+    Stopping,
+    Exchanging,
+    Writing,
+    Committing,
+    Ended,
+}
+
+/// A worker of a job.
+///
+/// ```
+/// use umbel_engine::Outbox;
+/// use umbel_engine::dedup::job::*;
+/// let mut worker = JobWorker::new(Forecast::default(), &[]);
+/// let mut outbox = Outbox::new();
+/// worker.step(WorkerEvent::Connected, &mut outbox);
+/// assert!(matches!(outbox.take()[..], [WorkerOutput::Tell(Word::Join { attempt: 0, .. })]));
+/// worker.step(WorkerEvent::Order(Order::Commit), &mut outbox);
+/// assert_eq!(outbox.take(), [WorkerOutput::Commit]);
+/// ```
+pub struct JobWorker {
+    forecast: Forecast,
+    stage: Stage,
+    attempt: u32,
+    doing: Doing,
+    /// What the coordinator is told again if it asks again: the answer to the last `Stop`.
+    stopped: Option<(u32, CellSet)>,
+}
+
+impl JobWorker {
+    /// A worker that has written these marks, oldest first.
+    #[must_use]
+    pub fn new(forecast: Forecast, marks: &[WorkerMark]) -> Self {
+        let mut stage = Stage::default();
+        for mark in marks {
+            match mark {
+                WorkerMark::Reading(order) => stage.order = Some(*order),
+                WorkerMark::Read(counts) => stage.counts = Some(counts.clone()),
+                WorkerMark::Written(written) => stage.written = Some(written.clone()),
+                WorkerMark::Committed => stage.committed = true,
+            }
+        }
+        Self { forecast, stage, attempt: 0, doing: Doing::Nothing, stopped: None }
+    }
+
+    /// Whether the outputs stand under their names: the job is done, whether the coordinator says so or not.
+    #[must_use]
+    pub const fn has_committed(&self) -> bool {
+        self.stage.committed
+    }
+
+    /// The attempt whose frames count.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// By what the worker reads, once it was told.
+    #[must_use]
+    pub const fn read_order(&self) -> Option<ReadOrder> {
+        self.stage.order
+    }
+
+    /// One transition.
+    pub fn step(&mut self, event: WorkerEvent, out: &mut Outbox<WorkerOutput>) {
+        if self.doing == Doing::Ended {
+            return;
+        }
+        match event {
+            WorkerEvent::Connected => {
+                let (forecast, attempt) = (self.forecast, self.attempt);
+                let stage = Box::new(self.stage.clone());
+                out.push(WorkerOutput::Tell(Word::Join { forecast, stage, attempt }));
+            }
+            WorkerEvent::Order(order) => self.obey(order, out),
+            WorkerEvent::Read(counts) => {
+                self.doing = Doing::Nothing;
+                self.stage.counts = Some(counts.clone());
+                out.push(WorkerOutput::Mark(WorkerMark::Read(counts.clone())));
+                out.push(WorkerOutput::Tell(Word::ReadDone(counts)));
+            }
+            WorkerEvent::Stopped { attempt, settled } if attempt == self.attempt => {
+                self.doing = Doing::Nothing;
+                self.stopped = Some((attempt, settled.clone()));
+                out.push(WorkerOutput::Tell(Word::Stopped { attempt, settled }));
+            }
+            WorkerEvent::Sampled { attempt, entries, candidates } if attempt == self.attempt => {
+                out.push(WorkerOutput::Tell(Word::Sampled { attempt, entries, candidates }));
+            }
+            WorkerEvent::Exchanged { attempt, report } if attempt == self.attempt => {
+                let report = Box::new(report);
+                out.push(WorkerOutput::Tell(Word::Exchanged { attempt, report }));
+            }
+            WorkerEvent::Trouble { attempt, peer, cause } if attempt == self.attempt => {
+                out.push(WorkerOutput::Tell(Word::Trouble { attempt, peer, cause }));
+            }
+            WorkerEvent::Written(written) => {
+                self.doing = Doing::Nothing;
+                self.stage.written = Some(written.clone());
+                out.push(WorkerOutput::Mark(WorkerMark::Written(written.clone())));
+                out.push(WorkerOutput::Tell(Word::Written(written)));
+            }
+            WorkerEvent::Committed => {
+                self.stage.committed = true;
+                out.push(WorkerOutput::Mark(WorkerMark::Committed));
+                out.push(WorkerOutput::Tell(Word::Committed));
+            }
+            WorkerEvent::Failed { cause, resumable } => {
+                let word = Word::Failed { cause: cause.clone(), resumable };
+                out.push(WorkerOutput::Tell(word));
+                self.end(Some(cause), resumable, out);
+            }
+            _ => {} // Of an attempt that has ended.
+        }
+    }
+
+    fn obey(&mut self, order: Order, out: &mut Outbox<WorkerOutput>) {
+        match order {
+            Order::Read(order) => self.read(order, out),
+            Order::Stop { attempt } if attempt < self.attempt => {}
+            Order::Stop { attempt } => match &self.stopped {
+                Some((stopped, settled)) if *stopped == attempt => {
+                    let settled = settled.clone();
+                    out.push(WorkerOutput::Tell(Word::Stopped { attempt, settled }));
+                }
+                _ if attempt == self.attempt && self.doing == Doing::Stopping => {}
+                _ => {
+                    self.attempt = attempt;
+                    self.doing = Doing::Stopping;
+                    out.push(WorkerOutput::Stop { attempt });
+                }
+            },
+            Order::Sample { attempt, order } => {
+                if let (true, Some(read)) = (attempt == self.attempt, self.stage.order) {
+                    self.begin_exchange();
+                    out.push(WorkerOutput::Sample { attempt, read, order });
+                }
+            }
+            Order::Exchange { attempt, plan, settled } => {
+                if attempt == self.attempt {
+                    self.begin_exchange();
+                    out.push(WorkerOutput::Exchange { attempt, plan, settled });
+                }
+            }
+            Order::Write(order) => match &self.stage.written {
+                Some(written) => out.push(WorkerOutput::Tell(Word::Written(written.clone()))),
+                None if self.doing == Doing::Writing => {}
+                None => {
+                    self.doing = Doing::Writing;
+                    out.push(WorkerOutput::Write(order));
+                }
+            },
+            Order::Commit if self.stage.committed => {
+                out.push(WorkerOutput::Tell(Word::Committed));
+            }
+            Order::Commit if self.doing == Doing::Committing => {}
+            Order::Commit => {
+                self.doing = Doing::Committing;
+                out.push(WorkerOutput::Commit);
+            }
+            Order::Finish => self.end(None, false, out),
+            Order::Abort { cause, resumable } => self.end(Some(cause), resumable, out),
+        }
+    }
+
+    fn read(&mut self, order: ReadOrder, out: &mut Outbox<WorkerOutput>) {
+        if let Some(counts) = &self.stage.counts {
+            out.push(WorkerOutput::Tell(Word::ReadDone(counts.clone())));
+            return;
+        }
+        if self.doing == Doing::Reading {
+            return;
+        }
+        self.doing = Doing::Reading;
+        if self.stage.order.is_none() {
+            self.stage.order = Some(order);
+            out.push(WorkerOutput::Mark(WorkerMark::Reading(order)));
+        }
+        out.push(WorkerOutput::Read(order));
+    }
+
+    /// What the last stop left is told no more.
+    fn begin_exchange(&mut self) {
+        self.doing = Doing::Exchanging;
+        self.stopped = None;
+    }
+
+    fn end(&mut self, failure: Option<String>, resumable: bool, out: &mut Outbox<WorkerOutput>) {
+        self.doing = Doing::Ended;
+        out.push(WorkerOutput::End { failure, resumable });
+    }
+}

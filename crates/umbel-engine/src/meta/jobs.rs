@@ -1,0 +1,352 @@
+//! The ledger of jobs: which run, on which nodes, and how they ended.
+//!
+//! ```text
+//! SubmitJob -> Running -> Done
+//!                 │  └──> Failed -> ResumeJob -> Running
+//!                 └─ CancelJob -> Cancelling -> Cancelled (or Done, if it had decided to commit)
+//! ```
+//!
+//! The ledger says what shall run; nodes follow it as they follow the catalogue. What a job does meanwhile is between its
+//! workers, and on their disks.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{MetaError, MetaReply};
+use super::nodes::NodeRecord;
+use super::state::MetaState;
+use crate::ids::{JobId, NodeId};
+use crate::limits::{
+    JOB_CAUSE_BYTES_MAX, JOB_SPEC_BYTES_MAX, JOB_SUMMARY_BYTES_MAX, JOBS_KEPT_MAX, JOBS_RUNNING_MAX,
+};
+
+/// What was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobOrder {
+    /// Drawn once by the caller, so that a request that comes again submits nothing twice.
+    pub nonce: u64,
+    /// Seed of the job's hash, which every worker must have.
+    pub seed: u64,
+    /// Nodes that work, sorted; the first one coordinates. The input order is theirs.
+    pub workers: Vec<NodeId>,
+    /// What the job does, in the form of the program that runs it; at most
+    /// [`JOB_SPEC_BYTES_MAX`](crate::limits::JOB_SPEC_BYTES_MAX).
+    pub spec: Vec<u8>,
+    /// Milliseconds since 1970, for people.
+    pub submitted_ms: u64,
+}
+
+/// A job of the ledger.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// What was asked for.
+    pub order: JobOrder,
+    /// How often it was taken up, from 1. What a run that has ended says counts no more.
+    pub run: u32,
+    /// What has become of it.
+    pub state: JobState,
+}
+
+impl JobRecord {
+    /// The node that coordinates it.
+    #[must_use]
+    pub fn coordinator(&self) -> Option<NodeId> {
+        self.order.workers.first().copied()
+    }
+}
+
+/// What has become of a job.
+///
+/// ```
+/// use umbel_engine::meta::JobState;
+/// let failed = JobState::Failed { cause: "disk full".into(), resumable: true };
+/// assert_eq!(failed.to_string(), "failed");
+/// assert!(!failed.is_active() && JobState::Cancelling.is_active());
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum JobState {
+    /// Its workers work, or will once their nodes are there.
+    Running,
+    /// It was asked to end; its coordinator has not answered yet.
+    Cancelling,
+    /// Its outputs stand under their names.
+    Done {
+        /// Figures, in the form of the program that ran it.
+        summary: Vec<u8>,
+    },
+    /// It has ended without a result.
+    Failed {
+        /// Why, for people.
+        cause: String,
+        /// Whether it can be taken up again.
+        resumable: bool,
+    },
+    /// The user ended it.
+    Cancelled,
+}
+
+impl JobState {
+    /// Whether its workers have something to do.
+    #[must_use]
+    pub const fn is_active(&self) -> bool {
+        matches!(self, Self::Running | Self::Cancelling)
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Cancelling => "being cancelled",
+            Self::Done { .. } => "done",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// How a run of a job has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum JobEnd {
+    /// All workers have committed.
+    Done {
+        /// Figures; at most [`JOB_SUMMARY_BYTES_MAX`](crate::limits::JOB_SUMMARY_BYTES_MAX), or they are left out.
+        summary: Vec<u8>,
+    },
+    /// No result.
+    Failed {
+        /// Why, for people; cut to [`JOB_CAUSE_BYTES_MAX`](crate::limits::JOB_CAUSE_BYTES_MAX).
+        cause: String,
+        /// Whether the job can be taken up again.
+        resumable: bool,
+    },
+    /// As the user wanted.
+    Cancelled,
+}
+
+impl MetaState {
+    /// The jobs of the ledger by number, ended ones too.
+    pub fn jobs(&self) -> impl DoubleEndedIterator<Item = (JobId, &JobRecord)> {
+        self.jobs.iter().map(|(&job, record)| (job, record))
+    }
+
+    /// A job, if the ledger has it (still).
+    #[must_use]
+    pub fn job(&self, job: JobId) -> Option<&JobRecord> {
+        self.jobs.get(&job)
+    }
+
+    pub(super) fn submit_job(
+        &mut self,
+        log_index: u64,
+        order: &JobOrder,
+    ) -> Result<MetaReply, MetaError> {
+        let same = self.jobs.iter().find(|(_, record)| record.order.nonce == order.nonce);
+        if let Some((&job, _)) = same {
+            return Ok(MetaReply::Job(job));
+        }
+        if order.workers.is_empty() || !order.workers.is_sorted_by(|a, b| a < b) {
+            let what = "workers of a job are different nodes, sorted, at least one".to_owned();
+            return Err(MetaError::BadSettings { what });
+        }
+        if let Some(&node) =
+            order.workers.iter().find(|&&node| !self.node(node).is_some_and(NodeRecord::is_live))
+        {
+            return Err(MetaError::UnknownNode { node });
+        }
+        if order.spec.len() > JOB_SPEC_BYTES_MAX {
+            let got = order.spec.len();
+            let what = format!("a job of {got} bytes, at most {JOB_SPEC_BYTES_MAX} are allowed");
+            return Err(MetaError::Quota { what });
+        }
+        let active = self.jobs.values().filter(|record| record.state.is_active()).count();
+        if active >= JOBS_RUNNING_MAX {
+            let what = format!("{active} jobs are running, at most {JOBS_RUNNING_MAX} may");
+            return Err(MetaError::Quota { what });
+        }
+        let job = JobId(log_index);
+        let record = JobRecord { order: order.clone(), run: 1, state: JobState::Running };
+        self.jobs.insert(job, record);
+        self.forget_jobs();
+        Ok(MetaReply::Job(job))
+    }
+
+    /// Ended jobs are kept for people to look at, the oldest go first.
+    fn forget_jobs(&mut self) {
+        while self.jobs.len() > JOBS_KEPT_MAX {
+            let ended = self.jobs.iter().find(|(_, record)| !record.state.is_active());
+            let Some((&oldest, _)) = ended else { return };
+            self.jobs.remove(&oldest);
+        }
+    }
+
+    fn job_mut(&mut self, job: JobId) -> Result<&mut JobRecord, MetaError> {
+        self.jobs.get_mut(&job).ok_or(MetaError::UnknownJob { job })
+    }
+
+    /// What an earlier run says, or anybody of a job that has ended, changes nothing.
+    pub(super) fn end_job(
+        &mut self,
+        job: JobId,
+        run: u32,
+        end: &JobEnd,
+    ) -> Result<MetaReply, MetaError> {
+        let record = self.job_mut(job)?;
+        if record.run == run && record.state.is_active() {
+            record.state = match end.clone() {
+                JobEnd::Done { mut summary } => {
+                    if summary.len() > JOB_SUMMARY_BYTES_MAX {
+                        summary.clear();
+                    }
+                    JobState::Done { summary }
+                }
+                JobEnd::Failed { mut cause, resumable } => {
+                    cause.truncate(cause.floor_char_boundary(JOB_CAUSE_BYTES_MAX));
+                    JobState::Failed { cause, resumable }
+                }
+                JobEnd::Cancelled => JobState::Cancelled,
+            };
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn cancel_job(&mut self, job: JobId) -> Result<MetaReply, MetaError> {
+        let record = self.job_mut(job)?;
+        match record.state {
+            JobState::Running => record.state = JobState::Cancelling,
+            // Its scratch waits for a resumption that shall not come.
+            JobState::Failed { .. } => record.state = JobState::Cancelled,
+            JobState::Cancelling | JobState::Cancelled => {}
+            JobState::Done { .. } => return Err(record.wrong(job)),
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn resume_job(&mut self, job: JobId) -> Result<MetaReply, MetaError> {
+        let active = self.jobs.values().filter(|record| record.state.is_active()).count();
+        let record = self.job_mut(job)?;
+        match record.state {
+            JobState::Running => {}
+            JobState::Failed { resumable: true, .. } if active < JOBS_RUNNING_MAX => {
+                record.run = record.run.saturating_add(1);
+                record.state = JobState::Running;
+            }
+            JobState::Failed { resumable: true, .. } => {
+                let what = format!("{active} jobs are running, at most {JOBS_RUNNING_MAX} may");
+                return Err(MetaError::Quota { what });
+            }
+            _ => return Err(record.wrong(job)),
+        }
+        Ok(MetaReply::Done)
+    }
+}
+
+impl JobRecord {
+    fn wrong(&self, job: JobId) -> MetaError {
+        let state = match &self.state {
+            JobState::Failed { cause, .. } => format!("failed for good: {cause}"),
+            state => state.to_string(),
+        };
+        MetaError::JobState { job, state }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::apply::drawn::form;
+    use super::super::command::MetaCommand;
+    use super::*;
+
+    fn order(nonce: u64, workers: &[u64]) -> MetaCommand {
+        let workers = workers.iter().map(|&node| NodeId(node)).collect();
+        let spec = b"{}".to_vec();
+        MetaCommand::SubmitJob(JobOrder { nonce, seed: 1, workers, spec, submitted_ms: 5 })
+    }
+
+    fn formed() -> MetaState {
+        let mut state = MetaState::new();
+        state.apply(2, &form(3, 1, 1));
+        state
+    }
+
+    fn failed(resumable: bool) -> JobEnd {
+        JobEnd::Failed { cause: "disk full".to_owned(), resumable }
+    }
+
+    #[test]
+    fn a_job_is_submitted_once_and_ends_once() {
+        let mut state = formed();
+        let job = JobId(10);
+        assert_eq!(state.apply(10, &order(7, &[1, 3])), MetaReply::Job(job));
+        assert_eq!(state.apply(11, &order(7, &[1, 3])), MetaReply::Job(job));
+        assert_eq!(state.job(job).unwrap().coordinator(), Some(NodeId(1)));
+        let done = |run, summary: &[u8]| MetaCommand::EndJob {
+            job,
+            run,
+            end: JobEnd::Done { summary: summary.to_vec() },
+        };
+        state.apply(12, &done(2, b"of no run"));
+        assert_eq!(state.job(job).unwrap().state, JobState::Running);
+        state.apply(13, &done(1, b"first"));
+        state.apply(14, &done(1, b"second"));
+        let expected = JobState::Done { summary: b"first".to_vec() };
+        assert_eq!(state.job(job).unwrap().state, expected);
+        let refused = state.apply(15, &MetaCommand::CancelJob { job });
+        let error = MetaError::JobState { job, state: "done".to_owned() };
+        assert_eq!(refused, MetaReply::Refused(error));
+    }
+
+    #[test]
+    fn a_failed_job_is_taken_up_again_as_another_run() {
+        let mut state = formed();
+        let job = JobId(10);
+        state.apply(10, &order(7, &[2]));
+        state.apply(11, &MetaCommand::EndJob { job, run: 1, end: failed(true) });
+        assert_eq!(state.apply(12, &MetaCommand::ResumeJob { job }), MetaReply::Done);
+        let record = state.job(job).unwrap();
+        assert_eq!((record.run, &record.state), (2, &JobState::Running));
+        state.apply(13, &MetaCommand::EndJob { job, run: 1, end: failed(false) });
+        assert!(state.job(job).unwrap().state.is_active());
+        state.apply(14, &MetaCommand::EndJob { job, run: 2, end: failed(false) });
+        let refused = state.apply(15, &MetaCommand::ResumeJob { job });
+        assert!(matches!(refused, MetaReply::Refused(MetaError::JobState { .. })), "{refused:?}");
+        state.apply(16, &MetaCommand::CancelJob { job });
+        assert_eq!(state.job(job).unwrap().state, JobState::Cancelled);
+    }
+
+    #[test]
+    fn cancelling_waits_for_the_coordinator_whose_word_counts() {
+        let mut state = formed();
+        let job = JobId(10);
+        state.apply(10, &order(7, &[2]));
+        state.apply(11, &MetaCommand::CancelJob { job });
+        assert_eq!(state.job(job).unwrap().state, JobState::Cancelling);
+        let end = JobEnd::Done { summary: Vec::new() };
+        state.apply(12, &MetaCommand::EndJob { job, run: 1, end });
+        assert!(matches!(state.job(job).unwrap().state, JobState::Done { .. }));
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_and_the_ledger_is_bounded() {
+        let mut state = formed();
+        for workers in [&[][..], &[2, 1], &[1, 1], &[9]] {
+            let reply = state.apply(10, &order(1, workers));
+            assert!(matches!(reply, MetaReply::Refused(_)), "{workers:?}");
+        }
+        let mut index = 100;
+        for nonce in 0..JOBS_KEPT_MAX as u64 + 9 {
+            let MetaReply::Job(job) = state.apply(index, &order(nonce, &[1])) else { panic!() };
+            if nonce >= JOBS_RUNNING_MAX as u64 - 1 {
+                state.apply(index + 1, &MetaCommand::EndJob { job, run: 1, end: failed(true) });
+            }
+            index += 2;
+        }
+        assert_eq!(state.jobs().count(), JOBS_KEPT_MAX);
+        // The running ones are the oldest, and stay.
+        assert_eq!(state.jobs().next().unwrap().0, JobId(100));
+        state.apply(index, &order(9999, &[1]));
+        let reply = state.apply(index + 1, &order(10_000, &[1]));
+        assert!(matches!(reply, MetaReply::Refused(MetaError::Quota { .. })), "{reply:?}");
+    }
+}

@@ -1,0 +1,174 @@
+//! The stream of coded symbols: the stage that takes the fewest round trips.
+//!
+//! The responder sends coded symbols of all its symbols, as many as it has credit for; the initiator adds its own and
+//! peels, and gives more credit until the difference is complete. A coded symbol travels as ⌈h/8⌉ bytes of the sum and
+//! four of the check.
+
+use std::fmt;
+
+use umbel_sketch::{CodedSymbol, RibltDecoder, RibltEncoder};
+
+use super::error::FrameError;
+use super::keys::SessionKey;
+use super::message::Message;
+use super::table::Table;
+use super::wire::Reader;
+use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
+
+/// Bytes of a check.
+const CHECK_BYTES: usize = 4;
+
+fn encoder_of(table: &Table, key: &SessionKey, symbol_bits: u8) -> RibltEncoder {
+    let mut encoder = RibltEncoder::with_capacity(table.entries().len());
+    for entry in table.entries() {
+        let symbol = entry.symbol(symbol_bits);
+        encoder.add(symbol, key.check(symbol));
+    }
+    encoder
+}
+
+const fn sum_bytes(symbol_bits: u8) -> usize {
+    (symbol_bits as usize).div_ceil(8)
+}
+
+/// The responder's half.
+#[derive(Debug)]
+pub(crate) struct CodedJob {
+    encoder: RibltEncoder,
+    symbol_bits: u8,
+    credit: u64,
+}
+
+impl CodedJob {
+    pub(crate) fn new(table: &Table, key: &SessionKey, symbol_bits: u8, credit: u64) -> Self {
+        Self { encoder: encoder_of(table, key, symbol_bits), symbol_bits, credit }
+    }
+
+    /// Takes more credit, counted from the first coded symbol.
+    pub(crate) fn extend(&mut self, credit: u64) -> Result<(), FrameError> {
+        if credit <= self.credit {
+            return Err(FrameError::Field { field: "credit", got: credit });
+        }
+        self.credit = credit;
+        Ok(())
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Message> {
+        let first = self.encoder.next_index() as u64;
+        let left = self.credit.checked_sub(first).filter(|&left| left > 0)?;
+        let bytes_each = sum_bytes(self.symbol_bits) + CHECK_BYTES;
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(BODY_BYTES_CUT / bytes_each);
+        let mut symbols = Vec::with_capacity(count * bytes_each);
+        for coded in self.encoder.next_symbols(count) {
+            let sum = coded.sum.to_le_bytes();
+            symbols.extend_from_slice(sum.get(..sum_bytes(self.symbol_bits)).unwrap_or_default());
+            symbols.extend_from_slice(&coded.check.to_le_bytes());
+        }
+        Some(Message::Coded { first, count: count as u64, symbols })
+    }
+}
+
+type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
+
+/// The initiator's half.
+pub(crate) struct CodedDecoder {
+    encoder: RibltEncoder,
+    decoder: RibltDecoder<CheckHash>,
+    symbol_bits: u8,
+    credit: u64,
+    /// Most coded symbols that are worth waiting for.
+    credit_max: u64,
+}
+
+impl fmt::Debug for CodedDecoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let taken = self.decoder.coded_count();
+        f.debug_struct("CodedDecoder").field("taken", &taken).finish_non_exhaustive()
+    }
+}
+
+/// What follows a frame of coded symbols.
+#[derive(Debug)]
+pub(crate) enum CodedVerdict {
+    /// More frames are to come.
+    Waiting,
+    /// More credit is needed.
+    Ask(u64),
+    /// All differences.
+    Decoded(Vec<u64>),
+    /// They contradict each other, or do not end.
+    Failed,
+}
+
+impl CodedDecoder {
+    pub(crate) fn new(
+        table: &Table,
+        key: SessionKey,
+        symbol_bits: u8,
+        credit: u64,
+        credit_max: u64,
+    ) -> Self {
+        let hash: CheckHash = Box::new(move |symbol| key.check(symbol));
+        Self {
+            encoder: encoder_of(table, &key, symbol_bits),
+            decoder: RibltDecoder::new(hash),
+            symbol_bits,
+            credit,
+            credit_max,
+        }
+    }
+
+    /// Coded symbols that there is credit for and that did not come.
+    pub(crate) fn credit_left(&self) -> u64 {
+        self.credit.saturating_sub(self.decoder.coded_count() as u64)
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        first: u64,
+        count: u64,
+        bytes: &[u8],
+    ) -> Result<CodedVerdict, FrameError> {
+        let taken = self.decoder.coded_count() as u64;
+        if first != taken {
+            return Err(FrameError::Field { field: "first index", got: first });
+        }
+        let sum_bytes = sum_bytes(self.symbol_bits);
+        let bytes_each = sum_bytes + CHECK_BYTES;
+        let is_whole = count > 0
+            && count <= self.credit.saturating_sub(taken)
+            && count.checked_mul(bytes_each as u64) == Some(bytes.len() as u64);
+        if !is_whole {
+            return Err(FrameError::Field { field: "coded symbol count", got: count });
+        }
+        let mut coded = self.encoder.next_symbols(bytes.len() / bytes_each);
+        let mask = u64::MAX >> (64 - self.symbol_bits);
+        for (own, theirs) in coded.iter_mut().zip(bytes.chunks_exact(bytes_each)) {
+            let mut reader = Reader::new(theirs);
+            let mut sum = [0; 8];
+            let low = reader.bytes("sum", sum_bytes)?;
+            sum.iter_mut().zip(low).for_each(|(to, from)| *to = *from);
+            let check = reader.u32("check")?;
+            let sum = u64::from_le_bytes(sum);
+            if sum & !mask != 0 {
+                return Err(FrameError::Field { field: "sum", got: sum });
+            }
+            *own ^= CodedSymbol { sum, check };
+        }
+        if self.decoder.push_all(&coded).is_err() {
+            return Ok(CodedVerdict::Failed);
+        }
+        if self.decoder.is_complete() {
+            return Ok(CodedVerdict::Decoded(self.decoder.symbols().to_vec()));
+        }
+        let taken = self.decoder.coded_count() as u64;
+        if taken < self.credit {
+            return Ok(CodedVerdict::Waiting);
+        }
+        if taken >= self.credit_max {
+            return Ok(CodedVerdict::Failed);
+        }
+        self.credit = (taken + (taken / 8).max(16)).min(self.credit_max);
+        Ok(CodedVerdict::Ask(self.credit))
+    }
+}

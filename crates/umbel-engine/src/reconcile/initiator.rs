@@ -1,0 +1,433 @@
+//! The initiator: greets, estimates, chooses the plan, decodes.
+
+mod planning;
+
+use umbel_sketch::Field;
+
+use super::coded::{CodedDecoder, CodedVerdict};
+use super::core::{Core, field};
+use super::digest::SetDigest;
+use super::error::SessionError;
+use super::filter::FilterTest;
+use super::job::Job;
+use super::listing::Listing;
+use super::message::{Estimate, Hello, HelloSketch, Message, RequestMode, Welcome};
+use super::options::{Direction, Kind};
+use super::partition::{Decoder, Verdict};
+use super::pass::{Gathered, Pass, Work};
+use super::plan::{Plan, Situation};
+use super::receive::Accept;
+use super::session::Output;
+use super::table::{Entry, Table};
+use super::transfer::Difference;
+use crate::Outbox;
+use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
+use crate::planted::{self, Planted};
+
+/// Syndromes of the Hello: up to fifteen differences end with it.
+pub(crate) const HELLO_SYNDROMES: u8 = 16;
+
+/// Differences that are expected after sets were merged under a key that made two symbols collide.
+const RESIDUE: f64 = 8.0;
+
+/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
+pub(crate) const fn hello_bits(kind: Kind) -> u8 {
+    match kind {
+        Kind::Hashed => 48,
+        Kind::Id64 | Kind::Keyed => 64,
+    }
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum State {
+    Idle,
+    Greeting,
+    AwaitWelcome,
+    /// The scan of everything, and what is known of the difference.
+    Surveying {
+        estimate: Known,
+    },
+    /// The responder's filter.
+    Filtering(Box<FilterTest>),
+    Sketching(Box<Decoder>),
+    Coding(Box<CodedDecoder>),
+    Listing(Box<Listing>),
+    /// All items of the responder.
+    Whole,
+    /// The small sketch was enough: what the responder asks for is looked for.
+    Answering,
+    Finding {
+        mode: RequestMode,
+        symbols: Vec<u64>,
+    },
+    /// What this side asked for.
+    Transferring,
+}
+
+/// What is known of the difference before the plan.
+#[derive(Debug)]
+enum Known {
+    Estimator(Vec<u8>),
+    Count { count: f64, is_exact: bool },
+}
+
+/// The initiator's half.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    state: State,
+    plan: Option<Plan>,
+    /// What the first plan of a filtered attempt was chosen by.
+    situation: Option<Situation>,
+    /// Mean bytes of the responder's items.
+    mean_item_bytes: u64,
+    /// Differences that the last attempt found.
+    found: f64,
+    /// Differences that there seem to be, if a plan was made for far fewer.
+    overfull: Option<f64>,
+    /// Coded symbols that may still come and mean nothing any more.
+    late_coded: u64,
+    asked: Vec<u64>,
+    is_last_resort: bool,
+}
+
+impl Initiator {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            plan: None,
+            situation: None,
+            mean_item_bytes: 0,
+            found: 0.0,
+            overfull: None,
+            late_coded: 0,
+            asked: Vec::new(),
+            is_last_resort: false,
+        }
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        if !matches!(self.state, State::Idle) {
+            return Err(SessionError::Driver { what: "a second start" });
+        }
+        core.enter("greeting", out);
+        self.state = State::Greeting;
+        let estimates = core.aim.expected_difference.is_some_and(|d| d >= HELLO_SYNDROMES.into());
+        let field = Field::new(hello_bits(core.kind())).ok().filter(|_| !estimates);
+        let sketch = field.map(|field| (field, HELLO_SYNDROMES));
+        core.run_pass(Pass::hello(core.key, sketch, estimates), out);
+        Ok(())
+    }
+
+    pub(crate) fn on_pass(
+        &mut self,
+        core: &mut Core,
+        gathered: Gathered,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Greeting => {
+                core.note_pass(&gathered, true)?;
+                self.greet(core, &gathered, out);
+                Ok(())
+            }
+            State::Finding { mode, symbols } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                self.state = State::Transferring;
+                core.answer(mode, found, symbols.len(), true)
+            }
+            State::Surveying { estimate } => {
+                core.note_pass(&gathered, true)?;
+                let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
+                core.table = Some(Table::new(entries));
+                self.make_plan(core, &estimator, &estimate, out)
+            }
+            _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
+        }
+    }
+
+    fn greet(&mut self, core: &mut Core, gathered: &Gathered, out: &mut Outbox<Output>) {
+        let Work::Hello { sketch, estimator, .. } = &gathered.work else { return };
+        let sketch = sketch.as_ref().map(|sketch| {
+            let mut syndromes = sketch.to_bytes();
+            core.key.mask_hello(&mut syndromes);
+            HelloSketch {
+                field_bits: sketch.field().bits(),
+                syndrome_count: HELLO_SYNDROMES,
+                has_zero: sketch.has_zero(),
+                syndromes,
+            }
+        });
+        let estimator = estimator.as_ref().map(|estimator| estimator.to_bytes());
+        let hello = Hello {
+            kind: core.kind(),
+            aim: core.aim,
+            dataset_id: core.options.dataset_id,
+            nonce: core.options.nonce,
+            digest: core.own,
+            sketch,
+            estimator,
+        };
+        core.send(&Message::Hello(Box::new(hello)), out);
+        self.state = State::AwaitWelcome;
+    }
+
+    pub(crate) fn on_message(
+        &mut self,
+        core: &mut Core,
+        message: Message,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match (&mut self.state, message) {
+            (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
+            (State::Sketching(decoder), message @ Message::Sketch { .. }) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                decoder.take_sketch(table, &message)?;
+                self.after_sketch(core, out)
+            }
+            (State::Sketching(decoder), Message::Buckets { window, count, bits }) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                decoder.take_buckets(table, window, count, &bits)?;
+                self.after_sketch(core, out)
+            }
+            (State::Filtering(test), Message::Filter(body)) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                test.take(table, core.there_count_max(), &body)?;
+                if test.is_complete() { self.after_filter(core, out) } else { Ok(()) }
+            }
+            (_, Message::Coded { count, .. }) if self.late_coded > 0 => {
+                let left = self.late_coded.checked_sub(count);
+                self.late_coded = left.ok_or(field("coded symbol count", count))?;
+                Ok(())
+            }
+            (State::Coding(decoder), Message::Coded { first, count, symbols }) => {
+                let verdict = decoder.take(first, count, &symbols)?;
+                self.after_coded(core, verdict, out)
+            }
+            (State::Listing(listing), Message::List(body)) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                listing.take(table, core.symbol_bits, &body)?;
+                core.check_difference(listing.found() as u64)?;
+                if listing.is_complete() {
+                    let difference = listing.finish(table);
+                    return self.transfer(core, difference, out);
+                }
+                Ok(())
+            }
+            (State::Answering, Message::Request { mode, list }) => {
+                let bits = core.symbol_bits;
+                self.asked.extend(core.take_request(&list, bits)?);
+                if core.symbols.is_none() {
+                    let symbols = std::mem::take(&mut self.asked);
+                    core.run_pass(Pass::find(core.key, bits, symbols.clone()), out);
+                    self.state = State::Finding { mode, symbols };
+                }
+                Ok(())
+            }
+            (
+                State::Answering
+                | State::Transferring
+                | State::Whole
+                | State::Sketching(_)
+                | State::Coding(_),
+                Message::Items(body),
+            ) => core.take_items(&body, out),
+            (State::Whole, Message::List(body)) if body == [0, 0] => self.after_whole(core, out),
+            (State::Answering | State::Transferring, Message::Done { attempt, union }) => {
+                core.take_done(attempt, union)
+            }
+            (_, message) => {
+                Err(SessionError::OutOfOrder { frame: message.name(), phase: core.phase })
+            }
+        }
+    }
+
+    fn on_welcome(
+        &mut self,
+        core: &mut Core,
+        welcome: Welcome,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match welcome {
+            Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
+            Welcome::InSync { digest, .. } => {
+                core.there_count = digest.count;
+                (core.done_sent, core.done_received) = (Some(core.own), Some(digest));
+                Ok(())
+            }
+            Welcome::Resolved { nonce, item_count } => {
+                core.source.nonce_responder = nonce;
+                core.there_count = item_count;
+                core.check_skew(item_count)?;
+                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
+                core.symbol_bits = hello_bits(core.kind());
+                core.accept = Accept::Any;
+                core.enter("transferring", out);
+                self.state = State::Answering;
+                Ok(())
+            }
+            Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
+                core.source.nonce_responder = nonce;
+                core.there_count = item_count;
+                core.check_skew(item_count)?;
+                self.mean_item_bytes = mean_item_bytes;
+                core.begin_attempt(1);
+                if core.key.short_mark() != key_mark {
+                    return Err(SessionError::Key);
+                }
+                let estimate = match estimate {
+                    Estimate::Estimator(bytes) => Known::Estimator(bytes),
+                    Estimate::Count(count) => Known::Count { count: count as f64, is_exact: false },
+                };
+                self.survey(core, estimate, out);
+                Ok(())
+            }
+        }
+    }
+
+    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<Output>) {
+        core.enter("scanning", out);
+        self.state = State::Surveying { estimate };
+        core.run_pass(Pass::table(core.key), out);
+    }
+
+    fn after_sketch(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
+        core.check_difference(decoder.found() as u64)?;
+        let Some(table) = &core.table else { return Ok(()) };
+        match decoder.verdict(table) {
+            Verdict::Waiting => Ok(()),
+            Verdict::Ask(extend) => {
+                core.queue.push_back(Job::Message(Message::Extend(extend)));
+                Ok(())
+            }
+            Verdict::Decoded(symbols) => match core.split(&symbols) {
+                Some(difference) => self.transfer(core, difference, out),
+                None => self.retry(core, out),
+            },
+            Verdict::Overfull(count) => {
+                self.overfull = Some(count);
+                self.retry(core, out)
+            }
+        }
+    }
+
+    fn after_coded(
+        &mut self,
+        core: &mut Core,
+        verdict: CodedVerdict,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match verdict {
+            CodedVerdict::Waiting => Ok(()),
+            CodedVerdict::Ask(count) => {
+                core.queue.push_back(Job::Message(Message::Credit { count }));
+                Ok(())
+            }
+            CodedVerdict::Decoded(symbols) => {
+                self.note_late_coded();
+                match core.split(&symbols) {
+                    Some(difference) => self.transfer(core, difference, out),
+                    None => self.retry(core, out),
+                }
+            }
+            CodedVerdict::Failed => {
+                self.note_late_coded();
+                self.retry(core, out)
+            }
+        }
+    }
+
+    /// Coded symbols for which there was credit may still be on their way.
+    fn note_late_coded(&mut self) {
+        if let State::Coding(decoder) = &self.state {
+            self.late_coded = decoder.credit_left();
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        core: &mut Core,
+        difference: Difference,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        // The peer has what came from it.
+        core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
+        if core.is_contradicted {
+            return self.retry(core, out);
+        }
+        let filtered = core.only_here.len() as f64 + core.received.count as f64;
+        self.found = filtered + (difference.here.len() + difference.there.len()) as f64;
+        self.state = State::Transferring;
+        let request_bits = self.plan.map_or(64, |plan| plan.request_bits);
+        core.begin_transfer(difference, request_bits, out)
+    }
+
+    /// All items of the responder came: what did not is only here.
+    fn after_whole(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let Accept::Whole { seen } = std::mem::replace(&mut core.accept, Accept::Nothing) else {
+            return Ok(());
+        };
+        let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
+        let unseen = entries.iter().zip(&seen).filter(|(_, seen)| !**seen);
+        let here: Vec<Entry> = unseen.map(|(entry, _)| *entry).collect();
+        let difference = Difference { here, there: Vec::new() };
+        self.transfer(core, difference, out)
+    }
+
+    /// Both digests are known.
+    pub(crate) fn conclude(
+        &mut self,
+        core: &mut Core,
+        ours: SetDigest,
+        theirs: SetDigest,
+        out: &mut Outbox<Output>,
+    ) -> Result<bool, SessionError> {
+        if ours == theirs || planted::on(Planted::UnionUnchecked) {
+            core.finish(out)?;
+            return Ok(true);
+        }
+        if self.is_last_resort || matches!(self.state, State::AwaitWelcome) {
+            return Err(SessionError::NotConverged { ours: ours.count, theirs: theirs.count });
+        }
+        self.retry(core, out)?;
+        Ok(false)
+    }
+
+    /// Begins again under another key; after two of them with the whole list.
+    pub(super) fn retry(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        if self.is_last_resort {
+            return Err(SessionError::NotConverged {
+                ours: core.own.count,
+                theirs: core.there_count,
+            });
+        }
+        let attempt = core.attempt + 1;
+        self.is_last_resort = attempt >= ATTEMPTS_MAX - 1;
+        core.attempts += 1;
+        core.begin_attempt(attempt);
+        core.queue.push_back(Job::Message(Message::Retry { attempt }));
+        let merged = core.aim.direction == Direction::TwoWay;
+        let found = if merged { RESIDUE } else { self.found + RESIDUE };
+        let count = self.overfull.take().unwrap_or(found);
+        self.survey(core, Known::Count { count, is_exact: true }, out);
+        Ok(())
+    }
+}

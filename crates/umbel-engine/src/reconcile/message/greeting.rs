@@ -1,0 +1,206 @@
+//! The first frame of each side, and its bytes.
+
+use super::{code_in, put_digest, read_digest};
+use crate::limits::{
+    RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
+    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX,
+};
+use crate::reconcile::digest::SetDigest;
+use crate::reconcile::error::{FrameError, Refusal};
+use crate::reconcile::options::{Aim, Direction, Kind, Optimize};
+use crate::reconcile::wire::{Reader, put_varint};
+
+/// The version of everything here.
+const VERSION: u8 = 1;
+
+/// The first frame.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) kind: Kind,
+    pub(crate) aim: Aim,
+    pub(crate) dataset_id: u64,
+    pub(crate) nonce: u64,
+    pub(crate) digest: SetDigest,
+    /// Syndromes under K(0), unless an estimator stands in their place.
+    pub(crate) sketch: Option<HelloSketch>,
+    pub(crate) estimator: Option<Vec<u8>>,
+}
+
+/// The small sketch of the first frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HelloSketch {
+    pub(crate) field_bits: u8,
+    pub(crate) syndrome_count: u8,
+    pub(crate) has_zero: bool,
+    pub(crate) syndromes: Vec<u8>,
+}
+
+/// The responder's first word.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Welcome {
+    /// Both sets are equal: its own digest says so too.
+    InSync {
+        nonce: u64,
+        digest: SetDigest,
+    },
+    /// The small sketch was enough.
+    Resolved {
+        nonce: u64,
+        item_count: u64,
+    },
+    /// It was not.
+    Undecoded {
+        nonce: u64,
+        item_count: u64,
+        mean_item_bytes: u64,
+        /// Shows that both have K(1).
+        key_mark: u32,
+        estimate: Estimate,
+    },
+    Refused(Refusal),
+}
+
+/// What the responder knows of the size of the difference.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Estimate {
+    /// Its estimator under K(1).
+    Estimator(Vec<u8>),
+    /// The estimate, for the initiator's estimator was in the Hello.
+    Count(u64),
+}
+
+const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+const DIRECTIONS: [Direction; 4] =
+    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
+const OPTIMIZE_TIME: u16 = 4;
+const WANT_ITEMS: u16 = 8;
+const TELL_RESPONDER: u16 = 16;
+const HAS_SKETCH: u16 = 32;
+const HAS_ESTIMATOR: u16 = 64;
+const FLAGS_ALL: u16 = 127;
+
+pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
+    let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+    let flags = u16::from(code_in(&DIRECTIONS, &hello.aim.direction))
+        | flag(hello.aim.optimize == Optimize::Time, OPTIMIZE_TIME)
+        | flag(hello.aim.want_items, WANT_ITEMS)
+        | flag(hello.aim.tell_responder, TELL_RESPONDER)
+        | flag(hello.sketch.is_some(), HAS_SKETCH)
+        | flag(hello.estimator.is_some(), HAS_ESTIMATOR);
+    body.extend_from_slice(&[VERSION, code_in(&KINDS, &hello.kind)]);
+    body.extend_from_slice(&flags.to_le_bytes());
+    body.extend_from_slice(&hello.dataset_id.to_le_bytes());
+    body.extend_from_slice(&hello.nonce.to_le_bytes());
+    put_digest(body, hello.digest);
+    if let Some(sketch) = &hello.sketch {
+        let has_zero = u8::from(sketch.has_zero);
+        body.extend_from_slice(&[sketch.field_bits, sketch.syndrome_count, has_zero]);
+        body.extend_from_slice(&sketch.syndromes);
+    }
+    if let Some(estimator) = &hello.estimator {
+        body.extend_from_slice(estimator);
+    }
+}
+
+pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
+    let field = |field: &'static str, got: u64| FrameError::Field { field, got };
+    let version = reader.u8("version")?;
+    if version != VERSION {
+        return Err(field("version", version.into()));
+    }
+    let kind = reader.u8("kind")?;
+    let kind = *KINDS.get(usize::from(kind)).ok_or(field("kind", kind.into()))?;
+    let flags = reader.u16("flags")?;
+    if flags & !FLAGS_ALL != 0 {
+        return Err(field("flags", flags.into()));
+    }
+    let is_set = |bit: u16| flags & bit != 0;
+    let optimize = if is_set(OPTIMIZE_TIME) { Optimize::Time } else { Optimize::Bytes };
+    let direction = *DIRECTIONS.get(usize::from(flags & 3)).expect("four directions");
+    let aim = Aim {
+        direction,
+        optimize,
+        want_items: is_set(WANT_ITEMS),
+        tell_responder: is_set(TELL_RESPONDER),
+        expected_difference: None,
+    };
+    let (dataset_id, nonce) = (reader.u64("dataset id")?, reader.u64("nonce")?);
+    let digest = read_digest(reader)?;
+    let sketch = if is_set(HAS_SKETCH) { Some(read_hello_sketch(reader)?) } else { None };
+    let estimator = is_set(HAS_ESTIMATOR).then(|| reader.rest().to_vec());
+    Ok(Hello { kind, aim, dataset_id, nonce, digest, sketch, estimator })
+}
+
+fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, FrameError> {
+    let field_bits = reader.u8("field bits")?;
+    let syndrome_count = reader.u8("syndrome count")?;
+    if syndrome_count > HELLO_SYNDROMES_MAX {
+        return Err(FrameError::Field { field: "syndrome count", got: syndrome_count.into() });
+    }
+    let has_zero = match reader.u8("zero bit")? {
+        0 => false,
+        1 => true,
+        got => return Err(FrameError::Field { field: "zero bit", got: got.into() }),
+    };
+    let bytes = (usize::from(field_bits) * usize::from(syndrome_count)).div_ceil(8);
+    let syndromes = reader.bytes("syndromes", bytes)?.to_vec();
+    Ok(HelloSketch { field_bits, syndrome_count, has_zero, syndromes })
+}
+
+const REFUSALS: [Refusal; 5] =
+    [Refusal::Version, Refusal::Kind, Refusal::Dataset, Refusal::ReadOnly, Refusal::TooLarge];
+
+pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
+    match welcome {
+        Welcome::InSync { nonce, digest } => {
+            body.push(0);
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_digest(body, *digest);
+        }
+        Welcome::Resolved { nonce, item_count } => {
+            body.push(1);
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_varint(body, *item_count);
+        }
+        Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
+            body.push(if matches!(estimate, Estimate::Count(_)) { 4 } else { 2 });
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_varint(body, *item_count);
+            put_varint(body, *mean_item_bytes);
+            body.extend_from_slice(&key_mark.to_le_bytes());
+            match estimate {
+                Estimate::Count(count) => put_varint(body, *count),
+                Estimate::Estimator(bytes) => body.extend_from_slice(bytes),
+            }
+        }
+        Welcome::Refused(refusal) => body.extend_from_slice(&[3, code_in(&REFUSALS, refusal)]),
+    }
+}
+
+pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, FrameError> {
+    let verdict = reader.u8("verdict")?;
+    if verdict == 3 {
+        let code = reader.u8("refusal")?;
+        let unknown = FrameError::Field { field: "refusal", got: code.into() };
+        return Ok(Welcome::Refused(*REFUSALS.get(usize::from(code)).ok_or(unknown)?));
+    }
+    let nonce = reader.u64("nonce")?;
+    if verdict == 0 {
+        return Ok(Welcome::InSync { nonce, digest: read_digest(reader)? });
+    }
+    let item_count = reader.varint_at_most("item count", ITEM_COUNT_MAX)?;
+    match verdict {
+        1 => Ok(Welcome::Resolved { nonce, item_count }),
+        2 | 4 => {
+            let mean_item_bytes = reader.varint("mean item bytes")?;
+            let key_mark = reader.u32("key mark")?;
+            let estimate = if verdict == 4 {
+                Estimate::Count(reader.varint_at_most("estimate", 2 * ITEM_COUNT_MAX)?)
+            } else {
+                Estimate::Estimator(reader.rest().to_vec())
+            };
+            Ok(Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate })
+        }
+        got => Err(FrameError::Field { field: "verdict", got: got.into() }),
+    }
+}

@@ -1,0 +1,153 @@
+//! Whole sessions against plain sets.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::item::Item;
+use super::options::{Direction, Kind, Optimize, Options, Role};
+use super::shuttle::Shuttle;
+
+const DIRECTIONS: [Direction; 4] =
+    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
+
+const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+
+/// The item of a number: ids, lines of other lengths, 32-byte ids, records of which some share their key.
+pub(crate) fn item(kind: Kind, number: u64, is_fixed: bool) -> Item {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    match kind {
+        Kind::Id64 => Item::Id(mixed ^ mixed >> 32),
+        Kind::Hashed if is_fixed => {
+            let words = (1..=4u64).flat_map(|word| mixed.wrapping_mul(2 * word + 1).to_be_bytes());
+            Item::Bytes(words.collect())
+        }
+        Kind::Hashed => Item::Bytes(format!("line {}", mixed >> (mixed % 64)).into_bytes()),
+        Kind::Keyed => Item::Keyed {
+            key: (number / 2).to_le_bytes().to_vec(),
+            value: format!("{mixed:x}").into_bytes(),
+        },
+    }
+}
+
+pub(crate) fn sets(
+    kind: Kind,
+    is_fixed: bool,
+    shared: u64,
+    only_ours: u64,
+    only_theirs: u64,
+) -> (BTreeSet<Item>, BTreeSet<Item>) {
+    let range = |from: u64, count: u64| (from..from + count).map(|at| item(kind, at, is_fixed));
+    let both: BTreeSet<Item> = range(0, shared).collect();
+    let ours: BTreeSet<Item> = range(1 << 40, only_ours).collect();
+    let theirs: BTreeSet<Item> = range(2 << 40, only_theirs).collect();
+    (both.union(&ours).cloned().collect(), both.union(&theirs).cloned().collect())
+}
+
+#[test]
+fn every_kind_direction_and_size_finds_the_difference() {
+    let sizes = [
+        (0, 0, 0),
+        (100, 0, 0),
+        (0, 1, 0),
+        (100, 1, 0),
+        (100, 0, 1),
+        (500, 7, 6),
+        (500, 16, 0),
+        (500, 0, 20),
+        (3000, 30, 60),
+        (5000, 400, 300),
+        (300, 0, 700),
+        (2000, 2500, 2500),
+        (0, 50, 0),
+        (0, 300, 900),
+    ];
+    for kind in KINDS {
+        for direction in DIRECTIONS {
+            for (shared, only_ours, only_theirs) in sizes {
+                let (ours, theirs) = sets(kind, true, shared, only_ours, only_theirs);
+                let mut shuttle = Shuttle::of(kind, direction, &ours, &theirs);
+                shuttle.run();
+                for side in [&shuttle.ours, &shuttle.theirs] {
+                    let result = side.result.as_ref().unwrap();
+                    assert!(
+                        result.is_ok(),
+                        "{kind:?} {direction:?} {shared} {only_ours} {only_theirs}: {result:?}"
+                    );
+                }
+                shuttle.check(direction);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_brings_contents_and_tells_the_responder_where_it_is_asked_to() {
+    for kind in KINDS {
+        for (only_ours, only_theirs) in [(3, 5), (40, 90)] {
+            for (want_items, tell_responder) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let (ours, theirs) = sets(kind, false, 1000, only_ours, only_theirs);
+                let mut initiator = Options::initiator(kind, Direction::Compare, 5);
+                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                (aim.want_items, aim.tell_responder) = (want_items, tell_responder);
+                let mut shuttle =
+                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                shuttle.run();
+                shuttle.check(Direction::Compare);
+                let there: BTreeSet<Item> = theirs.difference(&ours).cloned().collect();
+                assert_eq!(shuttle.ours.only_there.len(), there.len());
+                if want_items || kind == Kind::Id64 {
+                    assert_eq!(shuttle.ours.items_there(), there);
+                }
+                if tell_responder {
+                    assert_eq!(shuttle.theirs.only_there.len(), ours.difference(&theirs).count());
+                    assert_eq!(shuttle.theirs.items_here().unwrap(), there);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_that_save_time_find_the_difference_too() {
+    for kind in KINDS {
+        for expected_difference in [None, Some(100)] {
+            for (shared, only_ours, only_theirs) in
+                [(100, 0, 0), (500, 20, 0), (3000, 30, 60), (5000, 400, 300), (2000, 2500, 2500)]
+            {
+                let (ours, theirs) = sets(kind, true, shared, only_ours, only_theirs);
+                let mut initiator = Options::initiator(kind, Direction::TwoWay, 5);
+                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                aim.optimize = Optimize::Time;
+                aim.expected_difference = expected_difference;
+                let mut shuttle =
+                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                shuttle.run();
+                shuttle.check(Direction::TwoWay);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_sets_are_reconciled(
+        kind in prop::sample::select(&KINDS),
+        direction in prop::sample::select(&DIRECTIONS),
+        is_fixed: bool,
+        shared in 0..800u64,
+        sides in prop_oneof![(0..12u64, 0..12u64), (0..300u64, 0..300u64)],
+        chunk_bytes in prop_oneof![Just(0usize), Just(1), 1..200usize],
+    ) {
+        let (ours, theirs) = sets(kind, is_fixed, shared, sides.0, sides.1);
+        let mut shuttle = Shuttle::of(kind, direction, &ours, &theirs);
+        shuttle.chunk_bytes = chunk_bytes;
+        shuttle.run();
+        shuttle.check(direction);
+    }
+}

@@ -1,0 +1,51 @@
+//! Repair of bit arrays: what two copies of a filter differ in, and how they become one again.
+//!
+//! An array of bits is a vector, not a set, so what differs is found by an error-correcting code: the copies are words of
+//! the code with errors between them, and some parity of one tells the other where its errors are. Blocks of 4 KiB have a
+//! binary BCH code each ([`BlockCode`](umbel_sketch::BlockCode)): t syndromes of 16 bits settle up to t flips.
+//!
+//! ```text
+//!   initiator                                     responder
+//!     │  Hello (shape, root of the residues)  ──►   equal? then that was all
+//!     │  ◄── Welcome (root, estimator)
+//!     │  ◄─► Find: which blocks differ, by reconciling (block, residues); left out if most of them do
+//!     │  Window (blocks)  Ask (t syndromes)   ──►
+//!     │  ◄── Answer                                 XOR, decode; ask more for what does not decode
+//!     │  Ask (hashes)                         ──►
+//!     │  ◄── Answer                                 one for 64 blocks; where it is wrong, one for each; then the blocks
+//!     │  Push (bits that only the initiator has)    if both copies shall become their OR
+//!     │  Done (root)                         ◄──►
+//! ```
+//!
+//! Nothing is handed out before the hash of its blocks was right, and success means that the roots over the residues of
+//! all blocks are. A [`RepairSession`] is both halves: it owns no socket and no array; it reads blocks of the copy
+//! that each step is given, and says which bits to flip.
+//!
+//! Bose & Ray-Chaudhuri 1960, doi:10.1016/S0019-9958(60)90287-4; syndromes instead of copies: Dodis, Ostrovsky, Reyzin,
+//! Smith 2008, doi:10.1137/060651380.
+
+mod core;
+mod error;
+mod finder;
+#[cfg(test)]
+mod hostile_test;
+mod initiator;
+mod keys;
+mod ladder;
+mod message;
+mod options;
+#[cfg(test)]
+mod repair_test;
+mod responder;
+mod session;
+#[cfg(test)]
+mod shuttle;
+mod table;
+mod window;
+
+pub use error::{RepairError, RepairRefusal, TableError};
+pub use options::{
+    BlockDifference, Policy, RepairBytes, RepairLimits, RepairOptions, RepairOutcome,
+};
+pub use session::{RepairInput, RepairOutput, RepairSession};
+pub use table::{BitBlocks, ResidueTable};

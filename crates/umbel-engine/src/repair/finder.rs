@@ -1,0 +1,146 @@
+//! Which blocks differ, by a reconciliation session over block numbers with their residues.
+
+use umbel_sketch::Estimator;
+
+use super::keys::block_item;
+use super::message::Message;
+use super::options::RepairOptions;
+use super::table::ResidueTable;
+use crate::Outbox;
+use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
+use crate::reconcile::{
+    Aim, Direction, Input, Item, ItemIndex, ItemRef, Kind, Limits, Optimize, Options, Output, Role,
+    Session, SessionError,
+};
+
+/// Bytes that a dirty block costs by reconciliation, measured: two symbols, and its number for the responder.
+const FOUND_BYTES: f64 = 12.0;
+
+/// Bytes that reconciliation costs in any case.
+const SESSION_BYTES: f64 = 300.0;
+
+/// Bytes that a clean block costs if nobody looks for the dirty ones: one syndrome, and its part of a hash.
+const CLEAN_BYTES: f64 = 2.125;
+
+/// Bytes of a session before it is given up, a block.
+const BYTES_PER_BLOCK_MAX: u64 = 128;
+
+/// How many blocks are probably dirty; each is an item that differs on either side.
+pub(crate) fn estimated_dirty(ours: &Estimator, theirs: &Estimator, block_count: u32) -> f64 {
+    (ours.estimate(theirs) / 2.0).clamp(1.0, block_count.into())
+}
+
+/// Whether it pays to find the dirty blocks first; else all blocks are treated as dirty.
+pub(crate) fn pays(dirty: f64, block_count: u32) -> bool {
+    SESSION_BYTES + FOUND_BYTES * dirty < CLEAN_BYTES * (f64::from(block_count) - dirty)
+}
+
+/// One side of the reconciliation.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    session: Session,
+    only_here: Option<Vec<ItemIndex>>,
+    result: Option<bool>,
+}
+
+impl Finder {
+    pub(crate) fn initiator(options: &RepairOptions, blocks: u32, estimated: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few blocks")]
+        let expected = (2.0 * estimated).round() as u64;
+        let aim = Aim {
+            direction: Direction::Compare,
+            optimize: Optimize::Bytes,
+            want_items: false,
+            tell_responder: false,
+            expected_difference: Some(expected),
+        };
+        Self::new(Role::Initiator(aim), options, blocks)
+    }
+
+    pub(crate) fn responder(options: &RepairOptions, blocks: u32) -> Self {
+        Self::new(Role::Responder { accept_items: false }, options, blocks)
+    }
+
+    fn new(role: Role, options: &RepairOptions, blocks: u32) -> Self {
+        let limits = Limits {
+            bytes_max: (1 << 16) + BYTES_PER_BLOCK_MAX * u64::from(blocks),
+            diff_max: 2 * u64::from(blocks),
+            ..Limits::default()
+        };
+        let session = Session::new(Options {
+            role,
+            kind: Kind::Hashed,
+            dataset_id: options.shape_id,
+            secret: options.secret,
+            nonce: options.nonce,
+            limits,
+        });
+        Self { session, only_here: None, result: None }
+    }
+
+    /// Whether the session ended, and how.
+    pub(crate) const fn result(&self) -> Option<bool> {
+        self.result
+    }
+
+    /// The blocks that differ; none if the session did not find out.
+    pub(crate) fn dirty(self) -> Option<Vec<u32>> {
+        let found = self.only_here.filter(|_| self.result == Some(true))?;
+        found.into_iter().map(|index| u32::try_from(index.0).ok()).collect()
+    }
+
+    /// Takes an input, and everything that the session wants from its driver until it waits for the peer.
+    pub(crate) fn step(&mut self, input: Input, table: &ResidueTable, send: &mut Vec<Message>) {
+        let mut inputs = vec![input];
+        let mut out = Outbox::new();
+        while let Some(input) = inputs.pop() {
+            self.session.step(input, &mut out);
+            let mut answers = Vec::new();
+            for output in out.take() {
+                answers.extend(self.follow(output, table, send));
+            }
+            answers.reverse();
+            inputs.extend(answers);
+        }
+    }
+
+    fn follow(
+        &mut self,
+        output: Output,
+        table: &ResidueTable,
+        send: &mut Vec<Message>,
+    ) -> Option<Input> {
+        match output {
+            Output::Send(bytes) => {
+                send.extend(bytes.chunks(BODY_BYTES_CUT).map(|part| Message::Find(part.to_vec())));
+                None
+            }
+            Output::RunPass(mut pass) => {
+                for block in 0..table.block_count() {
+                    let item = block_item(table, block);
+                    pass.add(ItemIndex(block.into()), ItemRef::Bytes(&item));
+                }
+                Some(Input::PassDone(pass))
+            }
+            Output::Fetch(indexes) => {
+                let item = |index: &ItemIndex| {
+                    let block = u32::try_from(index.0).expect("a block of ours");
+                    Item::Bytes(block_item(table, block).to_vec())
+                };
+                Some(Input::Items(indexes.iter().map(item).collect()))
+            }
+            Output::Pause => Some(Input::Resume),
+            Output::OnlyHere(indexes) => {
+                self.only_here = Some(indexes);
+                None
+            }
+            Output::OnlyThere(_) => Some(Input::Applied),
+            Output::Phase(_) => None,
+            Output::Finish(result) => {
+                self.result = Some(matches!(&result, Ok(outcome) if outcome.verified));
+                debug_assert!(!matches!(result, Err(SessionError::Driver { .. })), "{result:?}");
+                None
+            }
+        }
+    }
+}

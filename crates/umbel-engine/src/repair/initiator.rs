@@ -1,0 +1,324 @@
+//! The half of a repair that asks and decodes.
+
+use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, Estimator};
+
+use super::core::{Core, out_of_order};
+use super::error::{RepairError, RepairRefusal};
+use super::finder::{Finder, estimated_dirty, pays};
+use super::keys::RepairKey;
+use super::ladder::Ladder;
+use super::message::{Message, VERSION, Verdict, policy_byte};
+use super::options::{BlockDifference, Policy};
+use super::session::RepairOutput;
+use super::table::{BitBlocks, ResidueTable, block_code};
+use super::window::{Next, Window};
+use crate::Outbox;
+use crate::limits::{
+    REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
+};
+use crate::reconcile::{FrameError, Input};
+
+/// Blocks of the first window, from which the ladder of the others is learnt.
+const FIRST_WINDOW_BLOCKS: usize = 1024;
+
+/// What is going on.
+#[derive(Debug)]
+enum State {
+    Greeting,
+    Finding(Box<Finder>),
+    Settling,
+    Closing,
+}
+
+/// An initiator between two frames.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    policy: Policy,
+    state: State,
+    /// The other copy's table, as far as it is known, and its root.
+    theirs: Option<ResidueTable>,
+    their_root: u128,
+    /// The blocks that are still to be settled, the last ones first.
+    rest: Vec<u32>,
+    window: Option<Window>,
+    ladder: Ladder,
+    is_first_window: bool,
+    /// Bits that the responder lacks and that are not sent yet.
+    push: Vec<u64>,
+    done: u128,
+}
+
+impl Initiator {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            state: State::Greeting,
+            theirs: None,
+            their_root: 0,
+            rest: Vec::new(),
+            window: None,
+            ladder: Ladder::new(),
+            is_first_window: true,
+            push: Vec::new(),
+            done: 0,
+        }
+    }
+
+    pub(crate) fn start(&self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+        core.phase = "greeting";
+        let hello = Message::Hello {
+            version: VERSION,
+            policy: policy_byte(self.policy),
+            shape_id: core.options.shape_id,
+            bits: core.table.bit_count(),
+            nonce: core.options.nonce,
+            check: core.key.check(),
+            root: core.key.root(&core.table),
+        };
+        core.send(&hello, out);
+    }
+
+    pub(crate) fn on_message(
+        &mut self,
+        core: &mut Core,
+        message: Message,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        match (&mut self.state, message) {
+            (State::Greeting, Message::Welcome(verdict)) => {
+                self.welcome(core, verdict, blocks, out)
+            }
+            (State::Finding(finder), Message::Find(bytes)) => {
+                let mut send = Vec::new();
+                finder.step(Input::Received(bytes), &core.table, &mut send);
+                send.iter().for_each(|message| core.send(message, out));
+                self.found(core, blocks, out)
+            }
+            // Of a search that this side gave up.
+            (State::Settling, Message::Find(_)) => Ok(()),
+            (State::Settling, Message::Answer { first, payload }) => {
+                let order = RepairError::OutOfOrder { frame: "Answer", phase: core.phase };
+                let window = self.window.as_mut().ok_or(order)?;
+                window.answered(core, first, &payload, blocks)?;
+                if window.is_waiting() { Ok(()) } else { self.advance(core, blocks, out) }
+            }
+            (State::Closing, Message::Done { root }) => {
+                if root != self.done {
+                    return Err(RepairError::NotConverged);
+                }
+                core.finish(out);
+                Ok(())
+            }
+            (_, message) => Err(out_of_order(&message, core.phase)),
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        core: &mut Core,
+        verdict: Verdict,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        let options = core.options;
+        let (nonce, check, root, estimator) = match verdict {
+            Verdict::Equal => {
+                core.finish(out);
+                return Ok(());
+            }
+            Verdict::Refused { reason, theirs } => {
+                let ours = options.shape_id;
+                return Err(RepairError::Refused(match reason {
+                    0 => RepairRefusal::Version,
+                    1 => RepairRefusal::Shape { ours, theirs },
+                    2 => RepairRefusal::BitCount { ours: core.table.bit_count(), theirs },
+                    3 => RepairRefusal::Key,
+                    4 => RepairRefusal::ReadOnly,
+                    got => {
+                        return Err(FrameError::Field { field: "reason", got: got.into() }.into());
+                    }
+                }));
+            }
+            Verdict::Differs { nonce, check, root, estimator } => (nonce, check, root, estimator),
+        };
+        core.key = RepairKey::derive(&options.secret, options.shape_id, [options.nonce, nonce]);
+        if core.key.check() != check {
+            return Err(RepairError::Refused(RepairRefusal::Key));
+        }
+        let block_count = core.table.block_count();
+        let theirs = Estimator::from_bytes(&estimator, block_count.into());
+        let malformed = FrameError::Field { field: "estimator", got: estimator.len() as u64 };
+        let theirs = theirs.map_err(|_| malformed)?;
+        self.their_root = root;
+        self.theirs = Some(core.table.clone());
+        let dirty = estimated_dirty(&core.key.estimator(&core.table), &theirs, block_count);
+        if !pays(dirty, block_count) {
+            return self.settle((0..block_count).collect(), core, blocks, out);
+        }
+        core.phase = "finding blocks";
+        let mut finder = Finder::initiator(&options, block_count, dirty);
+        let mut send = Vec::new();
+        finder.step(Input::Start, &core.table, &mut send);
+        send.iter().for_each(|message| core.send(message, out));
+        self.state = State::Finding(Box::new(finder));
+        self.found(core, blocks, out)
+    }
+
+    /// Goes on once the search is over. If it failed, every block counts as dirty.
+    fn found(
+        &mut self,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        match std::mem::replace(&mut self.state, State::Settling) {
+            State::Finding(finder) if finder.result().is_some() => {
+                let dirty = finder.dirty().filter(|dirty| !dirty.is_empty());
+                let all = || (0..core.table.block_count()).collect();
+                self.settle(dirty.unwrap_or_else(all), core, blocks, out)
+            }
+            state => {
+                self.state = state;
+                Ok(())
+            }
+        }
+    }
+
+    fn settle(
+        &mut self,
+        mut dirty: Vec<u32>,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        dirty.reverse();
+        self.rest = dirty;
+        self.state = State::Settling;
+        core.phase = "settling blocks";
+        self.advance(core, blocks, out)
+    }
+
+    /// Asks the next question.
+    fn advance(
+        &mut self,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        loop {
+            let Some(window) = &mut self.window else {
+                if self.rest.is_empty() {
+                    return self.close(core, out);
+                }
+                self.open_window(core, out);
+                continue;
+            };
+            match window.next(core, &self.ladder, blocks)? {
+                Next::Ask(question, places) => {
+                    core.send(&Message::Ask { question, places }, out);
+                    return Ok(());
+                }
+                Next::Complete => self.hand_out(core, blocks, out),
+            }
+        }
+    }
+
+    fn open_window(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+        let count = if self.is_first_window { FIRST_WINDOW_BLOCKS } else { WINDOW_BLOCKS_MAX };
+        self.is_first_window = false;
+        let mut blocks = self.rest.split_off(self.rest.len().saturating_sub(count));
+        blocks.reverse();
+        let window = blocks.iter().map(|&block| block.into()).collect();
+        core.send(&Message::Window(window), out);
+        self.window = Some(Window::new(&blocks));
+    }
+
+    /// Hands out what differs in a window that is settled and verified.
+    fn hand_out(
+        &mut self,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) {
+        let Some(window) = self.window.take() else { return };
+        let differing =
+            || window.members.iter().filter_map(|m| Some((m.block, m.differing.as_ref()?)));
+        self.ladder.learn(differing().map(|(_, differing)| differing.count()));
+        let mut words = [0; BLOCK_WORDS];
+        for (block, differing) in differing() {
+            let positions = differing.positions();
+            if positions.is_empty() {
+                continue;
+            }
+            if let Some(theirs) = &mut self.theirs {
+                let residues = theirs.of_block_mut(block);
+                positions.iter().for_each(|&at| block_code().flip(residues, at));
+            }
+            let flips: Vec<u32> = match self.policy {
+                Policy::Compare => Vec::new(),
+                Policy::Mirror => positions.clone(),
+                Policy::Union => {
+                    blocks.read(block, &mut words);
+                    let is_set = |at: &u32| words[*at as usize / 64] >> (at % 64) & 1 == 1;
+                    let (surplus, missing) = positions.iter().partition(|at| is_set(at));
+                    self.push(block, surplus, core, out);
+                    missing
+                }
+            };
+            let residues = core.table.of_block_mut(block);
+            flips.iter().for_each(|&at| block_code().flip(residues, at));
+            core.note_differing(true, positions.len(), flips.len());
+            let narrow = |bits: Vec<u32>| {
+                let narrow = |&at: &u32| u16::try_from(at).expect("a bit of a block");
+                bits.iter().map(narrow).collect()
+            };
+            let (differing, flips) = (narrow(positions), narrow(flips));
+            out.push(RepairOutput::Differs(BlockDifference { block, differing, flips }));
+        }
+        self.send_push(core, out);
+    }
+
+    /// Notes what the responder lacks of a block.
+    fn push(
+        &mut self,
+        block: u32,
+        positions: Vec<u32>,
+        core: &mut Core,
+        out: &mut Outbox<RepairOutput>,
+    ) {
+        let begin = u64::from(block) * u64::from(BLOCK_BITS);
+        for position in positions {
+            self.push.push(begin + u64::from(position));
+            if self.push.len() == PUSH_BITS_MAX {
+                self.send_push(core, out);
+            }
+        }
+    }
+
+    fn send_push(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+        if !self.push.is_empty() {
+            core.send(&Message::Push(std::mem::take(&mut self.push)), out);
+        }
+    }
+
+    /// Compares roots, and tells the responder which one its copy should have now.
+    fn close(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<(), RepairError> {
+        let theirs = self.theirs.as_ref().map(|theirs| core.key.root(theirs));
+        if theirs != Some(self.their_root) {
+            return Err(RepairError::NotConverged);
+        }
+        self.done = match self.policy {
+            Policy::Union => core.key.root(&core.table),
+            Policy::Compare | Policy::Mirror => self.their_root,
+        };
+        core.send(&Message::Done { root: self.done }, out);
+        core.phase = "comparing roots";
+        self.state = State::Closing;
+        Ok(())
+    }
+}

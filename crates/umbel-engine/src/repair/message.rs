@@ -1,0 +1,299 @@
+//! Frames of a repair.
+//!
+//! ```text
+//! 1 Hello    u8 version, u8 policy, u64 shape, u64 bits, u64 nonce_I, u64 check of the key, u128 root
+//! 2 Welcome  u8 verdict; 0 equal: nothing more; 1 differs: u64 nonce_R, u64 check, u128 root, estimator
+//!            2 refused: u8 reason, u64 what the responder has
+//! 3 Find     bytes of a reconciliation session over block numbers with their residues
+//! 4 Window   list of blocks that are spoken of from now on
+//! 5 Ask      u8 what (0 syndromes, 1 hashes of groups, 2 hashes of blocks, 3 blocks), u8 from, u8 to, list of places in the window
+//! 6 Answer   varint place in that list of the first block here; 2·(to − from) bytes a block, 8 a group, 4 a block, or
+//!            blocks: u8 0, 4096 bytes; u8 1, varint bytes, list of ones
+//! 7 Push     list of bits to be set
+//! 8 Done     u128 root that the responder should have now; and its answer
+//! 9 Abort    text, at most 256 bytes
+//! list       u8 0, varint first, varint count; or u8 1, varint count, u8 low bits, u8 ratio, gaps in the ANS code
+//! ```
+//!
+//! They travel as those of a reconciliation do, `varint body_len │ u8 type │ body │ u32 CRC-32C`.
+
+use umbel_bits::AnsGapCode;
+
+use super::error::RepairRefusal;
+use super::options::Policy;
+use crate::reconcile::FrameError;
+use crate::reconcile::wire::{RawFrame, Reader, put_varint};
+
+/// Version of the frames.
+pub(crate) const VERSION: u8 = 1;
+
+/// Most bytes of an Abort's text.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// What an initiator asks about blocks of the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Question {
+    /// Syndromes of these numbers.
+    Syndromes { from: u8, to: u8 },
+    /// One hash for each 64 of the blocks that are listed.
+    GroupHashes,
+    /// One of 32 bits for each block.
+    BlockHashes,
+    /// All bits.
+    Raw,
+}
+
+/// Blocks that one hash is over.
+pub(crate) const GROUP_BLOCKS: usize = 64;
+
+impl Question {
+    /// Bytes of the answer for each block, at most.
+    pub(crate) const fn bytes_per_block(self) -> usize {
+        match self {
+            Self::Syndromes { from, to } => 2 * (to as usize - from as usize),
+            Self::GroupHashes => 1,
+            Self::BlockHashes => 4,
+            Self::Raw => 4096 + 1,
+        }
+    }
+}
+
+/// What a responder says first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Equal,
+    Differs { nonce: u64, check: u64, root: u128, estimator: Vec<u8> },
+    Refused { reason: u8, theirs: u64 },
+}
+
+/// A frame's contents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    Hello { version: u8, policy: u8, shape_id: u64, bits: u64, nonce: u64, check: u64, root: u128 },
+    Welcome(Verdict),
+    Find(Vec<u8>),
+    Window(Vec<u64>),
+    Ask { question: Question, places: Vec<u64> },
+    Answer { first: u64, payload: Vec<u8> },
+    Push(Vec<u64>),
+    Done { root: u128 },
+    Abort { text: String },
+}
+
+/// What lists may hold: values below an end, so many of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListLimits {
+    pub(crate) end: u64,
+    pub(crate) count_max: usize,
+}
+
+/// Limits of the lists of the three frames that have one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageLimits {
+    pub(crate) blocks: ListLimits,
+    pub(crate) places: ListLimits,
+    pub(crate) bits: ListLimits,
+}
+
+impl Message {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "Hello",
+            Self::Welcome(_) => "Welcome",
+            Self::Find(_) => "Find",
+            Self::Window(_) => "Window",
+            Self::Ask { .. } => "Ask",
+            Self::Answer { .. } => "Answer",
+            Self::Push(_) => "Push",
+            Self::Done { .. } => "Done",
+            Self::Abort { .. } => "Abort",
+        }
+    }
+
+    pub(crate) const fn frame_type(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => 1,
+            Self::Welcome(_) => 2,
+            Self::Find(_) => 3,
+            Self::Window(_) => 4,
+            Self::Ask { .. } => 5,
+            Self::Answer { .. } => 6,
+            Self::Push(_) => 7,
+            Self::Done { .. } => 8,
+            Self::Abort { .. } => 9,
+        }
+    }
+
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        match self {
+            Self::Hello { version, policy, shape_id, bits, nonce, check, root } => {
+                body.extend([*version, *policy]);
+                for word in [shape_id, bits, nonce, check] {
+                    body.extend(word.to_le_bytes());
+                }
+                body.extend(root.to_le_bytes());
+            }
+            Self::Welcome(Verdict::Equal) => body.push(0),
+            Self::Welcome(Verdict::Differs { nonce, check, root, estimator }) => {
+                body.push(1);
+                body.extend(nonce.to_le_bytes());
+                body.extend(check.to_le_bytes());
+                body.extend(root.to_le_bytes());
+                body.extend_from_slice(estimator);
+            }
+            Self::Welcome(Verdict::Refused { reason, theirs }) => {
+                body.extend([2, *reason]);
+                body.extend(theirs.to_le_bytes());
+            }
+            Self::Find(bytes) => body.extend_from_slice(bytes),
+            Self::Window(values) | Self::Push(values) => put_list(&mut body, values),
+            Self::Ask { question, places } => {
+                let (what, from, to) = match *question {
+                    Question::Syndromes { from, to } => (0, from, to),
+                    Question::GroupHashes => (1, 0, 0),
+                    Question::BlockHashes => (2, 0, 0),
+                    Question::Raw => (3, 0, 0),
+                };
+                body.extend([what, from, to]);
+                put_list(&mut body, places);
+            }
+            Self::Answer { first, payload } => {
+                put_varint(&mut body, *first);
+                body.extend_from_slice(payload);
+            }
+            Self::Done { root } => body.extend(root.to_le_bytes()),
+            Self::Abort { text } => {
+                let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+                body.extend_from_slice(text.get(..end).unwrap_or_default().as_bytes());
+            }
+        }
+        body
+    }
+
+    pub(crate) fn read(frame: &RawFrame, limits: &MessageLimits) -> Result<Self, FrameError> {
+        let mut reader = Reader::new(&frame.body);
+        let message = match frame.frame_type {
+            1 => Self::Hello {
+                version: reader.u8("version")?,
+                policy: reader.u8("policy")?,
+                shape_id: reader.u64("shape")?,
+                bits: reader.u64("bits")?,
+                nonce: reader.u64("nonce")?,
+                check: reader.u64("check")?,
+                root: reader.u128("root")?,
+            },
+            2 => Self::Welcome(read_verdict(&mut reader)?),
+            3 => Self::Find(reader.rest().to_vec()),
+            4 => Self::Window(read_list(&mut reader, limits.blocks)?),
+            5 => {
+                let question = read_question(&mut reader)?;
+                Self::Ask { question, places: read_list(&mut reader, limits.places)? }
+            }
+            6 => Self::Answer { first: reader.varint("place")?, payload: reader.rest().to_vec() },
+            7 => Self::Push(read_list(&mut reader, limits.bits)?),
+            8 => Self::Done { root: reader.u128("root")? },
+            9 => {
+                let text = reader.rest();
+                let text = text.get(..text.len().min(TEXT_BYTES_MAX)).unwrap_or_default();
+                // Printable, whatever the peer wrote.
+                let text = String::from_utf8_lossy(text);
+                Self::Abort { text: text.chars().filter(|sign| !sign.is_control()).collect() }
+            }
+            got => return Err(FrameError::Type { got }),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+}
+
+fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, FrameError> {
+    match reader.u8("verdict")? {
+        0 => Ok(Verdict::Equal),
+        1 => Ok(Verdict::Differs {
+            nonce: reader.u64("nonce")?,
+            check: reader.u64("check")?,
+            root: reader.u128("root")?,
+            estimator: reader.rest().to_vec(),
+        }),
+        2 => Ok(Verdict::Refused { reason: reader.u8("reason")?, theirs: reader.u64("theirs")? }),
+        got => Err(FrameError::Field { field: "verdict", got: got.into() }),
+    }
+}
+
+fn read_question(reader: &mut Reader<'_>) -> Result<Question, FrameError> {
+    let (what, from, to) = (reader.u8("question")?, reader.u8("from")?, reader.u8("to")?);
+    match (what, from, to) {
+        (0, from, to) if from < to && usize::from(to) <= super::ladder::SYNDROMES_MAX => {
+            Ok(Question::Syndromes { from, to })
+        }
+        (1, 0, 0) => Ok(Question::GroupHashes),
+        (2, 0, 0) => Ok(Question::BlockHashes),
+        (3, 0, 0) => Ok(Question::Raw),
+        _ => Err(FrameError::Field { field: "question", got: what.into() }),
+    }
+}
+
+/// Appends a list of ascending values.
+pub(crate) fn put_list(body: &mut Vec<u8>, values: &[u64]) {
+    let (first, last) = (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
+    let count = values.len() as u64;
+    if count == 0 || last - first + 1 == count {
+        body.push(0);
+        put_varint(body, first);
+        put_varint(body, count);
+        return;
+    }
+    let code = AnsGapCode::for_mean_gap((last + 1 - count) as f64 / count as f64);
+    body.push(1);
+    put_varint(body, count);
+    body.extend([u8::try_from(code.low_bits()).expect("at most 63"), code.ratio()]);
+    code.encode_indexes(values.iter().copied(), body);
+}
+
+/// Reads a list, which takes all that is left.
+pub(crate) fn read_list(
+    reader: &mut Reader<'_>,
+    limits: ListLimits,
+) -> Result<Vec<u64>, FrameError> {
+    let count_max = limits.count_max as u64;
+    match reader.u8("list form")? {
+        0 => {
+            let first = reader.varint("list begin")?;
+            let count = reader.varint_at_most("list count", count_max)?;
+            match first.checked_add(count) {
+                Some(end) if end <= limits.end => Ok((first..end).collect()),
+                _ => Err(FrameError::Field { field: "list begin", got: first }),
+            }
+        }
+        1 => {
+            let count = reader.varint_at_most("list count", count_max)?;
+            let (low_bits, ratio) = (reader.u8("low bits")?, reader.u8("ratio")?);
+            let code = AnsGapCode::new(low_bits.into(), ratio)?;
+            let mut values = Vec::new();
+            code.decode_indexes(reader.rest(), count, limits.end, &mut values)?;
+            Ok(values)
+        }
+        got => Err(FrameError::Field { field: "list form", got: got.into() }),
+    }
+}
+
+/// The byte of a policy.
+pub(crate) const fn policy_byte(policy: Policy) -> u8 {
+    match policy {
+        Policy::Compare => 0,
+        Policy::Mirror => 1,
+        Policy::Union => 2,
+    }
+}
+
+/// The byte of a refusal, and what the responder has.
+pub(crate) const fn refusal_parts(refusal: RepairRefusal) -> (u8, u64) {
+    match refusal {
+        RepairRefusal::Version => (0, VERSION as u64),
+        RepairRefusal::Shape { theirs, .. } => (1, theirs),
+        RepairRefusal::BitCount { theirs, .. } => (2, theirs),
+        RepairRefusal::Key => (3, 0),
+        RepairRefusal::ReadOnly => (4, 0),
+    }
+}

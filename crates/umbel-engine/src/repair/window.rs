@@ -1,0 +1,348 @@
+//! Some thousand blocks that are settled together: syndromes until they decode, hashes, and blocks as they are.
+
+use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, decode_block};
+
+use super::core::Core;
+use super::error::RepairError;
+use super::ladder::{Ladder, flips_max};
+use super::message::{GROUP_BLOCKS, ListLimits, Question, read_list};
+use super::responder::{block_hash, own_syndromes};
+use super::table::BitBlocks;
+use crate::limits::REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX;
+use crate::reconcile::FrameError;
+use crate::reconcile::wire::Reader;
+
+/// Bits of a block in which the copies differ: a few, or a mask.
+#[derive(Clone, Debug)]
+pub(crate) enum Differing {
+    Few(Vec<u32>),
+    Many(Box<[u64; BLOCK_WORDS]>),
+}
+
+impl Differing {
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Few(positions) => positions.len(),
+            Self::Many(mask) => mask.iter().map(|word| word.count_ones() as usize).sum(),
+        }
+    }
+
+    /// The bits, ascending.
+    pub(crate) fn positions(&self) -> Vec<u32> {
+        match self {
+            Self::Few(positions) => positions.clone(),
+            Self::Many(mask) => {
+                let is_set = |at: &u32| mask[*at as usize / 64] >> (at % 64) & 1 == 1;
+                (0..BLOCK_BITS).filter(is_set).collect()
+            }
+        }
+    }
+
+    /// Turns one copy's block into the other's.
+    pub(crate) fn apply(&self, words: &mut [u64; BLOCK_WORDS]) {
+        match self {
+            Self::Few(positions) => {
+                positions.iter().for_each(|&at| words[at as usize / 64] ^= 1 << (at % 64));
+            }
+            Self::Many(mask) => words.iter_mut().zip(mask.iter()).for_each(|(w, m)| *w ^= m),
+        }
+    }
+}
+
+/// A block of the window.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) block: u32,
+    /// Syndromes of the difference, as many as came.
+    syndromes: Vec<u16>,
+    /// In what the copies differ, once that is known.
+    pub(crate) differing: Option<Differing>,
+    is_raw: bool,
+    /// The hash of the other copy's block, if it was asked for.
+    hash: Option<u32>,
+}
+
+impl Member {
+    /// The other copy's block, as far as this side knows.
+    fn read_theirs(&self, blocks: &dyn BitBlocks) -> [u64; BLOCK_WORDS] {
+        let mut words = [0; BLOCK_WORDS];
+        blocks.read(self.block, &mut words);
+        if let Some(differing) = &self.differing {
+            differing.apply(&mut words);
+        }
+        words
+    }
+
+    fn has_hash(&self, hash: u32, core: &Core, blocks: &dyn BitBlocks) -> bool {
+        let mut hasher = core.key.block_hasher();
+        hasher.add(&self.read_theirs(blocks));
+        block_hash(hasher.finish()) == hash
+    }
+}
+
+/// A question, and how many blocks the answer came to.
+#[derive(Debug)]
+struct Asked {
+    question: Question,
+    places: Vec<u64>,
+    answered: usize,
+}
+
+/// What to do next about a window.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Ask(Question, Vec<u64>),
+    Complete,
+}
+
+/// The blocks that are settled now.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) members: Vec<Member>,
+    asked: Option<Asked>,
+    group_hashes: Vec<u64>,
+    is_verified: Vec<bool>,
+}
+
+impl Window {
+    pub(crate) fn new(blocks: &[u32]) -> Self {
+        let member = |&block: &u32| Member {
+            block,
+            syndromes: Vec::new(),
+            differing: None,
+            is_raw: false,
+            hash: None,
+        };
+        Self {
+            members: blocks.iter().map(member).collect(),
+            asked: None,
+            group_hashes: Vec::new(),
+            is_verified: vec![false; blocks.len().div_ceil(GROUP_BLOCKS)],
+        }
+    }
+
+    /// Whether an answer is due.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The next question, or the end.
+    ///
+    /// # Errors
+    /// If a block that is known in full has another hash.
+    pub(crate) fn next(
+        &mut self,
+        core: &mut Core,
+        ladder: &Ladder,
+        blocks: &dyn BitBlocks,
+    ) -> Result<Next, RepairError> {
+        loop {
+            if let Some((question, places)) = self.open_question(ladder) {
+                return Ok(self.ask(question, places));
+            }
+            if self.group_hashes.is_empty() {
+                let places = (0..self.members.len() as u64).collect();
+                return Ok(self.ask(Question::GroupHashes, places));
+            }
+            let bad = self.bad_groups(core, blocks);
+            if bad.is_empty() {
+                return Ok(Next::Complete);
+            }
+            let in_bad = |place: &usize| bad.contains(&(place / GROUP_BLOCKS));
+            let places: Vec<usize> = (0..self.members.len()).filter(in_bad).collect();
+            let unknown = places.iter().filter(|&&place| self.members[place].hash.is_none());
+            let unknown: Vec<u64> = unknown.map(|&place| place as u64).collect();
+            if !unknown.is_empty() {
+                return Ok(self.ask(Question::BlockHashes, unknown));
+            }
+            self.reopen(&places, core, blocks)?;
+        }
+    }
+
+    fn ask(&mut self, question: Question, mut places: Vec<u64>) -> Next {
+        places.truncate(ANSWER_BYTES_MAX / question.bytes_per_block());
+        self.asked = Some(Asked { question, places: places.clone(), answered: 0 });
+        Next::Ask(question, places)
+    }
+
+    /// More syndromes for the blocks that have the fewest and do not decode; or the blocks.
+    fn open_question(&self, ladder: &Ladder) -> Option<(Question, Vec<u64>)> {
+        let open = || self.members.iter().zip(0u64..).filter(|(m, _)| m.differing.is_none());
+        let from = open().map(|(member, _)| member.syndromes.len()).min()?;
+        let places = open().filter(|(member, _)| member.syndromes.len() == from);
+        let places = places.map(|(_, place)| place).collect();
+        let byte = |count: usize| u8::try_from(count).expect("at most 128 syndromes");
+        let question = match ladder.next(from) {
+            Some(to) => Question::Syndromes { from: byte(from), to: byte(to) },
+            None => Question::Raw,
+        };
+        Some((question, places))
+    }
+
+    fn bad_groups(&mut self, core: &Core, blocks: &dyn BitBlocks) -> Vec<usize> {
+        let mut bad = Vec::new();
+        for (group, members) in self.members.chunks(GROUP_BLOCKS).enumerate() {
+            if self.is_verified[group] {
+                continue;
+            }
+            let mut hasher = core.key.block_hasher();
+            members.iter().for_each(|member| hasher.add(&member.read_theirs(blocks)));
+            self.is_verified[group] = self.group_hashes.get(group) == Some(&hasher.finish());
+            if !self.is_verified[group] {
+                bad.push(group);
+            }
+        }
+        bad
+    }
+
+    /// Opens the blocks again whose hashes tell that they were decoded wrongly.
+    fn reopen(
+        &mut self,
+        places: &[usize],
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+    ) -> Result<(), RepairError> {
+        let mut reopened = 0;
+        for &place in places {
+            let member = &mut self.members[place];
+            if member.hash.is_some_and(|hash| !member.has_hash(hash, core, blocks)) {
+                if member.is_raw {
+                    return Err(RepairError::Changed { block: member.block });
+                }
+                member.differing = None;
+                reopened += 1;
+            }
+        }
+        core.wrong_block_count += reopened;
+        match places.first() {
+            // All blocks are right, and the group is not.
+            Some(&place) if reopened == 0 => {
+                Err(RepairError::Changed { block: self.members[place].block })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a part of the answer.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn answered(
+        &mut self,
+        core: &mut Core,
+        first: u64,
+        payload: &[u8],
+        blocks: &dyn BitBlocks,
+    ) -> Result<(), RepairError> {
+        let Some(mut asked) = self.asked.take() else {
+            return Err(RepairError::OutOfOrder { frame: "Answer", phase: core.phase });
+        };
+        if first != asked.answered as u64 {
+            return Err(FrameError::Field { field: "place", got: first }.into());
+        }
+        let before = asked.answered;
+        let mut reader = Reader::new(payload);
+        while !reader.is_empty() {
+            let Some(&place) = asked.places.get(asked.answered) else {
+                return Err(FrameError::Field { field: "answers", got: first }.into());
+            };
+            let place = usize::try_from(place).expect("a place of the window");
+            asked.answered += 1;
+            match asked.question {
+                Question::Syndromes { from, to } => {
+                    self.grow(place, from..to, &mut reader, core, blocks)?;
+                }
+                Question::GroupHashes => {
+                    self.group_hashes.push(reader.u64("group hash")?);
+                    asked.answered = (asked.answered - 1 + GROUP_BLOCKS).min(asked.places.len());
+                }
+                Question::BlockHashes => {
+                    self.members[place].hash = Some(reader.u32("block hash")?);
+                }
+                Question::Raw => self.take_raw(place, &mut reader, core, blocks)?,
+            }
+        }
+        if asked.answered == before {
+            return Err(FrameError::Truncated { field: "answer" }.into());
+        }
+        if asked.answered < asked.places.len() {
+            self.asked = Some(asked);
+        }
+        Ok(())
+    }
+
+    /// Takes more syndromes of a block and decodes it.
+    fn grow(
+        &mut self,
+        place: usize,
+        numbers: std::ops::Range<u8>,
+        reader: &mut Reader<'_>,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+    ) -> Result<(), RepairError> {
+        let member = &mut self.members[place];
+        let (from, to) = (usize::from(numbers.start), usize::from(numbers.end));
+        own_syndromes(core, member.block, from, to, blocks, &mut member.syndromes);
+        for syndrome in member.syndromes.iter_mut().skip(from) {
+            *syndrome ^= reader.u16("syndrome")?;
+        }
+        let seed = core.options.nonce ^ u64::from(member.block);
+        let found = decode_block(&member.syndromes, flips_max(to), seed);
+        let bits = core.table.bits_of_block(member.block);
+        let is_inside = |found: &Vec<u32>| found.last().is_none_or(|&last| last < bits);
+        member.differing = found.filter(is_inside).map(Differing::Few);
+        if let Some(hash) = member.hash
+            && member.differing.is_some()
+            && !member.has_hash(hash, core, blocks)
+        {
+            member.differing = None;
+            core.wrong_block_count += 1;
+        }
+        Ok(())
+    }
+
+    fn take_raw(
+        &mut self,
+        place: usize,
+        reader: &mut Reader<'_>,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+    ) -> Result<(), RepairError> {
+        let member = &mut self.members[place];
+        let mut words = read_raw(reader)?;
+        let bits = core.table.bits_of_block(member.block);
+        let tail = (bits..BLOCK_BITS).any(|at| words[at as usize / 64] >> (at % 64) & 1 == 1);
+        if tail {
+            return Err(FrameError::Field { field: "bit", got: bits.into() }.into());
+        }
+        let mut ours = [0; BLOCK_WORDS];
+        blocks.read(member.block, &mut ours);
+        words.iter_mut().zip(ours).for_each(|(theirs, ours)| *theirs ^= ours);
+        member.differing = Some(Differing::Many(Box::new(words)));
+        member.is_raw = true;
+        core.raw_block_count += 1;
+        Ok(())
+    }
+}
+
+fn read_raw(reader: &mut Reader<'_>) -> Result<[u64; BLOCK_WORDS], FrameError> {
+    let mut words = [0; BLOCK_WORDS];
+    match reader.u8("block form")? {
+        0 => {
+            for word in &mut words {
+                *word = reader.u64("block")?;
+            }
+        }
+        1 => {
+            let max = 8 * BLOCK_WORDS as u64;
+            let length = reader.varint_at_most("block bytes", max)?;
+            let bytes = reader.bytes("block", usize::try_from(length).unwrap_or(0))?;
+            let limits = ListLimits { end: BLOCK_BITS.into(), count_max: BLOCK_BITS as usize };
+            for at in read_list(&mut Reader::new(bytes), limits)? {
+                words[usize::try_from(at / 64).expect("a word of a block")] |= 1 << (at % 64);
+            }
+        }
+        got => return Err(FrameError::Field { field: "block form", got: got.into() }),
+    }
+    Ok(words)
+}
