@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "umbel/v1/admin.proto",
     "umbel/v1/errors.proto",
     "umbel/v1/filters.proto",
+    "umbel/v1/jobs.proto",
+    "umbel/v1/ledger.proto",
     "umbel/v1/peer.proto",
 ];
 

@@ -68,6 +68,7 @@ mod client;
 mod connector;
 mod error;
 mod filter;
+mod jobs;
 mod limits;
 mod nodes;
 mod options;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
+use umbel_proto::v1::jobs_client::JobsClient;
 
 use crate::connector::{Connector, channel};
 use crate::error::ClientError;
@@ -55,6 +56,10 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn filters(&self) -> FiltersClient<Channel> {
         FiltersClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub(crate) fn jobs(&self) -> JobsClient<Channel> {
+        JobsClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     pub(crate) fn admin(&self) -> AdminClient<Channel> {
