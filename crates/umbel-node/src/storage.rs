@@ -117,9 +117,26 @@ impl Storage {
         }
         // The log first: snapshots without a log are leftovers, not the other way round.
         self.wal.forget(group).await?;
+        self.remove_snapshots(group).await
+    }
+
+    async fn remove_snapshots(&self, group: GroupId) -> io::Result<()> {
         let store = self.snapshots(group);
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
         store.remove_all().await
+    }
+
+    /// Like [`forget`](Self::forget), for a replica that may come back to this node: what it has
+    /// promised is kept.
+    ///
+    /// # Errors
+    /// If the log has failed, or a snapshot cannot be removed: the next start does that.
+    pub(crate) async fn leave(&self, group: GroupId) -> io::Result<()> {
+        if let Some(observer) = &self.observer {
+            observer.observe(&Event::Forgotten { group });
+        }
+        self.wal.leave(group).await?;
+        self.remove_snapshots(group).await
     }
 
     /// Groups of which the log knows anything, in their order.

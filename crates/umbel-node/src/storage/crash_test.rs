@@ -16,6 +16,10 @@ use super::fault_disk::{FaultDisk, Faults};
 use super::{LogOwner, LogStore, Storage, WalOptions};
 use crate::raft::types::{Command, Entry, LogId, SnapshotMeta, Types, Vote};
 
+mod acts;
+
+use acts::{Act, Step, acts, all_acts};
+
 /// Small segments and a small cache, so that little work takes all paths.
 pub(super) fn options() -> WalOptions {
     let owner = LogOwner::Known { nonce: 77, joined: false };
@@ -43,46 +47,11 @@ struct Naive {
     purged: Option<LogId>,
     entries: BTreeMap<u64, Entry>,
     snapshot: Option<LogId>,
+    /// What the log held when the group left, until it holds as much again.
+    floor: Option<LogId>,
 }
 
 type NaiveGroups = BTreeMap<GroupId, Naive>;
-
-/// One change, as small as it is durable or not.
-#[derive(Clone, Debug)]
-enum Step {
-    Vote(u64),
-    Truncate(usize),
-    Purge(u64),
-    Forget,
-}
-
-/// What a caller does.
-#[derive(Clone, Debug)]
-enum Act {
-    Append(u32, u64),
-    Other(u32, Step),
-    /// A snapshot that ends so far behind what was purged, and what openraft does then. With true
-    /// it is another leader's: the log has other entries there, if any.
-    Snapshot(u32, u64, bool),
-    Commit(u32),
-    /// Waits until appends are acknowledged.
-    Settle,
-}
-
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let group = 0u32..3;
-    let act = prop_oneof![
-        6 => (group.clone(), 1u64..5).prop_map(|(group, count)| Act::Append(group, count)),
-        1 => (group.clone(), 1u64..9).prop_map(|(g, term)| Act::Other(g, Step::Vote(term))),
-        1 => (group.clone(), 0usize..6).prop_map(|(g, n)| Act::Other(g, Step::Truncate(n))),
-        2 => (group.clone(), 0u64..6).prop_map(|(g, n)| Act::Other(g, Step::Purge(n))),
-        2 => (group.clone(), 0u64..6, any::<bool>()).prop_map(|(g, n, o)| Act::Snapshot(g, n, o)),
-        1 => group.clone().prop_map(Act::Commit),
-        1 => (0u32..12).prop_filter_map("seldom", |g| (g < 3).then_some(Act::Other(g, Step::Forget))),
-        2 => Just(Act::Settle),
-    ];
-    proptest::collection::vec(act, 1..60)
-}
 
 impl Naive {
     fn last(&self) -> Option<LogId> {
@@ -106,7 +75,10 @@ struct Run {
 impl Run {
     fn change(&mut self, group: GroupId, change: impl FnOnce(&mut Naive)) {
         let mut state = self.states.last().unwrap().clone();
-        change(state.entry(group).or_default());
+        let model = state.entry(group).or_default();
+        change(model);
+        let last = model.last();
+        model.floor.take_if(|floor| last >= Some(*floor));
         self.states.push(state);
     }
 
@@ -185,6 +157,13 @@ impl Run {
             Step::Forget => {
                 self.change(group, |model| *model = Naive::default());
                 self.storage.forget(group).await
+            }
+            Step::Leave => {
+                let floor = model.last().max(model.floor);
+                self.change(group, |left| {
+                    *left = Naive { vote: model.vote, floor, ..Naive::default() }
+                });
+                self.storage.leave(group).await
             }
         };
         if result.is_ok() {
@@ -269,6 +248,7 @@ async fn read_group(storage: &Storage, group: GroupId) -> Naive {
         purged: state.last_purged_log_id,
         entries: entries.into_iter().map(|entry| (entry.log_id.index, entry)).collect(),
         snapshot: snapshot.and_then(|file| file.meta().last_log_id),
+        floor: log.floor(),
     };
     assert_eq!(state.last_log_id, naive.last());
     naive
@@ -415,36 +395,6 @@ async fn full_for_a_while(acts: Vec<Act>, from: u64, calls: u64) {
     assert_eq!(read_groups(&run.storage).await, expected);
     let storage = open(&disk.crash(|_| 0)).await;
     assert_eq!(read_groups(&storage).await, expected);
-}
-
-/// All that a caller may do, in an order that rotates and removes segments.
-fn all_acts() -> Vec<Act> {
-    let append = |group| Act::Append(group, 3);
-    vec![
-        Act::Other(0, Step::Vote(1)),
-        append(0),
-        append(1),
-        Act::Settle,
-        append(0),
-        Act::Other(1, Step::Truncate(1)),
-        append(1),
-        Act::Other(0, Step::Purge(3)),
-        append(0),
-        append(2),
-        Act::Settle,
-        Act::Other(1, Step::Purge(4)),
-        Act::Other(2, Step::Forget),
-        append(2),
-        // Within the log, in place of entries, and behind the log's end.
-        Act::Snapshot(0, 1, false),
-        append(0),
-        Act::Snapshot(0, 1, true),
-        append(0),
-        Act::Snapshot(2, 9, false),
-        append(2),
-        Act::Other(2, Step::Forget),
-        Act::Settle,
-    ]
 }
 
 /// Every boundary between two calls, not only some.

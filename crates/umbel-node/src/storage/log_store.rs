@@ -77,6 +77,12 @@ impl LogStore {
         self.wal.log_state(self.group).last_log_id.map_or(0, |last| last.index)
     }
 
+    /// The entry that the log of a replica which came back to this node must reach before it takes
+    /// part in elections; none if it may.
+    pub(crate) fn floor(&self) -> Option<LogId> {
+        self.wal.floor(self.group)
+    }
+
     /// Adds an entry to a log that this node alone writes. Its outcome comes to the receiver.
     ///
     /// # Errors

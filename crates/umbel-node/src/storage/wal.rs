@@ -17,11 +17,14 @@ use umbel_engine::planted::{self, Planted};
 
 mod chain;
 mod format;
+mod left;
 mod read;
 mod recover;
 mod state;
 mod writer;
 
+#[cfg(test)]
+mod left_test;
 #[cfg(test)]
 mod wal_test;
 
@@ -377,6 +380,21 @@ impl Wal {
             vec![Record::Forget(group)]
         })
         .await
+    }
+
+    /// Forgets a group that may come back to this node, but for what its replica has promised.
+    pub(super) async fn leave(&self, group: GroupId) -> io::Result<()> {
+        self.durable(|state| {
+            let left = state.leave(group);
+            vec![left.map_or(Record::Forget(group), |left| Record::Left(group, left))]
+        })
+        .await
+    }
+
+    /// The entry that the log of a group which came back must reach before its replica takes part
+    /// in elections; none if it may.
+    pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
+        self.state().floor(group)
     }
 
     /// Groups of which the log knows anything.

@@ -18,6 +18,7 @@ use umbel_codec::crc32c;
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
 
+use super::left::Left;
 use crate::raft::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use crate::raft::types::{LogId, Vote};
 
@@ -147,6 +148,10 @@ pub(super) enum Record {
     Purge(GroupId, LogId),
     /// The group is gone.
     Forget(GroupId),
+    /// The group left this node and may come back: what its replica has promised.
+    Left(GroupId, Left),
+    /// The same at the head of a segment, where the group may be back.
+    Promised(GroupId, Left),
     /// Nothing changed; what is before it was durable.
     Mark,
 }
@@ -163,6 +168,7 @@ impl Record {
             Self::Entry(_, _, bytes) => LOG_ID_BYTES + bytes.len(),
             Self::Committed(_, id) | Self::Truncate(_, id) => id.map_or(0, |_| LOG_ID_BYTES),
             Self::Purge(..) => LOG_ID_BYTES,
+            Self::Left(_, left) | Self::Promised(_, left) => left_payload(left).len(),
             Self::Forget(_) | Self::Mark => 0,
         };
         RECORD_HEADER_BYTES + BODY_BYTES_MIN + payload
@@ -210,6 +216,14 @@ impl Record {
             }
             Self::Forget(group) => start(6, *group),
             Self::Mark => start(7, GroupId::META),
+            Self::Left(group, left) => {
+                start(8, *group);
+                buffer.put_slice(&left_payload(left));
+            }
+            Self::Promised(group, left) => {
+                start(9, *group);
+                buffer.put_slice(&left_payload(left));
+            }
         }
     }
 
@@ -236,9 +250,30 @@ impl Record {
             5 => Some(Self::Purge(group, optional_id()??)),
             6 if payload.is_empty() => Some(Self::Forget(group)),
             7 if payload.is_empty() => Some(Self::Mark),
+            8 => Some(Self::Left(group, left_at(payload)?)),
+            9 => Some(Self::Promised(group, left_at(payload)?)),
             _ => None,
         }
     }
+}
+
+/// Whether there is a log id, the log id, and the vote.
+fn left_payload(left: &Left) -> BytesMut {
+    let mut buffer = BytesMut::new();
+    buffer.put_u8(u8::from(left.last.is_some()));
+    left.last.iter().for_each(|id| put_log_id(&mut buffer, *id));
+    buffer.put_slice(&encode(&left.vote));
+    buffer
+}
+
+fn left_at(payload: &[u8]) -> Option<Left> {
+    let (&has_last, rest) = payload.split_first()?;
+    let (last, vote) = match has_last {
+        0 => (None, rest),
+        1 if rest.len() >= LOG_ID_BYTES => (Some(log_id_at(rest)), &rest[LOG_ID_BYTES..]),
+        _ => return None,
+    };
+    Some(Left { vote: decode(vote).ok()?, last })
 }
 
 fn put_log_id(buffer: &mut BytesMut, id: LogId) {
@@ -302,6 +337,8 @@ fn is_length_of(kind: u8, body_bytes: usize) -> bool {
         3 | 4 => payload_bytes == 0 || payload_bytes == LOG_ID_BYTES,
         5 => payload_bytes == LOG_ID_BYTES,
         6 | 7 => payload_bytes == 0,
+        // A flag, a log id or none, and a vote or none.
+        8 | 9 => (1..=1 + LOG_ID_BYTES + 64).contains(&payload_bytes),
         _ => false,
     }
 }
@@ -359,6 +396,8 @@ mod tests {
             Record::Truncate(group, Some(id(1, 1))),
             Record::Purge(group, id(1, 0)),
             Record::Forget(group),
+            Record::Left(group, Left { vote: Some(Vote::new(3, NodeId(1))), last: Some(id(3, 8)) }),
+            Record::Promised(group, Left { vote: None, last: None }),
             Record::Mark,
         ];
         for record in records {

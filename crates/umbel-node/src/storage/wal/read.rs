@@ -30,7 +30,7 @@ impl Wal {
     }
 
     pub(in crate::storage) fn vote(&self, group: GroupId) -> Option<Vote> {
-        self.state().fronts.get(&group)?.vote
+        self.state().vote(group)
     }
 
     pub(in crate::storage) fn committed(&self, group: GroupId) -> Option<LogId> {

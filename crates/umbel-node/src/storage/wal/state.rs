@@ -6,9 +6,11 @@ use std::mem;
 use std::sync::Arc;
 
 use umbel_engine::GroupId;
+use umbel_engine::planted::{self, Planted};
 
 use super::chain::Chain;
 use super::format::Record;
+use super::left::{Left, LeftGroups};
 use crate::ports::File;
 use crate::raft::types::{Entry, LogId, Vote};
 
@@ -76,13 +78,19 @@ impl Written {
 
 /// All groups as the segments tell them.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct WrittenGroups(BTreeMap<GroupId, Written>);
+pub(super) struct WrittenGroups {
+    groups: BTreeMap<GroupId, Written>,
+    left: LeftGroups,
+}
 
 impl WrittenGroups {
     pub(super) fn apply(&mut self, record: &Record, location: Location) {
         match record {
             Record::Vote(group, vote, _) => self.group(*group).vote = Some(*vote),
-            Record::Entry(group, id, _) => self.group(*group).push(*id, location),
+            Record::Entry(group, id, _) => {
+                self.group(*group).push(*id, location);
+                self.left.reached(*group, Some(*id));
+            }
             Record::Committed(group, id) => self.group(*group).committed = *id,
             Record::Truncate(group, after) => {
                 let group = self.group(*group);
@@ -90,27 +98,37 @@ impl WrittenGroups {
                 group.drop_last(group.entry_count());
             }
             Record::Purge(group, through) => {
-                let group = self.group(*group);
-                group.chain.purge(*through);
-                group.drop_first(group.entry_count());
+                let written = self.group(*group);
+                written.chain.purge(*through);
+                written.drop_first(written.entry_count());
+                self.left.reached(*group, Some(*through));
             }
             Record::Forget(group) => {
-                self.0.remove(group);
+                self.groups.remove(group);
+                self.left.remove(*group);
             }
+            Record::Left(group, left) => {
+                self.groups.remove(group);
+                self.left.insert(*group, *left);
+            }
+            Record::Promised(group, left) => self.left.insert(*group, *left),
             Record::Mark => {}
         }
     }
 
     fn group(&mut self, group: GroupId) -> &mut Written {
-        self.0.entry(group).or_default()
+        let vote = self.left.vote(group);
+        self.groups.entry(group).or_insert_with(|| Written { vote, ..Written::default() })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (GroupId, &Written)> {
-        self.0.iter().map(|(group, written)| (*group, written))
+        self.groups.iter().map(|(group, written)| (*group, written))
     }
 
+    /// What a new segment begins with.
     pub(super) fn head_records(&self) -> Vec<Record> {
-        self.iter().flat_map(|(group, written)| written.small_state(group)).collect()
+        let left = self.left.iter().map(|(group, left)| Record::Promised(group, left));
+        left.chain(self.iter().flat_map(|(group, written)| written.small_state(group))).collect()
     }
 
     /// The oldest segment with an entry that is still needed.
@@ -166,6 +184,7 @@ pub(super) struct Plan {
 /// Everything that the log's users and its writer share.
 pub(super) struct State {
     pub(super) fronts: BTreeMap<GroupId, Front>,
+    pub(super) left: LeftGroups,
     pub(super) written: WrittenGroups,
     pub(super) segments: BTreeMap<u32, Segment>,
     pub(super) failure: Option<Failure>,
@@ -193,6 +212,7 @@ impl State {
             .collect();
         Self {
             fronts,
+            left: written.left.clone(),
             written,
             segments,
             failure: None,
@@ -211,12 +231,18 @@ impl State {
     }
 
     pub(super) fn front(&mut self, group: GroupId) -> &mut Front {
-        self.fronts.entry(group).or_default()
+        let vote = self.left.vote(group);
+        self.fronts.entry(group).or_insert_with(|| Front { vote, ..Front::default() })
+    }
+
+    /// The newest vote of a group.
+    pub(super) fn vote(&self, group: GroupId) -> Option<Vote> {
+        self.fronts.get(&group).map_or_else(|| self.left.vote(group), |front| front.vote)
     }
 
     pub(super) fn push(&mut self, group: GroupId, entry: Entry, byte_count: usize) {
         let id = entry.log_id;
-        let front = self.fronts.entry(group).or_default();
+        let front = self.front(group);
         let next = front.chain.next();
         if !front.chain.is_empty() && id.index < next {
             self.truncate_from(group, id.index);
@@ -229,6 +255,7 @@ impl State {
         self.cache_byte_count += byte_count;
         self.cached_count += 1;
         self.cache_order.push_back((group, serial));
+        self.left.reached(group, Some(id));
     }
 
     pub(super) fn truncate(&mut self, group: GroupId, after: Option<LogId>) {
@@ -237,7 +264,7 @@ impl State {
     }
 
     fn truncate_from(&mut self, group: GroupId, from: u64) {
-        let front = self.fronts.entry(group).or_default();
+        let front = self.front(group);
         let kept = front.cached.partition_point(|cached| cached.entry.log_id.index < from);
         let gone = front.cached.split_off(kept);
         gone.iter().for_each(|cached| self.uncache(cached));
@@ -245,8 +272,9 @@ impl State {
 
     pub(super) fn purge(&mut self, group: GroupId, through: LogId) {
         self.front(group).chain.purge(through);
-        let first = self.front(group).chain.first();
-        let front = self.fronts.entry(group).or_default();
+        self.left.reached(group, Some(through));
+        let front = self.front(group);
+        let first = front.chain.first();
         let gone = front.cached.partition_point(|cached| cached.entry.log_id.index < first);
         let kept = front.cached.split_off(gone);
         let gone = mem::replace(&mut front.cached, kept);
@@ -272,6 +300,29 @@ impl State {
         if let Some(front) = self.fronts.remove(&group) {
             front.cached.iter().for_each(|cached| self.uncache(cached));
         }
+        self.left.remove(group);
+    }
+
+    /// Forgets a group but for what its replica has promised; that, if it is anything.
+    pub(super) fn leave(&mut self, group: GroupId) -> Option<Left> {
+        let last = self.last(group).max(self.left.floor(group));
+        let left = Left { vote: self.vote(group), last };
+        self.forget(group);
+        let is_kept = left.vote.is_some() || left.last.is_some();
+        if !is_kept || planted::on(Planted::LeftForgotten) {
+            return None;
+        }
+        self.left.insert(group, left);
+        Some(left)
+    }
+
+    /// What a group's log must reach that came back, if it has not.
+    pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
+        self.left.floor(group)
+    }
+
+    fn last(&self, group: GroupId) -> Option<LogId> {
+        self.fronts.get(&group).and_then(|front| front.chain.last())
     }
 
     fn uncache(&mut self, cached: &Cached) {
@@ -326,7 +377,7 @@ impl State {
                 }
                 plan.cached.push(cached.entry.clone());
             } else {
-                let location = self.written.0.get(&group).and_then(|w| w.location(index));
+                let location = self.written.groups.get(&group).and_then(|w| w.location(index));
                 let location = location.expect("what is not cached was written");
                 byte_count += u64::from(location.byte_count);
                 if byte_count > bytes_max && index > from {
@@ -343,7 +394,7 @@ impl State {
 
     /// Bytes of a group's entries in the segments.
     pub(super) fn log_byte_count(&self, group: GroupId) -> u64 {
-        self.written.0.get(&group).map_or(0, |written| written.byte_count)
+        self.written.groups.get(&group).map_or(0, |written| written.byte_count)
     }
 
     /// Groups with entries in a segment.

@@ -17,21 +17,24 @@ use crate::storage::crash_test::{entry, id, open, options};
 use crate::storage::fault_disk::{FaultDisk, Faults};
 use crate::storage::{LogOwner, LogStore, OpenError, Storage, WalHealth, WalOptions};
 
-const FIRST: &str = "wal/00000001.log";
+pub(super) const FIRST: &str = "wal/00000001.log";
 
 type Answer = tokio::sync::oneshot::Receiver<std::io::Result<()>>;
 
-async fn append(log: &mut LogStore, indexes: std::ops::Range<u64>) -> std::io::Result<Answer> {
+pub(super) async fn append(
+    log: &mut LogStore,
+    indexes: std::ops::Range<u64>,
+) -> std::io::Result<Answer> {
     let (sender, receiver) = <Types as TypeConfigExt>::oneshot();
     log.append(indexes.map(|index| entry(1, index)), IOFlushed::signal(sender)).await?;
     Ok(receiver)
 }
 
-async fn durable(log: &mut LogStore, indexes: std::ops::Range<u64>) {
+pub(super) async fn durable(log: &mut LogStore, indexes: std::ops::Range<u64>) {
     append(log, indexes).await.unwrap().await.unwrap().unwrap();
 }
 
-async fn indexes(storage: &Storage, group: GroupId) -> Vec<u64> {
+pub(super) async fn indexes(storage: &Storage, group: GroupId) -> Vec<u64> {
     let entries = storage.log(group).try_get_log_entries(..).await.unwrap();
     entries.into_iter().map(|entry| entry.log_id.index).collect()
 }

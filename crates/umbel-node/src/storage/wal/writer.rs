@@ -126,7 +126,7 @@ impl Writer {
                         self.hints.insert(*group, *id);
                         continue;
                     }
-                    Record::Forget(group) => {
+                    Record::Forget(group) | Record::Left(group, _) => {
                         self.hints.remove(group);
                     }
                     _ => {}
