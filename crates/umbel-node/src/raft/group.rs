@@ -1,6 +1,6 @@
 //! One Raft group on this node: proposals, confirmed reads, members.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,9 @@ use super::state_machine::{Replica, StateMachine};
 use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, Vote, entry_id};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{Purpose, Rare, Seed};
-use crate::storage::{SnapshotFile, Storage};
+use crate::storage::{LogStore, SnapshotFile, Storage};
+
+mod members;
 
 /// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
 /// gateway admits at once.
@@ -40,10 +42,6 @@ const ENTRIES_OF_PROVOKED_SNAPSHOT: u64 = 64;
 
 /// How long a snapshot that was ordered is awaited before it is ordered again.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Longest time that one order to add and swap members may take; a learner that needs longer for
-/// its snapshot goes on receiving it, and the controller orders again.
-const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Times of a group.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +70,7 @@ pub(crate) struct Group {
     id: GroupId,
     raft: openraft::Raft<Types, StateMachine>,
     replica: Arc<Replica>,
+    log: LogStore,
     barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
     seed: Arc<dyn Seed>,
     incoming: SnapshotReceiver,
@@ -93,6 +92,7 @@ impl Group {
         } else {
             ENTRIES_BEHIND_SNAPSHOT
         };
+        let log = storage.log(id);
         let config = openraft::Config {
             cluster_name: id.to_string(),
             heartbeat_interval: timing.heartbeat_ms,
@@ -107,12 +107,13 @@ impl Group {
             // A restarted leader must be elected again. With openraft's default it goes on without,
             // which gave stale reads and, once, one log id with two payloads.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
+            enable_elect: log.floor().is_none(),
             ..Default::default()
         };
         let config = Arc::new(config.validate().map_err(|error| error.to_string())?);
         let replica = Arc::new(replica);
         let observer = storage.observer().cloned();
-        storage.log(id).observe_opened(node);
+        log.observe_opened(node);
         let opened =
             StateMachine::open(Arc::clone(&replica), storage.snapshots(id), observer.clone()).await;
         let machine = opened.map_err(|error| {
@@ -126,14 +127,17 @@ impl Group {
         })?;
         let raft = Runtime::scope(
             seed.number(Purpose::Election),
-            openraft::Raft::new(node, config, network, storage.log(id), machine),
+            openraft::Raft::new(node, config, network, log.clone(), machine),
         )
         .await
         .map_err(|error| format!("{id}: {error}"))?;
         let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
         tokio::spawn(confirm_reads(raft.clone(), waiting));
+        if log.floor().is_some() {
+            tokio::spawn(elect_when_caught_up(raft.clone(), log.clone()));
+        }
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
-        Ok(Arc::new(Self { id, raft, replica, barrier, seed, incoming }))
+        Ok(Arc::new(Self { id, raft, replica, log, barrier, seed, incoming }))
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -259,49 +263,6 @@ impl Group {
         receiver.await.map_err(|_| stopped())?
     }
 
-    /// Makes these the voters and learners of the group, adding as learners first.
-    pub(crate) async fn change_members(
-        &self,
-        voters: BTreeMap<NodeId, NodeAddress>,
-        learners: BTreeMap<NodeId, NodeAddress>,
-    ) -> Result<(), String> {
-        let view = self.view();
-        let known: BTreeSet<NodeId> = view.voters.iter().chain(&view.learners).copied().collect();
-        let change = async {
-            for (&node, address) in voters.iter().chain(&learners) {
-                if !known.contains(&node) {
-                    // Voters must have caught up before they count; learners catch up in time.
-                    let blocking = voters.contains_key(&node);
-                    self.raft.add_learner(node, address.clone(), blocking).await?;
-                } else if voters.contains_key(&node) && !view.voters.contains(&node) {
-                    self.raft.add_learner(node, address.clone(), true).await?;
-                }
-            }
-            let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
-            self.raft.change_membership(wanted, true).await?;
-            let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
-            let gone: BTreeSet<NodeId> =
-                self.view_members().into_iter().filter(|node| !kept.contains(node)).collect();
-            if !gone.is_empty() {
-                let change = openraft::ChangeMembers::RemoveNodes(gone);
-                self.raft.change_membership(change, false).await?;
-            }
-            Ok::<(), RaftError<Types, ClientWriteError<Types>>>(())
-        };
-        let change = Runtime::scope(self.seed.number(Purpose::Election), change);
-        match tokio::time::timeout(MEMBERS_TIMEOUT, change).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("not done within {} s", MEMBERS_TIMEOUT.as_secs())),
-        }
-    }
-
-    fn view_members(&self) -> Vec<NodeId> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        metrics.membership_config.membership().nodes().map(|(node, _)| *node).collect()
-    }
-
     /// Where a member listens, as the group's log says.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
         let metrics = self.raft.metrics();
@@ -399,6 +360,7 @@ impl Group {
         &self,
         request: VoteRequest<Types>,
     ) -> Result<VoteResponse<Types>, String> {
+        self.check_caught_up()?;
         self.raft.vote(request).await.map_err(|error| error.to_string())
     }
 
@@ -406,6 +368,7 @@ impl Group {
         &self,
         request: VoteRequest<Types>,
     ) -> Result<VoteResponse<Types>, String> {
+        self.check_caught_up()?;
         self.raft.pre_vote(request).await.map_err(|error| error.to_string())
     }
 
@@ -413,7 +376,17 @@ impl Group {
         &self,
         request: openraft::raft::TransferLeaderRequest<Types>,
     ) -> Result<openraft::raft::TransferLeaderResponse<Types>, String> {
+        self.check_caught_up()?;
         self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
+    }
+
+    /// A replica that came back to this node without its log is silent in elections until the log
+    /// holds again what the replica once acknowledged: Raft takes it for one that is down till then.
+    fn check_caught_up(&self) -> Result<(), String> {
+        match self.log.floor() {
+            None => Ok(()),
+            Some(floor) => Err(format!("the replica came back, and lacks entries up to {floor}")),
+        }
     }
 
     /// Snapshots that other replicas send to this one.
@@ -429,6 +402,18 @@ impl Group {
         let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
         self.raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())
     }
+}
+
+/// Lets a replica that came back stand for election when its log holds what it once did. Before, an
+/// old list of voters among the entries that it is sent could make it the leader of its own past.
+async fn elect_when_caught_up(raft: openraft::Raft<Types, StateMachine>, log: LogStore) {
+    let mut metrics = raft.metrics();
+    while log.floor().is_some() {
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+    raft.runtime_config().elect(true);
 }
 
 /// One confirmation of leadership serves all reads that waited when it began.

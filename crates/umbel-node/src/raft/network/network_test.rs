@@ -78,14 +78,6 @@ impl CallHandler for Follower {
         })
     }
 
-    fn exchange(
-        self: Arc<Self>,
-        _from: NodeId,
-        _questions: tonic::Streaming<umbel_proto::v1::ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<crate::cube::AnswerParts, Status>> {
-        Box::pin(async { Err(Status::unimplemented("it has no copies")) })
-    }
-
     fn adopt(&self, _: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
