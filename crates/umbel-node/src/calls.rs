@@ -244,3 +244,32 @@ pub(crate) struct SweepCounts {
     pub(crate) broken_sweep_count: u64,
     pub(crate) last_sweep_ms: Option<u64>,
 }
+
+/// How far a job is, as its coordinator sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct JobStanding {
+    pub(crate) phase: String,
+    pub(crate) attempt: u32,
+    /// What ended the last attempt.
+    pub(crate) trouble: String,
+    pub(crate) away: Vec<NodeId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::raft::encoding::{decode, encode};
+
+    /// Two that say the same must be equal, and a count of 0 says nothing.
+    #[test]
+    fn sent_counts_of_0_are_left_out() {
+        let sent = BTreeMap::from([(NodeId(1), 40_u64), (NodeId(2), 0)]);
+        let decoded: Knowledge = decode(&encode(&sent)).unwrap();
+        let expected: Knowledge = [(NodeId(1), 40)].into_iter().collect();
+        assert_eq!(decoded, expected);
+        // In the bytes that are on disks and wires.
+        assert_eq!(encode(&decoded), encode(&BTreeMap::from([(1_u64, 40_u64)])));
+    }
+}

@@ -17,6 +17,7 @@ use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
 use umbel_filter::CellCount;
 
+pub(crate) use self::jobs::NewJob;
 pub(crate) use self::levels::{AckLevel, ReadLevel};
 use self::old_map::OldMap;
 use self::refusals::{refused, unexpected};
@@ -31,6 +32,7 @@ use crate::raft::encoding::{decode, encode};
 pub(crate) mod catalogue;
 pub(crate) mod copies;
 mod items;
+mod jobs;
 mod levels;
 mod old_map;
 mod refusals;

@@ -9,6 +9,8 @@
 //! | [`copies`] | the copies that the catalogue wants this node to have |
 //! | [`exchange`] | sweeps over the cube (`umbel_engine::hypercube`) |
 //! | [`asking`], [`answering`] | the two sides of one step |
+//! | [`questions`] | how many questions a node holds |
+//! | [`settling`] | whether a copy that came late has enough to count for a majority |
 //! | [`wire`], [`pacer`] | messages, and the rate at which they are sent |
 
 mod answering;
@@ -21,7 +23,9 @@ mod image;
 mod journal;
 mod load;
 mod pacer;
+mod questions;
 mod serve;
+mod settling;
 mod wire;
 
 pub(crate) use answering::{AnswerParts, take_questions};

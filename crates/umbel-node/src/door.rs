@@ -10,7 +10,6 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, WhoAreYouResponse};
 
 use crate::cube::{AnswerParts, take_questions};
-
 use crate::local::Local;
 use crate::peer::{
     CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason, cluster_bytes,
@@ -111,9 +110,7 @@ impl Door {
         self.membership.send_replace(member_of(&identity));
         Ok(())
     }
-}
 
-impl Door {
     /// What a member may use; an error if the caller is none any more, or this node is none yet.
     fn admit(&self, from: NodeId) -> Result<Arc<Local>, String> {
         let local = self.local.get().cloned().ok_or("this node is starting")?;

@@ -15,6 +15,7 @@ use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::server::HealthReporter;
 
 use crate::coordinator::Coordinator;
+use crate::jobs::JobHost;
 use crate::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
 use crate::node::RenderMetrics;
 use crate::peer::{PeerService, channel};
@@ -28,6 +29,7 @@ mod errors;
 mod filters;
 mod http;
 mod items;
+mod jobs;
 mod limits;
 mod measure;
 
@@ -45,6 +47,8 @@ use limits::{
 pub(crate) struct Gateway {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) peers: PeerService,
+    /// Workers of jobs reach each other there.
+    pub(crate) jobs: Arc<JobHost>,
     /// What `/metrics` shows.
     pub(crate) render_metrics: Option<RenderMetrics>,
     /// The longest time that a client's call is granted.
@@ -109,10 +113,11 @@ pub(crate) async fn serve(
 
 impl Gateway {
     fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
-        let Self { coordinator, peers, render_metrics, timeout_max } = self;
+        let Self { coordinator, peers, jobs: job_host, render_metrics, timeout_max } = self;
         let deadlines = deadlines::Deadlines::new(timeout_max);
         let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
+        let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
         let describe = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
@@ -121,7 +126,10 @@ impl Gateway {
         let health = tonic_health::server::HealthService::from_health_reporter(health);
         let mut routes = Routes::new(filters.into_server())
             .add_service(admin.into_server())
+            .add_service(jobs.into_server())
             .add_service(peers.into_server())
+            .add_service(job_host.control_service())
+            .add_service(job_host.exchange_service())
             .add_service(tonic_health::pb::health_server::HealthServer::new(health))
             .add_service(describe().build_v1()?)
             // What older tools ask.
@@ -140,7 +148,7 @@ async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
         if shown != Some(is_ready) {
             shown = Some(is_ready);
             let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
-            for service in ["", "umbel.v1.Filters", "umbel.v1.Admin"] {
+            for service in ["", "umbel.v1.Filters", "umbel.v1.Admin", "umbel.v1.Jobs"] {
                 health.set_service_status(service, status).await;
             }
         }

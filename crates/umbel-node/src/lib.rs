@@ -11,6 +11,7 @@
 //! | `cube` | copies of replicated filters, and their exchange |
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
 //! | `gateway` | what clients see: gRPC, health, metrics |
+//! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `local`, `node` | what a node has, from its start to its end |
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
@@ -25,6 +26,7 @@ mod exports;
 mod failure;
 mod formation;
 mod gateway;
+pub mod jobs;
 pub mod limits;
 mod local;
 mod local_copy;

@@ -47,5 +47,9 @@ pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Exports that a node serves at once: each holds a copy of one filter's slice.
 pub const EXPORTS_MAX: usize = 4;
 
+/// Replicated filters that a node puts together from an import at once: each is a whole filter in
+/// memory, up to 1 GiB, beside the copy that it goes into.
+pub const WHOLE_IMPORTS_MAX: usize = 2;
+
 /// An export that nobody asked for this long is let go.
 pub const EXPORT_IDLE_MAX: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use crate::calls::GroupRequest;
 use crate::config::Config;
 use crate::cube::Copies;
 use crate::exports::Exports;
+use crate::jobs::{JobHost, LedgerJobs};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::{Net, Ports, Seed};
@@ -49,6 +50,7 @@ pub(crate) struct Local {
     space: Arc<Space>,
     exports: Arc<Exports>,
     copies: Arc<Copies>,
+    jobs: LedgerJobs,
     net: Arc<dyn Net>,
     /// Why the node must stop, once it must.
     failure: watch::Sender<Option<String>>,
@@ -66,6 +68,7 @@ impl Local {
         ports: &Ports,
         storage: Storage,
         failure: watch::Sender<Option<String>>,
+        jobs: Arc<JobHost>,
     ) -> Result<Arc<Self>, String> {
         let identity = LocalIdentity { cluster, node };
         let links = Links::new(Arc::clone(&ports.net), Arc::clone(&ports.seed), identity);
@@ -96,6 +99,7 @@ impl Local {
             space,
             exports: Exports::new(),
             copies: Arc::new(copies),
+            jobs: LedgerJobs::new(jobs, ports.clone()),
             net: Arc::clone(&ports.net),
             failure,
             is_stopping: AtomicBool::new(false),
@@ -122,6 +126,14 @@ impl Local {
     /// This node's copies of replicated filters.
     pub(crate) fn copies(&self) -> &Copies {
         &self.copies
+    }
+
+    pub(crate) fn jobs(&self) -> &LedgerJobs {
+        &self.jobs
+    }
+
+    pub(crate) fn links(&self) -> &Arc<Links> {
+        &self.links
     }
 
     pub(crate) fn net(&self) -> &Arc<dyn Net> {
@@ -373,7 +385,7 @@ impl Local {
         if let Some(stopped) = stopped {
             stopped.group().shut_down().await;
         }
-        if let Err(error) = self.storage.forget(GroupId::of_shard(shard)).await {
+        if let Err(error) = self.storage.leave(GroupId::of_shard(shard)).await {
             self.fail(format!("{shard} cannot be forgotten: {error}"));
         }
         tracing::info!(%shard, "replica left this node");

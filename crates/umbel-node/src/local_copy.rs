@@ -107,7 +107,7 @@ impl LocalCopy {
     /// Bytes of memory for what it has to tell others.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
-        self.copy.load(&[]).log_bytes
+        self.copy.log_bytes()
     }
 
     fn error(&self, failure: &CopyFailure) -> LocalCopyError {

@@ -18,6 +18,7 @@ use crate::cube;
 use crate::door::Door;
 use crate::formation;
 use crate::gateway::{self, Gateway};
+use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;
@@ -30,11 +31,11 @@ use crate::storage::{
 };
 
 #[cfg(test)]
-mod node_test;
+pub(crate) mod node_test;
 #[cfg(test)]
 mod replicated_copies_test;
 #[cfg(test)]
-mod replicated_test;
+pub(crate) mod replicated_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -134,10 +135,12 @@ impl Node {
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
         let peers = PeerService::new(Arc::clone(&door) as _);
         let links = peers.closer();
+        let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
         let gateway = Gateway {
             coordinator: Arc::clone(&coordinator),
             peers,
+            jobs: Arc::clone(&jobs),
             render_metrics,
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
         };
@@ -146,12 +149,14 @@ impl Node {
 
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
-        let local = become_part(parts, &door, &cell, storage, failure).await?;
+        let local = become_part(parts, &door, &cell, storage, failure, jobs).await?;
+        let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(care(Arc::clone(&local)));
         tasks.spawn(follow_catalogue(Arc::clone(&local)));
+        tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         formation::complete(&door, &local, &config, &ports, &address)
             .await
@@ -330,11 +335,13 @@ async fn become_part(
     cell: &OnceLock<Arc<Local>>,
     storage: Storage,
     failure: watch::Sender<Option<String>>,
+    jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
     let member = formation::membership(door, config, ports, address)
         .await
         .map_err(StartError::Membership)?;
-    let local = Local::start(member.cluster, member.node, config.clone(), ports, storage, failure)
+    let (cluster, node) = (member.cluster, member.node);
+    let local = Local::start(cluster, node, config.clone(), ports, storage, failure, jobs)
         .await
         .map_err(StartError::Data)?;
     if cell.set(Arc::clone(&local)).is_err() {

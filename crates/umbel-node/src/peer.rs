@@ -76,11 +76,13 @@ pub(crate) enum CallKind {
     Group = 10,
     /// A coordinator's request to a copy of a replicated filter.
     Copy = 11,
+    /// How far a job is.
+    Job = 12,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -92,6 +94,7 @@ impl CallKind {
         Self::Meta,
         Self::Group,
         Self::Copy,
+        Self::Job,
     ];
 
     /// The number on the wire.
@@ -222,7 +225,7 @@ mod tests {
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
             assert_eq!(kind.is_raft(), index < 7);
         }
-        for unknown in [0, 12, u32::MAX] {
+        for unknown in [0, 13, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::jobs::Workshops;
+
 mod disk;
 mod net;
 pub mod observer;
@@ -35,6 +37,8 @@ pub struct Ports {
     pub seed: Arc<dyn Seed>,
     /// Who is told what the node does; nobody in production.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Input, scratch and outputs of jobs on this node; without it, it takes no part in any.
+    pub workshops: Option<Arc<dyn Workshops>>,
 }
 
 impl Ports {
@@ -48,6 +52,7 @@ impl Ports {
             disk: Arc::new(RealDisk::open(data)?),
             seed: Arc::new(RealSeed),
             observer: None,
+            workshops: None,
         })
     }
 }
@@ -156,6 +161,8 @@ pub enum Purpose {
     Backoff,
     /// Numbers of delta logs.
     DeltaLog,
+    /// Seeds of jobs.
+    Job,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use umbel_engine::hypercube::DistinctEstimates;
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::meta::{
@@ -107,10 +107,7 @@ impl Coordinator {
         new: &NewFilter,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
-        // This node's copy of the catalogue may be the last to hear that the cluster is formed.
-        if !self.read_meta(MetaState::is_formed)? {
-            self.meta_refresh(deadline).await.map_err(|_| CallFailure::NotFormed)?;
-        }
+        self.wait_formed(deadline).await?;
         let settings = match new {
             NewFilter::Planned { kind, distribution, capacity, size, hashing } => {
                 let (cells, filter_count) =
@@ -140,6 +137,19 @@ impl Coordinator {
         };
         let record = self.wait_filter(id, deadline, is_answering).await?;
         Ok((id, record))
+    }
+
+    /// Waits until this node has heard that the cluster is formed: it may be the last one to hear it.
+    ///
+    /// # Errors
+    /// If it does not hear it in time, or belongs to no cluster.
+    async fn wait_formed(&self, deadline: Instant) -> Result<(), CallFailure> {
+        let mut applied = self.local()?.meta().replica().applied_index();
+        let heard = applied.wait_for(|_| self.read_meta(|_| ()).is_ok());
+        match timeout_at(deadline, heard).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(CallFailure::NotFormed),
+        }
     }
 
     /// Has the meta group add a filter; its slices are yet to be made.

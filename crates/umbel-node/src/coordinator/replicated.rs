@@ -24,6 +24,9 @@ use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 use crate::local::Local;
 
 mod flush;
+mod gathered;
+
+use gathered::Gathered;
 
 pub(crate) use flush::Flushed;
 
@@ -96,27 +99,6 @@ struct OwnAnswer {
     bits: Vec<bool>,
 }
 
-/// What others have answered so far about a batch.
-struct Gathered {
-    /// One bit an item.
-    bits: Vec<bool>,
-    /// Whether ones win where answers differ; otherwise zeros do.
-    ones_win: bool,
-    count: usize,
-    /// Of them those that count for a majority.
-    settled_count: usize,
-}
-
-impl Gathered {
-    fn take(&mut self, bits: &Bitmap, is_settled: bool) {
-        for (ours, theirs) in self.bits.iter_mut().zip(bits.iter()) {
-            *ours = if self.ones_win { *ours | theirs } else { *ours & theirs };
-        }
-        self.count += 1;
-        self.settled_count += usize::from(is_settled);
-    }
-}
-
 impl Coordinator {
     /// Inserts into a replicated filter; a one says that the item was new wherever it was asked.
     pub(super) async fn insert_replicated(
@@ -141,11 +123,9 @@ impl Coordinator {
             AckLevel::Majority => gathered.settled_count >= nodes.majority(),
         };
         let list = HashList::from_hashes(&hashes);
-        let request =
-            |generation, epoch| CopyRequest::Hold { generation, epoch, hashes: list.clone() };
         let generation = filter.record.generation;
-        let asked = (copy.group(), |epoch| request(generation, epoch));
-        if gather(local, asked, &mut gathered, enough, deadline).await {
+        let request = |epoch| CopyRequest::Hold { generation, epoch, hashes: list.clone() };
+        if gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
             return Ok(Bitmap::from_bools(gathered.bits));
         }
         let what = format!(
@@ -245,7 +225,7 @@ impl Coordinator {
     ) -> Result<FilterInfo, CallFailure> {
         let (filter, copy) = self.own_copy(filter, deadline).await?;
         let all = self.describe_copies(&filter).await?;
-        let copies = CopiesInfo { own: copy.load(&[]), all, distinct: copy.estimates() };
+        let copies = CopiesInfo { own: copy.load(), all, distinct: copy.estimates() };
         let LiveFilter { id, record, .. } = filter;
         Ok(FilterInfo { id, record, slices: Vec::new(), copies: Some(copies) })
     }
@@ -322,7 +302,10 @@ async fn gather(
         while let Some((node, answer)) = asked.next().await {
             match answer {
                 Ok(CopyAnswer::Bits { bits, is_settled }) => {
-                    gathered.take(&bits, is_settled);
+                    if let Err(why) = gathered.take(&bits, is_settled) {
+                        tracing::warn!(%node, why, "a copy's answer is passed over");
+                        continue;
+                    }
                     heard.push(node);
                     if enough(&nodes, gathered) {
                         return true;

@@ -11,13 +11,13 @@ use tonic::{Status, Streaming};
 use umbel_codec::frames;
 use umbel_engine::NodeId;
 use umbel_engine::hypercube::{DeltaError, Reply};
-use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_filter::AnyFilter;
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
 
 use super::copy::Copy;
 use super::exchange::{Asked, Event, PARTS_WAITING_MAX};
+use super::questions::{QuestionError, Questions};
 use super::wire::{self, CopyDelta, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
@@ -53,25 +53,32 @@ pub(crate) async fn take_questions(
         local.copies().refused(from, &what);
         Status::invalid_argument(what)
     };
+    let rooms = &local.copies().questions;
+    // Until all questions are read: then they wait for their turn, which others wait for too.
+    let _reading = rooms.reading.try_acquire().map_err(|_| too_many())?;
     let Some(v1::exchange_question::Part::Step(step)) = next().await? else {
         return Err(nonsense("a step is expected first".to_owned()));
     };
-    let mut asked = Vec::new();
+    let mut asked = Questions::new(rooms);
     while let Some(part) = next().await? {
         let v1::exchange_question::Part::Question(question) = part else {
             return Err(nonsense("a second step".to_owned()));
         };
-        if asked.len() >= FILTER_COUNT_MAX {
-            return Err(nonsense(format!("more than {FILTER_COUNT_MAX} questions")));
-        }
-        asked.push(wire::question_of(&question).map_err(nonsense)?);
+        asked.add(&question).map_err(|error| match error {
+            QuestionError::Nonsense(what) => nonsense(what),
+            QuestionError::NoRoom => too_many(),
+        })?;
     }
     let (parts, receiver) = mpsc::channel(PARTS_WAITING_MAX);
-    let asked = Asked { from, step, questions: asked, parts };
+    let Questions { list: questions, taken: room, .. } = asked;
+    let asked = Asked { from, step, questions, parts, _room: room };
     let events = &local.copies().events;
-    let sent = events.try_send(Event::Asked(asked));
-    sent.map_err(|_| Status::resource_exhausted("too many partners ask at once"))?;
+    events.try_send(Event::Asked(asked)).map_err(|_| too_many())?;
     Ok(AnswerParts::new(receiver))
+}
+
+fn too_many() -> Status {
+    Status::resource_exhausted("too many partners ask at once")
 }
 
 /// Answers all questions of a partner.

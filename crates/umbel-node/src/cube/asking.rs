@@ -1,23 +1,26 @@
 //! The asking side of a step: what this node knows of each filter goes out, and what it lacks comes
 //! in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::NodeId;
-use umbel_engine::hypercube::{Delta, DeltaContent, DeltaError};
+use umbel_engine::hypercube::{ChangeReader, Delta, DeltaContent, DeltaError, ReadChanges};
+use umbel_engine::limits::{DELTA_LIST_BYTES_MAX, REPLICATED_BYTES_MAX};
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
 use umbel_proto::v1::peer_client::PeerClient;
 
 use super::copy::Copy;
+use super::questions::{STEP_COUNTS_MAX, counts_of};
 use super::wire::{self, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
@@ -29,8 +32,19 @@ const STEP_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the next part of an answer may take: at the least byte rate a frame takes four seconds.
 const PART_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Bytes of frames that list changes of one filter, at most: they are held until all are there.
-const CHANGES_BYTES_MAX: usize = 1 << 30;
+/// How far apart in turn the copies are that two sweeps in a row ask about first: 2^64 times the golden
+/// section, which leaves no part out for long.
+const SWEEP_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Bytes of frames of a delta that lists changes, at most: coded, a change takes less than in a list.
+const CHANGES_BYTES_MAX: u64 = DELTA_LIST_BYTES_MAX;
+
+/// Bytes of frames of a whole filter, at most: small frames have heads that take as much as they hold.
+const WHOLE_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
+
+/// Bytes of lists of changes that are held at once, of all partners and filters: each list is held
+/// until all of it is there. Two of the longest.
+pub(super) const LISTED_BYTES_MAX: usize = 1 << 30;
 
 /// Why a partner's answer did not come, or not to its end. What came before stays.
 #[derive(Debug, Error)]
@@ -47,6 +61,9 @@ pub(super) enum AskError {
     /// It counts nodes otherwise, or takes this node for another one.
     #[error("it refused: {0}")]
     Refused(String),
+    /// Others tell much at the same time; the next sweep asks again.
+    #[error("the lists of changes that come in take more than {LISTED_BYTES_MAX} bytes")]
+    TooMuchAtOnce,
     /// It answers what nobody can mean.
     #[error("its answer makes no sense: {0}")]
     Nonsense(String),
@@ -76,6 +93,16 @@ impl Clients {
         Self(BTreeMap::new())
     }
 
+    /// Lets go of all others.
+    pub(super) fn keep(&mut self, addresses: &BTreeSet<String>) {
+        self.0.retain(|address, _| addresses.contains(address));
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A client, which connects when it is used.
     pub(super) fn get(
         &mut self,
@@ -102,12 +129,10 @@ pub(super) async fn ask(
     is_answered: &AtomicBool,
 ) -> Result<u64, AskError> {
     let patience = STEP_PATIENCE * (step.step + 1);
-    let copies = local.copies().all();
+    let (copies, questions) = questions_to(local, to, step.sweep);
     let mut messages = vec![question(v1::exchange_question::Part::Step(step))];
-    messages.extend(copies.iter().map(|copy| {
-        let asked = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
-        question(v1::exchange_question::Part::Question(wire::question_to_proto(&asked)))
-    }));
+    let questions = questions.into_iter().map(v1::exchange_question::Part::Question);
+    messages.extend(questions.map(question));
     let mut request = Request::new(tokio_stream::iter(messages));
     add_hello(&mut request, local.identity(), to);
     let response = timeout(patience, client.exchange(request)).await;
@@ -122,6 +147,27 @@ pub(super) async fn ask(
         take(local, &copy, to, &mut parts).await?;
     }
     Ok(theirs)
+}
+
+/// The copies to ask a partner about, and the questions: about all copies, or if that is too much for
+/// one step, about some of them. Another one comes first in each sweep, so that neither these nor
+/// those whose answers break off are always the same.
+fn questions_to(local: &Local, to: NodeId, sweep: u64) -> (Vec<Arc<Copy>>, Vec<v1::CopyQuestion>) {
+    let mut copies = local.copies().all();
+    let first = sweep.wrapping_mul(SWEEP_STRIDE) % copies.len().max(1) as u64;
+    copies.rotate_left(usize::try_from(first).expect("below the number of copies"));
+    let (mut questions, mut count) = (Vec::new(), 0);
+    for copy in &copies {
+        let asked = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
+        let question = wire::question_to_proto(&asked);
+        count += counts_of(&question);
+        if count > STEP_COUNTS_MAX {
+            break;
+        }
+        questions.push(question);
+    }
+    copies.truncate(questions.len());
+    (copies, questions)
 }
 
 const fn question(part: v1::exchange_question::Part) -> v1::ExchangeQuestion {
@@ -152,24 +198,25 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
         _ => return Err(AskError::Nonsense(format!("it says nothing of {}", copy.filter))),
     };
     let answer = wire::delta_of(&message).map_err(AskError::Nonsense)?;
-    let mut incoming = Incoming { copy, from, delta: &answer.delta, new_bit_count: 0, error: None };
+    let mut incoming = Incoming::new(copy, from, &answer.delta);
     let is_whole = answer.delta.content == DeltaContent::Whole;
     if is_whole {
         incoming.note(copy.begin_whole(from, &answer.delta));
     }
-    let (mut frames, mut byte_count, mut frame_count) = (Vec::new(), 0, 0);
+    let bytes_max = if is_whole { WHOLE_BYTES_MAX } else { CHANGES_BYTES_MAX };
+    let (mut byte_count, mut frame_count) = (0, 0);
     loop {
         match parts.next(PART_PATIENCE).await? {
             Part::Frame(frame) => {
                 frame_count += 1;
                 byte_count += frame.len();
+                if byte_count as u64 > bytes_max {
+                    return Err(AskError::Nonsense(format!("more than {bytes_max} bytes")));
+                }
                 if is_whole {
                     incoming.merge_frame(&frame);
-                } else if byte_count > CHANGES_BYTES_MAX {
-                    let what = format!("more than {CHANGES_BYTES_MAX} bytes of changes");
-                    return Err(AskError::Nonsense(what));
                 } else {
-                    frames.push(Vec::from(frame));
+                    incoming.read_frame(&frame, &local.copies().listed)?;
                 }
             }
             Part::End(end) if end.frame_count == frame_count => break,
@@ -185,7 +232,7 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
     if is_whole {
         incoming.end_whole();
     } else {
-        incoming.merge_changes(&frames);
+        incoming.merge_changes();
     }
     let error = incoming.error;
     if let Some(error) = error {
@@ -203,11 +250,21 @@ struct Incoming<'c> {
     from: NodeId,
     delta: &'c Delta,
     new_bit_count: u64,
+    /// Reads without holding the copy.
+    reader: ChangeReader,
+    changes: ReadChanges,
+    /// One permit a byte of the lists that were read.
+    listed: Option<OwnedSemaphorePermit>,
     /// Why it is not merged any further.
     error: Option<DeltaError>,
 }
 
-impl Incoming<'_> {
+impl<'c> Incoming<'c> {
+    fn new(copy: &'c Copy, from: NodeId, delta: &'c Delta) -> Self {
+        let (reader, changes) = (copy.reader(), ReadChanges::default());
+        Self { copy, from, delta, new_bit_count: 0, reader, changes, listed: None, error: None }
+    }
+
     fn note<T>(&mut self, outcome: Result<T, DeltaError>) -> Option<T> {
         outcome.map_err(|error| self.error = Some(error)).ok()
     }
@@ -226,10 +283,31 @@ impl Incoming<'_> {
         }
     }
 
-    fn merge_changes(&mut self, frames: &[Vec<u8>]) {
-        // Read without holding the copy.
-        let changes = self.copy.reader().read(self.from, frames);
-        if let Some(changes) = self.note(changes) {
+    /// Reads a frame that lists changes, and takes room for its list.
+    fn read_frame(&mut self, frame: &[u8], room: &Arc<Semaphore>) -> Result<(), AskError> {
+        if self.error.is_some() {
+            return Ok(());
+        }
+        let before = self.changes.list_bytes();
+        let read = self.reader.read(self.from, frame, &mut self.changes);
+        if self.note(read).is_none() {
+            (self.changes, self.listed) = (ReadChanges::default(), None);
+            return Ok(());
+        }
+        let byte_count = u32::try_from(self.changes.list_bytes() - before);
+        let taken =
+            byte_count.ok().and_then(|bytes| Arc::clone(room).try_acquire_many_owned(bytes).ok());
+        let taken = taken.ok_or(AskError::TooMuchAtOnce)?;
+        match &mut self.listed {
+            Some(listed) => listed.merge(taken),
+            None => self.listed = Some(taken),
+        }
+        Ok(())
+    }
+
+    fn merge_changes(&mut self) {
+        if self.error.is_none() {
+            let changes = std::mem::take(&mut self.changes);
             let merged = self.copy.merge_changes(self.from, self.delta, changes);
             self.note(merged);
         }

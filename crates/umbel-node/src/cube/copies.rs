@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use umbel_engine::hypercube::ReplicaOptions;
@@ -14,14 +14,16 @@ use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
 
+use super::asking::LISTED_BYTES_MAX;
 use super::copy::Copy;
 use super::exchange::Event;
 use super::failure::CopyFailure;
 use super::pacer::Pacer;
+use super::questions::QuestionRooms;
 use super::{image, journal};
 use crate::calls::SweepCounts;
 use crate::config::Config;
-use crate::limits::{EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORTS_MAX};
+use crate::limits::{EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORTS_MAX, WHOLE_IMPORTS_MAX};
 use crate::metrics;
 use crate::ports::observer;
 use crate::ports::{Purpose, Rare, Seed};
@@ -65,10 +67,15 @@ pub(crate) struct Copies {
     pub(super) events: mpsc::Sender<Event>,
     /// Taken by the exchange when it begins.
     waiting: Mutex<Option<mpsc::Receiver<Event>>>,
+    pub(super) questions: QuestionRooms,
     pub(super) pacer: Pacer,
     pub(super) whole_sends: Semaphore,
+    /// One permit a byte of the lists of changes that come in.
+    pub(super) listed: Arc<Semaphore>,
     /// One permit a copy that is exported: each is one in memory.
     exports: Arc<Semaphore>,
+    /// One permit a filter that is put together to be absorbed.
+    imports: Arc<Semaphore>,
     sweeps: Mutex<SweepCounts>,
     refused_count: AtomicU64,
 }
@@ -106,9 +113,12 @@ impl Copies {
             followed: watch::Sender::new(0),
             events,
             waiting: Mutex::new(Some(waiting)),
+            questions: QuestionRooms::new(),
             pacer: Pacer::new(config.exchange_bytes_per_second_max),
             whole_sends: Semaphore::new(WHOLE_SENDS_MAX),
+            listed: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
+            imports: Arc::new(Semaphore::new(WHOLE_IMPORTS_MAX)),
             sweeps: Mutex::default(),
             refused_count: AtomicU64::new(0),
         }
@@ -331,6 +341,12 @@ impl Copies {
         Ok(new_bit_count)
     }
 
+    /// Room in memory for a filter that is put together to be absorbed, as soon as there is some.
+    pub(crate) async fn import_room(&self) -> OwnedSemaphorePermit {
+        let imports = Arc::clone(&self.imports);
+        imports.acquire_owned().await.expect("it is never closed")
+    }
+
     /// The frames of a copy as it is now, coded as they are read.
     pub(crate) async fn frames(&self, copy: &Copy) -> mpsc::Receiver<Result<Bytes, String>> {
         let exports = Arc::clone(&self.exports);
@@ -379,7 +395,7 @@ impl Copies {
     /// Measures.
     pub(crate) fn measure(&self) {
         let copies = self.all();
-        let bytes = copies.iter().map(|copy| copy.load(&[])).map(|load| load.memory_bytes).sum();
+        let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
         metrics::copies(copies.len(), bytes);
     }
 

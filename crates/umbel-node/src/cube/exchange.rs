@@ -5,21 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
 use umbel_engine::hypercube::{Members, Rank, Step, SweepInput, SweepOutput, Sweeper};
-use umbel_engine::meta::MetaState;
 use umbel_engine::{Epoch, NodeId, Outbox};
 use umbel_proto::v1;
 use umbel_proto::v1::peer_client::PeerClient;
 
 use super::answering;
 use super::asking::{self, Clients};
+use super::settling::settle;
 use super::wire::{self, CopyQuestion};
-use crate::calls::{CopyAnswer, CopyRequest};
 use crate::local::Local;
 use crate::metrics;
 
@@ -33,9 +32,6 @@ const ABSENT_TIME: Duration = Duration::from_secs(1);
 /// Who fails faster than this costs a sweep nothing, and is asked again in the next one: its process
 /// is not there.
 const FAST_FAILURE: Duration = Duration::from_millis(100);
-
-/// How long another node may take to say what its copy has.
-const KNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Parts of an answer that wait to be sent: the next one is coded while one is on its way.
 pub(super) const PARTS_WAITING_MAX: usize = 2;
@@ -56,6 +52,8 @@ pub(crate) struct Asked {
     pub(super) step: v1::ExchangeStep,
     pub(super) questions: Vec<CopyQuestion>,
     pub(super) parts: mpsc::Sender<Result<v1::ExchangePart, Status>>,
+    /// Room for the questions.
+    pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
 /// What became of a question of this node.
@@ -93,6 +91,11 @@ struct Exchange {
     /// the answer given up, one that takes longer than a sweep would never come in.
     queued: BTreeMap<NodeId, (u64, Step)>,
     finished: mpsc::UnboundedSender<Finished>,
+    /// All that asks, answers and settles: it ends with the exchange.
+    tasks: JoinSet<()>,
+    /// Finds out whether copies that came late have everything; one at a time, for with a node that
+    /// is away it may take longer than a sweep.
+    settling: Option<AbortHandle>,
     begun_at: Instant,
     ended_at: Option<Instant>,
     /// Whether a sweep was asked for that has not begun.
@@ -103,27 +106,14 @@ struct Exchange {
 pub(crate) async fn exchange(local: Arc<Local>, interval: Duration) {
     let Some(mut events) = local.copies().take_events() else { return };
     let (finished, mut outcomes) = mpsc::unbounded_channel();
-    let now = Instant::now();
-    let nobody = Members::new(Epoch(0), vec![local.node()]).expect("one node is a cube");
-    let mut exchange = Exchange {
-        sweeper: Sweeper::new(local.node(), nobody),
-        clients: Clients::new(),
-        waiting: BTreeMap::new(),
-        absent: BTreeMap::new(),
-        in_flight: BTreeMap::new(),
-        queued: BTreeMap::new(),
-        finished,
-        begun_at: now,
-        ended_at: None,
-        is_wanted: true,
-        local,
-    };
-    let mut look_at = now;
+    let mut exchange = Exchange::new(local, finished);
+    let mut look_at = Instant::now();
     loop {
         tokio::select! {
             biased;
             Some(outcome) = outcomes.recv() => exchange.finish(outcome),
             Some(event) = events.recv() => exchange.take(event),
+            Some(_) = exchange.tasks.join_next() => {}
             () = tokio::time::sleep_until(look_at) => {
                 look_at = Instant::now() + interval;
                 exchange.look();
@@ -133,6 +123,25 @@ pub(crate) async fn exchange(local: Arc<Local>, interval: Duration) {
 }
 
 impl Exchange {
+    fn new(local: Arc<Local>, finished: mpsc::UnboundedSender<Finished>) -> Self {
+        let nobody = Members::new(Epoch(0), vec![local.node()]).expect("one node is a cube");
+        Self {
+            sweeper: Sweeper::new(local.node(), nobody),
+            clients: Clients::new(),
+            waiting: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            finished,
+            tasks: JoinSet::new(),
+            settling: None,
+            begun_at: Instant::now(),
+            ended_at: None,
+            is_wanted: true,
+            local,
+        }
+    }
+
     /// Begins a sweep if there is something to tell or to learn.
     fn look(&mut self) {
         self.follow_members();
@@ -169,8 +178,30 @@ impl Exchange {
         let Ok(members) = Members::new(epoch, nodes.into_iter().collect()) else { return };
         self.waiting.clear();
         self.step(SweepInput::Changed(members));
+        self.forget_others();
         self.set_partners();
         self.is_wanted = true;
+    }
+
+    /// Forgets nodes that have left.
+    fn forget_others(&mut self) {
+        let members = self.sweeper.members();
+        let is_member = |node: &NodeId| members.rank_of(*node).is_some();
+        self.absent.retain(|node, _| is_member(node));
+        self.queued.retain(|node, _| is_member(node));
+        self.in_flight.retain(|node, asked| {
+            let stays = is_member(node);
+            if !stays {
+                asked.task.abort();
+            }
+            stays
+        });
+        let addresses = self.local.meta().replica().read_meta(|state| {
+            let addresses =
+                state.live_nodes().into_iter().filter_map(|node| state.node_address(node));
+            addresses.map(ToOwned::to_owned).collect()
+        });
+        self.clients.keep(&addresses);
     }
 
     fn set_partners(&self) {
@@ -297,11 +328,16 @@ impl Exchange {
             sweeps.last_sweep_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         });
         metrics::sweep_done(is_whole, time);
-        if self.local.copies().all().iter().any(|copy| !copy.is_settled()) {
-            tokio::spawn(settle(Arc::clone(&self.local)));
-        }
+        self.settle();
         if self.is_wanted {
             self.local.copies().begin_sweep();
+        }
+    }
+
+    fn settle(&mut self) {
+        let is_running = self.settling.as_ref().is_some_and(|task| !task.is_finished());
+        if !is_running && self.local.copies().all().iter().any(|copy| !copy.is_settled()) {
+            self.settling = Some(self.tasks.spawn(settle(Arc::clone(&self.local))));
         }
     }
 
@@ -326,14 +362,13 @@ impl Exchange {
         };
         let (local, is_answered) = (Arc::clone(&self.local), Arc::new(AtomicBool::new(false)));
         let answering = Arc::clone(&is_answered);
-        let task = tokio::spawn(async move {
+        let task = self.tasks.spawn(async move {
             let outcome = match client {
                 Ok(client) => asking::ask(&local, client, to, asked, &answering).await,
                 Err(error) => Err(error),
             };
             finish(outcome);
         });
-        let task = task.abort_handle();
         self.in_flight.insert(to, InFlight { sweep, step, task, is_answered });
     }
 
@@ -357,29 +392,75 @@ impl Exchange {
 
     fn answer(&mut self, to: NodeId, step: Step, ours: u64) {
         if let Some(asked) = self.waiting.remove(&(step, to)) {
-            tokio::spawn(answering::answer(Arc::clone(&self.local), asked, ours));
+            self.tasks.spawn(answering::answer(Arc::clone(&self.local), asked, ours));
         }
     }
 }
 
-/// Finds out whether copies that came late have what a majority of the others had.
-async fn settle(local: Arc<Local>) {
-    let mut others = local.meta().replica().read_meta(MetaState::live_nodes);
-    others.remove(&local.node());
-    for copy in local.copies().all().into_iter().filter(|copy| !copy.is_settled()) {
-        let generation = copy.generation();
-        let (mut counts, mut late_count) = (Vec::new(), 0);
-        for &node in &others {
-            let request = CopyRequest::Knowledge { generation };
-            let answer = local.copy_call(node, copy.group, &request, KNOWLEDGE_TIMEOUT).await;
-            match answer {
-                Ok(CopyAnswer::Knowledge { knows, is_settled: true }) => counts.push(knows),
-                Ok(CopyAnswer::Knowledge { .. }) => late_count += 1,
-                // It may have what was acknowledged.
-                _ => {}
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::node_test::{deadline, start_alone};
+    use crate::node::replicated_test::{create, name};
+
+    /// An exchange beside that of the node.
+    #[tokio::test]
+    async fn settling_is_done_once_at_a_time_and_ends_with_the_exchange() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let asked = node.coordinator();
+        let id = create(&asked, "seen", umbel_filter::Kind::Blocked).await;
+        asked.flush(&name("seen"), deadline()).await.unwrap();
+        let copy = asked.local().unwrap().copies().get(id).unwrap();
+        let local = Arc::clone(asked.local().unwrap());
+        let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
+        copy.write().is_settled = false;
+        for _ in 0..5 {
+            exchange.settle();
         }
-        let old_count = others.len() - late_count;
-        copy.settle(generation, &counts, (old_count / 2 + 1).min(old_count));
+        assert_eq!(exchange.tasks.len(), 1);
+        exchange.tasks.join_next().await.unwrap().unwrap();
+        // Nobody else has anything.
+        assert!(copy.is_settled());
+        exchange.settle();
+        assert!(exchange.tasks.is_empty());
+
+        copy.write().is_settled = false;
+        exchange.settle();
+        assert_eq!(exchange.tasks.len(), 1);
+        let held = Arc::strong_count(&local);
+        drop(exchange);
+        tokio::task::yield_now().await;
+        assert!(Arc::strong_count(&local) < held);
+        drop((asked, copy, local));
+        node.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn nodes_that_left_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let local = Arc::clone(node.coordinator().local().unwrap());
+        let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
+        let (own, left) = (local.node(), NodeId(99));
+        let step = wire::step_at(umbel_engine::hypercube::Cube::new(2).unwrap(), 0).unwrap();
+        let task = exchange.tasks.spawn(std::future::pending());
+        let is_answered = Arc::new(AtomicBool::new(true));
+        exchange.in_flight.insert(left, InFlight { sweep: 1, step, task, is_answered });
+        for node in [own, left] {
+            exchange.absent.insert(node, Instant::now());
+            exchange.queued.insert(node, (1, step));
+        }
+        for address in [local.address_of(own).unwrap(), "127.0.0.1:1".to_owned()] {
+            exchange.clients.get(&local, &address).unwrap();
+        }
+        exchange.follow_members();
+        assert_eq!(exchange.absent.keys().collect::<Vec<_>>(), [&own]);
+        assert_eq!(exchange.queued.keys().collect::<Vec<_>>(), [&own]);
+        assert!(exchange.in_flight.is_empty());
+        assert_eq!(exchange.clients.len(), 1);
+        assert!(exchange.tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
+        drop((exchange, local));
+        node.shutdown().await;
     }
 }

@@ -3,15 +3,24 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use umbel_engine::NodeId;
 use umbel_filter::Describe;
 
 use super::copy::Copy;
 use crate::calls::CopyLoad;
 
 impl Copy {
-    /// How the copy is.
-    pub(crate) fn load(&self, partners: &[NodeId]) -> CopyLoad {
+    /// Bytes of memory for the bits.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.read().replica.memory_bytes()
+    }
+
+    /// Bytes of memory for what it has to tell others.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.read().replica.log_bytes() as u64
+    }
+
+    /// How the copy is. That counts all bits: not for what is done often.
+    pub(crate) fn load(&self) -> CopyLoad {
         let state = self.read();
         let replica = &state.replica;
         let description = replica.filter().describe();
@@ -26,7 +35,7 @@ impl Copy {
             memory_bytes: description.memory_bytes,
             log_bytes: replica.log_bytes() as u64,
             is_settled: state.is_settled,
-            lags: partners.iter().map(|&node| (node, replica.lag(node))).collect(),
+            lags: replica.partners().map(|node| (node, replica.lag(node))).collect(),
             sent_bytes: self.traffic.sent_bytes.load(Ordering::Relaxed),
             received_bytes: self.traffic.received_bytes.load(Ordering::Relaxed),
             refused_count: self.traffic.refused_count.load(Ordering::Relaxed),

@@ -95,7 +95,7 @@ impl Local {
                 CopyAnswer::Knowledge { knows, is_settled }
             }
             CopyRequest::Describe => {
-                let load = copy.load(&self.partners());
+                let load = copy.load();
                 let sweeps = self.copies().sweeps();
                 CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
             }
@@ -106,19 +106,6 @@ impl Local {
     fn check_epoch(&self, theirs: Epoch) -> Result<(), CopyFailure> {
         let ours = self.meta().replica().read_meta(umbel_engine::meta::MetaState::epoch);
         if theirs == ours { Ok(()) } else { Err(CopyFailure::StaleEpoch { theirs, ours }) }
-    }
-
-    /// The nodes that this one exchanges with.
-    fn partners(&self) -> Vec<NodeId> {
-        use umbel_engine::hypercube::Members;
-
-        let meta = self.meta().replica();
-        let (epoch, nodes) = meta.read_meta(|state| (state.epoch(), state.live_nodes()));
-        let Ok(members) = Members::new(epoch, nodes.into_iter().collect()) else {
-            return Vec::new();
-        };
-        let ranks = members.rank_of(self.node()).map(|rank| members.cube().partners(rank));
-        ranks.into_iter().flatten().filter_map(|rank| members.node_of(rank)).collect()
     }
 }
 

@@ -121,6 +121,8 @@ fn meta_verdict(error: &MetaError) -> Verdict {
         MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
         MetaError::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
         MetaError::BadSettings { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
+        MetaError::UnknownJob { .. } => refused(Code::NotFound, ErrorCode::UnknownJob),
+        MetaError::JobState { .. } => refused(Code::FailedPrecondition, ErrorCode::JobState),
     }
 }
 

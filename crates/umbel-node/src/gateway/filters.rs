@@ -1,7 +1,6 @@
 //! The service of named filters.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -21,10 +20,6 @@ use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
-/// How long nodes may take to make, empty or drop their copies before they are named to the client:
-/// a node that is there has done so within milliseconds.
-const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// Answers clients about filters.
 pub(super) struct FiltersService {
     coordinator: Arc<Coordinator>,
@@ -36,18 +31,14 @@ impl FiltersService {
         Self { coordinator, deadlines }
     }
 
-    /// Of a replicated filter, the nodes that have not said that their copies are as the catalogue
-    /// wants them.
+    /// The nodes that have not confirmed a change, as numbers.
     async fn unconfirmed(
         &self,
         is_replicated: bool,
         deadline: Instant,
     ) -> Result<Vec<u64>, CallFailure> {
-        if !is_replicated {
-            return Ok(Vec::new());
-        }
-        let deadline = deadline.min(Instant::now() + CONFIRM_TIMEOUT);
-        Ok(describe::numbers(&self.coordinator.unconfirmed(deadline).await?))
+        let nodes = self.coordinator.unconfirmed_soon(is_replicated, deadline).await?;
+        Ok(describe::numbers(&nodes))
     }
 
     /// The service for a server's router, with its message limits.

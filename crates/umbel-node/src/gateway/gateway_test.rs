@@ -35,14 +35,6 @@ impl CallHandler for Nobody {
         Box::pin(async { Err(Refusal::new(RefusalReason::Unavailable, "nobody is here")) })
     }
 
-    fn exchange(
-        self: Arc<Self>,
-        _from: NodeId,
-        _questions: tonic::Streaming<v1::ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<crate::cube::AnswerParts, Status>> {
-        Box::pin(async { Err(Status::unimplemented("it has no copies")) })
-    }
-
     fn adopt(&self, _request: v1::AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
         Box::pin(async { Ok(()) })
     }
@@ -70,6 +62,7 @@ async fn all_services_share_a_port() {
     let gateway = Gateway {
         coordinator: Arc::new(Coordinator::new(Arc::new(OnceLock::new()), Arc::new(RealSeed))),
         peers: PeerService::new(Arc::new(Nobody)),
+        jobs: crate::jobs::JobHost::new(),
         render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
         timeout_max: Duration::from_secs(10),
     };

@@ -80,6 +80,7 @@ impl Local {
             CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
             CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
             CallKind::Copy => Ok(encode(&self.serve_copy(group, argument(&body)?).await)),
+            CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }
@@ -108,7 +109,7 @@ impl Local {
                 let (vote, file) = group.incoming_snapshots().end(from, body.clone()).await?;
                 Ok(encode(&group.install(vote, file).await.map_err(stopped)?))
             }
-            CallKind::Shard | CallKind::Meta | CallKind::Group | CallKind::Copy => {
+            CallKind::Shard | CallKind::Meta | CallKind::Group | CallKind::Copy | CallKind::Job => {
                 unreachable!("these have been served already")
             }
         }

@@ -15,12 +15,12 @@ use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
 use crate::gateway::ItemBatch;
 
-pub(super) fn deadline() -> Instant {
+pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
 /// Fast elections: the tests restart nodes.
-pub(super) fn config(data: &Path) -> Config {
+pub(crate) fn config(data: &Path) -> Config {
     Config {
         listen: "127.0.0.1:0".to_owned(),
         data: data.display().to_string(),
@@ -31,17 +31,17 @@ pub(super) fn config(data: &Path) -> Config {
     }
 }
 
-pub(super) async fn start(config: Config) -> Node {
+pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
     Node::start(config, ports, None).await.unwrap()
 }
 
-pub(super) async fn start_alone(data: &Path) -> Node {
+pub(crate) async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
 }
 
 /// Addresses that were free a moment ago.
-pub(super) async fn free_addresses(count: usize) -> Vec<String> {
+pub(crate) async fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners = Vec::new();
     for _ in 0..count {
         listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -49,7 +49,7 @@ pub(super) async fn free_addresses(count: usize) -> Vec<String> {
     listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
 }
 
-pub(super) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
+pub(crate) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
     let addresses = free_addresses(folders.len()).await;
     let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
         start(Config {
@@ -63,7 +63,7 @@ pub(super) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
 }
 
 impl Node {
-    pub(super) fn coordinator(&self) -> Arc<Coordinator> {
+    pub(crate) fn coordinator(&self) -> Arc<Coordinator> {
         let cell = OnceLock::new();
         assert!(cell.set(Arc::clone(&self.local)).is_ok());
         Arc::new(Coordinator::new(Arc::new(cell), Arc::new(crate::ports::RealSeed)))
@@ -81,9 +81,35 @@ async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
     coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap();
 }
 
-pub(super) fn items(range: std::ops::Range<u32>) -> ItemBatch {
+pub(crate) fn items(range: std::ops::Range<u32>) -> ItemBatch {
     let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
     ItemBatch::from_proto(Some(Items { items, ..Items::default() })).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hears_last_that_the_cluster_is_formed_waits_for_it() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut addresses = free_addresses(2).await;
+    addresses.sort_unstable();
+    let both = folders.iter().zip(&addresses).map(|(folder, address)| Config {
+        listen: address.clone(),
+        initial_cluster: addresses.clone(),
+        shards: 1,
+        ..config(folder.path())
+    });
+    let [founder, other]: [Config; 2] = both.collect::<Vec<_>>().try_into().unwrap();
+    // The other one is there before the first one can form the cluster with it.
+    let early = async {
+        let node = start(other).await;
+        create(&node.coordinator(), "seen", Kind::Blocked).await;
+        node
+    };
+    let (founder, other) = tokio::join!(start(founder), early);
+    assert!(
+        founder.coordinator().info(&FilterName::new("seen").unwrap(), deadline()).await.is_ok()
+    );
+    founder.shutdown().await;
+    other.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

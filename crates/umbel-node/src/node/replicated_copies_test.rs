@@ -1,7 +1,7 @@
 //! Replicated filters out of nodes and in again: exports, backups, merges.
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use umbel_engine::meta::Distribution;
 use umbel_filter::Kind;
 
@@ -13,6 +13,7 @@ use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::copies::{BackupPart, ExportPart, ImportHead, ImportPart};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
+use crate::limits::WHOLE_IMPORTS_MAX;
 
 /// An export as it is imported under a name.
 async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
@@ -154,6 +155,46 @@ async fn a_damaged_import_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn imports_that_hold_whole_filters_wait_for_room() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    let id = create(&asked, "seen", Kind::Blocked).await;
+    insert(&asked, "seen", 0..100).await;
+    let (mut unended, mut senders) = (Vec::new(), Vec::new());
+    for number in 0..WHOLE_IMPORTS_MAX {
+        let mut parts = exported(&asked, "seen", &format!("unended {number}")).await;
+        parts.pop();
+        let (sender, more) = tokio::sync::mpsc::channel(1);
+        let more = tokio_stream::wrappers::ReceiverStream::new(more);
+        let asked = Arc::clone(&asked);
+        unended.push(tokio::spawn(async move {
+            asked.import(stream::iter(parts.into_iter().map(Ok)).chain(more)).await.map(|_| ())
+        }));
+        senders.push(sender);
+    }
+    let copies = nodes[0].local.copies();
+    let end = deadline();
+    while copies.import_room().now_or_never().is_some() {
+        assert!(Instant::now() < end, "the imports do not begin");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let error = asked.import_room(Instant::now() + Duration::from_millis(20)).await.unwrap_err();
+    assert!(error.to_string().contains("try again later"), "{error}");
+    // Whoever gives up makes room, and who waits gets it.
+    let parts = exported(&asked, "seen", "again").await;
+    let (imported, ()) = tokio::join!(import(&asked, parts), async { drop(senders.pop()) });
+    let again = imported.unwrap();
+    assert!(nodes[0].copy(again).unwrap().1 == nodes[0].copy(id).unwrap().1);
+    drop(senders);
+    for unended in unended {
+        assert!(unended.await.unwrap().is_err());
+    }
+    drop(asked);
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
@@ -211,7 +252,7 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         insert(&one, &a, 0..100).await;
         insert(&one, &b, 100..200).await;
         insert(&two, &c, 200..300).await;
-        two.flush(&name(&c), deadline()).await.unwrap();
+        flush_all(&two, &c).await;
         let sources = [name(&b), name(&c)];
         assert!(one.merge(&name(&a), &sources, deadline()).await.unwrap() > 0);
         assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);

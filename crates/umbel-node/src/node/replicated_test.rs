@@ -15,7 +15,7 @@ use crate::peer::{LocalIdentity, add_hello, peer_client};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
 
-pub(super) fn name(name: &str) -> FilterName {
+pub(crate) fn name(name: &str) -> FilterName {
     FilterName::new(name).unwrap()
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn start_quiet(folders: &[TempDir]) -> (Vec<Config>, Vec<Node>)
     (configs, nodes)
 }
 
-pub(super) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
+pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
     let new = NewFilter::Planned {
         kind,
         distribution: Distribution::Replicated,
@@ -399,7 +399,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     let report = nodes[0].local.copies();
     // A foreign cluster is refused at the door, before anybody counts.
     assert_eq!(report.refused_count(), before.1 + 4 + 2);
-    assert_eq!(report.get(id).unwrap().load(&[]).refused_count, 2);
+    assert_eq!(report.get(id).unwrap().load().refused_count, 2);
     drop(asked);
     stop(nodes).await;
 }

@@ -39,12 +39,15 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>>;
 
-    /// Takes the questions of a partner in the cube, and answers them when it is their turn.
+    /// Takes the questions of a partner in the cube, and answers them when it is their turn. Whoever
+    /// has no copies refuses.
     fn exchange(
         self: Arc<Self>,
-        from: NodeId,
-        questions: Streaming<ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<AnswerParts, Status>>;
+        _from: NodeId,
+        _questions: Streaming<ExchangeQuestion>,
+    ) -> PortFuture<'static, Result<AnswerParts, Status>> {
+        Box::pin(async { Err(Status::unimplemented("there are no copies here")) })
+    }
 
     /// Makes this node a founder of a cluster.
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>>;

@@ -90,14 +90,6 @@ impl CallHandler for EchoHandler {
         })
     }
 
-    fn exchange(
-        self: Arc<Self>,
-        _from: NodeId,
-        _questions: tonic::Streaming<umbel_proto::v1::ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<crate::cube::AnswerParts, Status>> {
-        Box::pin(async { Err(Status::unimplemented("it has no copies")) })
-    }
-
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
         Box::pin(async move {
             match self.identity {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use umbel_engine::meta::{
@@ -200,6 +201,8 @@ struct Loading {
     is_ordered: bool,
     /// Of a replicated filter: what has come of it, until all of it has.
     assembly: Option<Assembly>,
+    /// Of a replicated filter: room in memory for it, also while it is absorbed.
+    _room: Option<OwnedSemaphorePermit>,
     /// Frames on their way; those of ordered kinds are of different shards.
     in_flight: JoinSet<Result<(), CallFailure>>,
     last_shard: Option<ShardId>,
@@ -232,6 +235,10 @@ impl Loading {
         let kind = Kind::from_id(settings.kind);
         let is_ordered = matches!(kind, Some(Kind::Counting | Kind::Scalable));
         let is_replicated = settings.distribution == Distribution::Replicated;
+        let room = match is_replicated {
+            true => Some(coordinator.import_room(step_deadline()).await?),
+            false => None,
+        };
         let assembly = is_replicated.then(|| Assembly::new(&settings)).transpose()?;
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
@@ -244,6 +251,7 @@ impl Loading {
             cells,
             is_ordered,
             assembly,
+            _room: room,
             in_flight: JoinSet::new(),
             last_shard: None,
             sum: FrameSum::default(),

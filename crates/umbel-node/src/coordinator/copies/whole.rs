@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 use umbel_codec::{FilterAssembler, FrameView};
 use umbel_engine::meta::FilterSettings;
@@ -40,6 +40,18 @@ impl Coordinator {
                 Err(CallFailure::Overloaded { what: "too many copies are being exported".into() })
             }
         }
+    }
+
+    /// Room in this node's memory for a filter that is put together from its frames.
+    pub(crate) async fn import_room(
+        &self,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, CallFailure> {
+        let room = timeout_at(deadline, self.local()?.copies().import_room()).await;
+        room.map_err(|_| {
+            let what = "as many replicated filters as this node takes at once are being imported";
+            CallFailure::Overloaded { what: format!("{what}: try again later") }
+        })
     }
 
     /// ORs a filter into this node's copy, and returns how many positions were newly set when it is

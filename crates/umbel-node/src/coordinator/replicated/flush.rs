@@ -1,6 +1,7 @@
-//! Waiting until other nodes' copies have something.
+//! Waiting until other nodes' copies have something, or are as the catalogue wants them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -14,6 +15,13 @@ use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, TRY_TIMEOUT};
 use crate::local::Local;
+
+/// How long nodes may take to make, empty or drop their copies before they are named to the client:
+/// a node that is there has done so within milliseconds.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Calls without an answer after which a node counts as missing.
+const UNANSWERED_MAX: usize = 3;
 
 /// What became of a flush.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,7 +59,7 @@ impl Coordinator {
         let request = CopyRequest::Covers { generation, counts: wanted };
         let covering = counts.keys().map(|&node| {
             let request = &request;
-            async move { (node, covers(local, node, group, request, deadline).await) }
+            async move { (node, comes_true(local, node, group, request, deadline).await) }
         });
         let mut flushed = Flushed { nodes: Vec::new(), missing: Vec::new() };
         for (node, has_all) in join_all(covering).await {
@@ -64,6 +72,19 @@ impl Coordinator {
         Ok(flushed)
     }
 
+    /// The nodes that have not said soon that their copies are as the catalogue wants them, if the
+    /// filter that was changed has copies.
+    pub(crate) async fn unconfirmed_soon(
+        &self,
+        is_replicated: bool,
+        deadline: Instant,
+    ) -> Result<Vec<NodeId>, CallFailure> {
+        if !is_replicated {
+            return Ok(Vec::new());
+        }
+        self.unconfirmed(deadline.min(Instant::now() + CONFIRM_TIMEOUT)).await
+    }
+
     /// Waits until all nodes' copies are as this node's catalogue wants them; returns those that did
     /// not say so in time.
     pub(crate) async fn unconfirmed(&self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
@@ -71,7 +92,7 @@ impl Coordinator {
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;
         let asked = nodes_of(local).all.into_iter().map(|node| async move {
-            (node, covers(local, node, GroupId::META, request, deadline).await)
+            (node, comes_true(local, node, GroupId::META, request, deadline).await)
         });
         let answers = join_all(asked).await;
         Ok(answers.into_iter().filter(|(_, is_done)| !is_done).map(|(node, _)| node).collect())
@@ -80,7 +101,7 @@ impl Coordinator {
 
 /// Asks again and again until a node says that something is so; false if it does not answer, or not
 /// in time.
-async fn covers(
+async fn comes_true(
     local: &Local,
     node: NodeId,
     group: GroupId,
@@ -122,6 +143,3 @@ async fn inserted(
     }
     None
 }
-
-/// Calls without an answer after which a node counts as missing.
-const UNANSWERED_MAX: usize = 3;

@@ -1,0 +1,118 @@
+//! Jobs of the ledger, as clients ask for them.
+
+use tokio::time::Instant;
+use umbel_engine::meta::{JobOrder, JobRecord, MetaCommand, MetaError, MetaReply};
+use umbel_engine::{GroupId, JobId, NodeId};
+
+use super::{Coordinator, unexpected};
+use crate::calls::JobStanding;
+use crate::failure::CallFailure;
+use crate::peer::CallKind;
+use crate::ports::Purpose;
+use crate::raft::encoding::{decode, encode};
+
+/// What a client wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NewJob {
+    pub(crate) nonce: u64,
+    pub(crate) spec: Vec<u8>,
+    /// In any order; empty for all live nodes.
+    pub(crate) workers: Vec<NodeId>,
+    /// Drawn if it is not given.
+    pub(crate) seed: Option<u64>,
+}
+
+impl Coordinator {
+    /// Enters a job.
+    pub(crate) async fn submit_job(
+        &self,
+        new: NewJob,
+        deadline: Instant,
+    ) -> Result<JobId, CallFailure> {
+        let local = self.local()?;
+        let workshops = local.jobs().workshops().ok_or_else(|| CallFailure::Invalid {
+            what:
+                "this node takes no part in jobs: start it with --job-roots, the folders that jobs \
+                   may read and write"
+                    .to_owned(),
+        })?;
+        workshops.check(&new.spec).map_err(|what| CallFailure::Invalid { what })?;
+        self.meta_refresh(deadline).await?;
+        let NewJob { nonce, spec, mut workers, seed } = new;
+        if workers.is_empty() {
+            workers = self.read_meta(|state| {
+                let live = state.nodes().filter(|(_, record)| record.is_live());
+                live.map(|(node, _)| node).collect()
+            })?;
+        }
+        workers.sort_unstable();
+        workers.dedup();
+        let seed = seed.unwrap_or_else(|| local.seed().number(Purpose::Job));
+        let submitted_ms = local.seed().wall_ms();
+        let order = JobOrder { nonce, seed, workers, spec, submitted_ms };
+        match self.meta_propose(MetaCommand::SubmitJob(order), deadline).await? {
+            MetaReply::Job(job) => Ok(job),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Jobs of the ledger, by rising number.
+    pub(crate) async fn jobs(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
+        self.meta_refresh(deadline).await?;
+        self.read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
+    }
+
+    /// A job, and how far it is if its coordinator answers.
+    pub(crate) async fn describe_job(
+        &self,
+        job: JobId,
+        deadline: Instant,
+    ) -> Result<(JobRecord, Option<JobStanding>), CallFailure> {
+        self.meta_refresh(deadline).await?;
+        let record = self.read_meta(|state| state.job(job).cloned())?;
+        let record = record.ok_or(MetaError::UnknownJob { job })?;
+        let progress = match record.coordinator() {
+            Some(node) if record.state.is_active() => self.job_progress(job, node, deadline).await,
+            _ => None,
+        };
+        Ok((record, progress))
+    }
+
+    async fn job_progress(
+        &self,
+        job: JobId,
+        node: NodeId,
+        deadline: Instant,
+    ) -> Option<JobStanding> {
+        let local = self.local().ok()?;
+        if node == self.node() {
+            return local.jobs().standing(job);
+        }
+        let address = local.address_of(node)?;
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let called =
+            local.links().call(node, &address, CallKind::Job, GroupId::META, encode(&job), timeout);
+        decode(&called.await.ok()?).ok()?
+    }
+
+    /// Asks a job to end.
+    pub(crate) async fn cancel_job(
+        &self,
+        job: JobId,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        self.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
+    }
+
+    /// Takes a failed job up again.
+    pub(crate) async fn resume_job(
+        &self,
+        job: JobId,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        self.meta_propose(MetaCommand::ResumeJob { job }, deadline).await.map(drop)
+    }
+}

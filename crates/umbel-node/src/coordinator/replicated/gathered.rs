@@ -1,0 +1,80 @@
+//! What copies have answered about a batch, put together.
+
+use umbel_engine::shard::Bitmap;
+
+/// What others have answered so far about a batch.
+pub(super) struct Gathered {
+    /// One bit an item.
+    pub(super) bits: Vec<bool>,
+    /// Whether ones win where answers differ; otherwise zeros do.
+    pub(super) ones_win: bool,
+    pub(super) count: usize,
+    /// Of them those that count for a majority.
+    pub(super) settled_count: usize,
+}
+
+impl Gathered {
+    /// Takes an answer that has a bit for every item. Any other one says nothing of some items, and
+    /// must count for none.
+    ///
+    /// # Errors
+    /// What is wrong with the answer, which changed nothing.
+    pub(super) fn take(&mut self, bits: &Bitmap, is_settled: bool) -> Result<(), String> {
+        bits.check().map_err(|error| error.to_string())?;
+        let (got, expected) = (bits.len() as usize, self.bits.len());
+        if got != expected {
+            return Err(format!("it has {got} bits, expected {expected}"));
+        }
+        for (ours, theirs) in self.bits.iter_mut().zip(bits.iter()) {
+            *ours = if self.ones_win { *ours | theirs } else { *ours & theirs };
+        }
+        self.count += 1;
+        self.settled_count += usize::from(is_settled);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::raft::encoding::{decode, encode};
+
+    fn gathered(ones_win: bool) -> Gathered {
+        let bits = vec![true, false, true];
+        Gathered { bits, ones_win, count: 1, settled_count: 1 }
+    }
+
+    #[test]
+    fn answers_are_put_together_item_by_item() {
+        for (ones_win, expected) in [(false, [true, false, false]), (true, [true; 3])] {
+            let mut gathered = gathered(ones_win);
+            assert_eq!(gathered.take(&Bitmap::from_bools([true, true, false]), false), Ok(()));
+            assert_eq!((&gathered.bits[..], gathered.count), (&expected[..], 2));
+            assert_eq!(gathered.settled_count, 1);
+        }
+    }
+
+    /// Were it counted, an item that nobody has asked about would be absent on a majority.
+    #[test]
+    fn an_answer_about_other_items_is_none() {
+        // As a peer may send it: three bits are named, and no byte follows.
+        let torn: Bitmap = decode(&encode(&(3_u32, Bytes::new()))).unwrap();
+        let padded: Bitmap = decode(&encode(&(3_u32, Bytes::from_static(&[0xff])))).unwrap();
+        for (answer, says) in [
+            (Bitmap::from_bools([true, true]), "it has 2 bits, expected 3"),
+            (Bitmap::zeros(0), "it has 0 bits, expected 3"),
+            (Bitmap::ones(4), "it has 4 bits, expected 3"),
+            (torn, "0 bytes for 3 bits, expected 1"),
+            (padded, "bits are set behind the last of 3"),
+        ] {
+            for ones_win in [false, true] {
+                let mut gathered = gathered(ones_win);
+                assert_eq!(gathered.take(&answer, true), Err(says.to_owned()));
+                assert_eq!((gathered.count, gathered.settled_count), (1, 1));
+                assert_eq!(gathered.bits, [true, false, true]);
+            }
+        }
+    }
+}

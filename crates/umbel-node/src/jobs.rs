@@ -1,0 +1,58 @@
+//! Workers of duplicate-detection jobs: what drives the machines of [`umbel_engine::dedup`] over
+//! the network.
+//!
+//! ```text
+//!   worker 0                              worker 1
+//!   coordinating ◄── control (one line each worker) ──► working
+//!   working                                             working
+//!     exchanger ─ lanes ◄── frames (a stream a pair and direction) ──► lanes ─ exchanger
+//!     workshop                                          workshop
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `workshop` | the port to a worker's own data: input, scratch, outputs |
+//! | `member` | a worker from its start to its end; [`run_member`] gives it a server of its own |
+//! | `host` | the workers of a process behind one service |
+//! | `coordinating`, `working` | drive the two machines of a job |
+//! | `control` | a worker's line to the coordinator |
+//! | `exchanger`, `lane`, `overseer` | an attempt at the exchange: its lanes, and who watches them |
+//! | `outgoing`, `incoming`, `packing` | frames between workers |
+//! | `wire`, `marks` | bytes on the network and in the journal |
+//! | `observer` | who is told how a job goes |
+//! | `ledger` | the jobs of a cluster on this node |
+
+mod control;
+mod coordinating;
+mod exchanger;
+mod host;
+mod incoming;
+mod lane;
+mod ledger;
+mod limits;
+mod marks;
+mod member;
+mod observer;
+mod outgoing;
+mod overseer;
+mod packing;
+mod wire;
+mod working;
+mod workshop;
+
+#[cfg(test)]
+mod cut_net;
+#[cfg(test)]
+mod intruder_test;
+#[cfg(test)]
+mod job_world;
+#[cfg(test)]
+mod jobs_test;
+#[cfg(test)]
+mod memory_workshop;
+
+pub use host::{JobHost, JobService};
+pub(crate) use ledger::{LedgerJobs, follow_ledger};
+pub use member::{Canceller, Member, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
+pub use observer::{JobObserver, JobProgress};
+pub use workshop::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};

@@ -1,0 +1,208 @@
+//! A worker's line to the coordinator: made again whenever it breaks.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Code, Status};
+use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::job::{Order, Word};
+use umbel_proto::v1::JobWord;
+use umbel_proto::v1::job_control_client::JobControlClient;
+
+use super::coordinating::Heard;
+use super::host::{beating, connect};
+use super::limits::{
+    BACKOFF_MAX, BACKOFF_MIN, CONTROL_MESSAGE_BYTES_MAX, DOUBLE_PATIENCE, HEARTBEAT_TIMEOUT,
+    WORDS_WAITING_MAX,
+};
+use super::outgoing::Reach;
+use super::wire::{is_final, status_text};
+use crate::raft::encoding::decode;
+
+/// The worker whose process coordinates.
+pub(super) const COORDINATOR: WorkerId = WorkerId(0);
+
+/// What a worker's driver is told of its line.
+pub(super) enum LineEvent {
+    /// There is one; words go here, encoded.
+    Connected(mpsc::Sender<Bytes>),
+    /// The coordinator said this.
+    Order(Box<Order>),
+    /// It broke, and is made again.
+    Lost,
+    /// The coordinator does not take this worker. There will be no line.
+    Refused(String),
+    /// It could not be made for as long as the job waits. There will be no line.
+    GivenUp(String),
+}
+
+/// Where the coordinator is.
+pub(super) enum Coordinator {
+    /// In this process.
+    Here(mpsc::Sender<Heard>),
+    /// Behind the network.
+    There,
+}
+
+/// Keeps a line for as long as somebody listens to it.
+pub(super) struct LineKeeper {
+    pub(super) reach: Reach,
+    pub(super) coordinator: Coordinator,
+    pub(super) patience: Duration,
+    pub(super) events: mpsc::Sender<LineEvent>,
+}
+
+/// Nobody listens any more.
+struct Unheard;
+
+impl LineKeeper {
+    /// See [`LineKeeper`].
+    pub(super) async fn run(self) {
+        let mut lost_at = Instant::now();
+        let mut doubled_since = None;
+        let mut pause = BACKOFF_MIN;
+        loop {
+            let before = Instant::now();
+            let (was_connected, status) = match self.talk().await {
+                Ok(talked) => talked,
+                Err(Unheard) => return,
+            };
+            let text = status_text(&status);
+            if was_connected {
+                (lost_at, pause, doubled_since) = (Instant::now(), BACKOFF_MIN, None);
+                if self.tell(LineEvent::Lost).await.is_err() {
+                    return;
+                }
+            }
+            let is_double = status.code() == Code::AlreadyExists;
+            let since = doubled_since.get_or_insert(before);
+            let is_taken = is_double && since.elapsed() >= DOUBLE_PATIENCE;
+            if !is_double {
+                doubled_since = None;
+            }
+            let ended = if is_final(&status) || is_taken {
+                Some(LineEvent::Refused(text))
+            } else if lost_at.elapsed() >= self.patience || self.has_coordinator_ended() {
+                Some(LineEvent::GivenUp(text))
+            } else {
+                None
+            };
+            if let Some(event) = ended {
+                let _ = self.tell(event).await;
+                return;
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Whether the coordinator was in this process and is no more.
+    fn has_coordinator_ended(&self) -> bool {
+        matches!(&self.coordinator, Coordinator::Here(coordinator) if coordinator.is_closed())
+    }
+
+    async fn tell(&self, event: LineEvent) -> Result<(), Unheard> {
+        self.events.send(event).await.map_err(|_| Unheard)
+    }
+
+    /// One life of the line: whether there was a connection, and why there is none any more.
+    async fn talk(&self) -> Result<(bool, Status), Unheard> {
+        match &self.coordinator {
+            Coordinator::Here(coordinator) => self.talk_here(coordinator).await,
+            Coordinator::There => self.talk_there().await,
+        }
+    }
+
+    async fn talk_here(
+        &self,
+        coordinator: &mpsc::Sender<Heard>,
+    ) -> Result<(bool, Status), Unheard> {
+        let identity = &self.reach.identity;
+        let (worker, incarnation) = (identity.worker, identity.incarnation);
+        let mut line = match connect(coordinator, worker, incarnation).await {
+            Ok(line) => line,
+            Err(status) => return Ok((false, status)),
+        };
+        let (words, mut spoken) = mpsc::channel::<Bytes>(WORDS_WAITING_MAX);
+        self.tell(LineEvent::Connected(words)).await?;
+        let number = line.number;
+        let ended = loop {
+            tokio::select! {
+                body = line.orders.recv() => match body {
+                    Some(body) => match order(&body) {
+                        Ok(order) => self.tell(order).await?,
+                        Err(status) => break status,
+                    },
+                    None => break Status::unavailable("the coordinator ended the line"),
+                },
+                body = spoken.recv() => match body.map(|body| decode::<Word>(&body)) {
+                    Some(Ok(word)) => {
+                        let heard = Heard::Word { worker, line: number, word };
+                        if coordinator.send(heard).await.is_err() {
+                            break Status::unavailable("the coordinator has ended");
+                        }
+                    }
+                    Some(Err(error)) => break Status::internal(error.to_string()),
+                    None => break Status::cancelled("the worker has ended"),
+                },
+            }
+        };
+        let _ = coordinator.send(Heard::Ended { worker, line: number }).await;
+        Ok((true, ended))
+    }
+
+    async fn talk_there(&self) -> Result<(bool, Status), Unheard> {
+        let (words, spoken) = mpsc::channel(WORDS_WAITING_MAX);
+        let mut client = match self.reach.channel(COORDINATOR) {
+            Ok(channel) => JobControlClient::new(channel)
+                .max_decoding_message_size(CONTROL_MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(CONTROL_MESSAGE_BYTES_MAX),
+            Err(cause) => return Ok((false, Status::invalid_argument(cause))),
+        };
+        let stream = beating(spoken, |body| JobWord { body });
+        let request = self.reach.identity.request(stream, COORDINATOR, 0);
+        let silent = || {
+            let seconds = HEARTBEAT_TIMEOUT.as_secs();
+            Status::deadline_exceeded(format!("nothing was heard for {seconds} s"))
+        };
+        let mut orders = match timeout(HEARTBEAT_TIMEOUT, client.control(request)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return Ok((false, status)),
+            Err(_) => return Ok((false, silent())),
+        };
+        self.tell(LineEvent::Connected(words)).await?;
+        loop {
+            let body = match timeout(HEARTBEAT_TIMEOUT, orders.message()).await {
+                Ok(Ok(Some(message))) => message.body,
+                Ok(Ok(None)) => {
+                    return Ok((true, Status::unavailable("the coordinator ended the line")));
+                }
+                Ok(Err(status)) => return Ok((true, status)),
+                Err(_) => return Ok((true, silent())),
+            };
+            if body.is_empty() {
+                // Also tells whether somebody still listens.
+                if self.events.is_closed() {
+                    return Err(Unheard);
+                }
+                continue;
+            }
+            match order(&body) {
+                Ok(order) => self.tell(order).await?,
+                Err(status) => return Ok((true, status)),
+            }
+        }
+    }
+}
+
+fn order(body: &[u8]) -> Result<LineEvent, Status> {
+    let order = decode::<Order>(body).map_err(|error| {
+        Status::failed_precondition(format!(
+            "an order of the coordinator is not understood ({error}): bring all workers to one \
+             release"
+        ))
+    })?;
+    Ok(LineEvent::Order(Box::new(order)))
+}

@@ -1,0 +1,256 @@
+//! Drives the coordinator of a job, in the process of worker 0.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
+use tonic::Status;
+use umbel_engine::Outbox;
+use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::job::{
+    JobCoordinator, JobFailure, JobInput, JobOutput, JobResult, Order, Word,
+};
+
+use super::limits::{HEARTBEAT_INTERVAL, LINGER, ORDERS_WAITING_MAX};
+use super::marks::coordinator_mark;
+use super::observer::JobObserver;
+use super::wire::encode_body;
+use super::workshop::{Workshop, WorkshopError};
+
+/// What the coordinator's driver hears.
+pub(super) enum Heard {
+    /// A worker wants a line.
+    Connect { worker: WorkerId, incarnation: u64, reply: oneshot::Sender<Result<Line, Status>> },
+    /// A worker said this.
+    Word { worker: WorkerId, line: u64, word: Word },
+    /// A line broke.
+    Ended { worker: WorkerId, line: u64 },
+    /// The user wants the job to end.
+    Cancel,
+}
+
+/// A worker's connection, as the worker's side has it.
+pub(super) struct Line {
+    pub(super) number: u64,
+    /// Encoded. The end of them is the end of the line.
+    pub(super) orders: mpsc::Receiver<Bytes>,
+}
+
+/// The same, as the coordinator has it.
+struct Seat {
+    line: Option<(u64, mpsc::Sender<Bytes>)>,
+    incarnation: u64,
+    away_since: Instant,
+    /// Was told the end of the job.
+    knows_end: bool,
+}
+
+/// How a job ended.
+pub(super) enum Conclusion {
+    /// All workers have committed. The result is missing if the job had ended before this process
+    /// was started.
+    Finished(Option<Box<JobResult>>),
+    Failed(JobFailure),
+    /// The coordinator's own data cannot be written.
+    Broken(WorkshopError),
+}
+
+/// See the module.
+pub(super) struct Coordinating {
+    machine: JobCoordinator,
+    seats: Vec<Seat>,
+    workshop: Arc<dyn Workshop>,
+    observer: Arc<dyn JobObserver>,
+    worker_timeout: Duration,
+    lines: u64,
+    /// Whom the observer knows to be missing.
+    away: Vec<WorkerId>,
+    conclusion: Option<Conclusion>,
+}
+
+impl Coordinating {
+    /// Nobody is there yet.
+    pub(super) fn new(
+        machine: JobCoordinator,
+        workers: u32,
+        worker_timeout: Duration,
+        workshop: Arc<dyn Workshop>,
+        observer: Arc<dyn JobObserver>,
+    ) -> Self {
+        let away_since = Instant::now();
+        let seat = |_| Seat { line: None, incarnation: 0, away_since, knows_end: false };
+        let seats = (0..workers).map(seat).collect();
+        let (lines, away, conclusion) = (0, Vec::new(), None);
+        Self { machine, seats, workshop, observer, worker_timeout, lines, away, conclusion }
+    }
+
+    /// Coordinates until the job has ended and the workers know.
+    pub(super) async fn run(mut self, mut heard: mpsc::Receiver<Heard>) -> Conclusion {
+        let mut tick = interval(HEARTBEAT_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.machine.has_ended() && self.conclusion.is_none() {
+            tokio::select! {
+                Some(heard) = heard.recv() => self.hear(heard).await,
+                _ = tick.tick() => self.give_up().await,
+            }
+        }
+        self.linger(&mut heard).await;
+        self.conclusion.unwrap_or(Conclusion::Finished(None))
+    }
+
+    /// Tells the end to those who have not heard of it, for a while.
+    async fn linger(&mut self, heard: &mut mpsc::Receiver<Heard>) {
+        let deadline = Instant::now() + LINGER;
+        // The worker of this process is waited for elsewhere; the end of its line may never be told.
+        let is_owed = |(worker, seat): (usize, &Seat)| {
+            !seat.knows_end || (worker != 0 && seat.line.is_some())
+        };
+        while self.seats.iter().enumerate().any(is_owed) {
+            match timeout_at(deadline, heard.recv()).await {
+                Ok(Some(heard)) => self.hear(heard).await,
+                Ok(None) => sleep_until(deadline).await,
+                Err(_) => return,
+            }
+        }
+    }
+
+    async fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Connect { worker, incarnation, reply } => {
+                // A caller that has gone will call again.
+                let _ = reply.send(self.connect(worker, incarnation));
+            }
+            Heard::Word { worker, line, word } if self.is_current(worker, line) => {
+                self.step(JobInput::Word(worker, word)).await;
+            }
+            Heard::Ended { worker, line } if self.is_current(worker, line) => {
+                self.hang_up(worker);
+                self.step(JobInput::Lost(worker)).await;
+            }
+            Heard::Cancel => self.step(JobInput::Cancel).await,
+            _ => {} // Of a line that was given up.
+        }
+    }
+
+    fn is_current(&self, worker: WorkerId, line: u64) -> bool {
+        let seat = self.seats.get(worker.index());
+        seat.and_then(|seat| seat.line.as_ref()).is_some_and(|(number, _)| *number == line)
+    }
+
+    /// Gives a worker a line; a process that has one gets another one in its stead.
+    fn connect(&mut self, worker: WorkerId, incarnation: u64) -> Result<Line, Status> {
+        let seat = self.seats.get_mut(worker.index());
+        let seat = seat.ok_or_else(|| Status::failed_precondition("no such worker"))?;
+        if seat.line.is_some() && seat.incarnation != incarnation {
+            return Err(Status::already_exists(format!(
+                "worker {} is there as process {:016x}, and process {incarnation:016x} claims to be \
+                 it too: end one of them",
+                worker.0, seat.incarnation
+            )));
+        }
+        self.lines += 1;
+        let (sender, orders) = mpsc::channel(ORDERS_WAITING_MAX);
+        seat.line = Some((self.lines, sender));
+        seat.incarnation = incarnation;
+        Ok(Line { number: self.lines, orders })
+    }
+
+    fn hang_up(&mut self, worker: WorkerId) {
+        if let Some(seat) = self.seats.get_mut(worker.index()) {
+            seat.line = None;
+            seat.away_since = Instant::now();
+        }
+    }
+
+    async fn give_up(&mut self) {
+        let is_late = |worker: &WorkerId| {
+            let seat = &self.seats[worker.index()];
+            seat.away_since.elapsed() >= self.worker_timeout
+        };
+        let late = self.machine.away().find(is_late);
+        if let Some(worker) = late {
+            self.step(JobInput::GaveUp(worker)).await;
+        }
+    }
+
+    /// Steps the machine and carries out what it wants.
+    async fn step(&mut self, input: JobInput) {
+        self.carry_out(input).await;
+        let away: Vec<WorkerId> = self.machine.away().collect();
+        if away != self.away {
+            self.observer.away(&away);
+            self.away = away;
+        }
+    }
+
+    async fn carry_out(&mut self, input: JobInput) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let mut out = Outbox::new();
+            self.machine.step(input, &mut out);
+            for output in out.take() {
+                let carried_out = match output {
+                    JobOutput::Mark(mark) => self.workshop.mark(&coordinator_mark(&mark)),
+                    JobOutput::Tell(worker, order) => {
+                        inputs.extend(self.tell(worker, &order));
+                        Ok(())
+                    }
+                    JobOutput::Event(event) => {
+                        tracing::info!(?event, "the job goes on");
+                        self.observer.event(&event);
+                        Ok(())
+                    }
+                    JobOutput::Finished(result) => {
+                        let concluded = self.workshop.conclude(&result).await;
+                        self.conclusion = Some(Conclusion::Finished(Some(result)));
+                        concluded
+                    }
+                    JobOutput::Failed(failure) => {
+                        self.conclusion = Some(Conclusion::Failed(failure));
+                        Ok(())
+                    }
+                };
+                if let Err(error) = carried_out {
+                    // What follows in this step rests on what could not be written.
+                    return self.abort(error);
+                }
+            }
+        }
+    }
+
+    /// Sends an order. What comes of it if that is not possible.
+    fn tell(&mut self, worker: WorkerId, order: &Order) -> Option<JobInput> {
+        let seat = &mut self.seats[worker.index()];
+        let (_, orders) = seat.line.as_ref()?;
+        let body = match encode_body(order) {
+            Ok(body) => body,
+            Err(bytes) => {
+                let cause = format!(
+                    "an order of {bytes} bytes for it is too large: report what is kept of fewer \
+                     files at once"
+                );
+                let word = Word::Failed { cause, resumable: false };
+                return Some(JobInput::Word(worker, word));
+            }
+        };
+        if orders.try_send(body).is_ok() {
+            seat.knows_end |= matches!(order, Order::Finish | Order::Abort { .. });
+            return None;
+        }
+        self.hang_up(worker);
+        Some(JobInput::Lost(worker))
+    }
+
+    /// Ends the job because the coordinator cannot write what it must.
+    fn abort(&mut self, error: WorkshopError) {
+        let WorkshopError { cause, resumable } = error.clone();
+        let order = Order::Abort { cause: format!("worker 0: {cause}"), resumable };
+        for worker in (0..self.seats.len()).filter_map(|index| u16::try_from(index).ok()) {
+            self.tell(WorkerId(worker), &order);
+            self.seats[usize::from(worker)].knows_end = true;
+        }
+        self.conclusion = Some(Conclusion::Broken(error));
+    }
+}

@@ -1,0 +1,153 @@
+//! The exchange of a worker, attempt by attempt: lanes, streams of frames, and who watches them.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use umbel_engine::dedup::job::{CellSet, WorkerEvent};
+use umbel_engine::dedup::{JobShape, Plan, SampleOrder, Worker};
+use umbel_engine::planted::{self, Planted};
+
+use super::JobProgress;
+use super::incoming::{Inboxes, Inlet, Ready};
+use super::lane::{Course, Lane, LaneInput};
+use super::limits::{LANE_FRAMES_WAITING_MAX, LANES_MAX};
+use super::observer::JobObserver;
+use super::outgoing::{PeerQueues, Reach};
+use super::overseer::{Figures, Overseer};
+use super::workshop::{Workshop, WorkshopError};
+
+/// See the module.
+pub(super) struct Exchanger {
+    pub(super) reach: Reach,
+    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) observer: Arc<dyn JobObserver>,
+    pub(super) runtime: tokio::runtime::Handle,
+    /// Lanes of every attempt, 1 at least.
+    pub(super) lanes: u32,
+    pub(super) inlet: Arc<watch::Sender<Inlet>>,
+    /// To the worker's driver.
+    pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
+    pub(super) running: Option<Running>,
+}
+
+/// An attempt that is under way. Dropping it ends all its tasks.
+pub(super) struct Running {
+    lanes: Vec<mpsc::Sender<LaneInput>>,
+    figures: Arc<Figures>,
+    tasks: JoinSet<()>,
+    is_exchanging: bool,
+}
+
+impl Exchanger {
+    /// Ends what is under way, and tells what is settled once nothing is.
+    pub(super) async fn stop(&mut self, attempt: u32) -> Result<WorkerEvent, WorkshopError> {
+        self.end().await?;
+        self.inlet.send_replace(Inlet::of_attempt(attempt));
+        let (settled, _) = self.workshop.sealed()?;
+        Ok(WorkerEvent::Stopped { attempt, settled })
+    }
+
+    /// Ends what is under way, and makes durable what it has settled.
+    pub(super) async fn end(&mut self) -> Result<(), WorkshopError> {
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        // Who has brought frames stays known: nobody brings more of them in this attempt.
+        self.inlet.send_modify(|inlet| {
+            inlet.ready = Ready::Nothing;
+            inlet.lanes = None;
+        });
+        running.tasks.shutdown().await;
+        if running.is_exchanging && !planted::on(Planted::UnsealedTold) {
+            self.workshop.seal(&running.figures.sum())?;
+        }
+        Ok(())
+    }
+
+    /// Sends the sample.
+    pub(super) async fn sample(
+        &mut self,
+        attempt: u32,
+        shape: JobShape,
+        order: SampleOrder,
+    ) -> Result<(), WorkshopError> {
+        let lists = self.workshop.sample()?;
+        let running = self.running(attempt, shape)?;
+        // A lane that is gone has said why.
+        let _ = running.lanes[0].send(LaneInput::Sample(order, lists)).await;
+        self.inlet.send_modify(|inlet| inlet.ready = Ready::Sample);
+        Ok(())
+    }
+
+    /// Exchanges all cells but the settled ones.
+    pub(super) async fn exchange(
+        &mut self,
+        attempt: u32,
+        plan: Plan,
+        settled: CellSet,
+    ) -> Result<(), WorkshopError> {
+        let running = self.running(attempt, plan.shape)?;
+        running.is_exchanging = true;
+        for lane in &running.lanes {
+            let _ = lane.send(LaneInput::Begin(Box::new(plan), settled.clone())).await;
+        }
+        let cells = (settled.count(), plan.shape.cells().get());
+        self.inlet.send_modify(|inlet| inlet.ready = Ready::Everything);
+        self.observer.progress(JobProgress { attempt, settled: cells.0, cells: cells.1 });
+        Ok(())
+    }
+
+    /// The attempt, which begins now if it has not.
+    fn running(&mut self, attempt: u32, shape: JobShape) -> Result<&mut Running, WorkshopError> {
+        if self.running.is_none() {
+            let running = self.start(attempt, shape)?;
+            self.running = Some(running);
+        }
+        Ok(self.running.as_mut().expect("it has just been put there"))
+    }
+
+    fn start(&self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
+        let lane_count = self.lanes.clamp(1, LANES_MAX);
+        let (settled, base) = self.workshop.sealed()?;
+        let figures = Arc::new(Figures::new(base, lane_count));
+        let (events, heard) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        let queues = PeerQueues::open(&self.reach, attempt, &events, &mut tasks, &self.runtime);
+        let queues = Arc::new(queues);
+        let me = self.reach.identity.worker;
+        let mut lanes = Vec::new();
+        for number in 0..lane_count {
+            let (inbox, received) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
+            lanes.push(inbox);
+            let machine = Worker::new(me, shape, self.reach.identity.job)
+                .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?
+                .in_attempt(attempt);
+            let lane = Lane {
+                me,
+                number,
+                lanes: lane_count,
+                machine,
+                workshop: Arc::clone(&self.workshop),
+                queues: Arc::clone(&queues),
+                events: events.clone(),
+                figures: figures.of_lane(number),
+                inbox: received,
+                course: Course::new(),
+            };
+            tasks.spawn_on(lane.run(), &self.runtime);
+        }
+        let overseer = Overseer {
+            attempt,
+            cells: shape.cells().get(),
+            settled: settled.count(),
+            workshop: Arc::clone(&self.workshop),
+            observer: Arc::clone(&self.observer),
+            figures: Arc::clone(&figures),
+            lanes: lanes.clone(),
+            events: self.events.clone(),
+        };
+        tasks.spawn_on(overseer.run(heard), &self.runtime);
+        let inboxes = Arc::new(Inboxes { shape, lanes: lanes.clone(), events });
+        self.inlet.send_modify(|inlet| inlet.lanes = Some(inboxes));
+        Ok(Running { lanes, figures, tasks, is_exchanging: false })
+    }
+}

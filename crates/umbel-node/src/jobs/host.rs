@@ -1,0 +1,216 @@
+//! The jobs that a process takes part in, and the service by which their workers reach each other.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+use umbel_engine::dedup::WorkerId;
+use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
+use umbel_proto::v1::job_exchange_server::{JobExchange, JobExchangeServer};
+use umbel_proto::v1::{JobFrames, JobFramesEnd, JobHello, JobOrder, JobWord};
+
+use super::coordinating::{Heard, Line};
+use super::incoming::{Inlet, accept};
+use super::limits::{
+    CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
+};
+use super::wire::{Identity, hello_of};
+use crate::raft::encoding::decode;
+
+/// A stream of a call.
+type Answers<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
+
+/// The workers of a process, by job. Calls for a job that has no worker here are refused so that they
+/// are tried again: it may begin soon.
+///
+/// A process that has a server adds [`JobHost::control_service`] and [`JobHost::exchange_service`] to it;
+/// all its members share the server.
+#[derive(Default)]
+pub struct JobHost {
+    doors: Mutex<BTreeMap<u64, Arc<Door>>>,
+}
+
+/// Where others reach a worker.
+pub(super) struct Door {
+    pub(super) identity: Arc<Identity>,
+    pub(super) runtime: tokio::runtime::Handle,
+    pub(super) inlet: Arc<watch::Sender<Inlet>>,
+    /// If the job's coordinator is here.
+    pub(super) coordinator: Option<mpsc::Sender<Heard>>,
+}
+
+/// Keeps a door open; dropping it closes the door.
+pub(super) struct Opened {
+    host: Arc<JobHost>,
+    door: Arc<Door>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let mut doors = self.host.lock();
+        let job = self.door.identity.job;
+        if doors.get(&job).is_some_and(|door| Arc::ptr_eq(door, &self.door)) {
+            doors.remove(&job);
+        }
+    }
+}
+
+impl JobHost {
+    /// A host without members.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The service for words and orders, to be added to a server.
+    #[must_use]
+    pub fn control_service(self: &Arc<Self>) -> JobControlServer<JobService> {
+        JobControlServer::new(JobService { host: Arc::clone(self) })
+            .max_decoding_message_size(CONTROL_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(CONTROL_MESSAGE_BYTES_MAX)
+    }
+
+    /// The service for frames, to be added to the same server.
+    #[must_use]
+    pub fn exchange_service(self: &Arc<Self>) -> JobExchangeServer<JobService> {
+        JobExchangeServer::new(JobService { host: Arc::clone(self) })
+            .max_decoding_message_size(FRAMES_MESSAGE_BYTES_MAX)
+    }
+
+    /// Lets others reach a worker; `None` if the process has a worker of the job already.
+    pub(super) fn open(self: &Arc<Self>, door: Door) -> Option<Opened> {
+        let mut doors = self.lock();
+        if doors.contains_key(&door.identity.job) {
+            return None;
+        }
+        let door = Arc::new(door);
+        doors.insert(door.identity.job, Arc::clone(&door));
+        Some(Opened { host: Arc::clone(self), door })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Door>>> {
+        self.doors.lock().expect("nothing panics while it holds the table of jobs")
+    }
+
+    /// The door that a caller means, if it may pass.
+    fn enter(&self, metadata: &MetadataMap) -> Result<(Arc<Door>, JobHello, WorkerId), Status> {
+        let hello = hello_of(metadata)?;
+        let door = self.lock().get(&hello.job).cloned();
+        let door = door.ok_or_else(|| {
+            Status::not_found(format!("no worker of job {:016x} is here", hello.job))
+        })?;
+        let from = door.identity.check(&hello).inspect_err(|status| {
+            let cause = status.message();
+            tracing::warn!(job = hello.job, worker = hello.worker, cause, "a worker was refused");
+        })?;
+        Ok((door, hello, from))
+    }
+}
+
+/// The gRPC services of a [`JobHost`].
+pub struct JobService {
+    host: Arc<JobHost>,
+}
+
+#[tonic::async_trait]
+impl JobControl for JobService {
+    type ControlStream = Answers<JobOrder>;
+
+    async fn control(
+        &self,
+        request: Request<Streaming<JobWord>>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
+        let (door, hello, worker) = self.host.enter(request.metadata())?;
+        let coordinator = door.coordinator.clone().ok_or_else(|| {
+            let here = door.identity.worker.0;
+            Status::failed_precondition(format!("worker {here} is here, worker 0 coordinates"))
+        })?;
+        let line = connect(&coordinator, worker, hello.incarnation).await?;
+        let words = request.into_inner();
+        door.runtime.spawn(read_words(words, worker, line.number, coordinator));
+        let orders = beating(line.orders, |body| Ok(JobOrder { body }));
+        Ok(Response::new(Box::pin(orders)))
+    }
+}
+
+#[tonic::async_trait]
+impl JobExchange for JobService {
+    type FramesStream = Answers<JobFramesEnd>;
+
+    async fn frames(
+        &self,
+        request: Request<Streaming<JobFrames>>,
+    ) -> Result<Response<Self::FramesStream>, Status> {
+        let (door, hello, from) = self.host.enter(request.metadata())?;
+        let frames = request.into_inner();
+        let answer = accept(&door.inlet, from, hello.attempt, frames, &door.runtime)?;
+        let answers = futures_util::stream::unfold(answer, async |mut answer| {
+            answer.recv().await.map(|item| (item, answer))
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+/// Asks the coordinator for a line.
+pub(super) async fn connect(
+    coordinator: &mpsc::Sender<Heard>,
+    worker: WorkerId,
+    incarnation: u64,
+) -> Result<Line, Status> {
+    let ended = || Status::unavailable("the job's coordinator has ended");
+    let (reply, answer) = oneshot::channel();
+    let heard = Heard::Connect { worker, incarnation, reply };
+    coordinator.send(heard).await.map_err(|_| ended())?;
+    answer.await.map_err(|_| ended())?
+}
+
+/// Hands a worker's words to the coordinator until its stream ends or falls silent.
+async fn read_words(
+    mut words: Streaming<JobWord>,
+    worker: WorkerId,
+    line: u64,
+    coordinator: mpsc::Sender<Heard>,
+) {
+    loop {
+        let body = match timeout(HEARTBEAT_TIMEOUT, words.message()).await {
+            Ok(Ok(Some(JobWord { body }))) => body,
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
+        };
+        if body.is_empty() {
+            continue;
+        }
+        match decode(&body) {
+            Ok(word) => {
+                if coordinator.send(Heard::Word { worker, line, word }).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(worker = worker.0, %error, "a word of a worker is not understood");
+                break;
+            }
+        }
+    }
+    // A coordinator that has ended has no lines.
+    let _ = coordinator.send(Heard::Ended { worker, line }).await;
+}
+
+/// What is sent on a control stream: bodies, and a heartbeat whenever there is none for a while.
+pub(super) fn beating<T>(
+    bodies: mpsc::Receiver<Bytes>,
+    message: fn(Bytes) -> T,
+) -> impl tokio_stream::Stream<Item = T> + Send {
+    futures_util::stream::unfold(bodies, move |mut bodies| async move {
+        let body = match timeout(HEARTBEAT_INTERVAL, bodies.recv()).await {
+            Ok(Some(body)) => body,
+            Ok(None) => return None,
+            Err(_) => Bytes::new(),
+        };
+        Some((message(body), bodies))
+    })
+}

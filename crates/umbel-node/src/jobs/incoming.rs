@@ -1,0 +1,161 @@
+//! Frames from other workers, to the lanes of the attempt that they belong to.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{mpsc, watch};
+use tonic::{Status, Streaming};
+use umbel_engine::dedup::job::CellWindow;
+use umbel_engine::dedup::{Frame, FrameKind, JobShape, WorkerId};
+use umbel_proto::v1::{JobFrames, JobFramesEnd};
+
+use super::lane::{LaneEvent, LaneInput};
+use super::packing::Unpacker;
+use super::wire::status_text;
+
+/// Which frames the lanes are ready for. Others wait in their streams.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Ready {
+    Nothing,
+    Sample,
+    Everything,
+}
+
+/// The attempt of a worker, as those see it who bring frames.
+#[derive(Clone)]
+pub(super) struct Inlet {
+    pub(super) attempt: u32,
+    pub(super) ready: Ready,
+    pub(super) lanes: Option<Arc<Inboxes>>,
+    /// Who has opened a stream in this attempt.
+    pub(super) senders: Arc<Mutex<BTreeSet<WorkerId>>>,
+}
+
+/// Where the frames of an attempt go.
+pub(super) struct Inboxes {
+    pub(super) shape: JobShape,
+    pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    pub(super) events: mpsc::UnboundedSender<LaneEvent>,
+}
+
+impl Inlet {
+    /// Takes no frames.
+    pub(super) fn of_attempt(attempt: u32) -> Self {
+        Self { attempt, ready: Ready::Nothing, lanes: None, senders: Arc::default() }
+    }
+}
+
+/// What a stream of frames answers with: nothing, until it ends.
+pub(super) type FramesAnswer = mpsc::Receiver<Result<JobFramesEnd, Status>>;
+
+/// Takes a peer's stream of an attempt, if that is the present one and it is the first.
+pub(super) fn accept(
+    inlet: &watch::Sender<Inlet>,
+    from: WorkerId,
+    attempt: u32,
+    frames: Streaming<JobFrames>,
+    runtime: &tokio::runtime::Handle,
+) -> Result<FramesAnswer, Status> {
+    let watched = inlet.subscribe();
+    let now = watched.borrow().clone();
+    if now.attempt != attempt {
+        return Err(Status::failed_precondition(format!(
+            "frames of attempt {attempt}, attempt {} is under way here",
+            now.attempt
+        )));
+    }
+    let is_first = now.senders.lock().expect("nothing panics while holding it").insert(from);
+    if !is_first {
+        let worker = from.0;
+        return Err(Status::failed_precondition(format!(
+            "worker {worker} has sent frames of attempt {attempt} on another stream"
+        )));
+    }
+    let (ending, answer) = mpsc::channel(1);
+    runtime.spawn(async move {
+        let mut present = watched.clone();
+        let mut reader = Reader { from, attempt, inlet: watched, lanes: None };
+        let cause = tokio::select! {
+            cause = reader.read(frames) => cause,
+            // An error is a worker that has ended.
+            _ = present.wait_for(|inlet| inlet.attempt != attempt) => {
+                "the attempt is over".to_owned()
+            }
+            // The caller has gone.
+            () = ending.closed() => "its stream broke".to_owned(),
+        };
+        if let Some(inboxes) = reader.present(Ready::Nothing) {
+            let _ = inboxes.events.send(LaneEvent::Trouble { peer: from, cause: cause.clone() });
+        }
+        let _ = ending.try_send(Err(Status::aborted(cause)));
+    });
+    Ok(answer)
+}
+
+struct Reader {
+    from: WorkerId,
+    attempt: u32,
+    inlet: watch::Receiver<Inlet>,
+    lanes: Option<(Ready, Arc<Inboxes>)>,
+}
+
+impl Reader {
+    /// Reads until the stream ends, and says why it did.
+    async fn read(&mut self, mut frames: Streaming<JobFrames>) -> String {
+        let mut unpacker = Unpacker::default();
+        loop {
+            let message = match frames.message().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return "it ended its stream".to_owned(),
+                Err(status) => return status_text(&status),
+            };
+            let whole = match unpacker.take(message) {
+                Ok(whole) => whole,
+                Err(cause) => return cause,
+            };
+            for frame in whole {
+                if let Err(cause) = self.deliver(frame).await {
+                    return cause;
+                }
+            }
+        }
+    }
+
+    async fn deliver(&mut self, frame: Vec<u8>) -> Result<(), String> {
+        let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
+        let is_sample = kind == FrameKind::Sample;
+        let inboxes = self.wait(if is_sample { Ready::Sample } else { Ready::Everything }).await?;
+        let lanes = u32::try_from(inboxes.lanes.len()).expect("a handful of lanes");
+        let lane = if is_sample { 0 } else { CellWindow::lane_of(inboxes.shape, cell, lanes) };
+        let inbox = inboxes.lanes[lane as usize].clone();
+        let gone = |_| "the attempt is over".to_owned();
+        inbox.send(LaneInput::Frame(self.from, frame)).await.map_err(gone)
+    }
+
+    /// Waits until the lanes are ready for a kind of frames.
+    async fn wait(&mut self, needed: Ready) -> Result<Arc<Inboxes>, String> {
+        if let Some((ready, inboxes)) = &self.lanes
+            && *ready >= needed
+        {
+            return Ok(Arc::clone(inboxes));
+        }
+        let attempt = self.attempt;
+        let is_due = |inlet: &Inlet| inlet.attempt != attempt || inlet.ready >= needed;
+        let inlet = self.inlet.wait_for(is_due).await;
+        let inlet = inlet.map_err(|_| "the worker has ended".to_owned())?;
+        match &inlet.lanes {
+            Some(inboxes) if inlet.attempt == attempt => {
+                self.lanes = Some((inlet.ready, Arc::clone(inboxes)));
+                Ok(Arc::clone(inboxes))
+            }
+            _ => Err("the attempt is over".to_owned()),
+        }
+    }
+
+    /// The lanes, if the attempt is still the present one.
+    fn present(&self, needed: Ready) -> Option<Arc<Inboxes>> {
+        let inlet = self.inlet.borrow();
+        let is_present = inlet.attempt == self.attempt && inlet.ready >= needed;
+        inlet.lanes.clone().filter(|_| is_present)
+    }
+}

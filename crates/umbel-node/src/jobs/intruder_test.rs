@@ -1,0 +1,129 @@
+//! Who does not belong to a job, and frames that do not.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, WorkerId};
+use umbel_proto::v1::JobFrames;
+use umbel_proto::v1::job_exchange_client::JobExchangeClient;
+
+use super::job_world::{World, finish};
+use super::limits::FRAMES_MESSAGE_BYTES_MAX;
+use super::memory_workshop::{Effect, Point, Trap};
+use super::outgoing::Reach;
+use super::wire::Identity;
+use super::{MemberConfig, MemberError};
+
+/// Brings worker 0 bytes as if worker 1 did, once it takes a stream for the first attempt. Why it ended
+/// the stream; `None` if worker 1 brought some before.
+async fn bring(world: &World, message: JobFrames) -> Option<String> {
+    let identity = Identity {
+        job: 77,
+        spec_digest: [5; 16],
+        worker: WorkerId(1),
+        workers: 2,
+        token: b"secret".to_vec(),
+        incarnation: 1 << 60,
+    };
+    let addresses = Arc::new(world.config(0).peers);
+    let reach = Reach { identity: Arc::new(identity), addresses, net: world.ports().0.net };
+    let mut client = JobExchangeClient::new(reach.channel(WorkerId(0)).unwrap());
+    loop {
+        let messages = futures_util::stream::iter([message.clone()]);
+        let frames = messages.chain(futures_util::stream::pending());
+        let request = reach.identity.request(frames, WorkerId(0), 1);
+        match client.frames(request).await {
+            Ok(answer) => {
+                let status = answer.into_inner().message().await.unwrap_err();
+                assert_eq!(status.code(), tonic::Code::Aborted, "{status}");
+                return Some(status.message().to_owned());
+            }
+            Err(status) if status.message().contains("on another stream") => return None,
+            Err(_) => {}
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hostile_frames_begin_the_exchange_again_and_no_more() {
+    let link = FrameLink { job: 77, sender: 1, receiver: 0, attempt: 1 };
+    let kind = FrameKind::PositionsVerdict;
+    let verdict = Frame {
+        kind,
+        flags: 1,
+        param: 0,
+        cell: 9,
+        sequence: 0,
+        count: 0,
+        covered: 9,
+        payload: &[],
+    };
+    let far = Frame { kind: FrameKind::Settle, cell: 1 << 19, covered: 0, ..verdict };
+    // Each frame of no bytes takes two of the message and many in memory: none of these may be decoded.
+    let large = vec![Bytes::new(); FRAMES_MESSAGE_BYTES_MAX / 2 + 1];
+    for (frames, expected) in [
+        (vec![Bytes::from_static(b"GET / HTTP/1.1")], ""),
+        (vec![Bytes::new()], ""),
+        (vec![verdict.encode(link).into()], ""),
+        (vec![far.encode(link).into()], ""),
+        (vec![verdict.encode(FrameLink { attempt: 2, ..link }).into()], ""),
+        (large, "decoded message length too large"),
+    ] {
+        let world = World::new(2, 40, Level::Fingerprint);
+        let trap = Trap { point: Point::Read, nth: 0, effect: Effect::Isolate };
+        let processes = vec![world.start(0, None), world.start(1, Some(trap))];
+        let cause = bring(&world, JobFrames { frames, is_cut: false }).await;
+        processes[1].net.close(false);
+        let result = finish(processes).await;
+        world.check_outputs();
+        assert!(cause.is_some_and(|cause| cause.contains(expected)), "{expected}");
+        assert!(result.attempts > 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_of_another_job_is_refused() {
+    let world = World::new(2, 30, Level::Fingerprint);
+    let first = world.start(0, None);
+    let wrong = [
+        (MemberConfig { token: b"Secret".to_vec(), ..world.config(1) }, "token of worker 1"),
+        (MemberConfig { spec_digest: [6; 16], ..world.config(1) }, "0606"),
+        (
+            MemberConfig {
+                peers: ["w0:1", "w1:1", "w2:1"].map(str::to_owned).to_vec(),
+                ..world.config(1)
+            },
+            "counts 3 workers, worker 0 counts 2",
+        ),
+    ];
+    for (config, expected) in wrong {
+        let outcome = world.start_with(config, None).outcome.await.unwrap();
+        match outcome {
+            Err(MemberError::Refused { cause, .. }) => assert!(cause.contains(expected), "{cause}"),
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    finish(vec![first, world.start(1, None)]).await;
+    world.check_outputs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_processes_of_one_worker_are_one_too_many() {
+    let world = World::new(2, 30, Level::Fingerprint);
+    let trap = Trap { point: Point::Read, nth: 0, effect: Effect::Hang };
+    let first = world.start(0, None);
+    let mut second = world.start(1, Some(trap));
+    second.sprung.recv().await.unwrap();
+    let config = MemberConfig { listen: "elsewhere:1".to_owned(), ..world.config(1) };
+    match world.start_with(config, None).outcome.await.unwrap() {
+        Err(MemberError::Refused { cause, .. }) => {
+            assert!(cause.contains("worker 1 is there as process"), "{cause}");
+        }
+        other => panic!("{other:?}"),
+    }
+    second.kill().await;
+    finish(vec![first, world.start(1, None)]).await;
+    world.check_outputs();
+}

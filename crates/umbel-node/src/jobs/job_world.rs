@@ -1,0 +1,186 @@
+//! Processes of one job over a network in memory, for tests.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use umbel_engine::dedup::job::{JobEvent, JobResult, JobRules};
+use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, reference};
+
+use super::cut_net::CutNet;
+use super::memory_workshop::{CHUNKS, MemoryDisk, MemoryWorkshop, Trap, hash, place};
+use super::{JobObserver, JobProgress, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
+use crate::peer::memory_net::{CountingSeed, MemoryNet};
+use crate::ports::{Net, Ports, RealDisk, Seed};
+
+type Outcome = Result<Option<JobResult>, MemberError>;
+
+/// What the job's observers were told.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) events: Mutex<Vec<JobEvent>>,
+    pub(super) progress: Mutex<Vec<JobProgress>>,
+}
+
+impl JobObserver for Told {
+    fn event(&self, event: &JobEvent) {
+        self.events.lock().unwrap().push(event.clone());
+    }
+
+    fn progress(&self, progress: JobProgress) {
+        self.progress.lock().unwrap().push(progress);
+    }
+}
+
+/// A process of a worker.
+pub(super) struct Process {
+    pub(super) outcome: JoinHandle<Outcome>,
+    pub(super) sprung: mpsc::UnboundedReceiver<()>,
+    workshop: Arc<MemoryWorkshop>,
+    pub(super) net: Arc<CutNet>,
+}
+
+impl Process {
+    /// Waits for the trap, then ends the process.
+    pub(super) async fn crash(mut self) {
+        self.sprung.recv().await.expect("the trap springs");
+        self.kill().await;
+    }
+
+    pub(super) async fn kill(self) {
+        self.workshop.kill();
+        self.outcome.abort();
+        // It may have ended by itself when its disk was gone.
+        let _ = self.outcome.await;
+    }
+}
+
+/// Workers of one job and their disks.
+pub(super) struct World {
+    net: Arc<MemoryNet>,
+    seed: Arc<dyn Seed>,
+    pub(super) rules: JobRules,
+    pub(super) disks: Vec<Arc<MemoryDisk>>,
+    pub(super) told: Arc<Told>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) fn new(workers: u32, records_each: u32, level: Level) -> Self {
+        let records = |worker: u32| (0..records_each).map(move |index| record(worker, index));
+        let disks = (0..workers).map(|worker| MemoryDisk::new(records(worker).collect())).collect();
+        let choice = FilterChoice::SingleShot;
+        let rules = JobRules { level, keep: Keep::First, report_kept: false, choice, bad_max: 0 };
+        Self {
+            net: Arc::default(),
+            seed: Arc::new(CountingSeed::default()),
+            rules,
+            disks,
+            told: Arc::default(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Ports of a process, and its network again.
+    pub(super) fn ports(&self) -> (Ports, Arc<CutNet>) {
+        let net = Arc::new(CutNet::new(&self.net));
+        let ports = Ports {
+            net: Arc::clone(&net) as Arc<dyn Net>,
+            disk: Arc::new(RealDisk::open(self.folder.path()).unwrap()),
+            seed: Arc::clone(&self.seed),
+            observer: None,
+            workshops: None,
+        };
+        (ports, net)
+    }
+
+    pub(super) fn config(&self, worker: u16) -> MemberConfig {
+        let peers: Vec<String> = (0..self.disks.len()).map(|index| format!("w{index}:1")).collect();
+        MemberConfig {
+            worker,
+            listen: peers[usize::from(worker)].clone(),
+            peers,
+            job: 77,
+            spec_digest: [5; 16],
+            token: b"secret".to_vec(),
+            rules: self.rules,
+            worker_timeout: WORKER_TIMEOUT,
+            lanes: 1 + u32::from(worker) % 3,
+            runtime: None,
+        }
+    }
+
+    pub(super) fn start(&self, worker: u16, trap: Option<Trap>) -> Process {
+        self.start_with(self.config(worker), trap)
+    }
+
+    pub(super) fn start_with(&self, config: MemberConfig, trap: Option<Trap>) -> Process {
+        let (sender, sprung) = mpsc::unbounded_channel();
+        let disk = &self.disks[usize::from(config.worker)];
+        let (ports, net) = self.ports();
+        let workshop = MemoryWorkshop::new(disk, trap, sender, &net);
+        let used = Arc::clone(&workshop);
+        let told = Arc::clone(&self.told);
+        let outcome = tokio::spawn(async move { run_member(config, &ports, used, told).await });
+        Process { outcome, sprung, workshop, net }
+    }
+
+    pub(super) fn start_all(&self) -> Vec<Process> {
+        (0u16..).zip(&self.disks).map(|(worker, _)| self.start(worker, None)).collect()
+    }
+
+    /// What stands in the outputs against what one machine would have kept.
+    pub(super) fn check_outputs(&self) {
+        let mut kept = BTreeSet::new();
+        let mut all: Vec<(Place, Vec<u8>)> = Vec::new();
+        for (worker, disk) in (0u32..).zip(&self.disks) {
+            kept.extend(disk.output().unwrap_or_else(|| panic!("worker {worker} has no output")));
+            let records = &disk.records;
+            let placed = |(index, record): (usize, &Vec<u8>)| {
+                (place(worker * CHUNKS, index, records.len()), record.clone())
+            };
+            all.extend(records.iter().enumerate().map(placed));
+        }
+        let dropped = if self.rules.level == Level::Bytes {
+            reference::drops(&all, self.rules.keep)
+        } else {
+            let hashed: Vec<_> = all.iter().map(|(place, item)| (*place, hash(item))).collect();
+            reference::drops(&hashed, self.rules.keep)
+        };
+        let mut expected: BTreeSet<Place> = all.iter().map(|(place, _)| *place).collect();
+        dropped.iter().for_each(|(place, _)| {
+            expected.remove(place);
+        });
+        assert!(kept == expected, "{} kept, {} expected", kept.len(), expected.len());
+        assert!(self.disks[0].has_summary());
+    }
+
+    pub(super) fn attempts(&self) -> usize {
+        let events = self.told.events.lock().unwrap();
+        1 + events.iter().filter(|event| matches!(event, JobEvent::Attempt { .. })).count()
+    }
+}
+
+/// Every third record stands with the next worker too, every seventh twice here, every eleventh
+/// has the hash of another one.
+fn record(worker: u32, index: u32) -> Vec<u8> {
+    match index {
+        _ if index.is_multiple_of(3) => format!("shared {} {index}", (worker + index % 2) / 2),
+        _ if index.is_multiple_of(7) => format!("here {worker} {}", index / 14),
+        _ if index.is_multiple_of(11) => format!("hash {} {}~", index / 22, worker % 3),
+        _ => format!("only {worker} {index}"),
+    }
+    .into_bytes()
+}
+
+/// The result, once all have ended.
+pub(super) async fn finish(processes: Vec<Process>) -> JobResult {
+    let mut result = None;
+    for (worker, process) in processes.into_iter().enumerate() {
+        let outcome = process.outcome.await.unwrap();
+        let outcome = outcome.unwrap_or_else(|error| panic!("worker {worker}: {error}"));
+        result = outcome.or(result);
+    }
+    result.expect("worker 0 has it")
+}

@@ -1,0 +1,223 @@
+//! Whole jobs over a network in memory: what breaks, and that the result is the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use umbel_engine::dedup::job::JobFailure;
+use umbel_engine::dedup::{Level, WorkerId};
+
+use super::job_world::{Process, World, finish};
+use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
+use super::{JobHost, Member, MemberConfig, MemberError};
+use crate::peer::channel::{incoming, server};
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_workers_keeps_what_one_machine_keeps() {
+    for workers in 1..=5 {
+        for level in
+            [Level::Fingerprint, Level::Bytes, Level::Approximate { false_positive_rate: 1e-3 }]
+        {
+            let world = World::new(workers, 120, level);
+            let result = finish(world.start_all()).await;
+            world.check_outputs();
+            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
+            assert_eq!(result.report.items, u64::from(workers) * 120);
+            assert!(world.disks.iter().all(|disk| disk.ended() == Some(false)));
+            let progress = world.told.progress.lock().unwrap();
+            let last = progress.iter().max_by_key(|progress| progress.settled).unwrap();
+            assert_eq!(last.settled, last.cells);
+            assert!(last.cells >= 4 * workers, "{last:?}");
+        }
+    }
+}
+
+/// Ends a worker at a point and starts it again.
+async fn crash_at(worker: u16, trap: Trap) {
+    let world = World::new(3, 60, Level::Bytes);
+    let mut processes: Vec<Process> =
+        (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
+    let index = usize::from(worker);
+    let crashing = processes.remove(index);
+    crashing.crash().await;
+    processes.insert(index, world.start(worker, None));
+    for (other, process) in processes.into_iter().enumerate() {
+        let outcome = process.outcome.await.unwrap();
+        assert!(outcome.is_ok(), "{trap:?} at {worker}: {other} ended with {outcome:?}");
+    }
+    world.check_outputs();
+}
+
+async fn crash_at_points(worker: u16, points: &[(Point, u32)]) {
+    for &(point, nth) in points {
+        for after in [false, true] {
+            crash_at(worker, Trap { point, nth, effect: Effect::Crash { after } }).await;
+        }
+    }
+}
+
+const EARLY: [(Point, u32); 6] = [
+    (Point::Mark, 0),
+    (Point::Mark, 1),
+    (Point::Mark, 2),
+    (Point::Read, 0),
+    (Point::Sample, 0),
+    (Point::Entries, 3),
+];
+
+const MIDDLE: [(Point, u32); 4] =
+    [(Point::Settle, 5), (Point::Seal, 0), (Point::Fetch, 0), (Point::Items, 2)];
+
+const LATE: [(Point, u32); 2] = [(Point::Write, 0), (Point::Commit, 0)];
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_early_comes_back() {
+    crash_at_points(1, &EARLY).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_in_the_exchange_comes_back() {
+    crash_at_points(1, &MIDDLE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_late_comes_back() {
+    crash_at_points(2, &LATE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_dies_early_comes_back() {
+    crash_at_points(0, &EARLY).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_dies_in_the_exchange_comes_back() {
+    crash_at_points(0, &MIDDLE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_dies_late_comes_back() {
+    crash_at_points(0, &LATE).await;
+    crash_at_points(0, &[(Point::Conclude, 0), (Point::Mark, 4), (Point::Mark, 5)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_connections_begin_the_exchange_again() {
+    for cut in [0, 1] {
+        let world = World::new(3, 60, Level::Fingerprint);
+        let trap = Trap { point: Point::Settle, nth: 3, effect: Effect::Tell };
+        let mut processes: Vec<Process> = (0..3).map(|w| world.start(w, Some(trap))).collect();
+        processes[1].sprung.recv().await.unwrap();
+        processes[cut].net.cut();
+        let result = finish(processes).await;
+        world.check_outputs();
+        assert!(result.attempts > 1, "worker {cut}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_never_comes_is_named() {
+    let world = World::new(3, 30, Level::Fingerprint);
+    let patient =
+        |worker| MemberConfig { worker_timeout: Duration::from_secs(60), ..world.config(worker) };
+    let [first, second] = [0, 1].map(|worker| world.start_with(patient(worker), None));
+    match first.outcome.await.unwrap() {
+        Err(MemberError::Job(JobFailure::Away { worker: WorkerId(2), missing })) => {
+            assert_eq!(missing, "its first word");
+        }
+        other => panic!("{other:?}"),
+    }
+    match second.outcome.await.unwrap() {
+        Err(MemberError::Aborted { cause, resumable: true }) => {
+            assert!(cause.contains("worker 2 is away"), "{cause}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(world.disks[..2].iter().all(|disk| disk.ended() == Some(true)));
+    // Taken up again with all of them.
+    finish(world.start_all()).await;
+    world.check_outputs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_without_a_coordinator_gives_up() {
+    let world = World::new(2, 30, Level::Fingerprint);
+    let config = MemberConfig { worker_timeout: Duration::from_secs(30), ..world.config(1) };
+    let outcome = world.start_with(config, None).outcome.await.unwrap();
+    let error = outcome.unwrap_err();
+    assert!(error.to_string().contains("w0:1 was away for 30 s"), "{error}");
+    assert!(error.is_resumable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_go_on_tells_everybody() {
+    for (point, effect) in [(Point::Read, Effect::Fail), (Point::Settle, Effect::Fail)] {
+        for failing in [0, 1] {
+            let world = World::new(2, 30, Level::Fingerprint);
+            let trap = Trap { point, nth: 0, effect };
+            let start = |worker| world.start(worker, (worker == failing).then_some(trap));
+            let processes = [0, 1].map(start);
+            for process in processes {
+                let error = process.outcome.await.unwrap().unwrap_err();
+                assert!(error.to_string().contains("disk /scratch is full"), "{error}");
+                assert!(error.is_resumable(), "{error:?}");
+            }
+            assert!(world.disks.iter().all(|disk| disk.ended() == Some(true)));
+            finish(world.start_all()).await;
+            world.check_outputs();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_no_input_tells_everybody() {
+    for missing in [0, 1] {
+        let mut world = World::new(2, 30, Level::Fingerprint);
+        world.disks[missing] = MemoryDisk::new(vec![b"missing".to_vec()]);
+        for process in world.start_all() {
+            let error = process.outcome.await.unwrap().unwrap_err();
+            assert!(error.to_string().contains("no file matches /data"), "{error}");
+            assert!(!error.is_resumable());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosted_members_can_be_cancelled() {
+    let world = World::new(2, 30, Level::Fingerprint);
+    let (host, other) = (JobHost::new(), JobHost::new());
+    let mut members = Vec::new();
+    let mut springs = Vec::new();
+    for (worker, host) in [(0, &host), (1, &other)] {
+        let (ports, net) = world.ports();
+        let listener = ports.net.listen(&format!("w{worker}:1")).await.unwrap();
+        let serving = server()
+            .add_service(host.control_service())
+            .add_service(host.exchange_service())
+            .serve_with_incoming(incoming(listener));
+        tokio::spawn(serving);
+        let trap = Trap { point: Point::Read, nth: 0, effect: Effect::Hang };
+        let (sender, sprung) = mpsc::unbounded_channel();
+        springs.push(sprung);
+        let disk = &world.disks[usize::from(worker)];
+        let workshop = MemoryWorkshop::new(disk, Some(trap), sender, &net);
+        let (config, told) = (world.config(worker), Arc::clone(&world.told));
+        let start = || {
+            let (workshop, told) = (Arc::clone(&workshop), Arc::clone(&told));
+            Member::start(config.clone(), &ports, workshop, told, host)
+        };
+        members.push(start().unwrap());
+        assert!(matches!(start(), Err(MemberError::Config { .. })));
+    }
+    for sprung in &mut springs {
+        sprung.recv().await.unwrap();
+    }
+    members[0].cancel();
+    let mut errors = Vec::new();
+    for member in members {
+        errors.push(member.outcome().await.unwrap_err());
+    }
+    assert!(matches!(errors[0], MemberError::Job(JobFailure::Cancelled)), "{errors:?}");
+    assert!(errors[1].to_string().contains("cancelled") && !errors[1].is_resumable());
+    assert!(world.disks.iter().all(|disk| disk.ended() == Some(false)));
+}

@@ -1,0 +1,353 @@
+//! The jobs of a cluster on this node: what the ledger says shall run, runs.
+//!
+//! A worker begins when its node hears of the job, and ends when the ledger says so; how a job ended
+//! is written there by whoever learns it first, its coordinator mostly. The ledger must be the newest
+//! before anything begins: a node that starts replays old entries, and would otherwise begin jobs
+//! again that ended long ago.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::job::{JobEvent, JobFailure, JobResult};
+use umbel_engine::meta::{JobEnd, JobRecord, JobState, MetaCommand};
+use umbel_engine::{JobId, NodeId};
+use umbel_filter::ItemHasher;
+
+use super::host::JobHost;
+use super::member::{Member, MemberConfig, MemberError, WORKER_TIMEOUT};
+use super::observer::JobObserver;
+use super::workshop::{JobSite, OpenJob, Workshop, Workshops};
+use crate::calls::JobStanding;
+use crate::coordinator::Coordinator;
+use crate::local::Local;
+use crate::ports::Ports;
+
+/// How long the newest ledger, or an entry of it, is waited for before it is tried again.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often scratch is looked for that nobody needs any more.
+const TIDY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Pause before it is tried again.
+const LEDGER_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a node has of jobs.
+pub(crate) struct LedgerJobs {
+    host: Arc<JobHost>,
+    ports: Ports,
+    /// What the coordinators on this node say.
+    boards: Mutex<BTreeMap<JobId, Arc<Board>>>,
+}
+
+impl LedgerJobs {
+    pub(crate) fn new(host: Arc<JobHost>, ports: Ports) -> Self {
+        Self { host, ports, boards: Mutex::default() }
+    }
+
+    /// The node's data of jobs; none if it takes no part in any.
+    pub(crate) fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
+        self.ports.workshops.as_ref()
+    }
+
+    /// How far a job is that is coordinated here.
+    pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
+        let board = self.boards().get(&job).cloned()?;
+        Some(board.standing())
+    }
+
+    fn boards(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Board>>> {
+        // Nothing that can panic runs while the table is changed.
+        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a coordinator's words are kept for those who ask.
+struct Board {
+    workers: Vec<NodeId>,
+    standing: Mutex<JobStanding>,
+}
+
+impl Board {
+    fn new(workers: Vec<NodeId>) -> Self {
+        let phase = "joining".to_owned();
+        Self { workers, standing: Mutex::new(JobStanding { phase, ..JobStanding::default() }) }
+    }
+
+    fn standing(&self) -> JobStanding {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JobStanding> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobObserver for Board {
+    fn event(&self, event: &JobEvent) {
+        let mut standing = self.lock();
+        match event {
+            JobEvent::Phase(phase) => (*phase).clone_into(&mut standing.phase),
+            JobEvent::Attempt { attempt, cause } => {
+                standing.attempt = *attempt;
+                standing.trouble.clone_from(cause);
+            }
+        }
+    }
+
+    fn away(&self, workers: &[WorkerId]) {
+        let nodes = workers.iter().filter_map(|worker| self.workers.get(worker.index()));
+        self.lock().away = nodes.copied().collect();
+    }
+}
+
+/// A worker that runs on this node.
+struct Running {
+    run: u32,
+    cancel: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Keeps the workers of this node as the ledger wants them; never ends.
+pub(crate) async fn follow_ledger(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+    let Some(workshops) = local.jobs().workshops().cloned() else { return };
+    let mut applied = local.meta().replica().applied_index();
+    let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
+    let mut seen = None;
+    loop {
+        applied.borrow_and_update();
+        let jobs = jobs_of(&local);
+        if seen.as_ref() != Some(&jobs) {
+            if let Err(error) = coordinator.meta_refresh(Instant::now() + LEDGER_TIMEOUT).await {
+                tracing::info!(%error, "the newest ledger of jobs is not known yet");
+                tokio::time::sleep(LEDGER_PAUSE).await;
+                continue;
+            }
+            let jobs = jobs_of(&local);
+            follow(&local, &coordinator, &*workshops, &mut running, &jobs);
+            seen = Some(jobs);
+        }
+        loop {
+            match tokio::time::timeout(TIDY_INTERVAL, applied.changed()).await {
+                Ok(Ok(())) => break,
+                Ok(Err(_)) => return,
+                // A worker that was ended may have held its scratch for a moment.
+                Err(_) => tidy(&*workshops, seen.as_ref()),
+            }
+        }
+    }
+}
+
+/// The jobs that have a worker on this node.
+fn jobs_of(local: &Local) -> BTreeMap<JobId, JobRecord> {
+    let node = local.node();
+    local.meta().replica().read_meta(|state| {
+        let own = state.jobs().filter(|(_, record)| record.order.workers.contains(&node));
+        own.map(|(job, record)| (job, record.clone())).collect()
+    })
+}
+
+fn follow(
+    local: &Arc<Local>,
+    coordinator: &Arc<Coordinator>,
+    workshops: &dyn Workshops,
+    running: &mut BTreeMap<JobId, Running>,
+    jobs: &BTreeMap<JobId, JobRecord>,
+) {
+    let is_wanted = |job: &JobId, run: u32| {
+        jobs.get(job).is_some_and(|record| record.run == run && record.state.is_active())
+    };
+    running.retain(|job, worker| is_wanted(job, worker.run));
+    local.jobs().boards().retain(|job, _| running.contains_key(job));
+    tidy(workshops, Some(jobs));
+    for (&job, record) in jobs.iter().filter(|(_, record)| record.state.is_active()) {
+        let worker = running.entry(job).or_insert_with(|| {
+            let (cancel, cancelled) = watch::channel(false);
+            let attending = attend(
+                Arc::clone(local),
+                Arc::clone(coordinator),
+                (job, record.clone()),
+                cancelled,
+            );
+            Running { run: record.run, cancel, task: tokio::spawn(attending) }
+        });
+        if record.state == JobState::Cancelling {
+            worker.cancel.send_replace(true);
+        }
+    }
+}
+
+/// Removes scratch of jobs that need it no more.
+fn tidy(workshops: &dyn Workshops, jobs: Option<&BTreeMap<JobId, JobRecord>>) {
+    let Some(jobs) = jobs else { return };
+    for job in workshops.stored() {
+        let keeps = jobs.get(&job).is_some_and(|record| {
+            record.state.is_active()
+                || matches!(record.state, JobState::Failed { resumable: true, .. })
+        });
+        if !keeps {
+            workshops.discard(job);
+        }
+    }
+}
+
+/// Runs this node's worker of a job to its end, and writes that into the ledger if nobody else would.
+async fn attend(
+    local: Arc<Local>,
+    coordinator: Arc<Coordinator>,
+    (job, record): (JobId, JobRecord),
+    cancelled: watch::Receiver<bool>,
+) {
+    let is_coordinator = record.coordinator() == Some(local.node());
+    let end = match work(&local, job, &record, cancelled.clone()).await {
+        Ok(Some(summary)) => JobEnd::Done { summary },
+        // Its coordinator says how the job ended.
+        Ok(None) => return,
+        Err(MemberError::Aborted { .. }) if !is_coordinator => return,
+        Err(MemberError::Job(JobFailure::Cancelled)) => JobEnd::Cancelled,
+        Err(error) => {
+            let resumable = error.is_resumable();
+            JobEnd::Failed { cause: cause(&local, &record, &error), resumable }
+        }
+    };
+    if is_coordinator && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
+        // It was about to end anyway.
+        return tell(&coordinator, job, record.run, JobEnd::Cancelled).await;
+    }
+    tell(&coordinator, job, record.run, end).await;
+}
+
+/// Writes an end into the ledger, however long that takes.
+async fn tell(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd) {
+    let command = MetaCommand::EndJob { job, run, end };
+    loop {
+        let deadline = Instant::now() + LEDGER_TIMEOUT;
+        match coordinator.meta_propose(command.clone(), deadline).await {
+            Ok(_) => return,
+            Err(error) => {
+                tracing::info!(%job, %error, "the end of a job is not in the ledger yet");
+                tokio::time::sleep(LEDGER_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A failure with nodes in place of workers.
+fn cause(local: &Local, record: &JobRecord, error: &MemberError) -> String {
+    let node = |worker: WorkerId| match record.order.workers.get(worker.index()) {
+        Some(node) => node.to_string(),
+        None => format!("worker {}", worker.0),
+    };
+    match error {
+        MemberError::Job(JobFailure::Worker { worker, cause, .. }) => {
+            format!("{}: {cause}", node(*worker))
+        }
+        MemberError::Job(JobFailure::Away { worker, missing }) => {
+            format!("{} is away; missing from it: {missing}", node(*worker))
+        }
+        MemberError::Job(failure) => failure.to_string(),
+        error => {
+            let mut text = format!("{}: {error}", local.node());
+            let mut source = std::error::Error::source(error);
+            while let Some(cause) = source {
+                text += &format!(": {cause}");
+                source = cause.source();
+            }
+            text
+        }
+    }
+}
+
+/// Opens this node's data of a job and works on it: the summary at the coordinator.
+async fn work(
+    local: &Local,
+    job: JobId,
+    record: &JobRecord,
+    mut cancelled: watch::Receiver<bool>,
+) -> Result<Option<Vec<u8>>, MemberError> {
+    let jobs = local.jobs();
+    let refused = |what: String| MemberError::Config { what };
+    let workshops = jobs.workshops().ok_or_else(|| refused("it takes no part in jobs".into()))?;
+    let order = &record.order;
+    let node = local.node();
+    let place = order.workers.iter().position(|&worker| worker == node);
+    let worker = place.and_then(|place| u16::try_from(place).ok());
+    let worker = worker.ok_or_else(|| refused(format!("{job} has no worker here")))?;
+    let site = JobSite {
+        job,
+        node,
+        worker: WorkerId(worker),
+        workers: order.workers.clone(),
+        seed: order.seed,
+        spec: order.spec.clone(),
+    };
+    let OpenJob { workshop, rules } = workshops.open(site).await?;
+    let mut peers = Vec::new();
+    for &node in &order.workers {
+        let address = local.address_of(node);
+        peers.push(address.ok_or_else(|| refused(format!("{node} has left the cluster")))?);
+    }
+    let (lanes, runtime) = workshops.lanes();
+    let config = MemberConfig {
+        worker,
+        peers,
+        listen: String::new(),
+        job: job_number(local.cluster(), job, record.run),
+        spec_digest: digest(record),
+        token: local.cluster().to_le_bytes().to_vec(),
+        rules,
+        worker_timeout: WORKER_TIMEOUT,
+        lanes,
+        runtime,
+    };
+    let board = Arc::new(Board::new(order.workers.clone()));
+    if worker == 0 {
+        jobs.boards().insert(job, Arc::clone(&board));
+    }
+    let data: Arc<dyn Workshop> = Arc::clone(&workshop);
+    let member = Member::start(config, &jobs.ports, data, board, &jobs.host)?;
+    let canceller = member.canceller();
+    let cancelling = async move {
+        // Only the coordinator ends a job; the others hear of it.
+        if worker == 0 && cancelled.wait_for(|&is_cancelled| is_cancelled).await.is_ok() {
+            canceller.cancel();
+        }
+        std::future::pending::<()>().await;
+    };
+    let result: Option<JobResult> = tokio::select! {
+        biased;
+        outcome = member.outcome() => outcome?,
+        () = cancelling => unreachable!("it never ends"),
+    };
+    Ok((worker == 0).then(|| if result.is_some() { workshop.summary() } else { Vec::new() }))
+}
+
+/// Numbers a run of a job among all that may ever meet: frames of an earlier run are foreign.
+fn job_number(cluster: u128, job: JobId, run: u32) -> u64 {
+    let mut bytes = cluster.to_le_bytes().to_vec();
+    bytes.extend(run.to_le_bytes());
+    ItemHasher::Xxh3 { seed: job.0 }.hash(&bytes).lo()
+}
+
+/// What all workers of a job read in the ledger.
+fn digest(record: &JobRecord) -> [u8; 16] {
+    let order = &record.order;
+    let mut bytes = order.seed.to_le_bytes().to_vec();
+    order.workers.iter().for_each(|node| bytes.extend(node.0.to_le_bytes()));
+    bytes.extend(&order.spec);
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(&bytes);
+    let mut digest = [0; 16];
+    digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
+    digest[8..].copy_from_slice(&hash.lo().to_le_bytes());
+    digest
+}

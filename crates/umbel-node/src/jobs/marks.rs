@@ -1,0 +1,66 @@
+//! What a worker, and at worker 0 the coordinator, wrote to the worker's journal.
+
+use umbel_engine::dedup::job::{CoordinatorMark, WorkerMark};
+
+use super::workshop::WorkshopError;
+use crate::raft::encoding::{DecodeError, decode, encode};
+
+/// First byte of a worker's mark.
+const OF_WORKER: u8 = 1;
+
+/// First byte of a coordinator's mark.
+const OF_COORDINATOR: u8 = 2;
+
+/// The bytes of a worker's mark.
+pub(super) fn worker_mark(mark: &WorkerMark) -> Vec<u8> {
+    [&[OF_WORKER], &encode(mark)[..]].concat()
+}
+
+/// The bytes of a coordinator's mark.
+pub(super) fn coordinator_mark(mark: &CoordinatorMark) -> Vec<u8> {
+    [&[OF_COORDINATOR], &encode(mark)[..]].concat()
+}
+
+/// Both kinds of marks, each oldest first.
+pub(super) fn read_marks(
+    marks: &[Vec<u8>],
+) -> Result<(Vec<WorkerMark>, Vec<CoordinatorMark>), WorkshopError> {
+    let (mut of_worker, mut of_coordinator) = (Vec::new(), Vec::new());
+    for mark in marks {
+        let read: Result<(), DecodeError> = match mark.split_first() {
+            Some((&OF_WORKER, body)) => decode(body).map(|mark| of_worker.push(mark)),
+            Some((&OF_COORDINATOR, body)) => decode(body).map(|mark| of_coordinator.push(mark)),
+            Some((&got, _)) => Err(DecodeError::Version { got }),
+            None => Err(DecodeError::Empty),
+        };
+        read.map_err(|error| {
+            let cause = format!(
+                "the scratch of the job was written by another release, or is damaged ({error}): \
+                 take the job up with that release, or remove the scratch and start again"
+            );
+            WorkshopError { cause, resumable: true }
+        })?;
+    }
+    Ok((of_worker, of_coordinator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_both_kinds_come_back_in_order() {
+        let marks = [
+            coordinator_mark(&CoordinatorMark::Committing),
+            worker_mark(&WorkerMark::Committed),
+            coordinator_mark(&CoordinatorMark::Finished),
+        ];
+        let (of_worker, of_coordinator) = read_marks(&marks).unwrap();
+        assert_eq!(of_worker, [WorkerMark::Committed]);
+        assert_eq!(of_coordinator, [CoordinatorMark::Committing, CoordinatorMark::Finished]);
+        for damaged in [vec![], vec![9, 1], vec![OF_WORKER, 1, 77, 0, 0, 0]] {
+            let error = read_marks(&[damaged]).unwrap_err();
+            assert!(error.resumable && error.cause.contains("another release"));
+        }
+    }
+}

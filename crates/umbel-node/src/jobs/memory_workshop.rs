@@ -1,0 +1,373 @@
+//! A workshop in memory for tests: a disk that outlives its process, and traps that end the process.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use umbel_engine::dedup::job::{
+    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+};
+use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
+use umbel_filter::ItemHash;
+
+use super::cut_net::CutNet;
+use super::{Workshop, WorkshopError};
+use crate::ports::PortFuture;
+
+/// Where a process may be ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Point {
+    Mark,
+    Read,
+    Sample,
+    Entries,
+    Settle,
+    Seal,
+    Fetch,
+    Items,
+    Write,
+    Commit,
+    Conclude,
+}
+
+/// What happens at a point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Effect {
+    /// The process ends, before the call or after it.
+    Crash { after: bool },
+    /// The call cannot be carried out.
+    Fail,
+    /// The call never ends.
+    Hang,
+    /// The test is told; the call goes on.
+    Tell,
+    /// The process can make no more connections; the call goes on.
+    Isolate,
+}
+
+/// The `nth` call at a point, from 0, has an effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Trap {
+    pub(super) point: Point,
+    pub(super) nth: u32,
+    pub(super) effect: Effect,
+}
+
+/// What survives a process.
+#[derive(Default)]
+pub(super) struct MemoryDisk {
+    pub(super) records: Vec<Vec<u8>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    marks: Vec<Vec<u8>>,
+    order: Option<ReadOrder>,
+    sealed: BTreeMap<u32, Drops>,
+    report: ExchangeReport,
+    aside: Option<Vec<Place>>,
+    output: Option<Vec<Place>>,
+    result: Option<JobResult>,
+    ended: Option<bool>,
+}
+
+impl MemoryDisk {
+    pub(super) fn new(records: Vec<Vec<u8>>) -> Arc<Self> {
+        Arc::new(Self { records, ..Self::default() })
+    }
+
+    /// Places that stand in the committed output.
+    pub(super) fn output(&self) -> Option<Vec<Place>> {
+        self.kept.lock().unwrap().output.clone()
+    }
+
+    /// Whether the worker ended, and kept its scratch.
+    pub(super) fn ended(&self) -> Option<bool> {
+        self.kept.lock().unwrap().ended
+    }
+
+    pub(super) fn has_summary(&self) -> bool {
+        self.kept.lock().unwrap().result.is_some()
+    }
+}
+
+/// Chunks of a worker.
+pub(super) const CHUNKS: u32 = 2;
+
+/// The hash of a record: two records that end in `~` have one hash and differ.
+pub(super) fn hash(record: &[u8]) -> ItemHash {
+    let (head, seed) = match record.split_last() {
+        Some((b'~', head)) => (&head[..head.len().saturating_sub(1)], 1),
+        _ => (record, 0),
+    };
+    let mix = |mut x: u64| {
+        for byte in head {
+            x = (x ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            x ^= x >> 29;
+        }
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    ItemHash::new(mix(seed + 17), mix(seed + 99))
+}
+
+/// Where record `index` of so many was read.
+pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> Place {
+    let first = records.div_ceil(CHUNKS as usize);
+    let chunk = u32::from(index >= first);
+    Place::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
+}
+
+/// One process's view of a disk.
+pub(super) struct MemoryWorkshop {
+    disk: Arc<MemoryDisk>,
+    settled: Mutex<BTreeMap<u32, Drops>>,
+    fetched: Mutex<BTreeMap<u32, Vec<Suspect>>>,
+    trap: Option<Trap>,
+    calls: AtomicU32,
+    sprung: mpsc::UnboundedSender<()>,
+    /// The process's.
+    net: Arc<CutNet>,
+    /// The process has ended: nothing reaches the disk any more.
+    is_dead: AtomicBool,
+}
+
+impl MemoryWorkshop {
+    /// A process; `sprung` is told when the trap has sprung.
+    pub(super) fn new(
+        disk: &Arc<MemoryDisk>,
+        trap: Option<Trap>,
+        sprung: mpsc::UnboundedSender<()>,
+        net: &Arc<CutNet>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            disk: Arc::clone(disk),
+            settled: Mutex::default(),
+            fetched: Mutex::default(),
+            trap,
+            calls: AtomicU32::new(0),
+            sprung,
+            net: Arc::clone(net),
+            is_dead: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends the process as far as disk and network are concerned.
+    pub(super) fn kill(&self) {
+        self.net.kill();
+        self.is_dead.store(true, Ordering::SeqCst);
+    }
+
+    /// Carries out a call at a point. What it changes is lost if the process ends before it.
+    fn at<T>(
+        &self,
+        point: Point,
+        call: impl FnOnce(&mut Kept) -> T,
+    ) -> Result<(T, bool), WorkshopError> {
+        let error = |cause: &str| WorkshopError { cause: cause.to_owned(), resumable: true };
+        let is_trapped = self.trap.is_some_and(|trap| {
+            trap.point == point && self.calls.fetch_add(1, Ordering::SeqCst) == trap.nth
+        });
+        let effect = self.trap.map(|trap| trap.effect).filter(|_| is_trapped);
+        let mut kept = self.disk.kept.lock().unwrap();
+        if self.is_dead.load(Ordering::SeqCst) {
+            return Err(error("dead"));
+        }
+        if effect.is_some() {
+            let _ = self.sprung.send(());
+        }
+        match effect {
+            Some(Effect::Fail) => Err(error("disk /scratch is full")),
+            Some(Effect::Crash { after: false }) => {
+                self.kill();
+                Err(error("dead"))
+            }
+            Some(Effect::Crash { after: true }) => {
+                let done = call(&mut kept);
+                self.kill();
+                Ok((done, true))
+            }
+            Some(Effect::Hang) => Ok((call(&mut kept), true)),
+            Some(Effect::Isolate) => {
+                self.net.close(true);
+                Ok((call(&mut kept), false))
+            }
+            Some(Effect::Tell) | None => Ok((call(&mut kept), false)),
+        }
+    }
+
+    fn now<T>(&self, point: Point, call: impl FnOnce(&mut Kept) -> T) -> Result<T, WorkshopError> {
+        self.at(point, call).map(|(done, _)| done)
+    }
+
+    fn later<'a, T: Send + 'a>(
+        &'a self,
+        point: Point,
+        call: impl FnOnce(&mut Kept) -> T + Send + 'a,
+    ) -> PortFuture<'a, Result<T, WorkshopError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let (done, hangs) = self.at(point, call)?;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(done)
+        })
+    }
+
+    fn entries_where(
+        &self,
+        kept: &Kept,
+        is_meant: impl Fn(ItemHash) -> bool,
+    ) -> Vec<(Entry, usize)> {
+        let Some(order) = kept.order else { return Vec::new() };
+        let records = &self.disk.records;
+        let entry = |(index, record): (usize, &Vec<u8>)| {
+            let place = place(order.chunk_base, index, records.len());
+            (Entry { hash: hash(record), place }, index)
+        };
+        let entries = records.iter().enumerate().map(entry);
+        entries.filter(|(entry, _)| is_meant(entry.hash)).collect()
+    }
+}
+
+impl Workshop for MemoryWorkshop {
+    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
+        Ok(self.disk.kept.lock().unwrap().marks.clone())
+    }
+
+    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
+        self.now(Point::Mark, |kept| kept.marks.push(mark.to_vec()))
+    }
+
+    fn forecast(&self) -> Result<Forecast, WorkshopError> {
+        let records = self.disk.records.len() as u64;
+        if self.disk.records.first().is_some_and(|record| record == b"missing") {
+            let cause = "no file matches /data/*.txt".to_owned();
+            return Err(WorkshopError { cause, resumable: false });
+        }
+        // A memory that makes some eight cells an owner.
+        let memory_bytes = (records * 192).max(1);
+        let content_bytes = records * 8;
+        Ok(Forecast {
+            stored_bytes: content_bytes,
+            content_bytes,
+            records,
+            chunks: CHUNKS,
+            memory_bytes,
+        })
+    }
+
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
+        let records = self.disk.records.len();
+        self.later(Point::Read, move |kept| {
+            kept.order = Some(order);
+            Counts {
+                items: records as u64,
+                records: records as u64,
+                chunk_items_max: records as u64,
+                bad: 0,
+                catalogue: vec![7; 3],
+            }
+        })
+    }
+
+    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError> {
+        self.now(Point::Sample, |kept| {
+            let shape = kept.order.unwrap().shape;
+            let range = |owner| shape.sample_range(owner);
+            let list = |owner| {
+                let entries = self.entries_where(kept, |hash| range(owner).contains(hash.hi()));
+                entries.into_iter().map(|(entry, _)| entry).collect()
+            };
+            (0..shape.workers).map(list).collect()
+        })
+    }
+
+    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
+        self.now(Point::Entries, |kept| {
+            let cells = kept.order.unwrap().shape.cells();
+            let entries = self.entries_where(kept, |hash| cells.cell_of(hash.hi()) == cell);
+            entries.into_iter().map(|(entry, _)| entry).collect()
+        })
+    }
+
+    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
+        self.now(Point::Settle, |_| {
+            self.settled.lock().unwrap().insert(cell, drops);
+        })
+    }
+
+    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
+        self.now(Point::Seal, |kept| {
+            kept.sealed.append(&mut self.settled.lock().unwrap());
+            kept.report = *report;
+        })
+    }
+
+    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
+        self.settled.lock().unwrap().clear();
+        let kept = self.disk.kept.lock().unwrap();
+        let mut cells = CellSet::new(kept.order.unwrap().shape.cells().get());
+        kept.sealed.keys().for_each(|&cell| cells.insert(cell));
+        Ok((cells, kept.report))
+    }
+
+    fn fetch(
+        &self,
+        suspects: Vec<(u32, Vec<Suspect>)>,
+    ) -> PortFuture<'_, Result<(), WorkshopError>> {
+        self.later(Point::Fetch, move |_| {
+            *self.fetched.lock().unwrap() = suspects.into_iter().collect();
+        })
+    }
+
+    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
+        self.now(Point::Items, |kept| {
+            let all = self.entries_where(kept, |_| true);
+            let fetched = self.fetched.lock().unwrap();
+            let item = |suspect: &Suspect| {
+                let (entry, index) = *all.iter().find(|(e, _)| e.place == suspect.place).unwrap();
+                let bytes = self.disk.records[index].clone();
+                Item {
+                    hash: entry.hash,
+                    place: suspect.place,
+                    rank: Rank::default(),
+                    shared: suspect.shared,
+                    bytes,
+                }
+            };
+            fetched.get(&cell).into_iter().flatten().map(item).collect()
+        })
+    }
+
+    fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
+        self.later(Point::Write, move |kept| {
+            assert!(order.catalogues.iter().all(|catalogue| *catalogue == [7; 3]));
+            let mut places: Vec<Place> =
+                self.entries_where(kept, |_| true).iter().map(|(entry, _)| entry.place).collect();
+            let records = places.len() as u64;
+            let dropped = || kept.sealed.values().flat_map(|drops| &drops.places);
+            places.retain(|place| !dropped().any(|dropped| dropped == place));
+            let stay = places.len() as u64;
+            kept.aside = Some(places);
+            Written { kept: stay, dropped: records - stay, detail: Vec::new() }
+        })
+    }
+
+    fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        self.later(Point::Commit, |kept| kept.output.clone_from(&kept.aside))
+    }
+
+    fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {
+        let result = result.clone();
+        self.later(Point::Conclude, move |kept| kept.result = Some(result))
+    }
+
+    fn end(&self, keep_scratch: bool) {
+        if !self.is_dead.load(Ordering::SeqCst) {
+            self.disk.kept.lock().unwrap().ended = Some(keep_scratch);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Watches an attempt: makes durable what its lanes settle, fetches items, and says how it ends.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+use umbel_engine::dedup::job::WorkerEvent;
+use umbel_engine::dedup::{ExchangeReport, Suspect};
+use umbel_engine::planted::{self, Planted};
+
+use super::JobProgress;
+use super::lane::{LaneEvent, LaneInput};
+use super::limits::{SEAL_CELLS, SEAL_INTERVAL};
+use super::observer::JobObserver;
+use super::workshop::{Workshop, WorkshopError};
+use crate::ports::PortFuture;
+
+/// What the lanes of an attempt have sent and found, on top of what attempts before have.
+pub(super) struct Figures {
+    base: ExchangeReport,
+    lanes: Vec<Arc<Mutex<ExchangeReport>>>,
+}
+
+impl Figures {
+    /// Those of an attempt that has just begun.
+    pub(super) fn new(base: ExchangeReport, lanes: u32) -> Self {
+        Self { base, lanes: (0..lanes).map(|_| Arc::default()).collect() }
+    }
+
+    /// Where a lane writes its own.
+    pub(super) fn of_lane(&self, lane: u32) -> Arc<Mutex<ExchangeReport>> {
+        Arc::clone(&self.lanes[lane as usize])
+    }
+
+    /// All of them together.
+    pub(super) fn sum(&self) -> ExchangeReport {
+        let mut sum = self.base;
+        for lane in &self.lanes {
+            sum += *lane.lock().expect("nobody panics while holding figures");
+        }
+        sum
+    }
+}
+
+/// See the module.
+pub(super) struct Overseer {
+    pub(super) attempt: u32,
+    /// Cells of the job.
+    pub(super) cells: u32,
+    /// How many of them are settled here.
+    pub(super) settled: u32,
+    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) observer: Arc<dyn JobObserver>,
+    pub(super) figures: Arc<Figures>,
+    pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    /// To the worker's driver.
+    pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
+}
+
+#[derive(Default)]
+struct Watch {
+    unsealed: u32,
+    compared: usize,
+    suspects: Vec<(u32, Vec<Suspect>)>,
+    fetching: Option<PortFuture<'static, Result<(), WorkshopError>>>,
+    done: usize,
+    /// Nothing that happens now matters to this worker.
+    is_over: bool,
+}
+
+impl Overseer {
+    /// Watches until the attempt is ended from outside.
+    pub(super) async fn run(mut self, mut heard: mpsc::UnboundedReceiver<LaneEvent>) {
+        let mut watch = Watch::default();
+        let mut tick = interval(SEAL_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let outcome = tokio::select! {
+                event = heard.recv() => match event {
+                    Some(event) => self.hear(event, &mut watch),
+                    None => return,
+                },
+                fetched = wait(&mut watch.fetching) => {
+                    watch.fetching = None;
+                    match fetched {
+                        Ok(()) => self.compare().await,
+                        Err(error) => Err(error),
+                    }
+                }
+                _ = tick.tick() => self.seal(&mut watch, 1),
+            };
+            if let Err(error) = outcome {
+                watch.is_over = true;
+                let WorkshopError { cause, resumable } = error;
+                self.tell(WorkerEvent::Failed { cause, resumable });
+            }
+        }
+    }
+
+    fn hear(&mut self, event: LaneEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
+        let attempt = self.attempt;
+        if watch.is_over {
+            return Ok(());
+        }
+        match event {
+            LaneEvent::Sampled { entries, candidates } => {
+                self.tell(WorkerEvent::Sampled { attempt, entries, candidates });
+            }
+            LaneEvent::Settled => {
+                watch.unsealed += 1;
+                self.settled += 1;
+                return self.seal(watch, SEAL_CELLS);
+            }
+            LaneEvent::Compared(mut suspects) => {
+                watch.compared += 1;
+                watch.suspects.append(&mut suspects);
+                if watch.compared == self.lanes.len() {
+                    let suspects = std::mem::take(&mut watch.suspects);
+                    let workshop = Arc::clone(&self.workshop);
+                    let fetch = async move { workshop.fetch(suspects).await };
+                    watch.fetching = Some(Box::pin(fetch));
+                }
+            }
+            LaneEvent::Done => {
+                watch.done += 1;
+                if watch.done == self.lanes.len() {
+                    if !planted::on(Planted::UnsealedTold) {
+                        self.seal(watch, 0)?;
+                    }
+                    watch.is_over = true;
+                    let report = self.figures.sum();
+                    self.tell(WorkerEvent::Exchanged { attempt, report });
+                }
+            }
+            LaneEvent::Trouble { peer, cause } => {
+                watch.is_over = true;
+                self.tell(WorkerEvent::Trouble { attempt, peer, cause });
+            }
+            LaneEvent::Broken(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Makes durable what is settled, if it is at least so many cells.
+    fn seal(&self, watch: &mut Watch, cells_min: u32) -> Result<(), WorkshopError> {
+        if watch.unsealed < cells_min || watch.is_over {
+            return Ok(());
+        }
+        self.workshop.seal(&self.figures.sum())?;
+        watch.unsealed = 0;
+        let (attempt, settled, cells) = (self.attempt, self.settled, self.cells);
+        self.observer.progress(JobProgress { attempt, settled, cells });
+        Ok(())
+    }
+
+    async fn compare(&self) -> Result<(), WorkshopError> {
+        for lane in &self.lanes {
+            // A lane that is gone has said why.
+            let _ = lane.send(LaneInput::Fetched).await;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: WorkerEvent) {
+        // Without a driver the attempt is over.
+        let _ = self.events.send(event);
+    }
+}
+
+/// Waits for what is fetched, for ever if nothing is.
+async fn wait<T>(fetching: &mut Option<PortFuture<'static, T>>) -> T {
+    match fetching {
+        Some(fetching) => fetching.await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,208 @@
+//! Who calls whom, and the bytes of words and orders.
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Request, Status};
+use umbel_engine::dedup::WorkerId;
+use umbel_proto::v1::JobHello;
+
+use super::limits::BODY_BYTES_MAX;
+use crate::raft::encoding::encode;
+
+/// Version of the protocol between workers. Another one is refused.
+const PROTOCOL: u32 = 1;
+
+/// Name of the metadata that holds the [`JobHello`].
+const HELLO: &str = "umbel-job-bin";
+
+/// Who a worker is.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) job: u64,
+    pub(super) spec_digest: [u8; 16],
+    pub(super) worker: WorkerId,
+    pub(super) workers: u32,
+    pub(super) token: Vec<u8>,
+    /// Drawn at every start.
+    pub(super) incarnation: u64,
+}
+
+impl Identity {
+    /// A call to a worker.
+    pub(super) fn request<T>(&self, message: T, to: WorkerId, attempt: u32) -> Request<T> {
+        let hello = JobHello {
+            protocol: PROTOCOL,
+            job: self.job,
+            spec_digest: self.spec_digest.to_vec().into(),
+            worker: self.worker.0.into(),
+            to: to.0.into(),
+            workers: self.workers,
+            token: self.token.clone().into(),
+            incarnation: self.incarnation,
+            attempt,
+        };
+        let mut request = Request::new(message);
+        let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
+        request.metadata_mut().insert_bin(HELLO, hello);
+        request
+    }
+
+    /// Whether the caller means this worker of this job, and may.
+    pub(super) fn check(&self, hello: &JobHello) -> Result<WorkerId, Status> {
+        let job = self.job;
+        if !is_same_secret(&self.token, &hello.token) {
+            return Err(Status::unauthenticated(format!(
+                "the token of worker {} is not that of job {job:016x}: give all workers one token",
+                hello.worker
+            )));
+        }
+        let refused = |text: String| Err(Status::failed_precondition(text));
+        if self.spec_digest[..] != hello.spec_digest[..] {
+            return refused(format!(
+                "worker {} was told another job: its options have the digest {}, those of worker {} \
+                 {}; give all workers the same options",
+                hello.worker,
+                hex(&hello.spec_digest),
+                self.worker.0,
+                hex(&self.spec_digest)
+            ));
+        }
+        if self.workers != hello.workers {
+            return refused(format!(
+                "worker {} counts {} workers, worker {} counts {}: give all workers one list of peers",
+                hello.worker, hello.workers, self.worker.0, self.workers
+            ));
+        }
+        if u32::from(self.worker.0) != hello.to {
+            return refused(format!(
+                "worker {} is here, worker {} called worker {}: give all workers one list of peers",
+                self.worker.0, hello.worker, hello.to
+            ));
+        }
+        match u16::try_from(hello.worker) {
+            Ok(worker) if hello.worker < self.workers => Ok(WorkerId(worker)),
+            _ => refused(format!(
+                "a worker {} of job {job:016x}, which has {} workers",
+                hello.worker, self.workers
+            )),
+        }
+    }
+}
+
+/// The hello of a call, of this version of the protocol.
+pub(super) fn hello_of(metadata: &MetadataMap) -> Result<JobHello, Status> {
+    let invalid = |what: &str| Status::invalid_argument(format!("{HELLO} {what}"));
+    let value = metadata.get_bin(HELLO).ok_or_else(|| invalid("is missing"))?;
+    let bytes = value.to_bytes().map_err(|_| invalid("is not base64"))?;
+    let hello =
+        JobHello::decode(bytes).map_err(|error| invalid(&format!("is no hello: {error}")))?;
+    if hello.protocol != PROTOCOL {
+        return Err(Status::failed_precondition(format!(
+            "job protocol {PROTOCOL} is spoken here, worker {} speaks {}: bring all workers to one \
+             release",
+            hello.worker, hello.protocol
+        )));
+    }
+    Ok(hello)
+}
+
+/// Whether trying again is of no use before people have done something.
+pub(super) fn is_final(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::FailedPrecondition
+            | Code::Unauthenticated
+            | Code::InvalidArgument
+            | Code::Unimplemented
+    )
+}
+
+/// What a status says, with its causes.
+pub(super) fn status_text(status: &Status) -> String {
+    error_text(status.message().to_owned(), std::error::Error::source(status))
+}
+
+/// A message and the causes behind it.
+pub(super) fn error_text(
+    mut text: String,
+    mut source: Option<&(dyn std::error::Error + 'static)>,
+) -> String {
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// The bytes of a word or an order; how many there are if they are too many.
+pub(super) fn encode_body<T: Serialize>(body: &T) -> Result<Bytes, usize> {
+    let bytes = encode(body);
+    if bytes.len() > BODY_BYTES_MAX { Err(bytes.len()) } else { Ok(bytes) }
+}
+
+/// Compares without telling by the time it takes where the first difference is.
+fn is_same_secret(ours: &[u8], theirs: &[u8]) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
+    ours.len() == theirs.len() && differing == 0
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        let (job, spec_digest, token) = (7, [3; 16], b"secret".to_vec());
+        Identity { job, spec_digest, worker: WorkerId(0), workers: 4, token, incarnation: 1 }
+    }
+
+    fn refusal(change: impl Fn(&mut JobHello)) -> Status {
+        let request = Identity { worker: WorkerId(2), ..identity() }.request((), WorkerId(0), 0);
+        let mut hello = hello_of(request.metadata()).unwrap();
+        assert_eq!(identity().check(&hello).unwrap(), WorkerId(2));
+        change(&mut hello);
+        identity().check(&hello).unwrap_err()
+    }
+
+    #[test]
+    fn refusals_name_both_values() {
+        let status = refusal(|hello| hello.token = Bytes::from_static(b"Secret"));
+        assert_eq!(status.code(), Code::Unauthenticated);
+        let status = refusal(|hello| hello.spec_digest = vec![4; 16].into());
+        assert!(status.message().contains("0404") && status.message().contains("0303"), "{status}");
+        let status = refusal(|hello| hello.workers = 9);
+        assert!(status.message().contains("counts 9 workers, worker 0 counts 4"), "{status}");
+        let status = refusal(|hello| hello.to = 3);
+        assert!(
+            status.message().contains("worker 0 is here, worker 2 called worker 3"),
+            "{status}"
+        );
+        let status = refusal(|hello| hello.worker = 70_000);
+        assert!(status.message().contains("a worker 70000 of job"), "{status}");
+        assert!(is_final(&status));
+    }
+
+    #[test]
+    fn another_protocol_is_refused() {
+        let mut request = identity().request((), WorkerId(0), 0);
+        let hello = JobHello { protocol: 9, ..JobHello::default() };
+        let value = MetadataValue::from_bytes(&hello.encode_to_vec());
+        request.metadata_mut().insert_bin(HELLO, value);
+        let status = hello_of(request.metadata()).unwrap_err();
+        assert!(status.message().contains("protocol 1 is spoken here, worker 0 speaks 9"));
+        assert!(hello_of(&MetadataMap::new()).is_err());
+    }
+
+    #[test]
+    fn secrets_are_equal_only_if_all_bytes_are() {
+        assert!(is_same_secret(b"", b"") && is_same_secret(b"ab", b"ab"));
+        assert!(!is_same_secret(b"ab", b"ac") && !is_same_secret(b"ab", b"abc"));
+    }
+}

@@ -1,0 +1,280 @@
+//! Drives a worker of a job: carries out what its machine wants.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use umbel_engine::Outbox;
+use umbel_engine::dedup::job::{JobWorker, Order, Word, WorkerEvent, WorkerOutput};
+
+use super::control::LineEvent;
+use super::exchanger::Exchanger;
+use super::limits::FAREWELL;
+use super::marks::worker_mark;
+use super::wire::encode_body;
+use super::workshop::{Workshop, WorkshopError};
+
+/// How a worker's part ended.
+pub(super) enum Ending {
+    /// All workers have committed.
+    Finished,
+    /// This worker has committed; whether all have is not known.
+    Committed,
+    /// The coordinator ended the job.
+    Aborted { cause: String, resumable: bool },
+    /// This worker cannot go on, and has said so if it could.
+    Failed(WorkshopError),
+    /// The coordinator refused this worker.
+    Refused(String),
+    /// The coordinator was away for longer than the job waits.
+    Unreachable(String),
+}
+
+/// See the module.
+pub(super) struct Working {
+    machine: JobWorker,
+    workers: u32,
+    workshop: Arc<dyn Workshop>,
+    exchanger: Exchanger,
+    /// The line, if there is one.
+    words: Option<mpsc::Sender<Bytes>>,
+    /// Reading, writing, committing.
+    tasks: JoinSet<WorkerEvent>,
+    ending: Option<Ending>,
+}
+
+impl Working {
+    /// A worker that has no line yet.
+    pub(super) fn new(machine: JobWorker, workers: u32, exchanger: Exchanger) -> Self {
+        let workshop = Arc::clone(&exchanger.workshop);
+        let (words, tasks, ending) = (None, JoinSet::new(), None);
+        Self { machine, workers, workshop, exchanger, words, tasks, ending }
+    }
+
+    /// Works until the job ends here. `heard` are the exchanger's events.
+    pub(super) async fn run(
+        mut self,
+        mut line: mpsc::Receiver<LineEvent>,
+        mut heard: mpsc::UnboundedReceiver<WorkerEvent>,
+    ) -> Ending {
+        while self.ending.is_none() {
+            tokio::select! {
+                event = line.recv() => match event {
+                    Some(event) => self.hear(event).await,
+                    None => self.ending = Some(Ending::Unreachable("there is no line".to_owned())),
+                },
+                Some(event) = heard.recv() => self.step(event).await,
+                Some(outcome) = self.tasks.join_next() => {
+                    let event = outcome.unwrap_or_else(|error| WorkerEvent::Failed {
+                        cause: format!("a task of the worker broke: {error}"),
+                        resumable: true,
+                    });
+                    self.step(event).await;
+                }
+            }
+        }
+        // Also makes durable what is settled, for the next start.
+        if let Err(error) = self.exchanger.end().await {
+            tracing::warn!(%error, "what was settled last is not durable");
+        }
+        let ending = self.ending.take().expect("the loop has ended");
+        if let Ending::Failed(error) = &ending {
+            say_failed(self.words.take(), &mut line, error).await;
+        }
+        ending
+    }
+
+    async fn hear(&mut self, event: LineEvent) {
+        match event {
+            LineEvent::Connected(words) => {
+                self.words = Some(words);
+                self.step(WorkerEvent::Connected).await;
+            }
+            LineEvent::Order(order) => match self.check(&order) {
+                Ok(()) => self.step(WorkerEvent::Order(*order)).await,
+                Err(cause) => {
+                    let cause = format!("the coordinator's order cannot be: {cause}");
+                    self.step(WorkerEvent::Failed { cause, resumable: true }).await;
+                }
+            },
+            LineEvent::Lost => self.words = None,
+            LineEvent::Refused(cause) => self.ending = Some(Ending::Refused(cause)),
+            LineEvent::GivenUp(_) if self.machine.has_committed() => {
+                self.ending = Some(Ending::Committed);
+            }
+            LineEvent::GivenUp(cause) => self.ending = Some(Ending::Unreachable(cause)),
+        }
+    }
+
+    /// Whether an order is one that this job can have: nothing that is computed from it may
+    /// overflow.
+    fn check(&self, order: &Order) -> Result<(), String> {
+        let text = |error: umbel_engine::dedup::DedupError| error.to_string();
+        match order {
+            Order::Read(read) => {
+                read.shape.validate().map_err(text)?;
+                let workers = read.shape.workers;
+                if workers != self.workers {
+                    return Err(format!(
+                        "a job of {workers} workers, this one has {}",
+                        self.workers
+                    ));
+                }
+            }
+            Order::Sample { order, .. } => {
+                if !(1..=1 << 60).contains(&order.position_count) {
+                    return Err(format!("a sample of {} positions", order.position_count));
+                }
+            }
+            Order::Exchange { plan, settled, .. } => {
+                plan.validate().map_err(text)?;
+                if self.machine.read_order().is_none_or(|read| read.shape != plan.shape) {
+                    return Err("a plan of another job".to_owned());
+                }
+                if plan.references.is_some() {
+                    // Owners would wait for hashes that nobody gives them.
+                    return Err("a plan with hashes of earlier jobs".to_owned());
+                }
+                if !settled.is_of(plan.shape.cells().get()) {
+                    return Err("cells that the job does not have".to_owned());
+                }
+            }
+            Order::Write(write) => {
+                let workers = self.workers as usize;
+                if write.chunk_bases.len() != workers || write.catalogues.len() != workers {
+                    return Err(format!("chunks of {} workers", write.chunk_bases.len()));
+                }
+            }
+            Order::Stop { .. } | Order::Commit | Order::Finish | Order::Abort { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Steps the machine and carries out what it wants.
+    async fn step(&mut self, event: WorkerEvent) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            let mut out = Outbox::new();
+            self.machine.step(event, &mut out);
+            for output in out.take() {
+                match self.carry_out(output).await {
+                    Ok(more) => events.extend(more),
+                    Err(error) => {
+                        // What follows rests on what could not be done.
+                        self.ending = Some(Ending::Failed(error));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        output: WorkerOutput,
+    ) -> Result<Option<WorkerEvent>, WorkshopError> {
+        let workshop = Arc::clone(&self.workshop);
+        match output {
+            WorkerOutput::Mark(mark) => workshop.mark(&worker_mark(&mark))?,
+            WorkerOutput::Tell(word) => self.tell(&word)?,
+            WorkerOutput::Read(order) => {
+                self.spawn(async move { workshop.read(order).await.map(WorkerEvent::Read) });
+            }
+            WorkerOutput::Stop { attempt } => {
+                return self.exchanger.stop(attempt).await.map(Some);
+            }
+            WorkerOutput::Sample { attempt, read, order } => {
+                self.exchanger.sample(attempt, read.shape, order).await?;
+            }
+            WorkerOutput::Exchange { attempt, plan, settled } => {
+                self.exchanger.exchange(attempt, plan, settled).await?;
+            }
+            WorkerOutput::Write(order) => {
+                self.exchanger.end().await?;
+                self.spawn(async move { workshop.write(order).await.map(WorkerEvent::Written) });
+            }
+            WorkerOutput::Commit => {
+                let commit = async move { workshop.commit().await };
+                self.spawn(async move { commit.await.map(|()| WorkerEvent::Committed) });
+            }
+            WorkerOutput::End { failure, resumable } => {
+                self.ending.get_or_insert(match failure {
+                    None => Ending::Finished,
+                    Some(cause) => Ending::Aborted { cause, resumable },
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs what takes long beside everything else.
+    fn spawn(
+        &mut self,
+        work: impl Future<Output = Result<WorkerEvent, WorkshopError>> + Send + 'static,
+    ) {
+        let event = async move {
+            work.await.unwrap_or_else(|WorkshopError { cause, resumable }| WorkerEvent::Failed {
+                cause,
+                resumable,
+            })
+        };
+        self.tasks.spawn_on(event, &self.exchanger.runtime);
+    }
+
+    fn tell(&mut self, word: &Word) -> Result<(), WorkshopError> {
+        if let Word::Failed { cause, resumable } = word {
+            // Said when nothing else is under way.
+            let error = WorkshopError { cause: cause.clone(), resumable: *resumable };
+            self.ending = Some(Ending::Failed(error));
+            return Ok(());
+        }
+        let body = encode_body(word).map_err(|bytes| WorkshopError {
+            cause: format!(
+                "the list of inputs has {bytes} bytes: give this worker fewer files, or do not \
+                 report what is kept"
+            ),
+            resumable: false,
+        })?;
+        if let Some(words) = &self.words
+            && words.try_send(body).is_err()
+        {
+            // A line that takes no words is no line; it is made again.
+            self.words = None;
+        }
+        Ok(())
+    }
+}
+
+/// Tells the coordinator why this worker cannot go on, and waits until it has heard, for a while.
+pub(super) async fn say_failed(
+    words: Option<mpsc::Sender<Bytes>>,
+    line: &mut mpsc::Receiver<LineEvent>,
+    error: &WorkshopError,
+) {
+    let WorkshopError { cause, resumable } = error.clone();
+    let Ok(body) = encode_body(&Word::Failed { cause, resumable }) else { return };
+    let deadline = Instant::now() + FAREWELL;
+    let mut line_words = words;
+    if let Some(words) = &line_words {
+        // A line that has just broken is made again.
+        let _ = words.try_send(body.clone());
+    }
+    loop {
+        match timeout_at(deadline, line.recv()).await {
+            Ok(Some(LineEvent::Connected(words))) => {
+                let _ = words.try_send(body.clone());
+                line_words = Some(words);
+            }
+            Ok(Some(LineEvent::Order(order))) => {
+                if matches!(*order, Order::Finish | Order::Abort { .. }) {
+                    break;
+                }
+            }
+            Ok(Some(LineEvent::Lost)) => line_words = None,
+            Ok(Some(LineEvent::Refused(_) | LineEvent::GivenUp(_)) | None) | Err(_) => break,
+        }
+    }
+    drop(line_words);
+}

@@ -1,0 +1,200 @@
+//! The port to a worker's own data: its input, its scratch, its outputs.
+//!
+//! Production has files and threads behind it, simulations a model that crashes and fills up. Calls
+//! that take long are futures; the others may block for the time of a small file access and are made
+//! from the job's own runtime, never from that of a node.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::runtime::Handle;
+use umbel_engine::dedup::job::{
+    CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, WriteOrder, Written,
+};
+use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Rank, Suspect, WorkerId};
+use umbel_engine::{JobId, NodeId};
+
+use crate::ports::PortFuture;
+
+/// Why a worker cannot go on. The text names file, record or path, and says what was expected.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{cause}")]
+pub struct WorkshopError {
+    /// For people.
+    pub cause: String,
+    /// Whether the job can be taken up again once the cause is mended: a full disk can, bad input
+    /// that was not allowed cannot.
+    pub resumable: bool,
+}
+
+/// A worker's own data. One job, one worker; a worker that is started again opens the same scratch
+/// and finds what was durable.
+///
+/// Order of calls: `forecast`; `read` until it has succeeded once; then any number of attempts, each
+/// of `entries` and `settle` for cells in any order, with `seal` in between; then `write`, `commit`.
+pub trait Workshop: Send + Sync + 'static {
+    /// What was marked before, oldest first.
+    ///
+    /// # Errors
+    /// If the journal is damaged before its end: a torn end is cut.
+    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError>;
+
+    /// Adds a mark. Durable on return, and behind everything that returned before.
+    ///
+    /// # Errors
+    /// If it cannot be made durable.
+    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError>;
+
+    /// What the worker expects of its input.
+    ///
+    /// # Errors
+    /// If an input cannot be found or opened.
+    fn forecast(&self) -> Result<Forecast, WorkshopError>;
+
+    /// Reads all input to scratch; what an earlier call had finished (chunk by chunk) is not read
+    /// again. Durable on return.
+    ///
+    /// # Errors
+    /// The first bad record that is not allowed, a full disk, an input that has changed.
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>>;
+
+    /// The worker's entries in the sample of every owner, one list an owner.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError>;
+
+    /// The worker's entries in a cell, repeats included, in any order.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError>;
+
+    /// The same, and how each entry ranks where the job keeps the best: one rank an entry, in the
+    /// order of the entries, if the shape says so ([`JobShape::ranks_entries`]), and none else.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    ///
+    /// [`JobShape::ranks_entries`]: umbel_engine::dedup::JobShape::ranks_entries
+    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
+        Ok((self.entries(cell)?, Vec::new()))
+    }
+
+    /// The cell is settled: these items are dropped. Not durable before the next [`seal`]; a cell
+    /// that is settled again brings the same drops.
+    ///
+    /// # Errors
+    /// If scratch cannot be written.
+    ///
+    /// [`seal`]: Workshop::seal
+    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError>;
+
+    /// Makes everything settled so far durable, and the figures with it.
+    ///
+    /// # Errors
+    /// If it cannot be made durable: what is sealed is then what was before.
+    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
+
+    /// The cells that are settled durably, and the figures of the last seal. Calling it forgets what
+    /// was settled and not sealed.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError>;
+
+    /// Level `bytes`: reads the suspects' items again, to be had by [`Workshop::items`].
+    ///
+    /// # Errors
+    /// As for `read`.
+    fn fetch(
+        &self,
+        suspects: Vec<(u32, Vec<Suspect>)>,
+    ) -> PortFuture<'_, Result<(), WorkshopError>>;
+
+    /// The items of a cell that were fetched.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError>;
+
+    /// Writes all outputs aside. Durable on return; outputs that an earlier call had finished are
+    /// not written again.
+    ///
+    /// # Errors
+    /// If an output cannot be written, or the input has changed since it was read.
+    fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>>;
+
+    /// Puts the outputs under their names. May be called again after a crash in between.
+    ///
+    /// # Errors
+    /// If a name cannot be taken.
+    fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>>;
+
+    /// At the coordinator, once all workers have committed: the summary, durable on return.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>>;
+
+    /// What the job came to, in the form of the program that runs it; empty before `conclude`.
+    fn summary(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// The job has ended: removes scratch, unless the job may be taken up again. A future of a call
+    /// above may have been dropped before it was done: what it left running must have stopped when
+    /// this returns.
+    fn end(&self, keep_scratch: bool);
+}
+
+/// A job as its worker on this node is to do it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobSite {
+    /// The job.
+    pub job: JobId,
+    /// This node, for messages.
+    pub node: NodeId,
+    /// Its place among the workers.
+    pub worker: WorkerId,
+    /// All workers' nodes, in their order.
+    pub workers: Vec<NodeId>,
+    /// Seed of the job's hash.
+    pub seed: u64,
+    /// What the job does.
+    pub spec: Vec<u8>,
+}
+
+/// A worker's data, opened.
+pub struct OpenJob {
+    /// The data.
+    pub workshop: Arc<dyn Workshop>,
+    /// What the job decides by; the same at all workers, for it follows from the description.
+    pub rules: JobRules,
+}
+
+/// Opens the data of jobs on a node.
+pub trait Workshops: Send + Sync + 'static {
+    /// Whether a description makes sense, and this node may do what it says; the error is for
+    /// people.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self, spec: &[u8]) -> Result<(), String>;
+
+    /// Opens a job's input, scratch and outputs, and finds what was durable.
+    ///
+    /// # Errors
+    /// If there is no input, an output stands already, or scratch cannot be used.
+    fn open(&self, site: JobSite) -> PortFuture<'_, Result<OpenJob, WorkshopError>>;
+
+    /// Jobs that have scratch on this node.
+    fn stored(&self) -> Vec<JobId>;
+
+    /// Removes a job's scratch and what it has written aside.
+    fn discard(&self, job: JobId);
+
+    /// Lanes of an exchange, at least 1, and the runtime that they run on: not the node's own, which
+    /// must not wait for a lane's work. None where there is but one, in simulations.
+    fn lanes(&self) -> (u32, Option<Handle>);
+}
