@@ -5,33 +5,61 @@
 //! local     chunk -> records -> hashes -> runs        (hash range by hash range, in memory or on scratch disk)
 //! exchange  cell by cell: all workers' entries go through the real state machines and frames of umbel-engine
 //! compare   level bytes only: items of equal hashes are read again and compared
-//! output    second reading: kept records, in input order; the report of dropped ones; the summary
+//! output    second reading: kept records, in input order, or annotations; the reports of dropped ones; the summary
 //! ```
 //!
 //! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_engine::dedup::Worker`] a
 //! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers.
 
+mod annotate;
 mod bad;
+mod best;
 mod chunks;
+mod cluster_jobs;
 mod compare;
+mod content;
+mod drop_rows;
 mod drops;
 mod exchange;
+mod groups;
 mod hash_runs;
+mod headers;
 mod inputs;
 mod job;
+mod json_lines;
 mod local_pass;
+mod membership;
 mod memory;
+mod online;
 mod output;
 mod outputs;
+mod paragraphs;
 mod plan;
 mod progress;
+mod record_starts;
+mod references;
 mod report;
+mod reports;
+mod row_group_output;
+mod row_groups;
 mod run_builder;
+mod save_index;
+mod scope;
 mod sink;
+mod sorted_rows;
 mod spill;
 mod summary;
 mod turns;
+mod whole_file;
+mod worker_data;
 
-pub(crate) use job::{JobSpec, OutputTarget, run};
-pub(crate) use memory::{default_memory_bytes, parse_bytes};
-pub(crate) use sink::is_closed_pipe;
+pub(crate) use best::BestField;
+pub(crate) use cluster_jobs::{FileWorkshops, NodeJobs};
+pub(crate) use job::{EmptyItems, JobSpec, MissingKey, OutputTarget, SaveIndex, run};
+pub(crate) use membership::{PeerSpec, run_as_member};
+pub(crate) use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
+pub(crate) use online::FilterAddress;
+pub(crate) use references::seed_of_first;
+pub(crate) use scope::Scope;
+pub(crate) use sink::{Sink, commit, is_closed_pipe, path_aside, refuse_existing_file};
+pub(crate) use summary::summary_table;

@@ -1,14 +1,21 @@
 //! `umbel dedup`: arguments to a job.
 
+mod cluster;
+mod machines;
+
+pub(crate) use cluster::spec_of;
+
 use crate::dedup::{
-    JobSpec, OutputTarget, default_memory_bytes, is_closed_pipe, parse_bytes, run as run_job,
+    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, OutputTarget, SaveIndex, Scope,
+    default_memory_bytes, is_closed_pipe, parse_bytes, run as run_job, run_as_member,
+    seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use umbel_engine::dedup::{FilterChoice, Keep, Level};
-use umbel_records::{Format, Granularity, KeyPath};
+use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
+use umbel_records::{Format, Granularity, Normaliser};
 
 /// Arguments of `umbel dedup`.
 #[derive(Args)]
@@ -16,35 +23,70 @@ use umbel_records::{Format, Granularity, KeyPath};
     Exit codes: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad records were left out.")]
 pub(crate) struct DedupArgs {
     /// Files, directories, globs, or - for standard input; plain, gzip or zstd (told by content)
-    #[arg(required = true, value_name = "INPUT")]
+    #[arg(required_unless_present = "on", value_name = "INPUT")]
     inputs: Vec<String>,
     /// Workers in this process that run the whole exchange [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// What is compared [default: key with --key, else line]
+    /// What is compared [default: key with --key, else line, of Parquet record]
     #[arg(long, value_enum)]
     granularity: Option<GranularityArg>,
-    /// Compare this field of JSON Lines records, like user.id or tags.0; repeatable
-    #[arg(long, value_name = "PATH")]
+    /// Compare this field: of JSON Lines a path like user.id or tags.0, of CSV, TSV and Parquet a column; repeatable
+    #[arg(long, value_name = "FIELD")]
     key: Vec<String>,
-    /// How records are cut [default: by file name: .jsonl and .ndjson, else text]
+    /// At granularity paragraph: shorter paragraphs are not compared
+    #[arg(long, value_name = "N", requires = "key")]
+    paragraph_bytes_min: Option<u64>,
+    /// What does not count when items are compared, in this order: trim, lower, nfc, nfkc, squeeze, crlf, punct, url
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    normalise: Vec<Normaliser>,
+    /// Which records are compared with each other
+    #[arg(long, value_enum, default_value_t = ScopeArg::Global)]
+    scope: ScopeArg,
+    /// What becomes of a record without a field that --key names [default: fail]
+    #[arg(long, value_enum, requires = "key")]
+    missing_key: Option<MissingKeyArg>,
+    /// What becomes of empty items, and of keys whose fields are all empty or null
+    #[arg(long, value_enum, default_value_t = EmptyArg::Compare)]
+    empty: EmptyArg,
+    /// How records are cut [default: Parquet by content, others by file name: .jsonl, .ndjson, .csv, .tsv, else text]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
     /// Where kept records go: a file, a directory (existing, or with a / behind) for one file an input, or -
     #[arg(long, short, value_name = "DIR|FILE|-")]
     output: Option<PathBuf>,
+    /// Drop nothing: write one JSON line a record that says whether it is a duplicate, and of which one; a directory
+    /// gets one file an input, NAME.jsonl
+    #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output")]
+    annotate: Option<PathBuf>,
     /// Write which record was dropped for which one, as JSON Lines
     #[arg(long, value_name = "FILE")]
     duplicates: Option<PathBuf>,
+    /// Write every kept record that was repeated, and how often it stood there, as JSON Lines
+    #[arg(long, value_name = "FILE")]
+    groups: Option<PathBuf>,
     /// When records are equal
     #[arg(long, value_enum, default_value_t = ExactnessArg::Fingerprint)]
     exactness: ExactnessArg,
     /// At exactness approximate: chance that a record is dropped wrongly [default: 0.001]
     #[arg(long, value_name = "RATE")]
     false_positive_rate: Option<f64>,
-    /// Which of equal records stays
-    #[arg(long, value_enum, default_value_t = KeepArg::First)]
+    /// Which of equal records stays: first or last in input order, best:FIELD (largest number in it) or best:FIELD:min
+    #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first")]
     keep: KeepArg,
+    /// Drop what an earlier job has kept, which FILE lists (made with --save-index), or what a filter of a cluster
+    /// holds, umbel://HOST:PORT/FILTER; repeatable
+    #[arg(long, value_name = "FILE|URL")]
+    reference: Vec<String>,
+    /// Write the hashes of all kept records, for --reference of later jobs
+    #[arg(long, value_name = "FILE")]
+    save_index: Option<PathBuf>,
+    /// Bits of each hash in the index: with fewer, later jobs are approximate [default: 128]
+    #[arg(long, value_name = "64|96|128", requires = "save_index", value_parser = parse_index_bits)]
+    index_bits: Option<IndexBits>,
+    /// Insert all kept records into a filter of a cluster, once they are written: umbel://HOST:PORT/FILTER
+    #[arg(long, value_name = "URL")]
+    add_to: Option<String>,
     /// Write the summary as JSON
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
@@ -75,6 +117,10 @@ pub(crate) struct DedupArgs {
     /// Only say what the job would need
     #[arg(long)]
     plan: bool,
+    #[command(flatten)]
+    machines: machines::MachineArgs,
+    #[command(flatten)]
+    on_cluster: cluster::ClusterJobArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,8 +129,41 @@ enum GranularityArg {
     Line,
     /// The fields that --key names
     Key,
-    /// The whole record: of JSON Lines in canonical form, so that white space and the order of fields do not count
+    /// The whole record: of JSON Lines in canonical form, so that white space and the order of fields do not count; of
+    /// CSV and TSV all fields, so that quoting does not count; of Parquet all columns
     Record,
+    /// The pieces of the text that --key names, each up to its line end: pieces are dropped, and their records stay
+    Paragraph,
+    /// The whole content of a file: whole files are dropped
+    File,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScopeArg {
+    /// All with all
+    Global,
+    /// Those of files in one directory
+    Dir,
+    /// Those of one file
+    File,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MissingKeyArg {
+    /// It is a bad record
+    Fail,
+    /// It stays, and is compared with nothing
+    Keep,
+    /// It goes
+    Drop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EmptyArg {
+    /// They stay, all of them
+    Keep,
+    /// They are equal to each other
+    Compare,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,6 +172,12 @@ enum FormatArg {
     Text,
     /// One JSON value a line
     Jsonl,
+    /// A header row and fields between commas
+    Csv,
+    /// A header row and fields between tabs
+    Tsv,
+    /// Apache Parquet
+    Parquet,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -105,12 +190,11 @@ enum ExactnessArg {
     Bytes,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, PartialEq, Eq)]
 enum KeepArg {
-    /// The first in input order
     First,
-    /// The last in input order
     Last,
+    Best(BestField),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,42 +213,126 @@ enum FilterArg {
 ///
 /// As the job; a closed standard output is not one.
 pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
-    match run_job(&args.spec()?) {
+    let mut spec = args.spec()?;
+    if let Some(addresses) = &args.on_cluster.cluster {
+        return cluster::run(args, addresses);
+    }
+    if let Some(peers) = args.machines.peers()? {
+        // All workers must hash alike.
+        spec.seed = args.seed.unwrap_or_else(|| peers.seed());
+        return run_as_member(spec, &peers);
+    }
+    match run_job(&spec) {
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
         outcome => outcome,
     }
 }
 
+/// What a job has to do with other jobs.
+struct Beside {
+    references: Vec<PathBuf>,
+    online: Vec<FilterAddress>,
+    add_to: Option<FilterAddress>,
+    save_index: Option<SaveIndex>,
+}
+
 impl DedupArgs {
-    fn spec(&self) -> Result<JobSpec> {
-        let memory_bytes = match &self.memory {
+    /// What the job has to do with other jobs.
+    fn beside(&self, level: Level) -> Result<Beside> {
+        let (online, references): (Vec<&String>, Vec<&String>) =
+            self.reference.iter().partition(|reference| FilterAddress::is_meant(reference));
+        let refuse =
+            |text: &str| Err(UsageError(format!("{text}: leave one of the two out")).into());
+        if level == Level::Bytes && !references.is_empty() {
+            return refuse(
+                "--exactness bytes compares items, and a reference holds only their hashes",
+            );
+        }
+        if self.annotate.is_some() && !self.reference.is_empty() {
+            return refuse("--annotate names kept records, and what a reference holds has none");
+        }
+        let address = |text: &String| text.parse::<FilterAddress>();
+        let bits = self.index_bits.unwrap_or(IndexBits::Bits128);
+        Ok(Beside {
+            references: references.into_iter().map(PathBuf::from).collect(),
+            online: online.into_iter().map(address).collect::<Result<_, _>>()?,
+            add_to: self.add_to.as_ref().map(address).transpose()?,
+            save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
+        })
+    }
+
+    fn memory_bytes(&self) -> Result<u64> {
+        match &self.memory {
             Some(text) => {
-                parse_bytes(text).map_err(|error| UsageError(format!("--memory: {error}")))?
+                Ok(parse_bytes(text).map_err(|error| UsageError(format!("--memory: {error}")))?)
             }
-            None => default_memory_bytes(),
-        };
+            None => Ok(default_memory_bytes()),
+        }
+    }
+
+    fn spec(&self) -> Result<JobSpec> {
         let format = self.format.map(|format| match format {
             FormatArg::Text => Format::Text,
             FormatArg::Jsonl => Format::JsonLines,
+            FormatArg::Csv => Format::Csv,
+            FormatArg::Tsv => Format::Tsv,
+            FormatArg::Parquet => Format::Parquet,
         });
+        let level = self.level()?;
+        let Beside { online, references, add_to, save_index } = self.beside(level)?;
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => seed_of_first(&references)?.unwrap_or_else(draw_seed),
+        };
         Ok(JobSpec {
+            references,
+            online,
+            add_to,
+            save_index,
             inputs: self.inputs.clone(),
             workers: self.workers,
             granularity: self.granularity()?,
+            paragraph_bytes_min: self.paragraph_bytes_min.unwrap_or(0),
+            normalise: self.normalise.clone(),
+            scope: match self.scope {
+                ScopeArg::Global => Scope::Global,
+                ScopeArg::Dir => Scope::Directory,
+                ScopeArg::File => Scope::File,
+            },
+            missing_key: match self.missing_key {
+                None | Some(MissingKeyArg::Fail) => MissingKey::Fail,
+                Some(MissingKeyArg::Keep) => MissingKey::Keep,
+                Some(MissingKeyArg::Drop) => MissingKey::Drop,
+            },
+            empty: match self.empty {
+                EmptyArg::Keep => EmptyItems::Keep,
+                EmptyArg::Compare => EmptyItems::Compare,
+            },
+            names_granularity: self.granularity.is_some(),
             format,
             output: self.output(),
+            annotates: self.annotate.is_some(),
+            groups: self.groups.clone(),
             duplicates: self.duplicates.clone(),
             bad: self.bad.clone(),
             summary: self.summary.clone(),
-            level: self.level()?,
-            keep: if self.keep == KeepArg::First { Keep::First } else { Keep::Last },
+            level,
+            keep: match &self.keep {
+                KeepArg::First => Keep::First,
+                KeepArg::Last => Keep::Last,
+                KeepArg::Best(_) => Keep::Best,
+            },
+            best: match &self.keep {
+                KeepArg::Best(best) => Some(best.clone()),
+                _ => None,
+            },
             filter: match self.filter {
                 FilterArg::Auto => FilterChoice::Auto,
                 FilterArg::SingleShot => FilterChoice::SingleShot,
                 FilterArg::Wide => FilterChoice::Wide,
             },
-            seed: self.seed.unwrap_or_else(draw_seed),
-            memory_bytes,
+            seed,
+            memory_bytes: self.memory_bytes()?,
             scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
             skip_bad: self.skip_bad,
             overwrite: self.overwrite,
@@ -176,20 +344,26 @@ impl DedupArgs {
     fn granularity(&self) -> Result<Granularity> {
         let default = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
         let granularity = self.granularity.unwrap_or(default);
+        if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
+            let text = "--paragraph-bytes-min goes with --granularity paragraph";
+            return Err(UsageError(text.into()).into());
+        }
+        if granularity == GranularityArg::Paragraph {
+            let [field] = &self.key[..] else {
+                let text = "--granularity paragraph needs one --key FIELD, which holds the text";
+                return Err(UsageError(text.into()).into());
+            };
+            return Ok(Granularity::Paragraph(field.clone()));
+        }
         if (granularity == GranularityArg::Key) == self.key.is_empty() {
-            let text = "--granularity key and --key PATH go together";
+            let text = "--granularity key and --key FIELD go together";
             return Err(UsageError(text.into()).into());
         }
         Ok(match granularity {
             GranularityArg::Line => Granularity::Line,
             GranularityArg::Record => Granularity::Record,
-            GranularityArg::Key => {
-                let parse = |key: &String| {
-                    key.parse::<KeyPath>()
-                        .map_err(|error| UsageError(format!("--key {key}: {error}")))
-                };
-                Granularity::Key(self.key.iter().map(parse).collect::<Result<_, _>>()?)
-            }
+            GranularityArg::File => Granularity::File,
+            GranularityArg::Key | GranularityArg::Paragraph => Granularity::Key(self.key.clone()),
         })
     }
 
@@ -211,7 +385,7 @@ impl DedupArgs {
     }
 
     fn output(&self) -> OutputTarget {
-        match &self.output {
+        match self.annotate.as_ref().or(self.output.as_ref()) {
             None => OutputTarget::Stdout,
             Some(path) if path == Path::new("-") => OutputTarget::Stdout,
             Some(path) if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
@@ -222,12 +396,37 @@ impl DedupArgs {
     }
 }
 
+/// A keep rule. A field whose name ends in `:min` is named with `:max` behind it.
+fn parse_keep(text: &str) -> Result<KeepArg, String> {
+    let Some(field) = text.strip_prefix("best:") else {
+        return match text {
+            "first" => Ok(KeepArg::First),
+            "last" => Ok(KeepArg::Last),
+            _ => Err("expected first, last, best:FIELD or best:FIELD:min".to_owned()),
+        };
+    };
+    let (field, smallest) = match (field.strip_suffix(":min"), field.strip_suffix(":max")) {
+        (Some(field), _) => (field, true),
+        (None, Some(field)) => (field, false),
+        (None, None) => (field, false),
+    };
+    if field.is_empty() {
+        return Err("expected a field behind best:, like best:quality".to_owned());
+    }
+    Ok(KeepArg::Best(BestField { field: field.to_owned(), smallest }))
+}
+
 /// A seed in decimal, or in hexadecimal behind 0x.
 fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     }
+}
+
+fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
+    let bits = text.parse().ok().and_then(IndexBits::new);
+    bits.ok_or_else(|| "expected 64, 96 or 128".to_owned())
 }
 
 /// A fresh seed: nobody can prepare an input whose hashes collide under it.

@@ -1,9 +1,11 @@
 //! `umbel serve`: settings to a running node.
 
+mod job_settings;
 mod logs;
 mod settings;
 mod signals;
 
+use crate::dedup::{FileWorkshops, NodeJobs};
 use crate::exit::{Exit, UsageError};
 use crate::say::{say, say_line};
 use anyhow::{Context, Result};
@@ -46,6 +48,8 @@ pub(crate) struct ServeArgs {
     shards: Option<u32>,
     #[arg(long, value_name = "N", help = about("replicas"))]
     replicas: Option<u32>,
+    #[arg(long, value_name = "DIR,..", value_delimiter = ',', help = about("job_roots"))]
+    job_roots: Vec<String>,
     /// Acknowledge inserts before the disk has them: a power failure may lose some
     #[arg(long = "no-fsync", action = ArgAction::SetFalse)]
     fsync: bool,
@@ -86,7 +90,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let outcome = runtime.block_on(serve(settings.node, metrics, signal));
+    let jobs = job_settings::node_jobs(&settings)?;
+    let outcome = runtime.block_on(serve(settings.node, jobs, metrics, signal));
     // Whatever still runs has nothing to say any more.
     runtime.shutdown_background();
     outcome
@@ -115,9 +120,15 @@ fn temporary_folder(settings: &Settings) -> Result<Option<TempDir>> {
     Ok(Some(folder))
 }
 
-async fn serve(config: Config, metrics: PrometheusHandle, mut signal: StopSignal) -> Result<Exit> {
-    let ports = Ports::real(Path::new(&config.data))
+async fn serve(
+    config: Config,
+    jobs: Option<Arc<NodeJobs>>,
+    metrics: PrometheusHandle,
+    mut signal: StopSignal,
+) -> Result<Exit> {
+    let mut ports = Ports::real(Path::new(&config.data))
         .with_context(|| format!("{}: cannot use this data folder", config.data))?;
+    ports.workshops = jobs.map(|jobs| Arc::new(FileWorkshops(jobs)) as _);
     let rendered = metrics.clone();
     let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || rendered.render());
     tokio::spawn(keep_metrics_small(metrics));
@@ -177,6 +188,8 @@ impl ServeArgs {
         let founders = self.initial_cluster.iter().map(String::as_str);
         set("initial_cluster", (founders.len() > 0).then(|| settings::texts(founders)));
         set("join", text(&self.join));
+        let roots = self.job_roots.iter().map(String::as_str);
+        set("job_roots", (roots.len() > 0).then(|| settings::texts(roots)));
         set("shards", number(self.shards));
         set("replicas", number(self.replicas));
         set("fsync", (!self.fsync).then_some(Value::Boolean(false)));

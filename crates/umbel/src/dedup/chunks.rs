@@ -1,6 +1,7 @@
 //! Sources cut into chunks, and chunks dealt to workers in input order.
 //!
-//! A chunk is the unit of reading: a byte span of a plain file, or a whole compressed one. Chunks are numbered in input
+//! A chunk is the unit of reading: a byte span of a plain file, or a whole compressed one. A table is one chunk, too:
+//! whether a line end in it is in quotes cannot be told from the middle. Of Parquet, each row group is one. Chunks are numbered in input
 //! order and dealt contiguously by bytes, so every worker's places lie before those of the next: the keep rules need
 //! no more than a worker's number.
 
@@ -26,35 +27,54 @@ pub(crate) struct Chunk {
     pub(crate) source: usize,
     /// Which bytes of it; `None`: all.
     pub(crate) span: Option<ByteSpan>,
+    /// Which row group of it, if it is Parquet.
+    pub(crate) row_group: Option<usize>,
     /// Stored bytes, for progress.
     pub(crate) bytes: u64,
     /// Who reads it.
     pub(crate) worker: u16,
 }
 
-/// Cuts all sources into chunks for a number of workers.
+/// Cuts all sources into chunks for a number of workers; or none, where files are compared as a whole.
 ///
 /// # Errors
 ///
 /// If there are more chunks than a place can number.
-pub(crate) fn cut(sources: &[Source], workers: u32) -> Result<Vec<Chunk>> {
+pub(crate) fn cut(sources: &[Source], workers: u32, whole_files: bool) -> Result<Vec<Chunk>> {
     let total: u64 = sources.iter().map(|source| source.bytes).sum();
     let per_worker = total / (CHUNKS_PER_WORKER * u64::from(workers));
     let chunk_bytes = per_worker.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
     let mut chunks = Vec::new();
     let mut before = 0u64;
-    for (source, Source { bytes, compression, .. }) in sources.iter().enumerate() {
-        let parts =
-            if *compression == Compression::Plain { bytes.div_ceil(chunk_bytes) } else { 1 };
+    let worker_at = |middle: u64| {
+        let worker = u128::from(middle) * u128::from(workers) / u128::from(total.max(1));
+        u16::try_from(worker.min(u128::from(workers) - 1)).expect("at most 1,024 workers")
+    };
+    for (source, Source { bytes, compression, format, row_groups, .. }) in
+        sources.iter().enumerate()
+    {
+        if let Some(row_groups) = row_groups {
+            let mut start = before;
+            for (row_group, group) in row_groups.groups.iter().enumerate() {
+                let end = start + group.stored_bytes;
+                let (worker, row_group) = (worker_at(start.midpoint(end)), Some(row_group));
+                let bytes = group.stored_bytes;
+                chunks.push(Chunk { source, span: None, row_group, bytes, worker });
+                start = end;
+            }
+            before += bytes;
+            continue;
+        }
+        let can_cut =
+            *compression == Compression::Plain && format.delimiter().is_none() && !whole_files;
+        let parts = if can_cut { bytes.div_ceil(chunk_bytes) } else { 1 };
         for part in 0..parts.max(1) {
             let cut = |part: u64| if parts > 1 { part * bytes / parts } else { part * bytes };
             let (start, end) = (cut(part), cut(part + 1));
-            let middle = u128::from(before + start.midpoint(end));
-            let worker = middle * u128::from(workers) / u128::from(total.max(1));
-            let worker =
-                u16::try_from(worker.min(u128::from(workers) - 1)).expect("at most 1,024 workers");
+            let worker = worker_at(before + start.midpoint(end));
             let span = (parts > 1).then_some(ByteSpan { start, end });
-            chunks.push(Chunk { source, span, bytes: end - start, worker });
+            let bytes = end - start;
+            chunks.push(Chunk { source, span, row_group: None, bytes, worker });
         }
         before += bytes;
     }

@@ -1,18 +1,18 @@
 //! Phase 8, level `bytes`: the records whose hash stands twice are read again, and their items compared.
 
+use super::content::{Found, Spot, open_content};
 use super::drops::SharedBits;
 use super::exchange::{Decisions, Exchange, compare};
 use super::job::Job;
-use super::local_pass::{ChunkFacts, open};
+use super::local_pass::ChunkFacts;
 use super::output::check_digest;
 use super::progress::Bar;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use super::turns::run_tasks;
 use anyhow::{Context, Result};
 use std::sync::Arc;
-use umbel_engine::dedup::{Item, Place, Suspect, WorkerId};
+use umbel_engine::dedup::{Item, Place, Rank, Suspect, WorkerId};
 use umbel_filter::ItemHash;
-use umbel_records::{ItemExtractor, records};
 
 /// Which records are to be compared.
 pub(crate) struct Suspects {
@@ -23,7 +23,7 @@ impl Suspects {
     /// None yet, for chunks with so many records.
     pub(crate) fn new(facts: &[ChunkFacts]) -> Self {
         let row =
-            |facts: &ChunkFacts| (SharedBits::new(facts.records), SharedBits::new(facts.records));
+            |facts: &ChunkFacts| (SharedBits::new(facts.places), SharedBits::new(facts.places));
         Self { rows: facts.iter().map(row).collect() }
     }
 
@@ -52,47 +52,48 @@ pub(crate) fn run(
         job.threads,
         job.chunks.len(),
         || Ok(GroupWriter::new(&store)),
-        |writer, chunk| read_items(job, chunk, &suspects.rows[chunk], decisions, writer, bar),
+        |writer, chunk| read_items(job, chunk, suspects, &decisions.facts[chunk], writer, bar),
         GroupWriter::finish,
     )?;
     compare(exchange, |cell| decode(&store.take(cell as usize)?), decisions)
 }
 
 /// Puts the suspects' items of a chunk into the groups of their cells.
-fn read_items(
+pub(crate) fn read_items(
     job: &Job<'_>,
     index: usize,
-    (suspects, shared): &(SharedBits, SharedBits),
-    decisions: &Decisions<'_>,
+    suspects: &Suspects,
+    facts: &ChunkFacts,
     writer: &mut GroupWriter<'_>,
     bar: &Bar,
 ) -> Result<()> {
     let chunk = job.chunks[index];
     let source = &job.sources[chunk.source];
+    let (suspects, shared) = &suspects.rows[index];
     bar.add(chunk.bytes);
     if suspects.count() == 0 {
         return Ok(());
     }
-    let mut reader = open(source, chunk)?;
-    let mut extractor = ItemExtractor::new(source.format, job.spec.granularity.clone())?;
-    let records_in_chunk = decisions.facts[index].records;
-    let mut record_number = 0;
+    let ranker = job.ranker(source)?;
+    let (hasher, tag) = (job.hasher_of(source), job.spec.scope.tag(source));
+    let mut content = open_content(source, chunk, job.spec, hasher, ranker)?;
+    let places = facts.places;
+    let wanted = |place| place < places && suspects.get(place);
     // A damaged end was reported by the first reading; the digest tells whether the same was seen again.
-    while let Ok(Some(block)) = reader.next_block() {
-        for record in records(block) {
-            if record_number < records_in_chunk && suspects.get(record_number) {
-                let item = extractor.item(record).with_context(|| source.name.clone())?;
-                let hash = job.hasher.hash(item);
-                let place = Place::new(u32::try_from(index).expect("24 bits"), record_number);
-                let head =
-                    Head { worker: chunk.worker, shared: shared.get(record_number), hash, place };
+    while let Ok(true) = content.read() {
+        content.hand_out(&wanted, &mut |Spot { place, .. }, found| {
+            if let Found::Item(item, rank) = found {
+                let shared = shared.get(place);
+                let place = Place::new(u32::try_from(index).expect("24 bits"), place);
+                let hash = hasher.hash(item);
+                let head = Head { worker: chunk.worker, shared, hash, place, rank };
                 let cell = job.cells().cell_of(hash.hi()) as usize;
-                writer.append(cell, |buffer| head.encode(item, buffer))?;
+                writer.append(cell, |buffer| head.encode(&tag, item, buffer))?;
             }
-            record_number += 1;
-        }
+            Ok(true)
+        })?;
     }
-    check_digest(source, reader.digest(), &decisions.facts[index])
+    check_digest(source, content.digest(), facts)
 }
 
 struct Head {
@@ -100,22 +101,28 @@ struct Head {
     shared: bool,
     hash: ItemHash,
     place: Place,
+    rank: Rank,
 }
 
 impl Head {
-    /// worker u16, shared u8, hi u64, lo u64, place u64, length u64, item.
-    fn encode(&self, item: &[u8], buffer: &mut Vec<u8>) {
+    /// worker u16, shared u8, hi u64, lo u64, place u64, rank u64, length u64, and what is compared: the item, and the
+    /// scope's tag with its length, so that items of different scopes are not equal.
+    fn encode(&self, tag: &[u8], item: &[u8], buffer: &mut Vec<u8>) {
+        let length = tag.len() + 8 + item.len();
         buffer.extend(self.worker.to_le_bytes());
         buffer.push(u8::from(self.shared));
-        for word in [self.hash.hi(), self.hash.lo(), self.place.to_bits(), item.len() as u64] {
+        let Self { hash, place, rank, .. } = self;
+        for word in [hash.hi(), hash.lo(), place.to_bits(), rank.0, length as u64] {
             buffer.extend(word.to_le_bytes());
         }
         buffer.extend_from_slice(item);
+        buffer.extend_from_slice(tag);
+        buffer.extend((tag.len() as u64).to_le_bytes());
     }
 }
 
 /// Reads a group back; it is our own scratch, so anything but what was written is an error of the disk.
-fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, Item)>> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, Item)>> {
     let mut items = Vec::new();
     while !bytes.is_empty() {
         let item = decode_one(&mut bytes).context("scratch file is damaged")?;
@@ -130,7 +137,8 @@ fn decode_one(bytes: &mut &[u8]) -> Option<(WorkerId, Item)> {
     let mut word = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
     let hash = ItemHash::new(word()?, word()?);
     let place = Place::from_bits(word()?);
+    let rank = Rank(word()?);
     let length = usize::try_from(word()?).ok()?;
     let bytes = bytes.split_off(..length)?.to_vec();
-    Some((WorkerId(worker), Item { hash, place, shared, bytes }))
+    Some((WorkerId(worker), Item { hash, place, shared, rank, bytes }))
 }

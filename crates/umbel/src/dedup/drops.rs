@@ -36,6 +36,11 @@ impl SharedBits {
         ChunkBits::default().finish(records)
     }
 
+    /// The set that [`SharedBits::words`] described.
+    pub(crate) fn from_words(words: impl Iterator<Item = u64>) -> Self {
+        Self(words.map(AtomicU64::new).collect())
+    }
+
     /// Marks a record. Relaxed is enough: bits are read only after the threads that set them were joined.
     #[inline]
     pub(crate) fn set(&self, record: u64) {
@@ -48,6 +53,11 @@ impl SharedBits {
     pub(crate) fn get(&self, record: u64) -> bool {
         let word = usize::try_from(record / 64).expect("a record of the chunk");
         self.0[word].load(Ordering::Relaxed) >> (record % 64) & 1 == 1
+    }
+
+    /// The marks of 64 records each, the first one in the lowest bit.
+    pub(crate) fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// How many records are marked.

@@ -4,12 +4,11 @@
 //! gives every worker its entries of it and carries frames between them until all is silent; what was dropped is
 //! marked at once. Cells are independent, so threads never wait for each other.
 
-use super::hash_runs::HashRuns;
+use super::drop_rows::{DropRow, DropRows, DropWriter};
+use super::hash_runs::{CellEntries, HashRuns};
 use super::job::Job;
 use super::local_pass::ChunkFacts;
 use super::progress::Bar;
-use super::report::DropWriter;
-use super::spill::{GroupWriter, GroupedBytes};
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
 use anyhow::{Context, Result, bail};
@@ -21,6 +20,7 @@ use umbel_engine::dedup::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Drops, ExchangeReport, Input, Item, Output,
     Plan, SampleOrder, Suspect, Worker, WorkerId,
 };
+use umbel_filter::HashRange;
 
 /// What the exchange came to.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ pub(crate) struct Decisions<'a> {
     /// What reading has shown of each chunk; drops are marked there.
     pub(crate) facts: &'a [ChunkFacts],
     /// The report of dropped records, if there is one.
-    pub(crate) dropped: Option<&'a GroupedBytes>,
+    pub(crate) dropped: Option<&'a DropRows>,
     /// Takes suspects.
     pub(crate) suspect: &'a SuspectSink<'a>,
 }
@@ -68,7 +68,7 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn new(job: &Job<'_>, plan: Option<Plan>, dropped: Option<&'a GroupedBytes>) -> Result<Self> {
+    fn new(job: &Job<'_>, plan: Option<Plan>, dropped: Option<&'a DropRows>) -> Result<Self> {
         let mut outbox = Outbox::new();
         let mut workers = Vec::new();
         for id in job.worker_ids() {
@@ -78,12 +78,11 @@ impl<'a> Lane<'a> {
             }
             workers.push(worker);
         }
-        let drops = dropped.map(|store| DropWriter::new(GroupWriter::new(store), job.chunks.len()));
         Ok(Self {
             workers,
             outbox,
             mail: VecDeque::new(),
-            drops,
+            drops: dropped.map(DropRows::writer),
             compares: Vec::new(),
             settle_time: Duration::ZERO,
         })
@@ -115,8 +114,9 @@ impl<'a> Lane<'a> {
             decisions.facts[place.chunk() as usize].dropped.set(place.item());
         }
         if let Some(writer) = &mut self.drops {
-            for (&place, &kept) in drops.places.iter().zip(&drops.kept) {
-                writer.append(place, kept)?;
+            for (index, (&place, &kept)) in drops.places.iter().zip(&drops.kept).enumerate() {
+                let rank = drops.ranks.get(index).copied().unwrap_or_default();
+                writer.append(DropRow { place, kept, rank })?;
             }
         }
         Ok(())
@@ -152,8 +152,13 @@ pub(crate) fn run<'a>(
         let watch = Stopwatch::start();
         let cell = u32::try_from(cell).expect("at most 2^20 cells");
         for id in job.worker_ids() {
-            let entries = runs.cell(id.0, cell)?;
-            lane.step(id, Input::Cell { cell, entries })?;
+            let CellEntries { entries, ranks } = runs.cell(id.0, cell)?;
+            lane.step(id, Input::Cell { cell, entries, ranks })?;
+        }
+        if plan.references.is_some() {
+            let owner = u16::try_from(job.shape.owner(cell)).expect("at most 1,024 workers");
+            let hashes = job.references.hashes(HashRange::cell(cell, job.cells()))?;
+            lane.step(WorkerId(owner), Input::References { cell, hashes })?;
         }
         lane.decide(decisions)?;
         if !plan.compares_bytes() && !lane.workers.iter().all(Worker::is_idle) {
@@ -187,15 +192,18 @@ pub(crate) fn run<'a>(
 /// Counts and, where the coordinator asks for it, samples.
 fn plan(job: &Job<'_>, runs: &HashRuns, facts: &[ChunkFacts], lane: &mut Lane<'_>) -> Result<Plan> {
     let mut coordinator = Coordinator::new(job.shape, job.spec.filter)?;
+    if let Some(references) = job.references.shape() {
+        coordinator = coordinator.with_references(references)?;
+    }
     let mut outbox = Outbox::new();
     for worker in job.worker_ids() {
         let numbered = (0u32..).zip(job.chunks.iter().zip(facts));
         let own = || numbered.clone().filter(|(_, (chunk, _))| chunk.worker == worker.0);
         let counted = CoordinatorInput::Counted {
             worker,
-            items: own().map(|(_, (_, facts))| facts.items()).sum(),
+            items: own().map(|(_, (_, facts))| facts.items).sum(),
             chunks_end: own().map(|(number, _)| number + 1).max().unwrap_or(0),
-            chunk_items_max: own().map(|(_, (_, facts))| facts.records).max().unwrap_or(0),
+            chunk_items_max: own().map(|(_, (_, facts))| facts.places).max().unwrap_or(0),
         };
         coordinator.step(counted, &mut outbox)?;
     }
@@ -222,9 +230,15 @@ fn sample(job: &Job<'_>, runs: &HashRuns, order: SampleOrder, lane: &mut Lane<'_
         let mut lists = Vec::new();
         for owner in 0..job.shape.workers {
             let range = job.shape.sample_range(owner);
-            let mut entries = runs.cell(worker.0, owner * job.shape.cells_per_owner)?;
+            let cell = owner * job.shape.cells_per_owner;
+            let CellEntries { mut entries, .. } = runs.cell(worker.0, cell)?;
             entries.retain(|entry| range.contains(entry.hash.hi()));
             lists.push(entries);
+        }
+        if job.references.shape().is_some() {
+            let range = job.shape.sample_range(worker.0.into());
+            let hashes = job.references.hashes(range)?;
+            lane.step(worker, Input::SampleReferences { hashes })?;
         }
         lane.step(worker, Input::Sample { order, lists })?;
     }

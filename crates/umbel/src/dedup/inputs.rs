@@ -3,6 +3,7 @@
 //! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
 //! directory and the matches of a glob by the bytes of their paths.
 
+use super::row_groups::RowGroups;
 use crate::exit::UsageError;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -12,7 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_records::{Compression, Format};
+use umbel_records::{
+    Compression, ExtractorError, Format, Granularity, ItemExtractor, ParquetFile, ScoreError,
+    ScoreExtractor, TableHeader, TextField,
+};
 
 /// Bytes that tell a compression from its magic.
 const HEAD_BYTES: usize = 64;
@@ -41,10 +45,26 @@ pub(crate) struct Source {
     pub(crate) compression: Compression,
     /// How records are cut.
     pub(crate) format: Format,
+    /// Of Parquet, what its footer says, once it was read.
+    pub(crate) row_groups: Option<Arc<RowGroups>>,
+    /// Of a table, its header row, once it was read; a table without any row has none.
+    pub(crate) header: Option<Arc<TableHeader>>,
     stored: Stored,
 }
 
 impl Source {
+    /// A file of which nothing was read, and which is no other input under another name.
+    const fn new(
+        name: String,
+        relative: PathBuf,
+        bytes: u64,
+        (compression, format): (Compression, Format),
+        stored: Stored,
+    ) -> Self {
+        let (identity, row_groups, header) = (None, None, None);
+        Self { name, relative, identity, bytes, compression, format, row_groups, header, stored }
+    }
+
     /// The open file.
     pub(crate) fn open(&self) -> Result<Arc<File>> {
         match &self.stored {
@@ -54,6 +74,68 @@ impl Source {
                     File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
                 Ok(Arc::new(file))
             }
+        }
+    }
+
+    /// What finds the text field whose paragraphs are compared; `None` for a table that has no records.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no fields, or the table no such column.
+    pub(crate) fn text_field(&self, field: &str) -> Result<Option<TextField>, ExtractorError> {
+        match (&self.header, self.format) {
+            (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
+            (None, Format::Csv | Format::Tsv) => Ok(None),
+            (None, Format::Text) => Err(ExtractorError::ParagraphOfText),
+            (None, Format::Parquet) => Err(ExtractorError::Columns),
+            (None, Format::JsonLines) => TextField::of_json(field.to_owned()).map(Some),
+        }
+    }
+
+    /// Checks that records have what is compared.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no such granularity, or the table no such column.
+    pub(crate) fn check(&self, granularity: &Granularity) -> Result<(), ExtractorError> {
+        match granularity {
+            Granularity::File => Ok(()),
+            Granularity::Paragraph(field) => self.text_field(field).map(drop),
+            _ => self.extractor(granularity).map(drop),
+        }
+    }
+
+    /// What turns records into items; `None` for a table that has no records, and for Parquet.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no such granularity, or the table no such column.
+    pub(crate) fn extractor(
+        &self,
+        granularity: &Granularity,
+    ) -> Result<Option<ItemExtractor>, ExtractorError> {
+        match (&self.header, self.format.delimiter()) {
+            (Some(header), _) => ItemExtractor::of_table(header, granularity.clone()).map(Some),
+            (None, Some(_)) => Ok(None),
+            // Items of columns are made elsewhere.
+            (None, None) if self.format == Format::Parquet => Ok(None),
+            (None, None) => ItemExtractor::new(self.format, granularity.clone()).map(Some),
+        }
+    }
+
+    /// What finds a field's number in records; `None` for a table that has no records.
+    ///
+    /// # Errors
+    ///
+    /// If records of this format have no such field.
+    pub(crate) fn score_extractor(
+        &self,
+        field: &str,
+    ) -> Result<Option<ScoreExtractor>, ScoreError> {
+        match (&self.header, self.format.delimiter()) {
+            (Some(header), _) => ScoreExtractor::of_table(header, field).map(Some),
+            (None, Some(_)) => Ok(None),
+            (None, None) => ScoreExtractor::new(self.format, field).map(Some),
         }
     }
 }
@@ -165,18 +247,20 @@ fn source(
     let cannot = || format!("{name}: cannot read");
     let metadata = std::fs::metadata(&path).with_context(cannot)?;
     let file = File::open(&path).with_context(cannot)?;
-    let format = format.unwrap_or_else(|| Format::from_name(&path));
+    let by_name = Format::from_name(&path);
     if metadata.is_file() {
-        let compression = detect(&file).with_context(cannot)?;
+        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let format = format.or(detected).unwrap_or(by_name);
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
-        let (bytes, stored) = (metadata.len(), Stored::Path(path));
-        return Ok(Source { name, relative, identity, bytes, compression, format, stored });
+        let stored = Stored::Path(path);
+        let source = Source::new(name, relative, metadata.len(), (compression, format), stored);
+        return Ok(Source { identity, ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
     let relative = PathBuf::from(path.file_name().unwrap_or_default());
-    spooled(file, name, relative, format, scratch)
+    spooled(file, name, relative, (format, by_name), scratch)
 }
 
 fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
@@ -184,19 +268,19 @@ fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
     let cannot = || "standard input: cannot read";
     let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
     let mut file = File::from(file);
-    let format = format.unwrap_or(Format::Text);
     let relative = PathBuf::from("stdin");
     let metadata = file.metadata().with_context(cannot)?;
     let at_start = file.stream_position().is_ok_and(|position| position == 0);
     if metadata.is_file() && at_start {
-        let compression = detect(&file).with_context(cannot)?;
+        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let format = format.or(detected).unwrap_or(Format::Text);
         let bytes = metadata.len();
         // Whoever shares the descriptor sees it read, as with any program.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
         let stored = Stored::Open(Arc::new(file));
-        return Ok(Source { name, relative, identity: None, bytes, compression, format, stored });
+        return Ok(Source::new(name, relative, bytes, (compression, format), stored));
     }
-    spooled(file, name, relative, format, scratch)
+    spooled(file, name, relative, (format, Format::Text), scratch)
 }
 
 /// Copies what can be read only once to a scratch file without a name.
@@ -204,18 +288,20 @@ fn spooled(
     mut from: impl Read,
     name: String,
     relative: PathBuf,
-    format: Format,
+    (format, by_name): (Option<Format>, Format),
     scratch: &Path,
 ) -> Result<Source> {
     let cannot = || format!("{name}: cannot copy to a scratch file in {}", scratch.display());
     let mut file = tempfile::tempfile_in(scratch).with_context(cannot)?;
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
-    let compression = detect(&file).with_context(cannot)?;
+    let (compression, detected) = detect(&file).with_context(cannot)?;
+    let format = format.or(detected).unwrap_or(by_name);
     let stored = Stored::Open(Arc::new(file));
-    Ok(Source { name, relative, identity: None, bytes, compression, format, stored })
+    Ok(Source::new(name, relative, bytes, (compression, format), stored))
 }
 
-fn detect(file: &File) -> io::Result<Compression> {
+/// How a file is packed, and its format if its content tells.
+fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
     let mut head = [0; HEAD_BYTES];
     let mut filled = 0;
     while filled < HEAD_BYTES {
@@ -224,7 +310,8 @@ fn detect(file: &File) -> io::Result<Compression> {
             bytes => filled += bytes,
         }
     }
-    Ok(Compression::detect(&head[..filled]))
+    let head = &head[..filled];
+    Ok((Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet)))
 }
 
 /// Which file a path means, whether it is there or not: absolute, without links and detours.
@@ -294,8 +381,8 @@ mod tests {
             relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
             ["b.txt", "a/y.jsonl", "a/z.txt"]
         );
-        let spool =
-            spooled(&b"abc"[..], "-".into(), "stdin".into(), Format::Text, scratch).unwrap();
+        let spool = spooled(&b"abc"[..], "-".into(), "stdin".into(), (None, Format::Text), scratch)
+            .unwrap();
         assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
     }
 

@@ -1,30 +1,39 @@
 //! A job from its specification to its outcome: phases in order, the commit last.
 
 use super::bad::BadRecords;
+use super::best::{BestField, Ranker};
 use super::chunks::{Chunk, cut};
 use super::compare::{self, Suspects};
+use super::drop_rows::DropRows;
 use super::exchange::{self, Decisions, Outcome};
-use super::hash_runs::RunStore;
+use super::hash_runs::{HashRuns, RunStore};
+use super::headers::{check_headers, read_headers};
 use super::inputs::{Source, resolve};
 use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::resident_bytes;
-use super::output;
+use super::online::{Asked, FilterAddress, Online};
+use super::output::{self, Written};
 use super::outputs::{Named, Outputs, check_against_inputs, check_named, write_bad};
 use super::plan;
 use super::progress::{Bar, Unit};
-use super::report;
+use super::references::References;
+use super::report::records_before;
+use super::reports::{self, ReportOutputs};
+use super::row_groups::read_footers;
+use super::save_index;
+use super::scope::{Scope, ScopedHasher};
 use super::sink::{Complete, Sink, commit};
-use super::spill::{GroupedBytes, ScratchFile};
+use super::spill::ScratchFile;
 use super::summary::{Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::{Exit, UsageError};
 use crate::say::say;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
-use umbel_engine::dedup::{FilterChoice, JobShape, Keep, Level, WorkerId};
+use umbel_engine::dedup::{FilterChoice, IndexBits, JobShape, Keep, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
-use umbel_records::{Format, Granularity, ItemExtractor};
+use umbel_records::{ExtractorError, Format, Granularity, Normaliser};
 
 /// Where kept records go.
 #[derive(Clone, Debug)]
@@ -37,6 +46,35 @@ pub(crate) enum OutputTarget {
     Directory(PathBuf),
 }
 
+/// What becomes of a record without a field that is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MissingKey {
+    /// It is a bad record.
+    Fail,
+    /// It stays, and is compared with nothing.
+    Keep,
+    /// It goes.
+    Drop,
+}
+
+/// What becomes of an empty item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EmptyItems {
+    /// It is equal to other empty ones.
+    Compare,
+    /// Its record stays.
+    Keep,
+}
+
+/// An index that is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct SaveIndex {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// How much of each hash is stored.
+    pub(crate) bits: IndexBits,
+}
+
 /// What the user wants.
 #[derive(Debug)]
 pub(crate) struct JobSpec {
@@ -46,20 +84,46 @@ pub(crate) struct JobSpec {
     pub(crate) workers: Option<u32>,
     /// What is compared.
     pub(crate) granularity: Granularity,
-    /// How records are cut; `None`: by name.
+    /// Paragraphs of fewer bytes are not compared.
+    pub(crate) paragraph_bytes_min: u64,
+    /// What of items does not count, in order.
+    pub(crate) normalise: Vec<Normaliser>,
+    /// Which records are compared with each other.
+    pub(crate) scope: Scope,
+    /// What becomes of records without a key.
+    pub(crate) missing_key: MissingKey,
+    /// What becomes of empty items.
+    pub(crate) empty: EmptyItems,
+    /// Whether the user said what is compared; else it depends on the format.
+    pub(crate) names_granularity: bool,
+    /// How records are cut; `None`: by content or name.
     pub(crate) format: Option<Format>,
-    /// Where kept records go.
+    /// Where kept records go, or the annotations.
     pub(crate) output: OutputTarget,
+    /// Whether records are annotated instead of dropped.
+    pub(crate) annotates: bool,
     /// Where the report of dropped records goes.
     pub(crate) duplicates: Option<PathBuf>,
+    /// Where the list of groups of equal records goes.
+    pub(crate) groups: Option<PathBuf>,
     /// Where the list of bad records goes, if there are any.
     pub(crate) bad: Option<PathBuf>,
+    /// Indexes of what earlier jobs have kept.
+    pub(crate) references: Vec<PathBuf>,
+    /// Filters that are asked what they hold of the kept items.
+    pub(crate) online: Vec<FilterAddress>,
+    /// The filter that kept items are added to.
+    pub(crate) add_to: Option<FilterAddress>,
+    /// The index of what this job keeps.
+    pub(crate) save_index: Option<SaveIndex>,
     /// Where the summary goes.
     pub(crate) summary: Option<PathBuf>,
     /// When records are equal.
     pub(crate) level: Level,
     /// Which of equal records stays.
     pub(crate) keep: Keep,
+    /// Where the best one stays: by which field.
+    pub(crate) best: Option<BestField>,
     /// How entries are compared between workers.
     pub(crate) filter: FilterChoice,
     /// Seed of the hash.
@@ -78,6 +142,18 @@ pub(crate) struct JobSpec {
     pub(crate) plan_only: bool,
 }
 
+impl JobSpec {
+    /// Whether every file is one record.
+    pub(crate) fn compares_files(&self) -> bool {
+        self.granularity == Granularity::File
+    }
+
+    /// Whether anybody wants to know which record was kept for a dropped one.
+    pub(crate) fn reports_kept(&self) -> bool {
+        self.duplicates.is_some() || self.groups.is_some() || self.annotates
+    }
+}
+
 /// A job under way.
 pub(crate) struct Job<'a> {
     /// What the user wants.
@@ -86,9 +162,13 @@ pub(crate) struct Job<'a> {
     pub(crate) sources: &'a [Source],
     /// Their parts in order.
     pub(crate) chunks: &'a [Chunk],
+    /// What earlier jobs have kept.
+    pub(crate) references: &'a References,
+    /// The filters beside the job.
+    pub(crate) online: Option<&'a Online>,
     /// Workers and cells.
     pub(crate) shape: JobShape,
-    /// The hash function.
+    /// The hash function, the same for all scopes.
     pub(crate) hasher: ItemHasher,
     /// Number of the job, in every frame's checksum.
     pub(crate) id: u64,
@@ -102,6 +182,11 @@ impl Job<'_> {
         self.shape.cells()
     }
 
+    /// The hash function for items of a source.
+    pub(crate) fn hasher_of(&self, source: &Source) -> ScopedHasher {
+        self.spec.scope.hasher(self.hasher, source)
+    }
+
     /// All workers.
     pub(crate) fn worker_ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
         let workers = u16::try_from(self.shape.workers).expect("at most 1,024 workers");
@@ -109,7 +194,7 @@ impl Job<'_> {
     }
 
     /// Stored bytes of the input.
-    fn input_bytes(&self) -> u64 {
+    pub(crate) fn input_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.bytes).sum()
     }
 
@@ -120,9 +205,16 @@ impl Job<'_> {
         if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
     }
 
-    /// Whether a repeat may be dropped as soon as it is seen: not where its bytes are to be compared.
+    /// Ranks the records of a source, if the best one stays.
+    pub(crate) fn ranker(&self, source: &Source) -> Result<Option<Ranker>> {
+        let Some(best) = &self.spec.best else { return Ok(None) };
+        Ranker::new(best, source).with_context(|| source.name.clone())
+    }
+
+    /// Whether a repeat may be dropped as soon as it is seen: not where its bytes are to be compared, or it is to be
+    /// told whether it is a repeat of the input or of a reference.
     pub(crate) fn drops_early(&self) -> bool {
-        self.shape.level != Level::Bytes
+        self.shape.level != Level::Bytes && self.references.shape().is_none()
     }
 }
 
@@ -137,26 +229,49 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     if !spec.plan_only {
         check_named(spec)?;
     }
-    let sources = resolve(&spec.inputs, spec.format, &spec.scratch)?;
-    for source in &sources {
-        ItemExtractor::new(source.format, spec.granularity.clone())
-            .map_err(|error| UsageError(format!("{}: {error} (--format jsonl)", source.name)))?;
-    }
+    let sources = open_sources(spec)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = spec.workers.unwrap_or_else(|| u32::try_from(threads).unwrap_or(u32::MAX));
+    let references = References::open(spec)?;
     let forecast = plan::forecast(spec, &sources)?;
-    let shape = plan::shape(spec, workers, &forecast);
+    let shape = plan::shape(spec, workers, &forecast, references.shape());
     shape.validate().map_err(|error| UsageError(error.to_string()))?;
-    let chunks = cut(&sources, workers)?;
+    let chunks = cut(&sources, workers, spec.compares_files())?;
     let hasher = ItemHasher::Xxh3 { seed: spec.seed };
     let id = job_id(spec);
-    let job = Job { spec, sources: &sources, chunks: &chunks, shape, hasher, id, threads };
+    let online = if spec.plan_only { None } else { Online::connect(spec)? };
+    let (online, references) = (online.as_ref(), &references);
+    let (sources, chunks) = (&sources[..], &chunks[..]);
+    let job = Job { spec, sources, chunks, references, online, shape, hasher, id, threads };
     if spec.plan_only {
         Sink::stdout()?.write(plan::explain(&job, &forecast).as_bytes())?;
         return Ok(Exit::Done);
     }
-    check_against_inputs(spec, &sources)?;
+    check_against_inputs(spec, sources)?;
     execute(&job, Outputs::open(spec)?, clocks)
+}
+
+/// Finds the inputs, and whether they can be read as they are to be.
+pub(crate) fn open_sources(spec: &JobSpec) -> Result<Vec<Source>> {
+    // A file that is one record has no header.
+    let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
+    let mut sources = resolve(&spec.inputs, format, &spec.scratch)?;
+    read_headers(&mut sources)?;
+    read_footers(spec, &mut sources)?;
+    for source in &sources {
+        source.check(&spec.granularity).map_err(|error| match error {
+            ExtractorError::BadKeyPath { key, error } => {
+                UsageError(format!("{}: --key {key}: {error}", source.name))
+            }
+            error => UsageError(format!("{}: {error}", source.name)),
+        })?;
+        if let Some(best) = &spec.best {
+            Ranker::new(best, source)
+                .map_err(|error| UsageError(format!("{}: --keep {best}: {error}", source.name)))?;
+        }
+    }
+    check_headers(spec, &sources)?;
+    Ok(sources)
 }
 
 /// Number of the job: from its seed and input names, so that a repeated job repeats its frames.
@@ -178,38 +293,46 @@ fn execute(
     let mut phases = vec![("open", watch.lap())];
 
     let store = RunStore::new(job.resident_bytes(), Arc::clone(&scratch));
-    let dropped = spec.duplicates.as_ref().map(|_| {
-        let groups = report::group_count(job.chunks.len());
-        GroupedBytes::new(groups, job.resident_bytes() / 4, Arc::clone(&scratch))
-    });
+    let dropped = spec.reports_kept().then(|| DropRows::new(job, &scratch));
     let bar_read = bar("read", input_bytes, Unit::Bytes);
     let local = local_pass::run(job, &store, dropped.as_ref(), &bar_read)?;
     drop(bar_read);
-    let items: u64 = local.facts.iter().map(ChunkFacts::items).sum();
+    let items: u64 = local.facts.iter().map(|facts| facts.items).sum();
     let records: u64 = local.facts.iter().map(|facts| facts.records).sum();
     if records == 0 && local.facts.iter().all(|facts| facts.bad.is_empty()) {
         return Err(UsageError("nothing to do: the input holds no record".into()).into());
     }
     phases.push(("local", watch.lap()));
 
-    let exchange = decide(job, store, &local, dropped.as_ref(), &scratch, |phase| {
+    let Outputs { kept, duplicates, groups, bad: bad_list, index, summary: summary_sink } = named;
+    let decided = settle(job, store, &local, dropped.as_ref(), &scratch, index, |phase| {
         phases.push((phase, watch.lap()));
     })?;
-    let bar = bar("write", input_bytes, Unit::Bytes);
-    let mut written = output::run(job, named.kept, &local.facts, &bar)?;
-    drop(bar);
-    let report = write_report(job, named.duplicates, &local.facts, dropped.as_ref())?;
-    written.complete.extend(report);
-    let bad = take_bad(job, local.facts);
-    written.complete.extend(write_bad(spec, named.bad, &bad.records)?);
+    let (kept, annotations) = if spec.annotates { (None, kept) } else { (kept, None) };
+    let mut written = Written::default();
+    if !spec.annotates {
+        let bar = bar("write", input_bytes, Unit::Bytes);
+        written = output::run(job, kept, &local.facts, &bar)?;
+    }
+    let outputs = ReportOutputs { duplicates, groups, annotations };
+    let reported = reports::write(job, outputs, &local.facts, dropped.as_ref(), &scratch)?;
+    written.complete.extend(reported.complete.into_iter().chain(decided.index));
+    written.was_closed |= reported.was_closed;
+    let mut chunk_facts = local.facts;
+    let bad = take_bad(job, &mut chunk_facts);
+    written.complete.extend(write_bad(spec, bad_list, &bad.records)?);
     phases.push(("output", watch.lap()));
 
     let facts = Facts {
         job,
         items,
         records,
-        exchange: &exchange,
+        exempt: bad.exempt,
+        left_out: bad.left_out,
+        exchange: &decided.exchange,
+        asked: &decided.asked,
         bad: &bad.records,
+        groups: reported.groups,
         early_drops: bad.early_drops,
         phases: &phases,
         wall: total.elapsed(),
@@ -219,13 +342,14 @@ fn execute(
         scratch_bytes: scratch.bytes(),
     };
     let summary = Summary::new(&facts);
-    if let Some(named) = named.summary {
+    if let Some(named) = summary_sink {
         // Renamed last: where it stands, the job is done.
         let mut sink = named.sink()?;
         sink.write(summary.json()?.as_bytes())?;
         written.complete.push(sink.complete()?);
     }
     commit(written.complete)?;
+    job.online.map_or(Ok(()), |online| online.add(job, &chunk_facts))?;
     // Like `sort | head`: whoever has heard enough is not told more.
     if !spec.quiet && !written.was_closed {
         say(summary.table());
@@ -233,16 +357,50 @@ fn execute(
     Ok(if bad.records.total() > 0 { Exit::BadSkipped } else { Exit::Done })
 }
 
-/// Exchanges all entries, and at level `bytes` all items in doubt; `done` hears of each phase's end.
+/// What has become of all items.
+struct Decided {
+    exchange: Outcome,
+    asked: Vec<Asked>,
+    index: Option<Complete>,
+}
+
+/// Decides of all items, and writes the index of those that stay; `done` hears of each phase's end.
+fn settle(
+    job: &Job<'_>,
+    store: RunStore,
+    local: &LocalPass,
+    dropped: Option<&DropRows>,
+    scratch: &Arc<ScratchFile>,
+    index: Option<Named>,
+    mut done: impl FnMut(&'static str),
+) -> Result<Decided> {
+    let (exchange, runs) = decide(job, store, local, dropped, scratch, &mut done)?;
+    let mut asked = Vec::new();
+    if let Some(online) = job.online {
+        asked = online.drop_known(job, &local.facts, dropped)?;
+        done("ask");
+    }
+    let bits = job.spec.save_index.as_ref().map(|index| index.bits);
+    let index = match (runs, bits, index) {
+        (Some(runs), Some(bits), Some(named)) => {
+            Some(save_index::write(job, &runs, &local.facts, bits, scratch, named)?)
+        }
+        _ => None,
+    };
+    Ok(Decided { exchange, asked, index })
+}
+
+/// Exchanges all entries, and at level `bytes` all items in doubt; `done` hears of each phase's end. Also all entries,
+/// if an index is to be made of those that stay.
 fn decide(
     job: &Job<'_>,
     store: RunStore,
     local: &LocalPass,
-    dropped: Option<&GroupedBytes>,
+    dropped: Option<&DropRows>,
     scratch: &Arc<ScratchFile>,
-    mut done: impl FnMut(&'static str),
-) -> Result<Outcome> {
-    let runs = store.finish(job.shape.workers, job.cells());
+    done: &mut impl FnMut(&'static str),
+) -> Result<(Outcome, Option<HashRuns>)> {
+    let runs = store.finish(job.shape.workers, job.cells(), job.shape.ranks_entries());
     let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {
@@ -252,41 +410,34 @@ fn decide(
     let decisions = Decisions { facts: &local.facts, dropped, suspect: &suspect };
     let bar = Bar::new("exchange", job.cells().get().into(), Unit::Cells, job.spec.quiet);
     let mut exchange = exchange::run(job, &runs, &decisions, &bar)?;
-    drop((bar, runs));
+    drop(bar);
+    let runs = job.spec.save_index.is_some().then_some(runs);
     done("exchange");
     if let Some(suspects) = &suspects {
         let bar = Bar::new("compare", job.input_bytes(), Unit::Bytes, job.spec.quiet);
         compare::run(job, suspects, &mut exchange, &decisions, scratch, &bar)?;
         done("compare");
     }
-    Ok(exchange.outcome)
-}
-
-/// Writes which records were dropped for which, if the user wants to know.
-fn write_report(
-    job: &Job<'_>,
-    named: Option<Named>,
-    facts: &[ChunkFacts],
-    dropped: Option<&GroupedBytes>,
-) -> Result<Option<Complete>> {
-    let (Some(named), Some(dropped)) = (named, dropped) else { return Ok(None) };
-    let mut sink = named.sink()?;
-    report::write(job.sources, job.chunks, facts, dropped, job.spec.keep, &mut sink)?;
-    Ok(Some(sink.complete()?))
+    Ok((exchange.outcome, runs))
 }
 
 /// What is left of the chunks' facts at the end.
+#[derive(Default)]
 struct TakenFacts {
     records: BadRecords,
     early_drops: u64,
+    exempt: u64,
+    left_out: u64,
 }
 
-fn take_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> TakenFacts {
-    let before = report::records_before(job.chunks, &facts);
-    let mut taken = TakenFacts { records: BadRecords::default(), early_drops: 0 };
+fn take_bad(job: &Job<'_>, facts: &mut [ChunkFacts]) -> TakenFacts {
+    let before = records_before(job.chunks, facts);
+    let mut taken = TakenFacts::default();
     for ((chunk, facts), before) in job.chunks.iter().zip(facts).zip(before) {
         taken.early_drops += facts.early_drops;
-        for bad in facts.bad {
+        taken.exempt += facts.exempt;
+        taken.left_out += facts.left_out;
+        for bad in std::mem::take(&mut facts.bad) {
             taken.records.add(bad, &job.sources[chunk.source], before);
         }
     }

@@ -1,34 +1,45 @@
 //! Phase 1: every chunk is read once, its items are hashed, and their entries stored run by run.
 
 use super::bad::{BadCause, BadRecord};
-use super::chunks::Chunk;
+use super::content::{ChunkContent, Found, Spot, open_content};
+use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::{ChunkBits, SharedBits};
-use super::hash_runs::RunStore;
-use super::inputs::Source;
+use super::hash_runs::{Run, RunStore};
 use super::job::Job;
 use super::progress::Bar;
-use super::report::DropWriter;
+use super::record_starts::RecordStarts;
 use super::run_builder::{EarlyDrop, RunBuilder};
-use super::spill::{GroupWriter, GroupedBytes};
+use super::scope::ScopedHasher;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_engine::dedup::Place;
-use umbel_records::{ContentDigest, Granularity, ItemExtractor, RecordReader, line_item, records};
+use umbel_engine::dedup::{JobShape, Place, Rank};
+use umbel_filter::ItemHash;
+use umbel_records::{ContentDigest, line_item, records};
 
 /// What reading a chunk has shown.
 #[derive(Default)]
 pub(crate) struct ChunkFacts {
     /// Records in it, bad ones included.
     pub(crate) records: u64,
-    /// Bytes of its items.
+    /// Numbered places of items, and of what stands there instead of one.
+    pub(crate) places: u64,
+    /// Items that entered the job.
+    pub(crate) items: u64,
+    /// Items that were not compared, and stay.
+    pub(crate) exempt: u64,
+    /// Records that were not compared, and go.
+    pub(crate) left_out: u64,
+    /// Bytes of items.
     pub(crate) item_bytes: u64,
     /// What the second reading must see again.
     pub(crate) digest: Option<ContentDigest>,
-    /// Records that do not stay: bad ones, and repeats that were dropped at once.
+    /// Places that do not stay: bad records, and repeats that were dropped at once.
     pub(crate) dropped: SharedBits,
+    /// Which records the places belong to; `None` where each has one.
+    pub(crate) starts: Option<RecordStarts>,
     /// Repeats that were dropped at once.
     pub(crate) early_drops: u64,
     /// Bad records.
@@ -36,10 +47,21 @@ pub(crate) struct ChunkFacts {
 }
 
 impl ChunkFacts {
-    /// Items that entered the job.
-    pub(crate) fn items(&self) -> u64 {
-        let bad_items = self.bad.iter().filter(|bad| matches!(bad.cause, BadCause::Item(_)));
-        self.records - bad_items.count() as u64
+    /// Whether the chunk is one record, and stays.
+    pub(crate) fn is_kept_whole(&self) -> bool {
+        self.places == 1 && !self.dropped.get(0)
+    }
+
+    /// The record that a place belongs to, counted from 0 in the chunk, and which part of it the place is, counted
+    /// from 1, where records have several.
+    pub(crate) fn record_of(&self, place: u64) -> (u64, Option<u64>) {
+        match &self.starts {
+            None => (place, None),
+            Some(starts) => {
+                let (record, part) = starts.record_of(place);
+                (record, Some(part))
+            }
+        }
     }
 }
 
@@ -62,23 +84,82 @@ pub(crate) struct LocalPass {
     pub(crate) times: LocalTimes,
 }
 
+/// Where a thread puts what reading chunks brings beside their facts.
+pub(crate) trait ChunkSink {
+    /// A run of entries of a chunk, which may have others.
+    fn run(&mut self, chunk: u32, run: Run) -> Result<()>;
+
+    /// A repeat was dropped for another record of its chunk.
+    fn early_drop(&mut self, row: DropRow) -> Result<()>;
+
+    /// All of a chunk was read.
+    fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()>;
+
+    /// The thread has read its last chunk.
+    fn finish(self) -> Result<()>;
+}
+
+/// The sink of a job in one process: nothing of it outlives the process.
+struct Stored<'a> {
+    job: &'a Job<'a>,
+    store: &'a RunStore,
+    report: Option<DropWriter<'a>>,
+}
+
+impl ChunkSink for Stored<'_> {
+    fn run(&mut self, chunk: u32, run: Run) -> Result<()> {
+        self.store.push(self.job.chunks[chunk as usize].worker, chunk, run)
+    }
+
+    fn early_drop(&mut self, row: DropRow) -> Result<()> {
+        self.report.as_mut().map_or(Ok(()), |report| report.append(row))
+    }
+
+    fn end_chunk(&mut self, _: u32, _: &mut ChunkFacts) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        self.report.map_or(Ok(()), DropWriter::finish)
+    }
+}
+
 /// Reads all chunks.
 pub(crate) fn run(
     job: &Job<'_>,
     store: &RunStore,
-    dropped: Option<&GroupedBytes>,
+    dropped: Option<&DropRows>,
     bar: &Bar,
 ) -> Result<LocalPass> {
-    let facts: Mutex<Vec<ChunkFacts>> = Mutex::default();
-    lock(&facts).resize_with(job.chunks.len(), ChunkFacts::default);
+    let mut facts = Vec::new();
+    facts.resize_with(job.chunks.len(), ChunkFacts::default);
+    let todo: Vec<usize> = (0..job.chunks.len()).collect();
+    let sink = || Stored { job, store, report: dropped.map(DropRows::writer) };
+    read_chunks(job, &todo, facts, sink, bar)
+}
+
+/// Reads these chunks; the facts of all others are known.
+pub(crate) fn read_chunks<Sink: ChunkSink>(
+    job: &Job<'_>,
+    todo: &[usize],
+    facts: Vec<ChunkFacts>,
+    new_sink: impl Fn() -> Sink + Sync,
+    bar: &Bar,
+) -> Result<LocalPass> {
+    let facts = Mutex::new(facts);
     let times = Mutex::new(LocalTimes::default());
     let outcome = run_tasks(
         job.threads,
-        job.chunks.len(),
-        || Ok(ChunkReader::new(job, store, dropped)),
-        |reader, chunk| {
-            let facts_of_chunk = reader.read(chunk, bar)?;
+        todo.len(),
+        || Ok(ChunkReader::new(job, new_sink())),
+        |reader, task| {
+            let chunk = todo[task];
+            let mut facts_of_chunk = reader.read(chunk, bar)?;
             let is_too_bad = facts_of_chunk.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0);
+            if !is_too_bad {
+                let number = u32::try_from(chunk).expect("chunk numbers have 24 bits");
+                reader.sink.end_chunk(number, &mut facts_of_chunk)?;
+            }
             lock(&facts)[chunk] = facts_of_chunk;
             // The message needs record numbers of earlier chunks, which are all in work: it is made at the end.
             if is_too_bad { Err(TooManyBad.into()) } else { Ok(()) }
@@ -88,7 +169,8 @@ pub(crate) fn run(
             sum.read += reader.times.read;
             sum.hash += reader.times.hash;
             sum.partition += reader.times.partition;
-            reader.report.map_or(Ok(()), DropWriter::finish)
+            drop(sum);
+            reader.sink.finish()
         },
     );
     let facts = facts.into_inner().expect("threads are done");
@@ -100,6 +182,17 @@ pub(crate) fn run(
     }
     let times = *lock(&times);
     Ok(LocalPass { facts, times })
+}
+
+/// Why an input cannot be used; trying again does not help.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputError {
+    /// Records are bad and may not be left out. Names the first.
+    #[error("{0}")]
+    Bad(String),
+    /// A second reading saw other bytes than the first.
+    #[error("{0}: the file was changed while it was read; run the job again")]
+    Changed(String),
 }
 
 /// More bad records than may be left out; which, the facts of the chunks tell.
@@ -117,12 +210,15 @@ fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
         }
         if let Some(bad) = facts.bad.into_iter().next() {
             let text = bad.text(&job.sources[source], records_before);
-            return match job.spec.skip_bad {
-                None => anyhow!("{text}; --skip-bad leaves bad records out"),
-                Some(max) => anyhow!(
-                    "more than {max} bad records, as --skip-bad={max} allows; the first: {text}"
-                ),
+            let text = match job.spec.skip_bad {
+                None => format!("{text}; --skip-bad leaves bad records out"),
+                Some(max) => {
+                    format!(
+                        "more than {max} bad records, as --skip-bad={max} allows; the first: {text}"
+                    )
+                }
             };
+            return InputError::Bad(text).into();
         }
         records_before += facts.records;
     }
@@ -130,167 +226,197 @@ fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
 }
 
 /// Reads chunks on one thread.
-struct ChunkReader<'a> {
+struct ChunkReader<'a, Sink> {
     job: &'a Job<'a>,
-    store: &'a RunStore,
     builder: RunBuilder,
-    report: Option<DropWriter<'a>>,
+    sink: Sink,
     times: LocalTimes,
 }
 
-impl<'a> ChunkReader<'a> {
-    fn new(job: &'a Job<'a>, store: &'a RunStore, dropped: Option<&'a GroupedBytes>) -> Self {
-        let builder = RunBuilder::new(job.cells(), job.spec.keep, job.drops_early());
-        let writer = |store| DropWriter::new(GroupWriter::new(store), job.chunks.len());
-        Self { job, store, builder, report: dropped.map(writer), times: LocalTimes::default() }
+impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
+    fn new(job: &'a Job<'a>, sink: Sink) -> Self {
+        let JobShape { keep, .. } = job.shape;
+        let is_ranked = job.shape.ranks_entries();
+        let builder = RunBuilder::new(job.cells(), keep, job.drops_early(), is_ranked);
+        Self { job, builder, sink, times: LocalTimes::default() }
     }
 
     fn read(&mut self, index: usize, bar: &Bar) -> Result<ChunkFacts> {
         let job = self.job;
         let chunk = job.chunks[index];
         let source = &job.sources[chunk.source];
-        let mut reader = open(source, chunk)?;
-        let mut extractor = ItemExtractor::new(source.format, job.spec.granularity.clone())
-            .with_context(|| source.name.clone())?;
-        let lines = job.spec.granularity == Granularity::Line;
-        let mut facts = ChunkFacts::default();
-        let mut dropped = ChunkBits::default();
+        let ranker = if job.shape.ranks_entries() { job.ranker(source)? } else { None };
+        let hasher = job.hasher_of(source);
+        let mut content = open_content(source, chunk, job.spec, hasher, ranker)?;
+        let mut found = Findings::default();
         let mut stored_before = 0;
         let mut watch = Stopwatch::start();
         loop {
-            let bad_before = facts.bad.len();
-            let block = match reader.next_block() {
-                Ok(Some(block)) => block,
-                Ok(None) => break,
+            match content.read() {
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(error) => {
-                    let (record, content_offset) = (facts.records, reader.block_offset());
-                    facts.bad.push(BadRecord {
-                        record,
-                        content_offset,
-                        cause: BadCause::Read(error),
-                    });
+                    let cause = BadCause::Read(error);
+                    found.add_bad(content.content_offset(), cause);
                     break;
                 }
-            };
+            }
             self.times.read += watch.lap();
-            if lines {
-                self.lines(index, block, &mut facts, &mut dropped, &mut watch)?;
-            } else {
-                self.items(index, block, &mut extractor, &mut facts, &mut dropped, &mut watch)?;
-                let block_offset = reader.block_offset();
-                facts.bad[bad_before..]
-                    .iter_mut()
-                    .for_each(|bad| bad.content_offset += block_offset);
+            match content.lines() {
+                Some(block) => self.lines(index, hasher, block, &mut found, &mut watch)?,
+                None => self
+                    .items(index, hasher, &mut *content, &mut found, &mut watch)
+                    .with_context(|| source.name.clone())?,
             }
             self.times.hash += watch.lap();
-            let stored = reader.stored_bytes_read();
+            let stored = content.stored_bytes_read();
             bar.add(stored - stored_before);
             stored_before = stored;
-            if facts.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0) {
+            if found.facts.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0) {
                 break;
             }
         }
         self.take_run(index, &mut watch)?;
-        facts.digest = Some(reader.digest());
-        facts.dropped = dropped.finish(facts.records);
-        Ok(facts)
+        Ok(found.finish(content.digest(), content.has_parts()))
     }
 
     /// The fast path: the item is the line.
     fn lines(
         &mut self,
         index: usize,
+        hasher: ScopedHasher,
         block: &[u8],
-        facts: &mut ChunkFacts,
-        dropped: &mut ChunkBits,
+        found: &mut Findings,
         watch: &mut Stopwatch,
     ) -> Result<()> {
-        let hasher = self.job.hasher;
+        let mut place = found.facts.places;
         for record in records(block) {
             let item = line_item(record);
-            facts.item_bytes += item.len() as u64;
-            if let Some(drop) = self.builder.push(hasher.hash(item), facts.records) {
-                self.drop_early(index, drop, facts, dropped)?;
+            found.facts.item_bytes += item.len() as u64;
+            if let Some(drop) = self.builder.push(hasher.hash(item), place, Rank::default()) {
+                self.drop_early(index, drop, found)?;
             }
-            facts.records += 1;
-            if self.builder.is_full(facts.records) {
+            place += 1;
+            if self.builder.is_full(place) {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
         }
+        let facts = &mut found.facts;
+        facts.items += place - facts.places;
+        facts.records = place;
+        facts.places = place;
         Ok(())
     }
 
-    /// The general path: the item is found in the record, or the record is bad.
+    /// The general path: whatever the content hands out.
     fn items(
         &mut self,
         index: usize,
-        block: &[u8],
-        extractor: &mut ItemExtractor,
-        facts: &mut ChunkFacts,
-        dropped: &mut ChunkBits,
+        hasher: ScopedHasher,
+        content: &mut dyn ChunkContent,
+        found: &mut Findings,
         watch: &mut Stopwatch,
     ) -> Result<()> {
-        let hasher = self.job.hasher;
-        let mut content_offset = 0; // in the block; the caller knows where that starts
-        for record in records(block) {
-            match extractor.item(record) {
-                Ok(item) => {
-                    facts.item_bytes += item.len() as u64;
-                    if let Some(drop) = self.builder.push(hasher.hash(item), facts.records) {
-                        self.drop_early(index, drop, facts, dropped)?;
-                    }
+        let bad_max = self.job.spec.skip_bad.unwrap_or(0);
+        let has_parts = content.has_parts();
+        content.hand_out(&|_| true, &mut |Spot { place, starts_record }, what| {
+            match what {
+                Found::Item(item, rank) => {
+                    found.add_item(item.len() as u64);
+                    self.entry(index, place, hasher.hash(item), rank, found)?;
                 }
-                Err(error) => {
-                    let cause = BadCause::Item(error);
-                    facts.bad.push(BadRecord { record: facts.records, content_offset, cause });
-                    dropped.set(facts.records);
-                    if facts.bad.len() as u64 > self.job.spec.skip_bad.unwrap_or(0) {
-                        return Ok(()); // Enough to end the job.
-                    }
+                Found::Hashed { hash, bytes } => {
+                    found.add_item(bytes);
+                    self.entry(index, place, hash, Rank::default(), found)?;
+                }
+                Found::Exempt => found.facts.exempt += 1,
+                Found::LeftOut => {
+                    found.facts.left_out += 1;
+                    found.dropped.set(place);
+                }
+                Found::Bad { content_offset, error } => {
+                    found.add_bad(content_offset, BadCause::Item(error));
+                    found.dropped.set(place);
                 }
             }
-            facts.records += 1;
-            content_offset += record.len() as u64;
-            if self.builder.is_full(facts.records) {
+            if starts_record {
+                found.facts.records += 1;
+                if has_parts {
+                    found.starts.set(place);
+                }
+            }
+            found.facts.places = place + 1;
+            if self.builder.is_full(place + 1) {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
+            Ok(found.facts.bad.len() as u64 <= bad_max) // One more is enough to end the job.
+        })
+    }
+
+    /// Adds an item of the general path.
+    fn entry(
+        &mut self,
+        index: usize,
+        place: u64,
+        hash: ItemHash,
+        rank: Rank,
+        found: &mut Findings,
+    ) -> Result<()> {
+        match self.builder.push(hash, place, rank) {
+            Some(drop) => self.drop_early(index, drop, found),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Marks a repeat, and reports it against the record that stands for it; whether that one stays, the exchange
     /// decides.
-    fn drop_early(
-        &mut self,
-        index: usize,
-        drop: EarlyDrop,
-        facts: &mut ChunkFacts,
-        dropped: &mut ChunkBits,
-    ) -> Result<()> {
-        facts.early_drops += 1;
-        dropped.set(drop.dropped);
-        if let Some(report) = &mut self.report {
-            let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
-            report.append(Place::new(chunk, drop.dropped), Place::new(chunk, drop.kept))?;
-        }
-        Ok(())
+    fn drop_early(&mut self, index: usize, drop: EarlyDrop, found: &mut Findings) -> Result<()> {
+        found.facts.early_drops += 1;
+        found.dropped.set(drop.dropped);
+        let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
+        let place = |item| Place::new(chunk, item);
+        let EarlyDrop { dropped, kept, rank } = drop;
+        self.sink.early_drop(DropRow { place: place(dropped), kept: place(kept), rank })
     }
 
     fn take_run(&mut self, index: usize, watch: &mut Stopwatch) -> Result<()> {
         if let Some(run) = self.builder.take() {
             let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
-            self.store.push(self.job.chunks[index].worker, chunk, run)?;
+            self.sink.run(chunk, run)?;
         }
         self.times.partition += watch.lap();
         Ok(())
     }
 }
 
-/// A reader of a chunk.
-pub(crate) fn open(source: &Source, chunk: Chunk) -> Result<RecordReader> {
-    let file = source.open()?;
-    RecordReader::open(file, source.compression, chunk.span, umbel_records::ReadLimits::default())
-        .with_context(|| source.name.clone())
+/// Facts of a chunk while it is read.
+#[derive(Default)]
+struct Findings {
+    facts: ChunkFacts,
+    dropped: ChunkBits,
+    /// Where records start, if they have parts.
+    starts: ChunkBits,
+}
+
+impl Findings {
+    /// Counts an item of so many bytes.
+    fn add_item(&mut self, bytes: u64) {
+        self.facts.items += 1;
+        self.facts.item_bytes += bytes;
+    }
+
+    /// Notes that the next record is bad.
+    fn add_bad(&mut self, content_offset: u64, cause: BadCause) {
+        self.facts.bad.push(BadRecord { record: self.facts.records, content_offset, cause });
+    }
+
+    fn finish(self, digest: ContentDigest, has_parts: bool) -> ChunkFacts {
+        let Self { mut facts, dropped, starts } = self;
+        facts.starts = has_parts.then(|| RecordStarts::new(starts.finish(facts.places)));
+        facts.digest = Some(digest);
+        facts.dropped = dropped.finish(facts.places);
+        facts
+    }
 }

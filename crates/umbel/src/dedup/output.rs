@@ -1,18 +1,22 @@
 //! Phase 9: every chunk is read again, and the records that stay are written in input order.
 
+use super::content::open_records;
 use super::inputs::Source;
 use super::job::{Job, OutputTarget};
-use super::local_pass::{ChunkFacts, open};
-use super::outputs::Named;
+use super::local_pass::{ChunkFacts, InputError};
+use super::outputs::{Named, output_path};
+use super::paragraphs::PieceCopier;
 use super::progress::Bar;
+use super::row_group_output::write_rows;
 use super::sink::{Complete, Sink, is_closed_pipe};
 use super::turns::{Turns, lock, run_tasks};
+use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_records::{ContentDigest, RecordReader, records};
+use umbel_records::{Compression, ContentDigest, Granularity, RecordReader, TableHeader, records};
 
 /// Output of a chunk that waits for its turn in memory; what is more waits for the turn itself.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -27,6 +31,7 @@ pub(crate) struct OutputTimes {
 }
 
 /// What the phase leaves.
+#[derive(Default)]
 pub(crate) struct Written {
     /// The outputs, to be committed.
     pub(crate) complete: Vec<Complete>,
@@ -34,6 +39,39 @@ pub(crate) struct Written {
     pub(crate) times: OutputTimes,
     /// The reader of standard output has left before the end.
     pub(crate) was_closed: bool,
+}
+
+/// How the files of an output directory are named until the commit, and remembered.
+pub(crate) trait Places: Sync {
+    /// Whether a source's output is complete already.
+    fn has(&self, source: usize) -> bool;
+
+    /// The sink of a source's output.
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink>;
+
+    /// A source's output is complete.
+    fn add(&self, source: usize, complete: Complete) -> Result<()>;
+}
+
+/// Files of a job in one process: named after the process, and gone with it.
+struct OwnPlaces {
+    overwrite: bool,
+    complete: Mutex<Vec<(usize, Complete)>>,
+}
+
+impl Places for OwnPlaces {
+    fn has(&self, _: usize) -> bool {
+        false
+    }
+
+    fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        Sink::packed_file(path, compression, self.overwrite)
+    }
+
+    fn add(&self, source: usize, complete: Complete) -> Result<()> {
+        lock(&self.complete).push((source, complete));
+        Ok(())
+    }
 }
 
 /// Writes the records that stay.
@@ -55,7 +93,14 @@ pub(crate) fn run(
             }
             Err(error) => return Err(error),
         },
-        (None, OutputTarget::Directory(path)) => directory(job, facts, path, &times, bar)?,
+        (None, OutputTarget::Directory(path)) => {
+            let complete = Mutex::default();
+            let places = OwnPlaces { overwrite: job.spec.overwrite, complete };
+            directory(job, facts, path, &places, &times, bar)?;
+            let mut complete = places.complete.into_inner().expect("threads are done");
+            complete.sort_by_key(|(index, _)| *index);
+            complete.into_iter().map(|(_, complete)| complete).collect()
+        }
         (None, _) => Vec::new(),
     };
     let times = *lock(&times);
@@ -63,27 +108,35 @@ pub(crate) fn run(
 }
 
 /// All sources into one sink. Chunks are read by all threads and written in turn.
-fn stream(
+pub(crate) fn stream(
     job: &Job<'_>,
     facts: &[ChunkFacts],
-    sink: Sink,
+    mut sink: Sink,
     times: &Mutex<OutputTimes>,
     bar: &Bar,
 ) -> Result<Complete> {
+    if job.sources.iter().any(|source| source.row_groups.is_some()) {
+        // All are Parquet then, and have one schema.
+        return write_rows(job, facts, 0..job.sources.len(), sink, times, bar);
+    }
+    // They were compared: the first stands for all.
+    if let Some(header) = job.sources.iter().find_map(|source| source.header.as_deref()) {
+        write_header(header, &mut sink)?;
+    }
     let turns = Turns::new();
     let sink = Mutex::new(sink);
     let work = |kept: &mut Vec<u8>, index: usize| {
         let mut has_turn = false;
         let mut outcome = copy_chunk(job, facts, index, kept, times, bar, &mut |kept| {
             has_turn = has_turn || turns.wait(index);
-            if has_turn { lock(&sink).write_records(kept) } else { Ok(()) }
+            if has_turn { put(job, &mut lock(&sink), kept) } else { Ok(()) }
         });
         if outcome.is_ok() && !has_turn && !turns.wait(index) {
             return Ok(()); // Another task has failed, and says why.
         }
         if outcome.is_ok() {
             let watch = Stopwatch::start();
-            outcome = lock(&sink).write_records(kept);
+            outcome = put(job, &mut lock(&sink), kept);
             lock(times).write += watch.elapsed();
         }
         kept.clear();
@@ -99,37 +152,74 @@ fn stream(
 }
 
 /// Each source into a file of its own, under its relative path.
-fn directory(
+pub(crate) fn directory(
     job: &Job<'_>,
     facts: &[ChunkFacts],
     root: &Path,
+    places: &dyn Places,
     times: &Mutex<OutputTimes>,
     bar: &Bar,
-) -> Result<Vec<Complete>> {
-    let complete: Mutex<Vec<(usize, Complete)>> = Mutex::default();
+) -> Result<()> {
     let work = |kept: &mut Vec<u8>, index: usize| {
-        let source = &job.sources[index];
-        let path = root.join(&source.relative);
-        let parent = path.parent().unwrap_or(root);
-        std::fs::create_dir_all(parent)
-            .with_context(|| format!("{}: cannot create directory", parent.display()))?;
-        let mut sink = Sink::packed_file(&path, source.compression, job.spec.overwrite)?;
-        // Chunks are cut source by source.
-        let first = job.chunks.partition_point(|chunk| chunk.source < index);
-        let next = job.chunks.partition_point(|chunk| chunk.source <= index);
-        for chunk in first..next {
-            let mut write = |kept: &[u8]| sink.write_records(kept);
-            copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
-            write(kept)?;
-            kept.clear();
+        if places.has(index) || is_left_away(job, facts, index) {
+            return Ok(());
         }
-        lock(&complete).push((index, sink.complete()?));
-        Ok(())
+        let path = output_path(job.spec, root, &job.sources[index]);
+        let parent = path.parent().unwrap_or(root);
+        let make = std::fs::create_dir_all(parent);
+        make.with_context(|| format!("{}: cannot create directory", parent.display()))?;
+        let sink = places.sink(index, &path, job.sources[index].compression)?;
+        places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };
-    run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))?;
-    let mut complete = complete.into_inner().expect("threads are done");
-    complete.sort_by_key(|(index, _)| *index);
-    Ok(complete.into_iter().map(|(_, complete)| complete).collect())
+    run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))
+}
+
+/// Whether a source is one record that does not stay.
+fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
+    let chunk = job.chunks.partition_point(|chunk| chunk.source < index);
+    job.spec.granularity == Granularity::File && !facts[chunk].is_kept_whole()
+}
+
+/// What is kept of one source into a file of its own.
+fn write_source(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    mut sink: Sink,
+    kept: &mut Vec<u8>,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar,
+) -> Result<Complete> {
+    let source = &job.sources[index];
+    if source.row_groups.is_some() {
+        return write_rows(job, facts, index..index + 1, sink, times, bar);
+    }
+    if let Some(header) = &source.header {
+        write_header(header, &mut sink)?;
+    }
+    // Chunks are cut source by source.
+    let first = job.chunks.partition_point(|chunk| chunk.source < index);
+    let next = job.chunks.partition_point(|chunk| chunk.source <= index);
+    for chunk in first..next {
+        let mut write = |kept: &[u8]| put(job, &mut sink, kept);
+        copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
+        write(kept)?;
+        kept.clear();
+    }
+    sink.complete()
+}
+
+/// Writes kept bytes. Records never run into one; whole files are one behind the other, byte for byte.
+fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
+    match job.spec.granularity {
+        Granularity::File => sink.write(kept),
+        _ => sink.write_records(kept),
+    }
+}
+
+/// The header row of a table, before its records.
+fn write_header(header: &TableHeader, sink: &mut Sink) -> Result<()> {
+    sink.write_records(header.bytes())
 }
 
 /// Appends a chunk's kept records to `kept`, and hands that to `flush` whenever it is full.
@@ -145,8 +235,15 @@ fn copy_chunk(
     let chunk = job.chunks[index];
     let source = &job.sources[chunk.source];
     let facts = &facts[index];
-    let mut reader = open(source, chunk)?;
-    let mut picked = Picker { facts, record: 0, bar, stored: 0 };
+    if job.spec.granularity == Granularity::File {
+        return copy_whole(source, facts, kept, bar, flush);
+    }
+    let mut reader = open_records(source, chunk)?;
+    let pieces = match &job.spec.granularity {
+        Granularity::Paragraph(field) => Some(PieceCopier::new(source, field)?),
+        _ => None,
+    };
+    let mut picked = Picker { facts, pieces, place: 0, bar, stored: 0 };
     let mut watch = Stopwatch::start();
     while picked.next_block(&mut reader, kept) {
         if kept.len() >= WAITING_BYTES_MAX {
@@ -160,10 +257,36 @@ fn copy_chunk(
     check_digest(source, reader.digest(), facts)
 }
 
+/// As [`copy_chunk`], where the chunk is one file and one record.
+fn copy_whole(
+    source: &Source,
+    facts: &ChunkFacts,
+    kept: &mut Vec<u8>,
+    bar: &Bar,
+    flush: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    bar.add(source.bytes);
+    if !facts.is_kept_whole() {
+        return Ok(());
+    }
+    let mut reader = open_whole(source)?;
+    // A file that cannot be read to its end was a bad record at the first reading; the digest tells of a change.
+    while let Ok(Some(block)) = reader.next_block() {
+        kept.extend_from_slice(block);
+        if kept.len() >= WAITING_BYTES_MAX {
+            flush(kept)?;
+            kept.clear();
+        }
+    }
+    check_digest(source, reader.digest(), facts)
+}
+
 /// Picks the records that stay.
 struct Picker<'a> {
     facts: &'a ChunkFacts,
-    record: u64,
+    /// Where not whole records are picked but pieces of them.
+    pieces: Option<PieceCopier>,
+    place: u64,
     bar: &'a Bar,
     stored: u64,
 }
@@ -172,24 +295,44 @@ impl Picker<'_> {
     /// Appends the kept records of the next block; false at the end. A damaged end was reported by the first reading;
     /// whether the second one saw the same, the digest tells.
     fn next_block(&mut self, reader: &mut RecordReader, kept: &mut Vec<u8>) -> bool {
-        let Ok(Some(block)) = reader.next_block() else { return false };
-        // Neighbours that stay are copied together.
-        let mut start = 0;
-        let mut end = 0;
-        for record in records(block) {
-            let stays = self.record < self.facts.records && !self.facts.dropped.get(self.record);
-            self.record += 1;
-            if !stays {
-                kept.extend_from_slice(&block[start..end]);
-                start = end + record.len();
-            }
-            end += record.len();
+        let Ok(Some(_)) = reader.next_block() else { return false };
+        if let Some(pieces) = &mut self.pieces {
+            reader.block_records().for_each(|(_, record)| pieces.copy(record, self.facts, kept));
+        } else if reader.is_table() {
+            self.pick(reader.block(), reader.block_records(), kept);
+        } else {
+            let mut at = 0;
+            let numbered = records(reader.block()).map(|record| {
+                at += record.len();
+                (at - record.len(), record)
+            });
+            self.pick(reader.block(), numbered, kept);
         }
-        kept.extend_from_slice(&block[start..end]);
         let stored = reader.stored_bytes_read();
         self.bar.add(stored - self.stored);
         self.stored = stored;
         true
+    }
+
+    /// Appends the records of a block that stay. Neighbours are copied together.
+    #[inline]
+    fn pick<'b>(
+        &mut self,
+        block: &[u8],
+        records: impl Iterator<Item = (usize, &'b [u8])>,
+        kept: &mut Vec<u8>,
+    ) {
+        let (mut start, mut end) = (0, 0);
+        for (at, record) in records {
+            let stays = self.place < self.facts.places && !self.facts.dropped.get(self.place);
+            self.place += 1;
+            if !stays || at != end {
+                kept.extend_from_slice(&block[start..end]);
+                start = at + if stays { 0 } else { record.len() };
+            }
+            end = at + record.len();
+        }
+        kept.extend_from_slice(&block[start..end]);
     }
 }
 
@@ -200,7 +343,7 @@ pub(crate) fn check_digest(
     facts: &ChunkFacts,
 ) -> Result<()> {
     if facts.digest != Some(digest) {
-        bail!("{}: the file was changed while it was read; run the job again", source.name);
+        return Err(InputError::Changed(source.name.clone()).into());
     }
     Ok(())
 }

@@ -6,15 +6,17 @@
 use super::bad::BadRecords;
 use super::inputs::{Source, identity, is_dash};
 use super::job::{JobSpec, OutputTarget};
+use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink, is_device, refuse_existing_file};
 use crate::exit::UsageError;
 use crate::say::say_line;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use umbel_records::Compression;
 
 /// Name of the list of bad records in an output directory.
-const BAD_LIST_NAME: &str = "bad.jsonl";
+pub(crate) const BAD_LIST_NAME: &str = "bad.jsonl";
 
 /// Bad records that are shown on standard error where no list is written.
 const BAD_LINES_SHOWN: usize = 20;
@@ -36,6 +38,15 @@ impl Named {
         }
     }
 
+    /// One that is not packed, whatever its name.
+    fn plain(path: &Path, overwrite: bool) -> Result<Self> {
+        if is_dash(path) || is_device(path) {
+            return Self::new(path, overwrite);
+        }
+        let sink = Sink::packed_file(path, Compression::Plain, overwrite)?;
+        Ok(Self::Open(Box::new(sink)))
+    }
+
     /// The sink.
     pub(crate) fn sink(self) -> Result<Sink> {
         match self {
@@ -47,12 +58,16 @@ impl Named {
 
 /// The outputs of a job that have names, ready to be written.
 pub(crate) struct Outputs {
-    /// Kept records, if they go to one stream.
+    /// Kept records or annotations, if they go to one stream.
     pub(crate) kept: Option<Named>,
     /// The report of dropped records.
     pub(crate) duplicates: Option<Named>,
+    /// The list of groups of equal records.
+    pub(crate) groups: Option<Named>,
     /// The list of bad records.
     pub(crate) bad: Option<Named>,
+    /// The index of what is kept.
+    pub(crate) index: Option<Named>,
     /// The summary.
     pub(crate) summary: Option<Named>,
 }
@@ -68,8 +83,20 @@ impl Outputs {
             OutputTarget::Directory(_) => None,
         };
         let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
-        Ok(Self { kept, duplicates, bad, summary: report(&spec.summary)? })
+        let groups = report(&spec.groups)?;
+        let index = spec.save_index.as_ref().map(|index| Named::plain(&index.path, spec.overwrite));
+        let (index, summary) = (index.transpose()?, report(&spec.summary)?);
+        Ok(Self { kept, duplicates, groups, bad, index, summary })
     }
+}
+
+/// Where the output of a source goes in an output directory.
+pub(crate) fn output_path(spec: &JobSpec, root: &Path, source: &Source) -> PathBuf {
+    let mut path = root.join(&source.relative).into_os_string();
+    if spec.annotates {
+        path.push(".jsonl");
+    }
+    path.into()
 }
 
 fn refuse<T>(text: String) -> Result<T> {
@@ -83,7 +110,8 @@ fn refuse<T>(text: String) -> Result<T> {
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
     let mut paths: Vec<&PathBuf> =
-        [&spec.duplicates, &spec.bad, &spec.summary].into_iter().flatten().collect();
+        [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten().collect();
+    paths.extend(spec.save_index.as_ref().map(|index| &index.path));
     let mut streams = paths.iter().filter(|path| is_dash(path)).count();
     match &spec.output {
         OutputTarget::Stdout => streams += 1,
@@ -121,16 +149,38 @@ fn check_free(path: &Path, overwrite: bool, seen: &mut BTreeSet<PathBuf>) -> Res
 ///
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
-    let reports = [&spec.duplicates, &spec.bad, &spec.summary].into_iter().flatten();
-    let reports = reports.filter(|path| !is_dash(path)).map(|path| identity(path));
+    let reports = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
+    let index = spec.save_index.as_ref().map(|index| &index.path);
+    // Kept records may replace the input that they come from; annotations are no substitute for it.
+    let annotations = match &spec.output {
+        OutputTarget::File(path) if spec.annotates => Some(path),
+        _ => None,
+    };
+    let reports = reports
+        .chain(annotations)
+        .chain(index)
+        .filter(|path| !is_dash(path))
+        .map(|path| identity(path));
     let mut seen: BTreeSet<PathBuf> = reports.collect();
     let is_report = |source: &&Source| source.identity.as_ref().is_some_and(|id| seen.contains(id));
     if let Some(source) = sources.iter().find(is_report) {
         return refuse(format!("{} is an input, a report cannot replace it", source.name));
     }
     if let OutputTarget::Directory(root) = &spec.output {
+        if spec.annotates {
+            // Nor may a file of annotations replace an input, whatever may be overwritten.
+            let path = |source| identity(&output_path(spec, root, source));
+            let annotations: BTreeSet<PathBuf> = sources.iter().map(path).collect();
+            let mut inputs = sources.iter().filter_map(|source| source.identity.as_ref());
+            if let Some(input) = inputs.find(|input| annotations.contains(*input)) {
+                return refuse(format!(
+                    "{} is an input, annotations cannot replace it",
+                    input.display()
+                ));
+            }
+        }
         for source in sources {
-            check_free(&root.join(&source.relative), spec.overwrite, &mut seen)?;
+            check_free(&output_path(spec, root, source), spec.overwrite, &mut seen)?;
         }
         if spec.skip_bad.is_some() && spec.bad.is_none() {
             check_free(&root.join(BAD_LIST_NAME), spec.overwrite, &mut seen)?;
@@ -149,7 +199,7 @@ pub(crate) fn write_bad(
     if lines.is_empty() {
         return Ok(None);
     }
-    let mut sink = match (named, &spec.output) {
+    let sink = match (named, &spec.output) {
         (Some(named), _) => named.sink()?,
         (None, OutputTarget::Directory(root)) => {
             Sink::file(&root.join(BAD_LIST_NAME), spec.overwrite)?
@@ -164,10 +214,7 @@ pub(crate) fn write_bad(
             return Ok(None);
         }
     };
-    for line in lines {
-        let mut text = serde_json::to_vec(line).context("list of bad records")?;
-        text.push(b'\n');
-        sink.write(&text)?;
-    }
-    Ok(Some(sink.complete()?))
+    let mut list = JsonLines::new(sink);
+    lines.iter().try_for_each(|line| list.add(line))?;
+    Ok(Some(list.complete()?))
 }

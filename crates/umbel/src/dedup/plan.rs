@@ -1,14 +1,16 @@
 //! What a job will need, from the sizes of its inputs and a look at their beginnings.
 
+use super::content::open_limited;
+use super::hash_runs::entry_bytes;
 use super::inputs::Source;
 use super::job::{Job, JobSpec};
 use super::memory::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::fmt::Write as _;
-use umbel_engine::dedup::{Coordinator, JobShape, Level, Mode};
+use umbel_engine::dedup::{Coordinator, JobShape, Keep, Level, Mode, ReferenceShape};
 use umbel_engine::limits::DEDUP_CELLS_MAX;
-use umbel_records::{ByteSpan, Compression, ReadLimits, RecordReader, records};
+use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits};
 
 /// Files whose beginnings are looked at.
 const PROBED_FILES: usize = 16;
@@ -26,8 +28,9 @@ const STREAM_ENTRIES_MIN: u64 = 1 << 12;
 /// would be slow to read back from disk.
 const CELLS_MAX: u64 = 1 << 12;
 
-/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared.
+/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared; with a rank a third more.
 const CELL_BYTES_PER_ENTRY: u64 = 96;
+const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
 /// What is expected of the input.
 pub(crate) struct Forecast {
@@ -48,10 +51,14 @@ pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
         );
     }
     let stored_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+    if spec.granularity == Granularity::File {
+        let records = sources.len() as u64;
+        return Ok(Forecast { stored_bytes, content_bytes: stored_bytes, records });
+    }
     let step = sources.len().div_ceil(PROBED_FILES).max(1);
     let mut seen = Probe { stored: 0, content: 1, records: 1 };
     for source in sources.iter().step_by(step) {
-        seen.add(source)?;
+        seen.add(source, matches!(spec.granularity, Granularity::Paragraph(_)))?;
     }
     let scale = |part: u64| {
         let scaled = u128::from(stored_bytes) * u128::from(part) / u128::from(seen.stored.max(1));
@@ -68,17 +75,29 @@ struct Probe {
 }
 
 impl Probe {
-    fn add(&mut self, source: &Source) -> Result<()> {
+    fn add(&mut self, source: &Source, has_parts: bool) -> Result<()> {
+        if let Some(row_groups) = &source.row_groups {
+            self.stored += source.bytes;
+            self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();
+            self.records += row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
+            return Ok(());
+        }
         let limits = ReadLimits { block_bytes: PROBED_BYTES, ..ReadLimits::default() };
         let plain = source.compression == Compression::Plain;
         let span = plain.then_some(ByteSpan { start: 0, end: PROBED_BYTES as u64 });
-        let mut reader = RecordReader::open(source.open()?, source.compression, span, limits)?;
+        let mut reader = open_limited(source, span, limits)?;
         // Damage is reported when the file is read in earnest.
         let mut content = 0u64;
         let mut count = 0u64;
-        if let Ok(Some(block)) = reader.next_block() {
-            content = block.len() as u64;
-            count = records(block).count() as u64;
+        if let Ok(Some(_)) = reader.next_block() {
+            content = reader.block().len() as u64;
+            count = reader.block_records().count() as u64;
+            if has_parts {
+                // One more for every line end in a text, as tables and as JSON write it.
+                let ends =
+                    reader.block().windows(2).filter(|pair| pair[0] == b'\n' || *pair == b"\\n");
+                count = count.max(ends.count() as u64);
+            }
         }
         self.stored += if plain { content } else { reader.stored_bytes_read().min(source.bytes) };
         self.content += content;
@@ -88,14 +107,25 @@ impl Probe {
 }
 
 /// Workers and cells: cells small enough for the cache, and at level `bytes` for the items to be compared.
-pub(crate) fn shape(spec: &JobSpec, workers: u32, forecast: &Forecast) -> JobShape {
+pub(crate) fn shape(
+    spec: &JobSpec,
+    workers: u32,
+    forecast: &Forecast,
+    references: Option<ReferenceShape>,
+) -> JobShape {
+    let known = references.map_or(0, |references| references.entries);
+    let compared = forecast.records.saturating_add(known);
     let wanted = u64::from(workers.max(1));
     let by_cache = forecast.records / CELL_ENTRIES;
     let by_stream = forecast.records / (wanted * STREAM_ENTRIES_MIN);
     let mut cells = by_cache.min(by_stream).min(CELLS_MAX);
     // Where that would make cells too large for the memory, more of them are needed whatever they cost.
     let cell_bytes_max = spec.memory_bytes / 16;
-    cells = cells.max(forecast.records.saturating_mul(CELL_BYTES_PER_ENTRY) / cell_bytes_max);
+    let per_entry = match spec.keep {
+        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
+        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    };
+    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
     if spec.level == Level::Bytes {
         cells = cells.max(forecast.content_bytes / cell_bytes_max);
     }
@@ -106,13 +136,10 @@ pub(crate) fn shape(spec: &JobSpec, workers: u32, forecast: &Forecast) -> JobSha
         cells_per_owner: u32::try_from(per_owner.min(per_owner_max.max(1))).unwrap_or(u32::MAX),
         level: spec.level,
         keep: spec.keep,
-        report_kept: spec.duplicates.is_some(),
+        report_kept: spec.reports_kept(),
         item_bytes_mean: forecast.content_bytes as f64 / forecast.records.max(1) as f64,
     }
 }
-
-/// Bytes of an entry that waits for the exchange.
-const ENTRY_BYTES: u64 = super::hash_runs::ENTRY_BYTES as u64;
 
 /// Shares of entries that other workers hold too, for which the exchange is forecast.
 const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
@@ -121,7 +148,7 @@ const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
 pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
     let mut text = String::new();
     let Forecast { stored_bytes, content_bytes, records } = *forecast;
-    let entries_bytes = records * ENTRY_BYTES;
+    let entries_bytes = records * entry_bytes(job.shape.ranks_entries()) as u64;
     let resident = job.resident_bytes().min(entries_bytes);
     let workers = job.shape.workers;
     let cells = job.cells().get();
@@ -142,11 +169,20 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
         "scratch",
         format!("about {} bytes in {}", entries_bytes - resident, job.spec.scratch.display()),
     );
+    if let Some(ReferenceShape { entries, bits }) = job.references.shape() {
+        row("references", format!("{entries} hashes of {} bits", bits.get()));
+    }
     row("phases", phases(job));
     if workers > 1 {
         row("exchange", "shared entries -> how, expected bits and bytes in all (of which 1/workers stays local)".into());
         for delta in DELTAS {
-            let cost = Coordinator::expected_cost(job.shape, records, delta, job.spec.filter);
+            let cost = Coordinator::expected_cost(
+                job.shape,
+                records,
+                delta,
+                job.spec.filter,
+                job.references.shape(),
+            );
             let how = match cost.mode {
                 Mode::Wide | Mode::Local => "whole hashes".to_owned(),
                 Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),

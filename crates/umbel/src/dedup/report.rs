@@ -1,128 +1,124 @@
 //! The report of dropped records: which one was dropped for which, in input order, one JSON object a line.
 
+use super::best::BestField;
 use super::chunks::Chunk;
+use super::drop_rows::DropRow;
 use super::inputs::Source;
+use super::job::Job;
+use super::json_lines::JsonLines;
 use super::local_pass::ChunkFacts;
-use super::sink::Sink;
-use super::spill::{GroupWriter, GroupedBytes};
-use anyhow::{Context, Result};
+use super::sink::{Complete, Sink};
+use anyhow::Result;
 use serde::Serialize;
-use umbel_engine::dedup::{Keep, Place};
+use serde_json::Value;
+use umbel_engine::dedup::Place;
 
-/// Groups of chunks: a group's drops are sorted in memory, so there are many.
-const GROUPS_MAX: usize = 1024;
-
-/// Bytes of lines that are worth a write.
-const WRITE_BYTES: usize = 256 << 10;
-
-/// Bytes of a pair of places.
-const PAIR_BYTES: usize = 16;
-
-/// How many groups the drops of so many chunks are put into.
-pub(crate) fn group_count(chunks: usize) -> usize {
-    chunks.clamp(1, GROUPS_MAX)
-}
-
-fn group_of(place: Place, chunks: usize) -> usize {
-    place.chunk() as usize * group_count(chunks) / chunks
-}
-
-/// One thread's way to record drops.
-pub(crate) struct DropWriter<'a> {
-    writer: GroupWriter<'a>,
-    chunks: usize,
-}
-
-impl<'a> DropWriter<'a> {
-    /// A writer for a job with so many chunks.
-    pub(crate) fn new(writer: GroupWriter<'a>, chunks: usize) -> Self {
-        Self { writer, chunks }
-    }
-
-    /// Records a dropped place and the place kept in its stead.
-    pub(crate) fn append(&mut self, place: Place, kept: Place) -> Result<()> {
-        self.writer.append(group_of(place, self.chunks), |buffer| {
-            buffer.extend(place.to_bits().to_le_bytes());
-            buffer.extend(kept.to_bits().to_le_bytes());
-        })
-    }
-
-    /// Hands on what is left.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.writer.finish()
-    }
-}
-
-/// One line of the report. Parts and scores come with granularities and keep rules that have them.
+/// One line of the report. Parts come with granularities that have them, scores with `--keep best`.
 #[derive(Serialize)]
 struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<u16>,
     file: &'a str,
     record: u64,
     part: Option<u64>,
-    kept_file: &'a str,
-    kept_record: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_worker: Option<u16>,
+    kept_file: Option<&'a str>,
+    kept_record: Option<u64>,
     kept_part: Option<u64>,
     cause: &'static str,
-    score: Option<f64>,
+    score: Value,
 }
 
-/// Writes the report.
-pub(crate) fn write(
-    sources: &[Source],
-    chunks: &[Chunk],
-    facts: &[ChunkFacts],
-    store: &GroupedBytes,
-    keep: Keep,
-    sink: &mut Sink,
-) -> Result<()> {
-    let records_before = records_before(chunks, facts);
-    let name = |place: Place| {
+/// What people call a place.
+pub(crate) struct Name<'a> {
+    /// Who has read it, in a job over many machines.
+    pub(crate) worker: Option<u16>,
+    /// The file.
+    pub(crate) file: &'a str,
+    /// The record in it, from 1.
+    pub(crate) record: u64,
+    /// Which part of the record, where records have several.
+    pub(crate) part: Option<u64>,
+}
+
+/// Knows the names of places.
+pub(crate) trait Names {
+    /// The name of a place.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such place.
+    fn name(&self, place: Place) -> Result<Name<'_>>;
+}
+
+/// Writes the lines of the report.
+pub(crate) struct Report<'a> {
+    names: &'a dyn Names,
+    best: Option<&'a BestField>,
+    lines: JsonLines,
+}
+
+impl<'a> Report<'a> {
+    /// A report without lines.
+    pub(crate) fn new(names: &'a dyn Names, best: Option<&'a BestField>, sink: Sink) -> Self {
+        Self { names, best, lines: JsonLines::new(sink) }
+    }
+
+    /// Adds the next drop in input order.
+    pub(crate) fn add(&mut self, row: DropRow) -> Result<()> {
+        let Name { worker, file, record, part } = self.names.name(row.place)?;
+        let is_known = row.is_known();
+        let kept = if is_known { None } else { Some(self.names.name(row.kept)?) };
+        self.lines.add(&Line {
+            worker,
+            file,
+            record,
+            part,
+            kept_worker: kept.as_ref().and_then(|kept| kept.worker),
+            kept_file: kept.as_ref().map(|kept| kept.file),
+            kept_record: kept.as_ref().map(|kept| kept.record),
+            kept_part: kept.as_ref().and_then(|kept| kept.part),
+            cause: if is_known { "reference" } else { "input" },
+            score: self.best.map_or(Value::Null, |best| best.json(row.rank)),
+        })
+    }
+
+    /// Writes what is held back.
+    pub(crate) fn complete(self) -> Result<Complete> {
+        self.lines.complete()
+    }
+}
+
+/// What people call the places of a job: file, record in it from 1, and part of that, where records have several.
+pub(crate) struct RecordNames<'a> {
+    sources: &'a [Source],
+    chunks: &'a [Chunk],
+    facts: &'a [ChunkFacts],
+    records_before: Vec<u64>,
+}
+
+impl<'a> RecordNames<'a> {
+    /// The names of all places that were read.
+    pub(crate) fn new(job: &Job<'a>, facts: &'a [ChunkFacts]) -> Self {
+        let Job { sources, chunks, .. } = *job;
+        Self { sources, chunks, facts, records_before: records_before(chunks, facts) }
+    }
+
+    /// File, record and part of a place.
+    pub(crate) fn of(&self, place: Place) -> (&'a str, u64, Option<u64>) {
         let chunk = place.chunk() as usize;
-        let file = &sources[chunks[chunk].source].name[..];
-        (file, records_before[chunk] + place.item() + 1)
-    };
-    let mut lines = Vec::new();
-    for group in 0..store.group_count() {
-        let bytes = store.take(group)?;
-        let (pairs, _) = bytes.as_chunks::<PAIR_BYTES>();
-        let mut pairs: Vec<(Place, Place)> = pairs.iter().map(decode_pair).collect();
-        pairs.sort_unstable();
-        resolve(&mut pairs, keep);
-        for (place, kept) in pairs {
-            let (file, record) = name(place);
-            let (kept_file, kept_record) = name(kept);
-            let (part, kept_part, score) = (None, None, None);
-            let cause = "input";
-            let line = Line { file, record, part, kept_file, kept_record, kept_part, cause, score };
-            serde_json::to_writer(&mut lines, &line).context("report line")?;
-            lines.push(b'\n');
-            if lines.len() >= WRITE_BYTES {
-                sink.write(&lines)?;
-                lines.clear();
-            }
-        }
-    }
-    sink.write(&lines)
-}
-
-/// Makes every pair name the record that stays in the end: one that a near repeat was dropped for may have been dropped
-/// itself, and then stands in the same chunk, so in the same group. Every record is dropped for a better one, so from
-/// the best to the worst each chain is one step long.
-fn resolve(pairs: &mut [(Place, Place)], keep: Keep) {
-    for step in 0..pairs.len() {
-        let at = if keep == Keep::First { step } else { pairs.len() - 1 - step };
-        let kept = pairs[at].1;
-        if let Ok(next) = pairs.binary_search_by_key(&kept, |&(dropped, _)| dropped) {
-            pairs[at].1 = pairs[next].1;
-        }
+        let file = &self.sources[self.chunks[chunk].source].name[..];
+        let (record, part) = self.facts[chunk].record_of(place.item());
+        (file, self.records_before[chunk] + record + 1, part)
     }
 }
 
-fn decode_pair(pair: &[u8; PAIR_BYTES]) -> (Place, Place) {
-    let (first, second) = pair.split_at(8);
-    let place =
-        |bytes: &[u8]| Place::from_bits(u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
-    (place(first), place(second))
+impl Names for RecordNames<'_> {
+    fn name(&self, place: Place) -> Result<Name<'_>> {
+        let (file, record, part) = self.of(place);
+        Ok(Name { worker: None, file, record, part })
+    }
 }
 
 /// For each chunk, how many records of its source lie before it.
@@ -139,22 +135,4 @@ pub(crate) fn records_before(chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u64>
         before
     })
     .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chains_of_near_repeats_end_at_the_record_that_stays() {
-        let place = |item| Place::new(0, item);
-        let kept_elsewhere = Place::new(9, 9);
-        let mut pairs: Vec<_> = (0..1000).map(|item| (place(item), place(item + 1))).collect();
-        pairs.push((place(1000), kept_elsewhere));
-        resolve(&mut pairs, Keep::Last);
-        assert!(pairs.iter().all(|&(_, kept)| kept == kept_elsewhere));
-        let mut pairs = vec![(place(1), place(0)), (place(5), place(4)), (place(7), place(5))];
-        resolve(&mut pairs, Keep::First);
-        assert_eq!(pairs, [(place(1), place(0)), (place(5), place(4)), (place(7), place(4))]);
-    }
 }

@@ -1,17 +1,18 @@
 //! Entries of one chunk, gathered and then partitioned by cell into a run.
 //!
 //! ```text
-//! run:  | cell 0: entry entry entry | cell 1: entry | ... |      entry: hi u64 LE, lo u64 LE, item u32 LE = 20 bytes
+//! run:  | cell 0: entry entry entry | cell 1: entry | ... |      entry: hi u64 LE, lo u64 LE, item u32 LE = 20 bytes,
+//!                                                                      where entries rank: and rank u64 LE = 28 bytes
 //! ```
 //!
 //! Items are numbered from the run's first one, so 32 bits are enough. A small cache of recent hashes drops the
 //! nearest repeats at once: a hot item costs a run one entry, not thousands.
 
-use super::hash_runs::{ENTRY_BYTES, Run};
-use umbel_engine::dedup::Keep;
+use super::hash_runs::{Run, entry_bytes};
+use umbel_engine::dedup::{Keep, Rank};
 use umbel_filter::{CellCount, ItemHash};
 
-/// Entries of a run: its 5 MiB of partitioned entries fit the cache that a core can hope for.
+/// Entries of a run: its 5 MiB of partitioned entries (7 MiB where they rank) fit the cache that a core can hope for.
 pub(crate) const RUN_ENTRIES_MAX: usize = 1 << 18;
 
 /// Slots of the cache of recent hashes.
@@ -22,6 +23,8 @@ const RECENT_SLOTS: usize = 1 << 12;
 pub(crate) struct EarlyDrop {
     pub(crate) dropped: u64,
     pub(crate) kept: u64,
+    /// How the dropped one ranks.
+    pub(crate) rank: Rank,
 }
 
 /// Gathers entries of a chunk.
@@ -31,6 +34,9 @@ pub(crate) struct RunBuilder {
     /// Whether a repeat may be dropped without being compared.
     drops_early: bool,
     entries: Vec<(ItemHash, u32)>,
+    /// Whether entries rank, and how: apart from them, so that they stay small.
+    is_ranked: bool,
+    ranks: Vec<Rank>,
     cell_entries: Vec<u32>,
     recent: Vec<u32>,
     first_item: u64,
@@ -38,21 +44,23 @@ pub(crate) struct RunBuilder {
 
 impl RunBuilder {
     /// An empty builder.
-    pub(crate) fn new(cells: CellCount, keep: Keep, drops_early: bool) -> Self {
+    pub(crate) fn new(cells: CellCount, keep: Keep, drops_early: bool, is_ranked: bool) -> Self {
         Self {
             cells,
             keep,
             drops_early,
             entries: Vec::new(),
+            is_ranked,
+            ranks: Vec::new(),
             cell_entries: vec![0; cells.get() as usize],
             recent: vec![0; RECENT_SLOTS],
             first_item: 0,
         }
     }
 
-    /// Adds item number `item` of the chunk; returns one that is dropped at once.
+    /// Adds item number `item` of the chunk; returns one that is dropped at once. The rank counts only where entries rank.
     #[inline]
-    pub(crate) fn push(&mut self, hash: ItemHash, item: u64) -> Option<EarlyDrop> {
+    pub(crate) fn push(&mut self, hash: ItemHash, item: u64, rank: Rank) -> Option<EarlyDrop> {
         if self.entries.is_empty() {
             self.first_item = item;
         }
@@ -65,19 +73,33 @@ impl RunBuilder {
             #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]
             let slot = &mut self.recent[hash.lo() as usize & (RECENT_SLOTS - 1)];
             // A slot left by an earlier run points at some other entry, and the comparison tells.
-            match self.entries.get_mut(*slot as usize) {
+            let at = *slot as usize;
+            match self.entries.get_mut(at) {
                 Some((recent, held)) if *recent == hash => {
-                    let (dropped, kept) = match self.keep {
-                        Keep::First => (number, *held),
-                        Keep::Last => (std::mem::replace(held, number), number),
+                    let mut dropped_rank = rank;
+                    let replaces = match self.keep {
+                        Keep::First => false,
+                        Keep::Last => true,
+                        Keep::Best => rank < self.ranks[at],
                     };
-                    let at = |number: u32| self.first_item + u64::from(number);
-                    return Some(EarlyDrop { dropped: at(dropped), kept: at(kept) });
+                    let mut dropped = number;
+                    if replaces {
+                        std::mem::swap(&mut dropped, held);
+                        if self.is_ranked {
+                            std::mem::swap(&mut dropped_rank, &mut self.ranks[at]);
+                        }
+                    }
+                    let item = |number: u32| self.first_item + u64::from(number);
+                    let (dropped, kept) = (item(dropped), item(*held));
+                    return Some(EarlyDrop { dropped, kept, rank: dropped_rank });
                 }
                 _ => *slot = u32::try_from(self.entries.len()).expect("a run has 2^18 entries"),
             }
         }
         self.entries.push((hash, number));
+        if self.is_ranked {
+            self.ranks.push(rank);
+        }
         self.cell_entries[self.cells.cell_of(hash.hi()) as usize] += 1;
         None
     }
@@ -101,8 +123,24 @@ impl RunBuilder {
         }
         offsets.push(sum);
         // cell_entries now holds where each cell's next entry goes.
+        let bytes = if self.is_ranked {
+            self.partition::<{ entry_bytes(true) }>()
+        } else {
+            self.partition::<{ entry_bytes(false) }>()
+        };
+        if self.entries.len() < offsets.len() {
+            offsets = Vec::new(); // A search in so few entries is as good as a table, and many small files make many runs.
+        }
+        self.cell_entries.fill(0);
+        self.entries.clear();
+        self.ranks.clear();
+        Some(Run { first_item: self.first_item, offsets, bytes })
+    }
+
+    /// The entries in the order of their cells, each in so many bytes.
+    fn partition<const ENTRY_BYTES: usize>(&mut self) -> Vec<u8> {
         let mut bytes = vec![0u8; self.entries.len() * ENTRY_BYTES];
-        for &(hash, number) in &self.entries {
+        for (index, &(hash, number)) in self.entries.iter().enumerate() {
             let slot = &mut self.cell_entries[self.cells.cell_of(hash.hi()) as usize];
             let at = *slot as usize * ENTRY_BYTES;
             *slot += 1;
@@ -110,13 +148,11 @@ impl RunBuilder {
                 (&mut bytes[at..at + ENTRY_BYTES]).try_into().expect("exactly so long");
             entry[..8].copy_from_slice(&hash.hi().to_le_bytes());
             entry[8..16].copy_from_slice(&hash.lo().to_le_bytes());
-            entry[16..].copy_from_slice(&number.to_le_bytes());
+            entry[16..20].copy_from_slice(&number.to_le_bytes());
+            if ENTRY_BYTES == entry_bytes(true) {
+                entry[20..].copy_from_slice(&self.ranks[index].0.to_le_bytes());
+            }
         }
-        if self.entries.len() < offsets.len() {
-            offsets = Vec::new(); // A search in so few entries is as good as a table, and many small files make many runs.
-        }
-        self.cell_entries.fill(0);
-        self.entries.clear();
-        Some(Run { first_item: self.first_item, offsets, bytes })
+        bytes
     }
 }

@@ -84,8 +84,15 @@ pub(crate) struct Sink {
 /// An output that is complete and durable, but not yet under its name.
 pub(crate) struct Complete(Option<(PartialFile, PathBuf)>);
 
+impl Complete {
+    /// Lets the file aside outlive the process; it and its name to be, if there is one.
+    pub(crate) fn keep(self) -> Option<(PathBuf, PathBuf)> {
+        self.0.map(|(aside, path)| (aside.keep(), path))
+    }
+}
+
 /// The compression that a file name asks for.
-fn compression_of_name(path: &Path) -> Compression {
+pub(crate) fn compression_of_name(path: &Path) -> Compression {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz" | "gzip") => Compression::Gzip,
         Some("zst" | "zstd") => Compression::Zstd,
@@ -121,6 +128,23 @@ impl Sink {
         compression: Compression,
         overwrite: bool,
     ) -> Result<Self> {
+        if !overwrite {
+            refuse_existing_file(path)?;
+        }
+        let process = format!("umbel-{}", std::process::id());
+        Self::file_aside(path, compression, path_aside(path, &process))
+    }
+
+    /// A file to be under this name, whatever stands there, written under another one until then.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, with the path.
+    pub(crate) fn file_aside(
+        path: &Path,
+        compression: Compression,
+        aside: PathBuf,
+    ) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
         if is_device(path) {
@@ -128,10 +152,7 @@ impl Sink {
             let encoder = Encoder::new(file, compression).with_context(cannot)?;
             return Ok(Self { name, encoder, aside: None, unterminated: false });
         }
-        if !overwrite {
-            refuse_existing_file(path)?;
-        }
-        let aside = PartialFile::guard(path_aside(path));
+        let aside = PartialFile::guard(aside);
         let file = File::create(aside.path()).with_context(cannot)?;
         let encoder = Encoder::new(file, compression).with_context(cannot)?;
         Ok(Self { name, encoder, aside: Some((aside, path.to_owned())), unterminated: false })
@@ -196,11 +217,11 @@ pub(crate) fn refuse_existing_file(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name under which a file is written: in the same directory, hidden, of this process.
-fn path_aside(path: &Path) -> PathBuf {
+/// The name under which a file is written: in the same directory, hidden, of its writer.
+pub(crate) fn path_aside(path: &Path, writer: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".umbel-{}.partial", std::process::id()));
+    name.push(format!(".{writer}.partial"));
     path.with_file_name(name)
 }
 

@@ -71,6 +71,7 @@ pub(crate) struct GroupedBytes {
     groups: Vec<Mutex<Group>>,
     resident_bytes_max: u64,
     resident_bytes: AtomicU64,
+    buffer_bytes: usize,
     scratch: Arc<ScratchFile>,
 }
 
@@ -84,7 +85,13 @@ impl GroupedBytes {
     /// So many empty groups, of which this much stays in memory.
     pub(crate) fn new(groups: usize, resident_bytes_max: u64, scratch: Arc<ScratchFile>) -> Self {
         let groups = (0..groups).map(|_| Mutex::default()).collect();
-        Self { groups, resident_bytes_max, resident_bytes: AtomicU64::new(0), scratch }
+        let (resident_bytes, buffer_bytes) = (AtomicU64::new(0), GROUP_BUFFER_BYTES);
+        Self { groups, resident_bytes_max, resident_bytes, buffer_bytes, scratch }
+    }
+
+    /// Pieces are gathered to this much before they move on; by each writer, for each group.
+    pub(crate) fn with_buffers(self, buffer_bytes: usize) -> Self {
+        Self { buffer_bytes, ..self }
     }
 
     /// How many groups there are.
@@ -110,17 +117,28 @@ impl GroupedBytes {
     pub(crate) fn take(&self, group: usize) -> Result<Vec<u8>> {
         let mut group =
             self.groups[group].lock().expect("no thread panics while it holds the lock");
-        let Group { memory, disk } = std::mem::take(&mut *group);
+        let taken = std::mem::take(&mut *group);
         drop(group);
+        let in_memory: usize = taken.memory.iter().map(Vec::len).sum();
+        self.resident_bytes.fetch_sub(in_memory as u64, Ordering::Relaxed);
+        self.gather(&taken)
+    }
+
+    /// As [`GroupedBytes::take`], of a group that may be read again.
+    pub(crate) fn read(&self, group: usize) -> Result<Vec<u8>> {
+        let group = self.groups[group].lock().expect("no thread panics while it holds the lock");
+        self.gather(&group)
+    }
+
+    fn gather(&self, Group { memory, disk }: &Group) -> Result<Vec<u8>> {
         let in_memory: usize = memory.iter().map(Vec::len).sum();
         let on_disk: usize = disk.iter().map(|(_, length)| length).sum();
         let mut bytes = Vec::with_capacity(in_memory + on_disk);
         memory.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        self.resident_bytes.fetch_sub(in_memory as u64, Ordering::Relaxed);
         for (offset, length) in disk {
             let start = bytes.len();
             bytes.resize(start + length, 0);
-            self.scratch.read(offset, &mut bytes[start..])?;
+            self.scratch.read(*offset, &mut bytes[start..])?;
         }
         Ok(bytes)
     }
@@ -142,7 +160,7 @@ impl<'a> GroupWriter<'a> {
     pub(crate) fn append(&mut self, group: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let buffer = &mut self.buffers[group];
         write(buffer);
-        if buffer.len() >= GROUP_BUFFER_BYTES {
+        if buffer.len() >= self.store.buffer_bytes {
             self.store.push(group, std::mem::take(buffer))?;
         }
         Ok(())

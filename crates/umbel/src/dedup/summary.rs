@@ -4,15 +4,16 @@
 
 use super::bad::BadRecords;
 use super::exchange::Outcome;
-use super::job::{Job, OutputTarget};
+use super::job::{EmptyItems, Job, MissingKey, OutputTarget};
 use super::local_pass::LocalTimes;
+use super::online::Asked;
 use super::output::OutputTimes;
 use crate::clock::rss_bytes_max;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
-use umbel_engine::dedup::{FrameKind, Keep, Level, Mode};
+use umbel_engine::dedup::{FrameKind, IndexBits, Keep, Level, Mode, ReferenceShape};
 use umbel_records::Granularity;
 
 /// What the summary is made of.
@@ -20,8 +21,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) items: u64,
     pub(crate) records: u64,
+    pub(crate) exempt: u64,
+    pub(crate) left_out: u64,
     pub(crate) exchange: &'a Outcome,
+    pub(crate) asked: &'a [Asked],
     pub(crate) bad: &'a BadRecords,
+    /// The sections `groups` and `most_repeated`, if reports were wanted.
+    pub(crate) groups: Option<(Value, Value)>,
     pub(crate) early_drops: u64,
     pub(crate) phases: &'a [(&'static str, Duration)],
     pub(crate) wall: Duration,
@@ -40,23 +46,30 @@ impl Summary {
     /// Computes it.
     pub(crate) fn new(facts: &Facts<'_>) -> Self {
         let report = &facts.exchange.report;
-        let level = level_name(facts.job.shape.level);
         let dropped = facts.early_drops + report.local_drops + report.cross_drops;
-        let keep = match facts.job.spec.keep {
-            Keep::First => "first",
-            Keep::Last => "last",
+        let asked: u64 = facts.asked.iter().map(|asked| asked.dropped).sum();
+        let known = report.reference_drops + asked;
+        let keep = match (facts.job.spec.keep, &facts.job.spec.best) {
+            (_, Some(best)) => best.to_string(),
+            (Keep::Last, None) => "last".to_owned(),
+            (_, None) => "first".to_owned(),
         };
+        let (groups, most_repeated) = facts.groups.clone().unwrap_or_default();
         let value = json!({
             "job": format!("{:#018x}", facts.job.id),
             "seed": format!("{:#018x}", facts.job.spec.seed),
             "spec": spec(facts.job),
-            "level": level,
+            "level": level_name(facts),
             "keep": keep,
             "records": facts.records,
             "items": facts.items,
-            "distinct": facts.items - dropped,
+            "distinct": facts.items - dropped - known,
+            "exempt": facts.exempt,
             "collisions": report.collisions,
-            "dropped": { "input": dropped, "reference": 0 },
+            "dropped": { "input": dropped, "reference": known, "missing_key": facts.left_out },
+            "groups": groups,
+            "most_repeated": most_repeated,
+            "references": references(facts),
             "bad": { "total": facts.bad.total(), "by_cause": facts.bad.by_cause() },
             "plan": plan(facts),
             "exchange": exchange(facts),
@@ -65,11 +78,25 @@ impl Summary {
         Self { value }
     }
 
+    /// Puts another value in the place of one.
+    pub(crate) fn set(&mut self, pointer: &str, value: impl Into<Value>) {
+        if let Some((parent, name)) = pointer.rsplit_once('/')
+            && let Some(Value::Object(fields)) = self.value.pointer_mut(parent)
+        {
+            fields.insert(name.to_owned(), value.into());
+        }
+    }
+
     /// As JSON.
     pub(crate) fn json(&self) -> Result<String> {
         let mut text = serde_json::to_string_pretty(&self.value).context("summary")?;
         text.push('\n');
         Ok(text)
+    }
+
+    /// As JSON in one line, for the ledger of a cluster.
+    pub(crate) fn line(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(&self.value).context("summary")
     }
 
     /// As a table.
@@ -84,8 +111,25 @@ impl Summary {
         let records = number("/records").max(1.0);
         let share = 100.0 * number("/dropped/input") / records;
         row("records", count("/records"));
-        row("kept", count("/distinct"));
-        row("dropped", format!("{} ({share:.2} %)", count("/dropped/input")));
+        let kept = |path: &str| get(path).as_u64().unwrap_or(0);
+        let annotates = get("/spec/annotates") == true;
+        let kept = grouped(kept("/distinct") + kept("/exempt"));
+        row(if annotates { "distinct" } else { "kept" }, kept);
+        row(
+            if annotates { "repeats" } else { "dropped" },
+            format!("{} ({share:.2} %)", count("/dropped/input")),
+        );
+        if number("/dropped/missing_key") > 0.0 {
+            row("no key", format!("{} records dropped", count("/dropped/missing_key")));
+        }
+        if !get("/references").is_null() {
+            let wrong = number("/references/expected_wrong_drops");
+            let known = count("/dropped/reference");
+            row(
+                "known",
+                format!("{known} dropped for references, {wrong:.1e} wrongly in expectation"),
+            );
+        }
         if number("/bad/total") > 0.0 {
             row(
                 "left out",
@@ -123,6 +167,11 @@ impl Summary {
     }
 }
 
+/// The table of a summary that came from elsewhere.
+pub(crate) fn summary_table(value: Value) -> String {
+    Summary { value }.table()
+}
+
 /// A rate in the unit that suits it.
 fn rate(per_second: f64) -> String {
     if per_second >= 1e6 {
@@ -145,19 +194,46 @@ fn grouped(number: u64) -> String {
     text
 }
 
-fn level_name(level: Level) -> &'static str {
-    match level {
+fn level_name(facts: &Facts<'_>) -> &'static str {
+    let is_whole = |shape: ReferenceShape| shape.bits == IndexBits::Bits128;
+    if !facts.asked.is_empty() || !facts.job.references.shape().is_none_or(is_whole) {
+        return "approximate";
+    }
+    match facts.job.shape.level {
         Level::Approximate { .. } => "approximate",
         Level::Fingerprint => "fingerprint",
         Level::Bytes => "bytes",
     }
 }
 
+/// What the job was compared with beside itself; null if with nothing.
+fn references(facts: &Facts<'_>) -> Value {
+    let references = facts.job.references;
+    if references.shape().is_none() && facts.asked.is_empty() {
+        return Value::Null;
+    }
+    let files = references.facts();
+    let files: Vec<Value> = files
+        .map(|(file, bits, items)| json!({ "file": file, "index_bits": bits, "items": items }))
+        .collect();
+    let wrongly = |asked: &Asked| asked.asked as f64 * asked.rate;
+    let online = facts.asked.iter().map(|asked| {
+        let Asked { name, rate, asked, dropped } = asked;
+        json!({ "filter": name, "false_positive_rate": rate, "asked": asked, "dropped": dropped })
+    });
+    let online: Vec<Value> = online.collect();
+    let wrong =
+        references.expected_wrong_drops(facts.items) + facts.asked.iter().map(wrongly).sum::<f64>();
+    json!({ "files": files, "online": online, "expected_wrong_drops": wrong })
+}
+
 fn spec(job: &Job<'_>) -> Value {
     let (granularity, keys) = match &job.spec.granularity {
         Granularity::Line => ("line", Vec::new()),
         Granularity::Record => ("record", Vec::new()),
-        Granularity::Key(paths) => ("key", paths.iter().map(ToString::to_string).collect()),
+        Granularity::Paragraph(field) => ("paragraph", vec![field.clone()]),
+        Granularity::File => ("file", Vec::new()),
+        Granularity::Key(paths) => ("key", paths.clone()),
     };
     let rate = match job.spec.level {
         Level::Approximate { false_positive_rate } => Some(false_positive_rate),
@@ -171,8 +247,21 @@ fn spec(job: &Job<'_>) -> Value {
         "inputs": job.spec.inputs,
         "granularity": granularity,
         "key": keys,
+        "paragraph_bytes_min": job.spec.paragraph_bytes_min,
+        "normalise": job.spec.normalise.iter().map(|n| n.name()).collect::<Vec<_>>(),
+        "scope": job.spec.scope.name(),
+        "missing_key": match job.spec.missing_key {
+            MissingKey::Fail => "fail",
+            MissingKey::Keep => "keep",
+            MissingKey::Drop => "drop",
+        },
+        "empty": match job.spec.empty {
+            EmptyItems::Compare => "compare",
+            EmptyItems::Keep => "keep",
+        },
         "false_positive_rate": rate,
         "output": output,
+        "annotates": job.spec.annotates,
         "memory_bytes": job.spec.memory_bytes,
     })
 }

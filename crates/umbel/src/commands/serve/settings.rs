@@ -1,5 +1,6 @@
 //! Settings from four places: built in, a file, the environment, flags; the later ones win.
 
+use super::job_settings::JobSettings;
 use super::logs::LogSettings;
 use crate::exit::UsageError;
 use std::fmt::Write as _;
@@ -14,13 +15,15 @@ pub(crate) struct Settings {
     pub(crate) node: Config,
     /// What the log is told.
     pub(crate) logs: LogSettings,
+    /// What jobs may do.
+    pub(crate) jobs: JobSettings,
     /// Whether somebody named a data folder.
     pub(crate) names_data: bool,
 }
 
 /// All settings of the server, in the order in which they are printed.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    Config::SETTINGS.iter().chain(LogSettings::SETTINGS)
+    Config::SETTINGS.iter().chain(JobSettings::SETTINGS).chain(LogSettings::SETTINGS)
 }
 
 /// What a setting means and what it is by default, for the help text of its flag.
@@ -121,17 +124,20 @@ impl Settings {
             settings.iter().filter_map(|setting| table.remove_entry(setting.name)).collect()
         };
         let (node, logs) = (part(Config::SETTINGS), part(LogSettings::SETTINGS));
+        let jobs = part(JobSettings::SETTINGS);
         let wrong = |error: toml::de::Error| UsageError(error.message().to_owned());
         let node: Config = node.try_into().map_err(wrong)?;
         let logs: LogSettings = logs.try_into().map_err(wrong)?;
         node.validate().map_err(|error| UsageError(error.to_string()))?;
+        let jobs: JobSettings = jobs.try_into().map_err(wrong)?;
         logs.validate()?;
-        Ok(Self { node, logs, names_data })
+        jobs.validate()?;
+        Ok(Self { node, logs, jobs, names_data })
     }
 
     /// All settings with their descriptions, as a file that sets the same again.
     pub(crate) fn print(&self) -> String {
-        let mut table = to_table(&self.node, &self.logs);
+        let mut table = to_table(&self.node, &self.logs, &self.jobs);
         if self.node.dev && !self.names_data {
             table.remove("data");
         }
@@ -156,12 +162,13 @@ impl Settings {
 /// The built-in settings, of a development cluster or another one.
 fn defaults(is_dev: bool) -> Table {
     let node = if is_dev { Config::development() } else { Config::default() };
-    to_table(&node, &LogSettings::default())
+    to_table(&node, &LogSettings::default(), &JobSettings::default())
 }
 
-fn to_table(node: &Config, logs: &LogSettings) -> Table {
+fn to_table(node: &Config, logs: &LogSettings, jobs: &JobSettings) -> Table {
     let mut table = Table::try_from(node).expect("numbers are in the range that files hold");
     table.extend(Table::try_from(logs).expect("texts are TOML"));
+    table.extend(Table::try_from(jobs).expect("numbers are in the range that files hold"));
     table
 }
 

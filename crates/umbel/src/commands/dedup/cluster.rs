@@ -1,0 +1,154 @@
+//! Arguments of a job that a cluster does, and its description.
+
+use super::DedupArgs;
+use crate::commands::cluster::connect::block_on;
+use crate::commands::cluster::show::print;
+use crate::commands::job;
+use crate::dedup::{JobSpec, OutputTarget, Sink, commit, refuse_existing_file, summary_table};
+use crate::exit::{Exit, UsageError};
+use crate::say::{say, say_line};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser};
+use serde::{Deserialize, Serialize};
+use umbel_client::Client;
+use umbel_client::proto::SubmitJobRequest;
+
+/// Arguments of a job of a cluster.
+#[derive(Args, Default)]
+#[command(next_help_heading = "One job on a cluster, in which each node reads its own disk")]
+pub(super) struct ClusterJobArgs {
+    /// Have this cluster do it, on all its nodes: addresses, any of which may answer
+    #[arg(long, value_name = "HOST:PORT[,..]", conflicts_with_all = ["rank", "workers", "memory", "scratch", "plan"])]
+    pub(super) cluster: Option<String>,
+    /// What this node reads, instead of INPUT; repeatable. Without INPUT, nodes that are not named take no part
+    #[arg(long, value_name = "NODE=GLOB", requires = "cluster", value_parser = parse_on)]
+    on: Vec<(u64, String)>,
+    /// Say the job's number and do not wait for its end
+    #[arg(long, requires = "cluster")]
+    detach: bool,
+}
+
+fn parse_on(text: &str) -> Result<(u64, String), String> {
+    let parts = text.split_once('=').and_then(|(node, glob)| Some((node.parse().ok()?, glob)));
+    match parts {
+        Some((node, glob)) if !glob.is_empty() => Ok((node, glob.to_owned())),
+        _ => Err(format!("`{text}`: expected NODE=GLOB, like 2=/data/*.jsonl")),
+    }
+}
+
+/// A job of a cluster, as its nodes read it in the ledger: the words of the command.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    /// Release that was asked: another one may mean something else by the same words.
+    release: String,
+    /// What stood behind `umbel dedup`.
+    words: Vec<String>,
+}
+
+/// The command's arguments alone, to be read from words.
+#[derive(Parser)]
+#[command(name = "umbel dedup", no_binary_name = true, disable_help_flag = true)]
+struct Words {
+    #[command(flatten)]
+    args: DedupArgs,
+}
+
+/// What a node does of a job that it read in the ledger.
+///
+/// # Errors
+///
+/// If the description is none, or of another release; as the command's own arguments.
+pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<JobSpec> {
+    let job: Description =
+        serde_json::from_slice(description).context("this is no description of a job")?;
+    let ours = env!("CARGO_PKG_VERSION");
+    if job.release != ours {
+        let theirs = job.release;
+        bail!(
+            "the job was described by release {theirs}, this node is of {ours}: bring both to one release"
+        );
+    }
+    let Words { args } = Words::try_parse_from(job.words).context("words of the job")?;
+    let mut spec = args.spec()?;
+    let own: Vec<String> = args
+        .on_cluster
+        .on
+        .iter()
+        .filter(|(of, _)| *of == node)
+        .map(|(_, glob)| glob.clone())
+        .collect();
+    if !own.is_empty() {
+        spec.inputs = own;
+    }
+    Ok(spec)
+}
+
+/// Submits the job, and follows it to its end unless it is to be left alone.
+pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
+    let spec = args.spec()?;
+    if matches!(spec.output, OutputTarget::Stdout) {
+        let text = "a job of a cluster needs an --output FILE or DIR/, which each node writes on its own disk";
+        return Err(UsageError(text.into()).into());
+    }
+    let named = args.on_cluster.on.iter().map(|(node, _)| *node);
+    let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };
+    if let Some(path) = &args.summary {
+        refuse_existing_file(path)
+            .or_else(|error| if args.overwrite { Ok(()) } else { Err(error) })?;
+    }
+    let (release, words) = (env!("CARGO_PKG_VERSION").to_owned(), words()?);
+    let description = serde_json::to_vec(&Description { release, words });
+    let description = description.context("description of the job")?;
+    let client = Client::connect(addresses).map_err(|error| UsageError(error.to_string()))?;
+    let request =
+        SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
+    block_on(follow(&client, request, args))
+}
+
+/// The words behind `umbel dedup`.
+fn words() -> Result<Vec<String>> {
+    let word = |word: std::ffi::OsString| {
+        word.into_string().map_err(|word| {
+            let word = word.display();
+            UsageError(format!("{word}: what nodes are told must be UTF-8")).into()
+        })
+    };
+    std::env::args_os().skip(2).map(word).collect()
+}
+
+async fn follow(client: &Client, request: SubmitJobRequest, args: &DedupArgs) -> Result<Exit> {
+    let quiet = args.quiet;
+    let number = client.submit_job(request).await?;
+    if args.on_cluster.detach {
+        print(false, &serde_json::Value::Null, || format!("{number}\n"))?;
+        return Ok(Exit::Done);
+    }
+    if !quiet {
+        say_line(format_args!(
+            "job {number}; `umbel job cancel {number}` ends it, leaving does not"
+        ));
+    }
+    let found = job::wait(client, number, !quiet).await?;
+    job::check_done(&found)?;
+    let value: serde_json::Value =
+        serde_json::from_slice(&found.summary).context("the summary of the job")?;
+    if let Some(path) = &args.summary {
+        let mut text = serde_json::to_string_pretty(&value)?;
+        text.push('\n');
+        let mut sink = Sink::file(path, args.overwrite)?;
+        sink.write(text.as_bytes())?;
+        commit(vec![sink.complete()?])?;
+    }
+    if !quiet {
+        say(summary_table(value.clone()));
+    }
+    let bad = value.pointer("/bad/total").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done })
+}
+
+/// Tells this request from all others.
+#[expect(clippy::disallowed_methods, reason = "nothing but the identity of a request rests on it")]
+fn nonce() -> u64 {
+    rand::random()
+}

@@ -1,0 +1,103 @@
+//! Arguments of a worker that is one of several, each on a machine of its own.
+
+use crate::dedup::PeerSpec;
+use crate::exit::UsageError;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Variable that holds the secret of a job.
+const TOKEN_VARIABLE: &str = "UMBEL_JOB_TOKEN";
+
+/// Shortest secret: one that is typed may be guessed, one that is drawn is longer.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// Arguments of one worker of several.
+#[derive(Args)]
+#[command(next_help_heading = "One job on many machines, one process on each")]
+pub(super) struct MachineArgs {
+    /// Number of this worker, from 0; its records come behind those of lower ones
+    #[arg(long, value_name = "R", requires = "peers", conflicts_with_all = ["workers", "plan"])]
+    rank: Option<u16>,
+    /// Addresses of all workers, host:port, in the order of their numbers; the same at all of them
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "rank")]
+    peers: Vec<String>,
+    /// Where to listen [default: this worker's address, or its port if that is a name]
+    #[arg(long, value_name = "HOST:PORT", requires = "rank")]
+    listen: Option<String>,
+    /// Folder for what must outlive this process [default: .umbel-job-... in the scratch directory]
+    #[arg(long, value_name = "DIR", requires = "rank")]
+    job_dir: Option<PathBuf>,
+    /// File that holds the secret of the job, the same at all workers [default: variable UMBEL_JOB_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "rank")]
+    job_token_file: Option<PathBuf>,
+    /// How long the job waits for a worker that is away, like 90s, 10m or 2h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    worker_timeout: Duration,
+}
+
+impl MachineArgs {
+    /// This worker among the others; `None` if there are none.
+    pub(super) fn peers(&self) -> Result<Option<PeerSpec>> {
+        let Some(rank) = self.rank else { return Ok(None) };
+        Ok(Some(PeerSpec {
+            rank,
+            peers: self.peers.clone(),
+            listen: self.listen.clone(),
+            job_dir: self.job_dir.clone(),
+            token: self.token()?,
+            worker_timeout: self.worker_timeout,
+        }))
+    }
+
+    fn token(&self) -> Result<String> {
+        let token = match &self.job_token_file {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("--job-token-file {}: cannot read", path.display()))?,
+            None => std::env::var(TOKEN_VARIABLE).unwrap_or_default(),
+        };
+        let token = token.trim();
+        if token.len() < TOKEN_BYTES_MIN {
+            let text = format!(
+                "workers need a secret of at least {TOKEN_BYTES_MIN} bytes, the same at all of them: draw one for \
+                 each job, like `openssl rand -hex 32`, and give it by --job-token-file FILE or {TOKEN_VARIABLE}"
+            );
+            return Err(UsageError(text).into());
+        }
+        Ok(token.to_owned())
+    }
+}
+
+/// A time in seconds, minutes or hours.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let explain = || format!("`{text}` is not a time: write 90s, 10m or 2h");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(explain()),
+    };
+    let number: u64 = number.parse().map_err(|_| explain())?;
+    let seconds = number.checked_mul(unit_s).filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        for (text, seconds) in [("90s", 90), ("10m", 600), ("2h", 7200)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in
+            ["", "10", "m", "0s", "1.5h", "-3s", "99999999999999999999s", "9999999999999999h"]
+        {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Flags that say what the items of a file or directory are.
+
+use crate::reconcile::Form;
+use clap::{ArgGroup, Args};
+
+/// What is an item.
+#[derive(Args)]
+#[command(group = ArgGroup::new("form").multiple(false))]
+pub(crate) struct FormArgs {
+    /// Lines of text, each as often as it occurs (default)
+    #[arg(long, group = "form", help_heading = "Items")]
+    lines: bool,
+    /// Ids of 64 to 256 bits in hexadecimal digits, one a line
+    #[arg(long, group = "form", help_heading = "Items")]
+    ids: bool,
+    /// Raw ids of N bytes, one behind the other
+    #[arg(long, group = "form", help_heading = "Items", value_name = "N",
+        value_parser = clap::value_parser!(u8).range(8..=32))]
+    id_bytes: Option<u8>,
+    /// Records `key<TAB>value`, or JSON Lines with --key
+    #[arg(long, group = "form", help_heading = "Items")]
+    kv: bool,
+    /// Files and links of a directory
+    #[arg(long, group = "form", help_heading = "Items")]
+    dir: bool,
+    /// Path of a field that is part of the key of JSON Lines (repeatable)
+    #[arg(long, requires = "kv", help_heading = "Items", value_name = "PATH")]
+    key: Vec<String>,
+}
+
+impl FormArgs {
+    /// What they say.
+    pub(crate) fn form(&self) -> Form {
+        match self.id_bytes {
+            Some(bytes) => Form::RawIds(usize::from(bytes)),
+            None if self.ids => Form::HexIds,
+            None if self.dir => Form::Tree,
+            None if !self.kv => Form::Lines,
+            None if self.key.is_empty() => Form::TabKeyed,
+            None => Form::JsonKeyed(self.key.clone()),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `umbel job`: jobs that a cluster has been given.
+
+use super::cluster::connect::{ClusterArgs, block_on};
+use super::cluster::show::{Rows, facts, numbers, print};
+use crate::clock::age_text;
+use crate::exit::Exit;
+use crate::say::say_line;
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::time::Duration;
+use umbel_client::Client;
+use umbel_client::proto::{DescribeJobResponse, Job};
+
+/// How often a job that is waited for is asked about.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Arguments of `umbel job`.
+#[derive(Args)]
+#[command(after_help = "Jobs are submitted with `umbel dedup --cluster`.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+pub(crate) struct JobArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(subcommand)]
+    verb: JobVerb,
+}
+
+#[derive(Subcommand)]
+enum JobVerb {
+    /// List jobs, the newest last
+    List,
+    /// Show a job: how far it is, or what it came to
+    Status {
+        /// Its number
+        job: u64,
+    },
+    /// Follow a job to its end; fails if it fails
+    Wait {
+        /// Its number
+        job: u64,
+    },
+    /// Ask a job to end; what it has written aside is removed
+    Cancel {
+        /// Its number
+        job: u64,
+    },
+    /// Take a failed job up again, once what made it fail is mended
+    Resume {
+        /// Its number
+        job: u64,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// As the call of the cluster; if a job that was waited for has failed.
+pub(crate) fn run(args: &JobArgs) -> Result<Exit> {
+    block_on(args.run())?;
+    Ok(Exit::Done)
+}
+
+impl JobArgs {
+    async fn run(&self) -> Result<()> {
+        let json = self.cluster.json;
+        let client = self.cluster.client()?;
+        match &self.verb {
+            JobVerb::List => {
+                let jobs = client.jobs().await?;
+                let rows: Vec<Value> = jobs.iter().map(row_json).collect();
+                print(json, &json!(rows), || list(&jobs).text())
+            }
+            JobVerb::Status { job } => {
+                let found = client.job(*job).await?;
+                print(json, &status_json(&found), || status_text(&found))
+            }
+            JobVerb::Wait { job } => {
+                let found = wait(&client, *job, true).await?;
+                print(json, &status_json(&found), || status_text(&found))?;
+                check_done(&found)
+            }
+            JobVerb::Cancel { job } => {
+                client.cancel_job(*job).await?;
+                print(json, &json!({ "job": job }), String::new)
+            }
+            JobVerb::Resume { job } => {
+                client.resume_job(*job).await?;
+                print(json, &json!({ "job": job }), String::new)
+            }
+        }
+    }
+}
+
+/// Follows a job to its end; says on standard error how far it is if `tells`.
+///
+/// # Errors
+///
+/// As the call of the cluster.
+pub(crate) async fn wait(client: &Client, job: u64, tells: bool) -> Result<DescribeJobResponse> {
+    let mut told = String::new();
+    loop {
+        let found = client.job(job).await?;
+        let is_over = found
+            .job
+            .as_ref()
+            .is_none_or(|row| !matches!(row.state.as_str(), "running" | "being cancelled"));
+        if is_over {
+            return Ok(found);
+        }
+        let text = progress_text(&found);
+        if tells && text != told {
+            say_line(format_args!("job {job}: {text}"));
+            told = text;
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// An error that says why, unless the job is done.
+///
+/// # Errors
+///
+/// If the job has ended without a result.
+pub(crate) fn check_done(found: &DescribeJobResponse) -> Result<()> {
+    let row = found.job.clone().unwrap_or_default();
+    let job = row.job;
+    match row.state.as_str() {
+        "done" => Ok(()),
+        "failed" if row.resumable => bail!(
+            "job {job} failed: {}; `umbel job resume {job}` takes it up once that is mended",
+            row.cause
+        ),
+        "failed" => bail!("job {job} failed: {}", row.cause),
+        state => bail!("job {job} is {state}"),
+    }
+}
+
+fn row_json(job: &Job) -> Value {
+    json!({
+        "job": job.job,
+        "run": job.run,
+        "state": job.state,
+        "cause": (!job.cause.is_empty()).then_some(&job.cause),
+        "resumable": job.resumable,
+        "nodes": job.workers,
+        "submitted_ms": job.submitted_ms,
+    })
+}
+
+fn list(jobs: &[Job]) -> Rows {
+    let mut rows = Rows::new(&["job", "state", "run", "nodes", "submitted", "cause"], &[0, 2]);
+    for job in jobs {
+        rows.push(vec![
+            job.job.to_string(),
+            job.state.clone(),
+            job.run.to_string(),
+            numbers(&job.workers),
+            age_text(job.submitted_ms),
+            job.cause.clone(),
+        ]);
+    }
+    rows
+}
+
+/// The summary of a finished job, as its program wrote it.
+fn summary(found: &DescribeJobResponse) -> Option<Value> {
+    serde_json::from_slice(&found.summary).ok()
+}
+
+fn status_json(found: &DescribeJobResponse) -> Value {
+    let mut value = row_json(&found.job.clone().unwrap_or_default());
+    let spec: Option<Value> = serde_json::from_slice(&found.spec).ok();
+    value["spec"] = spec.into();
+    value["summary"] = summary(found).into();
+    value["progress"] = found.progress.as_ref().map_or(Value::Null, |progress| {
+        json!({
+            "phase": progress.phase,
+            "attempt": progress.attempt,
+            "trouble": (!progress.trouble.is_empty()).then_some(&progress.trouble),
+            "away": progress.away,
+        })
+    });
+    value
+}
+
+fn progress_text(found: &DescribeJobResponse) -> String {
+    let Some(progress) = &found.progress else {
+        return "its coordinator does not answer".to_owned();
+    };
+    let mut text = progress.phase.clone();
+    if progress.attempt > 1 {
+        text += &format!(", attempt {} ({})", progress.attempt, progress.trouble);
+    }
+    if !progress.away.is_empty() {
+        text += &format!(", waits for node {}", numbers(&progress.away));
+    }
+    text
+}
+
+fn status_text(found: &DescribeJobResponse) -> String {
+    let row = found.job.clone().unwrap_or_default();
+    let mut lines = vec![
+        ("job", row.job.to_string()),
+        ("state", row.state.clone()),
+        ("run", row.run.to_string()),
+        ("nodes", numbers(&row.workers)),
+        ("submitted", age_text(row.submitted_ms)),
+    ];
+    if !row.cause.is_empty() {
+        lines.push(("cause", row.cause.clone()));
+        let again =
+            if row.resumable { "can be taken up again" } else { "cannot be taken up again" };
+        lines.push(("scratch", again.to_owned()));
+    }
+    if row.state == "running" || row.state == "being cancelled" {
+        lines.push(("progress", progress_text(found)));
+    }
+    if let Some(summary) = summary(found) {
+        for name in ["records", "distinct", "dropped"] {
+            let part = summary.get(name).map(|part| part.get("input").unwrap_or(part).to_string());
+            lines.extend(part.map(|part| (name, part)));
+        }
+    }
+    facts(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_client::proto::JobProgress;
+
+    fn failed() -> DescribeJobResponse {
+        let row = Job {
+            job: 7,
+            run: 2,
+            state: "failed".to_owned(),
+            cause: "worker 1: disk full".to_owned(),
+            resumable: true,
+            workers: vec![1, 2],
+            submitted_ms: 0,
+        };
+        DescribeJobResponse { job: Some(row), ..DescribeJobResponse::default() }
+    }
+
+    #[test]
+    fn a_failed_job_says_why_and_what_to_do() {
+        let text = check_done(&failed()).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "job 7 failed: worker 1: disk full; `umbel job resume 7` takes it up once that is mended"
+        );
+        let lines = list(&[failed().job.unwrap()]).lines();
+        assert!(lines.starts_with("7\tfailed\t2\t1,2\t"), "{lines}");
+    }
+
+    #[test]
+    fn progress_names_attempts_and_nodes_that_are_missing() {
+        let mut found = failed();
+        assert_eq!(progress_text(&found), "its coordinator does not answer");
+        found.progress = Some(JobProgress {
+            phase: "exchanging".to_owned(),
+            attempt: 3,
+            trouble: "worker 1: its connection broke".to_owned(),
+            away: vec![2],
+        });
+        let expected = "exchanging, attempt 3 (worker 1: its connection broke), waits for node 2";
+        assert_eq!(progress_text(&found), expected);
+        assert_eq!(status_json(&found)["progress"]["attempt"], 3);
+    }
+}

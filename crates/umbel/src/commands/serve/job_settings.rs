@@ -1,0 +1,60 @@
+//! What jobs may do on a node.
+
+use super::settings::Settings;
+use crate::dedup::{MEMORY_BYTES_MIN, NodeJobs};
+use crate::exit::UsageError;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+umbel_node::settings! {
+    /// Settings of jobs on this node.
+    pub(crate) struct JobSettings {
+        /// Folders below which jobs may read and write files on this node, each an absolute path; links
+        /// are followed before it is looked. Whoever reaches the node's port can have a job do so.
+        /// Without any, the node takes no part in jobs.
+        job_roots: Vec<String> = Vec::new(),
+        /// Folder for what jobs put aside while they run; without it, `jobs` in the data folder.
+        job_scratch: Option<String> = None,
+        /// Bytes of memory that one job may use on this node, at least 67108864.
+        job_memory_bytes: u64 = 1 << 30,
+    }
+}
+
+impl JobSettings {
+    /// Checks what can be checked without looking at the disk.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] that names the setting that is wrong.
+    pub(crate) fn validate(&self) -> Result<(), UsageError> {
+        if let Some(root) = self.job_roots.iter().find(|root| !Path::new(root).is_absolute()) {
+            return Err(UsageError(format!("job_roots: \"{root}\": expected an absolute path")));
+        }
+        if self.job_memory_bytes < MEMORY_BYTES_MIN {
+            let (value, least) = (self.job_memory_bytes, MEMORY_BYTES_MIN);
+            return Err(UsageError(format!(
+                "job_memory_bytes = {value}: expected at least {least}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What jobs may do on the node; none if it takes no part in any.
+///
+/// # Errors
+///
+/// A [`UsageError`] for a root that is not there; if scratch cannot be made.
+pub(super) fn node_jobs(settings: &Settings) -> Result<Option<Arc<NodeJobs>>> {
+    let jobs = &settings.jobs;
+    if jobs.job_roots.is_empty() {
+        return Ok(None);
+    }
+    let scratch = match &jobs.job_scratch {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(&settings.node.data).join("jobs"),
+    };
+    let jobs = NodeJobs::new(&jobs.job_roots, scratch, jobs.job_memory_bytes)?;
+    Ok(Some(Arc::new(jobs)))
+}

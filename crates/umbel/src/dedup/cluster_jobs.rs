@@ -1,0 +1,167 @@
+//! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
+
+use super::inputs::{identity, resolve};
+use super::job::{JobSpec, OutputTarget};
+use super::membership::{check_possible, rules, spec_digest, start_lanes};
+use super::worker_data::{FileWorkshop, Membership};
+use crate::commands::dedup::spec_of;
+use crate::exit::UsageError;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::runtime::{Handle, Runtime};
+use umbel_engine::JobId;
+use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
+use umbel_node::ports::PortFuture;
+
+/// Prefix of the folders that hold jobs' scratch.
+const FOLDER_PREFIX: &str = "job-";
+
+/// What a node allows its jobs.
+pub(crate) struct NodeJobs {
+    /// Folders below which they may read and write, without links.
+    roots: Vec<PathBuf>,
+    /// Folder of their scratch.
+    scratch: PathBuf,
+    memory_bytes: u64,
+    lanes: Runtime,
+    lane_count: u32,
+}
+
+impl NodeJobs {
+    /// Takes what the settings of a node say.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] for a root that is not there; if scratch cannot be made.
+    pub(crate) fn new(roots: &[String], scratch: PathBuf, memory_bytes: u64) -> Result<Self> {
+        let root = |root: &String| {
+            std::fs::canonicalize(root)
+                .map_err(|error| UsageError(format!("job_roots: {root}: {error}")).into())
+        };
+        let roots = roots.iter().map(root).collect::<Result<_>>()?;
+        std::fs::create_dir_all(&scratch)
+            .with_context(|| format!("{}: cannot make the folder of jobs", scratch.display()))?;
+        let (lane_count, lanes) = start_lanes(memory_bytes)?;
+        Ok(Self { roots, scratch, memory_bytes, lanes, lane_count })
+    }
+
+    fn folder(&self, job: JobId) -> PathBuf {
+        self.scratch.join(format!("{FOLDER_PREFIX}{}", job.0))
+    }
+
+    /// What a node makes of a description.
+    fn spec(&self, description: &[u8], node: u64, seed: u64) -> Result<JobSpec> {
+        let mut spec = spec_of(description, node)?;
+        (spec.seed, spec.memory_bytes, spec.quiet) = (seed, self.memory_bytes, true);
+        spec.scratch.clone_from(&self.scratch);
+        check_possible(&spec)?;
+        // Whoever asked gets it from the ledger.
+        spec.summary = None;
+        let outputs = [&spec.duplicates, &spec.bad].into_iter().flatten();
+        let target = match &spec.output {
+            OutputTarget::Stdout => {
+                bail!("a job of a cluster needs an --output FILE or DIR/ on the nodes")
+            }
+            OutputTarget::File(path) | OutputTarget::Directory(path) => path,
+        };
+        for path in outputs.chain([target]) {
+            self.allow(path, "written")?;
+        }
+        Ok(spec)
+    }
+
+    fn allow(&self, path: &Path, what: &str) -> Result<()> {
+        if !path.is_absolute() {
+            bail!("{}: nodes need absolute paths", path.display());
+        }
+        let place = identity(path);
+        if self.roots.iter().any(|root| place.starts_with(root)) {
+            return Ok(());
+        }
+        let roots: Vec<_> = self.roots.iter().map(|root| root.display().to_string()).collect();
+        bail!(
+            "{}: may not be {what} by jobs here: it is not below {} (job_roots)",
+            path.display(),
+            roots.join(" or ")
+        )
+    }
+
+    /// Leaves out what matches nothing here: each node has other files.
+    fn present(&self, spec: &mut JobSpec) -> Result<()> {
+        let mut present = Vec::new();
+        for input in std::mem::take(&mut spec.inputs) {
+            if !Path::new(&input).is_absolute() {
+                bail!("{input}: nodes need absolute paths");
+            }
+            let is_pattern = input.contains(['*', '?', '[']);
+            if !is_pattern && !Path::new(&input).exists() {
+                continue;
+            }
+            let sources = match resolve(std::slice::from_ref(&input), spec.format, &spec.scratch) {
+                Ok(sources) => sources,
+                Err(error) if error.is::<UsageError>() => continue,
+                Err(error) => return Err(error),
+            };
+            for source in sources {
+                let place = source.identity.as_deref().unwrap_or(Path::new(&input));
+                self.allow(place, "read")?;
+            }
+            present.push(input);
+        }
+        spec.inputs = present;
+        Ok(())
+    }
+
+    fn open_now(&self, site: &JobSite) -> Result<OpenJob> {
+        let mut spec = self.spec(&site.spec, site.node.0, site.seed)?;
+        self.present(&mut spec)?;
+        let rules = rules(&spec);
+        let digest = spec_digest(&spec);
+        let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };
+        let workshop = FileWorkshop::open(spec, member, &self.folder(site.job))?;
+        Ok(OpenJob { workshop: Arc::new(workshop), rules })
+    }
+}
+
+/// All that a node needs to take part in jobs.
+pub(crate) struct FileWorkshops(pub(crate) Arc<NodeJobs>);
+
+impl Workshops for FileWorkshops {
+    fn check(&self, spec: &[u8]) -> Result<(), String> {
+        self.0.spec(spec, 0, 0).map(drop).map_err(|error| format!("{error:#}"))
+    }
+
+    fn open(&self, site: JobSite) -> PortFuture<'_, Result<OpenJob, WorkshopError>> {
+        let jobs = Arc::clone(&self.0);
+        Box::pin(async move {
+            let opened = tokio::task::spawn_blocking(move || jobs.open_now(&site)).await;
+            let failed = |cause: String| WorkshopError { cause, resumable: true };
+            let opened =
+                opened.map_err(|error| failed(format!("opening the job broke: {error}")))?;
+            opened.map_err(|error| failed(format!("{error:#}")))
+        })
+    }
+
+    fn stored(&self) -> Vec<JobId> {
+        let Ok(entries) = std::fs::read_dir(&self.0.scratch) else { return Vec::new() };
+        let number = |entry: std::fs::DirEntry| {
+            let name = entry.file_name();
+            name.to_str()?.strip_prefix(FOLDER_PREFIX)?.parse().ok().map(JobId)
+        };
+        let mut jobs: Vec<JobId> = entries.filter_map(Result::ok).filter_map(number).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    fn discard(&self, job: JobId) {
+        let folder = self.0.folder(job);
+        if let Err(error) = FileWorkshop::discard(&folder) {
+            crate::say::say_line(format_args!("what {job} left cannot be removed: {error:#}"));
+        }
+    }
+
+    fn lanes(&self) -> (u32, Option<Handle>) {
+        (self.0.lane_count, Some(self.0.lanes.handle().clone()))
+    }
+}

@@ -1,0 +1,323 @@
+//! A worker of a job over many machines, as a process of its own: its workshop, its place among the others.
+
+use super::job::{JobSpec, OutputTarget};
+use super::scope::Scope;
+use super::worker_data::{FileWorkshop, Membership, agreed};
+use crate::exit::{Exit, UsageError};
+use crate::say::say_line;
+use anyhow::{Context, Error, Result};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use umbel_engine::dedup::job::{JobEvent, JobFailure, JobRules};
+use umbel_filter::ItemHasher;
+use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, run_member};
+use umbel_node::ports::Ports;
+use umbel_records::Granularity;
+
+/// Threads that carry bytes; those that work on cells are others, and may block.
+const NETWORK_THREADS: usize = 2;
+
+/// Most cells that are worked on side by side, by the limit of the exchange.
+const LANES_MAX: u64 = 4;
+
+/// Memory of a lane: two segments of every owner, each of some 65,536 entries, as sender and as owner.
+const LANE_BYTES: u64 = 32 << 20;
+
+/// How long threads may take to end after the job has.
+const THREADS_END: Duration = Duration::from_secs(5);
+
+/// A worker among others, as the user describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerSpec {
+    /// Number of this worker, from 0.
+    pub(crate) rank: u16,
+    /// Addresses of all workers, in order.
+    pub(crate) peers: Vec<String>,
+    /// Where to listen; `None`: where the others expect it.
+    pub(crate) listen: Option<String>,
+    /// Folder of the job; `None`: one in the scratch directory.
+    pub(crate) job_dir: Option<PathBuf>,
+    /// Secret of the job.
+    pub(crate) token: String,
+    /// How long the job waits for a worker that is away.
+    pub(crate) worker_timeout: Duration,
+}
+
+impl PeerSpec {
+    /// Number of the job: by its secret, for a job that is taken up again may have moved to other machines.
+    pub(crate) fn job(&self) -> u64 {
+        self.hash("job").0
+    }
+
+    /// A seed that all workers know and nobody else.
+    pub(crate) fn seed(&self) -> u64 {
+        self.hash("seed").1
+    }
+
+    fn hash(&self, purpose: &str) -> (u64, u64) {
+        let text = format!("{purpose}\n{}\n{}", self.peers.len(), self.token);
+        let hash = ItemHasher::Xxh3 { seed: 0 }.hash(text.as_bytes());
+        (hash.hi(), hash.lo())
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |text: String| Err(UsageError(text).into());
+        let count = self.peers.len();
+        if usize::from(self.rank) >= count {
+            return refuse(format!("--rank {}: --peers names {count}, from 0", self.rank));
+        }
+        for (rank, peer) in self.peers.iter().enumerate() {
+            if peer
+                .rsplit_once(':')
+                .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+            {
+                return refuse(format!("--peers: `{peer}`: expected host:port"));
+            }
+            if let Some(other) = self.peers[..rank].iter().position(|other| other == peer) {
+                return refuse(format!("--peers: {peer} is worker {other} and worker {rank}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where to listen: a name may lead to an address that this machine does not know as its own.
+    fn listen(&self) -> String {
+        let own = &self.peers[usize::from(self.rank)];
+        let (host, port) = own.rsplit_once(':').unwrap_or((own, "0"));
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match (&self.listen, host.parse::<IpAddr>()) {
+            (Some(listen), _) => listen.clone(),
+            (None, Ok(_)) => own.clone(),
+            (None, Err(_)) => format!("0.0.0.0:{port}"),
+        }
+    }
+
+    /// Names the host of the worker that a text begins with.
+    fn with_host(&self, text: &str) -> String {
+        let named = text.strip_prefix("worker ").and_then(|rest| {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let peer = self.peers.get(rest[..digits].parse::<usize>().ok()?)?;
+            Some(format!("worker {} at {peer}{}", &rest[..digits], &rest[digits..]))
+        });
+        named.unwrap_or_else(|| text.to_owned())
+    }
+}
+
+/// Tells people what the coordinator does.
+struct Teller {
+    quiet: bool,
+}
+
+impl JobObserver for Teller {
+    fn event(&self, event: &JobEvent) {
+        if let (JobEvent::Attempt { attempt, cause }, false) = (event, self.quiet) {
+            say_line(format_args!("the exchange begins again, attempt {attempt}: {cause}"));
+        }
+    }
+}
+
+/// Runs a worker until its job has ended.
+///
+/// # Errors
+///
+/// A [`UsageError`] where the command makes no sense; else why the job or this worker ended without a result: names
+/// worker, host, and file and record or path.
+pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit> {
+    peers.check()?;
+    if matches!(spec.output, OutputTarget::Stdout) {
+        let text = "a worker of a job over many machines needs an --output FILE or DIR/: nothing is written before \
+                    all workers are done";
+        return Err(UsageError(text.into()).into());
+    }
+    check_possible(&spec)?;
+    if peers.rank != 0 {
+        spec.summary = None; // Worker 0 writes it, with sums over all.
+    }
+    let quiet = spec.quiet;
+    let (rules, spec_digest) = (rules(&spec), spec_digest(&spec));
+    let job = peers.job();
+    let member = Membership { worker: peers.rank, job, spec_digest };
+    let folder = peers.job_dir.clone();
+    let folder = folder
+        .unwrap_or_else(|| spec.scratch.join(format!(".umbel-job-{job:016x}-{}", peers.rank)));
+    let (lanes, lanes_runtime) = start_lanes(spec.memory_bytes)?;
+    let workshop = Arc::new(FileWorkshop::open(spec, member, &folder)?);
+    let network = runtime(NETWORK_THREADS, "network")?;
+    let config = MemberConfig {
+        worker: peers.rank,
+        peers: peers.peers.clone(),
+        listen: peers.listen(),
+        job,
+        spec_digest,
+        token: peers.token.clone().into_bytes(),
+        rules,
+        worker_timeout: peers.worker_timeout,
+        lanes,
+        runtime: Some(lanes_runtime.handle().clone()),
+    };
+    let ports = Ports::real(&folder).with_context(|| folder.display().to_string())?;
+    let outcome = network.block_on(run_member(
+        config,
+        &ports,
+        Arc::clone(&workshop) as _,
+        Arc::new(Teller { quiet }),
+    ));
+    network.shutdown_timeout(THREADS_END);
+    lanes_runtime.shutdown_timeout(THREADS_END);
+    match outcome {
+        Ok(Some(result)) if result.counts.iter().any(|counts| counts.bad > 0) => {
+            Ok(Exit::BadSkipped)
+        }
+        Ok(None) if workshop.bad_count() > 0 => Ok(Exit::BadSkipped),
+        Ok(_) => Ok(Exit::Done),
+        Err(error) => Err(explain(&error, peers, &folder)),
+    }
+}
+
+/// What the machines of a job decide by.
+pub(super) fn rules(spec: &JobSpec) -> JobRules {
+    JobRules {
+        level: spec.level,
+        keep: spec.keep,
+        report_kept: spec.duplicates.is_some(),
+        choice: spec.filter,
+        bad_max: spec.skip_bad.unwrap_or(0),
+    }
+}
+
+/// Over all that workers must agree on.
+pub(super) fn spec_digest(spec: &JobSpec) -> [u8; 16] {
+    let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), agreed(spec));
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(agreed.as_bytes());
+    let mut digest = [0; 16];
+    digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
+    digest[8..].copy_from_slice(&hash.lo().to_le_bytes());
+    digest
+}
+
+/// As many lanes as the memory allows, and the threads that they run on.
+pub(super) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
+    let lanes = (memory_bytes / 2 / LANE_BYTES).clamp(1, LANES_MAX);
+    let lanes = u32::try_from(lanes).expect("a handful");
+    Ok((lanes, runtime(lanes as usize, "lanes")?))
+}
+
+/// Refuses what needs more than workers tell each other.
+pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
+    let refused = [
+        (
+            spec.scope != Scope::Global,
+            "--scope dir and file compare nothing between machines: run umbel dedup on each by itself",
+        ),
+        (
+            matches!(spec.granularity, Granularity::Paragraph(_)),
+            "--granularity paragraph is not possible on many machines",
+        ),
+        (spec.best.is_some(), "--keep best is not possible on many machines: use first or last"),
+        (spec.annotates, "--annotate is not possible on many machines: use --duplicates"),
+        (spec.groups.is_some(), "--groups is not possible on many machines: use --duplicates"),
+    ];
+    let beside = [
+        ("reference indexes", !spec.references.is_empty()),
+        ("an index to be saved", spec.save_index.is_some()),
+        ("filters of a cluster", !spec.online.is_empty() || spec.add_to.is_some()),
+    ];
+    if let Some((what, _)) = beside.into_iter().find(|(_, is_asked)| *is_asked) {
+        return Err(UsageError(format!("{what}: not possible on many machines")).into());
+    }
+    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, text)) => Err(UsageError(text.into()).into()),
+        None => Ok(()),
+    }
+}
+
+fn runtime(threads: usize, name: &str) -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name(name)
+        .enable_all()
+        .build()
+        .context("cannot start threads")
+}
+
+fn explain(error: &MemberError, peers: &PeerSpec, folder: &Path) -> Error {
+    let text = match error {
+        MemberError::Config { what } => return UsageError(what.clone()).into(),
+        MemberError::Job(failure @ JobFailure::NothingToDo) => {
+            return UsageError(failure.to_string()).into();
+        }
+        MemberError::Aborted { cause, .. } if *cause == JobFailure::NothingToDo.to_string() => {
+            return UsageError(cause.clone()).into();
+        }
+        MemberError::Job(failure) => peers.with_host(&failure.to_string()),
+        MemberError::Aborted { cause, .. } => peers.with_host(cause),
+        MemberError::Workshop(error) => {
+            peers.with_host(&format!("worker {}: {}", peers.rank, error.cause))
+        }
+        other => {
+            let mut text = other.to_string();
+            let mut source = std::error::Error::source(other);
+            while let Some(cause) = source {
+                text = format!("{text}: {cause}");
+                source = cause.source();
+            }
+            text
+        }
+    };
+    if error.is_resumable() {
+        Error::msg(format!(
+            "{text}; nothing is lost: the same command goes on from {}",
+            folder.display()
+        ))
+    } else {
+        Error::msg(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peers() -> PeerSpec {
+        PeerSpec {
+            rank: 1,
+            peers: vec!["10.0.0.1:7400".into(), "node-b:7400".into()],
+            listen: None,
+            job_dir: None,
+            token: "secret".into(),
+            worker_timeout: Duration::from_secs(600),
+        }
+    }
+
+    #[test]
+    fn job_and_seed_come_from_the_secret_and_the_number_of_peers() {
+        let moved = vec!["10.0.0.9:1".into(), "c:2".into()];
+        let (first, second) = (PeerSpec { rank: 0, peers: moved, ..peers() }, peers());
+        assert_eq!((first.job(), first.seed()), (second.job(), second.seed()));
+        let other = PeerSpec { token: "another".into(), ..peers() };
+        assert!(other.seed() != first.seed() && other.job() != first.job());
+    }
+
+    #[test]
+    fn names_are_listened_on_everywhere_and_addresses_as_they_are() {
+        assert_eq!(peers().listen(), "0.0.0.0:7400");
+        assert_eq!(PeerSpec { rank: 0, ..peers() }.listen(), "10.0.0.1:7400");
+        let listen = Some("127.0.0.1:9".into());
+        assert_eq!(PeerSpec { listen, ..peers() }.listen(), "127.0.0.1:9");
+    }
+
+    #[test]
+    fn failures_name_the_host_and_bad_peers_are_refused() {
+        assert_eq!(peers().with_host("worker 1: disk full"), "worker 1 at node-b:7400: disk full");
+        assert_eq!(peers().with_host("worker 7: x"), "worker 7: x");
+        peers().check().unwrap();
+        assert!(PeerSpec { rank: 2, ..peers() }.check().is_err());
+        for list in [["a:1", "a:1"], ["a", "b:1"], ["a:1", ":2"]] {
+            let peers = PeerSpec { peers: list.map(str::to_owned).to_vec(), ..peers() };
+            assert!(peers.check().unwrap_err().is::<UsageError>());
+        }
+    }
+}

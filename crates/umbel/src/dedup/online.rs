@@ -1,0 +1,266 @@
+//! Filters of a cluster beside a job: what they hold of the kept items is dropped, and what stays is told to one.
+//!
+//! Items travel as bytes, in batches: the cluster hashes them under a key of its own. Both ways read the input once
+//! more, for items are not kept in memory.
+
+use super::content::{Found, open_content};
+use super::drop_rows::{DropRow, DropRows, DropWriter};
+use super::job::{Job, JobSpec};
+use super::local_pass::ChunkFacts;
+use super::output::check_digest;
+use super::progress::{Bar, Unit};
+use super::scope::Scope;
+use super::turns::run_tasks;
+use crate::exit::UsageError;
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Runtime;
+use umbel_client::{Client, Filter, PackedBatch, ReadLevel};
+use umbel_engine::dedup::{Level, Place, Rank};
+use umbel_records::Granularity;
+
+/// Items of a batch: a request of some hundred kilobytes, which no node holds up for long.
+const BATCH_ITEMS_MAX: usize = 4096;
+
+/// A batch is sent once its items have this many bytes together, which bounds memory where items are long.
+const BATCH_BYTES_CUT: usize = 4 << 20;
+
+/// The port of an address without one: where `umbel serve` listens by default.
+const DEFAULT_PORT: u16 = 7300;
+
+/// How a filter of a cluster is written: `umbel://HOST[:PORT][,..]/FILTER`.
+const SCHEME: &str = "umbel://";
+
+/// A filter of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FilterAddress {
+    nodes: String,
+    filter: String,
+}
+
+impl FilterAddress {
+    /// Whether this is meant as one, rather than as a file.
+    pub(crate) fn is_meant(text: &str) -> bool {
+        text.starts_with(SCHEME)
+    }
+}
+
+impl FromStr for FilterAddress {
+    type Err = UsageError;
+
+    fn from_str(text: &str) -> Result<Self, UsageError> {
+        let wrong = || UsageError(format!("`{text}`: expected {SCHEME}HOST[:PORT][,..]/FILTER"));
+        let rest = text.strip_prefix(SCHEME).ok_or_else(wrong)?;
+        let (nodes, filter) = rest.split_once('/').ok_or_else(wrong)?;
+        if filter.is_empty() || nodes.split(',').any(str::is_empty) {
+            return Err(wrong());
+        }
+        let with_port = |node: &str| {
+            let behind_brackets = node.rsplit(']').next().unwrap_or(node);
+            let has_port = behind_brackets.contains(':');
+            if has_port { node.to_owned() } else { format!("{node}:{DEFAULT_PORT}") }
+        };
+        let nodes: Vec<String> = nodes.split(',').map(with_port).collect();
+        Ok(Self { nodes: nodes.join(","), filter: filter.to_owned() })
+    }
+}
+
+impl fmt::Display for FilterAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.nodes, self.filter)
+    }
+}
+
+/// A filter that has answered.
+struct OnlineFilter {
+    name: String,
+    filter: Filter,
+    rate: f64,
+}
+
+/// What came of asking a filter.
+pub(crate) struct Asked {
+    /// Its address.
+    pub(crate) name: String,
+    /// Its rate of false answers when the job began.
+    pub(crate) rate: f64,
+    /// Kept items that it was asked for.
+    pub(crate) asked: u64,
+    /// How many of them it holds; they were dropped.
+    pub(crate) dropped: u64,
+}
+
+/// The filters of a job.
+pub(crate) struct Online {
+    runtime: Runtime,
+    references: Vec<OnlineFilter>,
+    add_to: Option<OnlineFilter>,
+}
+
+impl Online {
+    /// Asks the filters of a job how they are, before anything is read; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if an address is none, or at level `bytes`; else names the filter that does not answer.
+    pub(crate) fn connect(spec: &JobSpec) -> Result<Option<Self>> {
+        if spec.online.is_empty() && spec.add_to.is_none() {
+            return Ok(None);
+        }
+        if spec.level == Level::Bytes && !spec.online.is_empty() {
+            let text = "--exactness bytes compares items, and a filter holds none: leave one of the two out";
+            return Err(UsageError(text.into()).into());
+        }
+        if spec.granularity == Granularity::File {
+            let text = "--granularity file: whole files are no items of a filter of a cluster";
+            return Err(UsageError(text.into()).into());
+        }
+        if spec.scope != Scope::Global {
+            let (scope, text) = (spec.scope.name(), "a filter of a cluster knows no scopes");
+            return Err(UsageError(format!("--scope {scope}: {text}")).into());
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start threads")?;
+        let open = |address: &FilterAddress| -> Result<OnlineFilter> {
+            let name = address.to_string();
+            let client = Client::connect(&address.nodes[..])
+                .map_err(|error| UsageError(format!("{name}: {error}")))?;
+            let info = runtime.block_on(client.info(&address.filter));
+            let rate = info.with_context(|| name.clone())?.false_positive_rate_now;
+            Ok(OnlineFilter { name, filter: client.filter(&address.filter), rate })
+        };
+        let references = spec.online.iter().map(open).collect::<Result<_>>()?;
+        let add_to = spec.add_to.as_ref().map(open).transpose()?;
+        Ok(Some(Self { runtime, references, add_to }))
+    }
+
+    /// Drops the kept items that the references hold.
+    ///
+    /// # Errors
+    ///
+    /// If a filter does not answer, or an input has changed.
+    pub(crate) fn drop_known(
+        &self,
+        job: &Job<'_>,
+        facts: &[ChunkFacts],
+        dropped: Option<&DropRows>,
+    ) -> Result<Vec<Asked>> {
+        let ask = |reference| self.ask(job, facts, dropped, reference);
+        self.references.iter().map(ask).collect()
+    }
+
+    fn ask(
+        &self,
+        job: &Job<'_>,
+        facts: &[ChunkFacts],
+        dropped: Option<&DropRows>,
+        reference: &OnlineFilter,
+    ) -> Result<Asked> {
+        let OnlineFilter { name, filter, rate } = reference;
+        let (asked, present) = (AtomicU64::new(0), AtomicU64::new(0));
+        let bar = Bar::new("ask", job.input_bytes(), Unit::Bytes, job.spec.quiet);
+        let new_writer = || Ok(dropped.map(DropRows::writer));
+        let work = |writer: &mut Option<DropWriter<'_>>, chunk: usize| {
+            bar.add(job.chunks[chunk].bytes);
+            in_batches(job, facts, chunk, &mut |batch, places| {
+                let answers = filter.contains_packed(batch, ReadLevel::Unspecified);
+                let answers = self.runtime.block_on(answers).with_context(|| name.clone())?;
+                asked.fetch_add(places.len() as u64, Ordering::Relaxed);
+                for (&place, _) in places.iter().zip(answers.iter()).filter(|(_, known)| *known) {
+                    present.fetch_add(1, Ordering::Relaxed);
+                    facts[chunk].dropped.set(place);
+                    let place = Place::new(u32::try_from(chunk).expect("24 bits"), place);
+                    if let Some(writer) = writer {
+                        writer.append(DropRow { place, kept: place, rank: Rank::default() })?;
+                    }
+                }
+                Ok(())
+            })
+        };
+        let finish = |writer: Option<DropWriter<'_>>| writer.map_or(Ok(()), DropWriter::finish);
+        run_tasks(job.threads, job.chunks.len(), new_writer, work, finish)?;
+        let (asked, dropped) = (asked.into_inner(), present.into_inner());
+        Ok(Asked { name: name.clone(), rate: *rate, asked, dropped })
+    }
+
+    /// Inserts the kept items where the job shall add them. Doing so again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the filter does not answer, or an input has changed.
+    pub(crate) fn add(&self, job: &Job<'_>, facts: &[ChunkFacts]) -> Result<()> {
+        let Some(OnlineFilter { name, filter, .. }) = &self.add_to else { return Ok(()) };
+        let bar = Bar::new("add", job.input_bytes(), Unit::Bytes, job.spec.quiet);
+        let work = |(): &mut (), chunk: usize| {
+            bar.add(job.chunks[chunk].bytes);
+            in_batches(job, facts, chunk, &mut |batch, _| {
+                self.runtime.block_on(filter.insert_packed(batch))?;
+                Ok(())
+            })
+        };
+        run_tasks(job.threads, job.chunks.len(), || Ok(()), work, Ok).with_context(|| {
+            format!("{name}: not all kept items were added; the outputs are complete, and `umbel filter insert` adds them")
+        })
+    }
+}
+
+/// Hands out the items of a chunk's kept places, batch by batch, each with the places that it is of.
+fn in_batches(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    take: &mut dyn FnMut(PackedBatch, &[u64]) -> Result<()>,
+) -> Result<()> {
+    let (chunk, facts) = (job.chunks[index], &facts[index]);
+    let source = &job.sources[chunk.source];
+    let mut content = open_content(source, chunk, job.spec, job.hasher_of(source), None)?;
+    let is_kept = |place| place < facts.places && !facts.dropped.get(place);
+    let mut batch = PackedBatch::new();
+    let mut places = Vec::new();
+    // A damaged end was reported by the first reading; the digest tells whether the same was seen again.
+    while let Ok(true) = content.read() {
+        content.hand_out(&is_kept, &mut |spot, found| {
+            let place = spot.place;
+            let Found::Item(item, _) = found else { return Ok(true) };
+            if !is_kept(place) {
+                return Ok(true);
+            }
+            if let Err(error) = batch.push(item) {
+                bail!("{}: item {}: {error}", source.name, place + 1);
+            }
+            places.push(place);
+            if batch.len() >= BATCH_ITEMS_MAX || batch.data_bytes() >= BATCH_BYTES_CUT {
+                take(batch.take(), &places)?;
+                places.clear();
+            }
+            Ok(true)
+        })?;
+    }
+    if !places.is_empty() {
+        take(batch, &places)?;
+    }
+    check_digest(source, content.digest(), facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_nodes_and_a_filter() {
+        let parsed = |text: &str| text.parse::<FilterAddress>().map(|address| address.to_string());
+        for (text, expected) in [
+            ("umbel://a/f", "umbel://a:7300/f"),
+            ("umbel://a:1,[::1],[::1]:2/f/g", "umbel://a:1,[::1]:7300,[::1]:2/f/g"),
+        ] {
+            assert_eq!(parsed(text).ok().as_deref(), Some(expected));
+        }
+        for text in ["umbel://a", "umbel:///f", "umbel://a/", "umbel://a,,b/f", "http://a/f"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+}

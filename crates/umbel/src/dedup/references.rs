@@ -1,0 +1,229 @@
+//! References: the hashes that earlier jobs have kept, in index files.
+//!
+//! All of a job share its seed, and were made of the same items: what is compared is hashes, and they say nothing about
+//! items that were cut or hashed in another way.
+
+use super::job::JobSpec;
+use crate::exit::UsageError;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use umbel_engine::dedup::{
+    INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
+};
+use umbel_filter::{HashRange, ItemHash, ItemHasher};
+use umbel_records::Granularity;
+
+/// An index file, open.
+struct IndexFile {
+    name: String,
+    file: File,
+    directory: IndexDirectory,
+}
+
+/// All index files of a job.
+#[derive(Default)]
+pub(crate) struct References {
+    files: Vec<IndexFile>,
+}
+
+/// Of a job without any.
+static NONE: References = References { files: Vec::new() };
+
+impl References {
+    /// No file at all.
+    pub(crate) fn none() -> &'static Self {
+        &NONE
+    }
+
+    /// Opens them and checks that they fit the job.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if a file was made with another seed or of other items, or the level needs more than it holds;
+    /// any other error names the file that cannot be read.
+    pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
+        if spec.references.is_empty() {
+            return Ok(Self::default());
+        }
+        let digest = spec_digest(spec);
+        let mut files = Vec::new();
+        for path in &spec.references {
+            let file = IndexFile::open(path)?;
+            check(spec, digest, &file.name, file.directory.header())?;
+            files.push(file);
+        }
+        Ok(Self { files })
+    }
+
+    /// How many hashes there are, and how much of each; `None` if there is no file.
+    pub(crate) fn shape(&self) -> Option<ReferenceShape> {
+        let headers = || self.files.iter().map(|file| file.directory.header());
+        let bits = headers().map(|header| header.spec.bits).min()?;
+        Some(ReferenceShape { entries: headers().map(|header| header.count).sum(), bits })
+    }
+
+    /// The hashes of a range.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is damaged; it is named.
+    pub(crate) fn hashes(&self, range: HashRange) -> Result<Vec<ItemHash>> {
+        let mut hashes = Vec::new();
+        for file in &self.files {
+            let start = hashes.len();
+            file.append(range, &mut hashes)?;
+            let inside = |hash: &ItemHash| range.contains(hash.hi());
+            let tail = hashes.split_off(start);
+            hashes.extend(tail.into_iter().filter(inside));
+        }
+        Ok(hashes)
+    }
+
+    /// For each file its name, the bits it has of a hash, and how many hashes.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = (&str, u32, u64)> {
+        self.files.iter().map(|file| {
+            let header = file.directory.header();
+            (&file.name[..], header.spec.bits.get(), header.count)
+        })
+    }
+
+    /// Items that are dropped wrongly, in expectation, of so many that are compared: n·n_ref/2^bits.
+    pub(crate) fn expected_wrong_drops(&self, items: u64) -> f64 {
+        let pairs = |entries: u64| items as f64 * entries as f64;
+        self.shape()
+            .map_or(0.0, |shape| pairs(shape.entries) * (-f64::from(shape.bits.get())).exp2())
+    }
+}
+
+impl IndexFile {
+    fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let cannot_read = || format!("--reference {name}: cannot read");
+        let mut file = File::open(path).with_context(cannot_read)?;
+        let metadata = file.metadata().with_context(cannot_read)?;
+        if !metadata.is_file() {
+            return Err(UsageError(format!("--reference {name} is not a regular file")).into());
+        }
+        let mut head = Vec::new();
+        let limited = &mut (&mut file).take(INDEX_HEADER_BYTES as u64);
+        limited.read_to_end(&mut head).with_context(cannot_read)?;
+        let Some(head) = head.first_chunk() else {
+            let text = format!("--reference {name}: not an index: {} bytes", head.len());
+            return Err(UsageError(text).into());
+        };
+        let header = IndexHeader::decode(head).with_context(cannot_read)?;
+        let mut rows = Vec::new();
+        file.by_ref()
+            .take(header.directory_bytes())
+            .read_to_end(&mut rows)
+            .with_context(cannot_read)?;
+        let directory =
+            IndexDirectory::decode(header, &rows, metadata.len()).with_context(cannot_read)?;
+        Ok(Self { name, file, directory })
+    }
+
+    /// Appends the hashes of all blocks that a range needs.
+    fn append(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let cannot_read = || format!("--reference {}: cannot read", self.name);
+        let mut bytes = Vec::new();
+        for block in self.directory.blocks_of(range) {
+            let extent = self.directory.extent(block).expect("blocks of a range exist");
+            let length = usize::try_from(extent.length).with_context(cannot_read)?;
+            bytes.resize(length, 0);
+            self.file.read_exact_at(&mut bytes, extent.offset).with_context(cannot_read)?;
+            self.directory.read_block(block, &bytes, hashes).with_context(cannot_read)?;
+        }
+        Ok(())
+    }
+}
+
+fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -> Result<()> {
+    let refuse = |text: String| Err(UsageError(format!("--reference {name}: {text}")).into());
+    let theirs = header.spec;
+    if theirs.digest != digest {
+        let (theirs, asked) = (theirs.digest, spec_parts(spec).join(", "));
+        return refuse(format!(
+            "made of other items: its digest of them is {theirs}, this job's ({asked}) is {digest}"
+        ));
+    }
+    if theirs.seed != spec.seed {
+        let (theirs, ours) = (theirs.seed, spec.seed);
+        return refuse(format!(
+            "made with seed {theirs:#018x}, this job has {ours:#018x} (of --seed, or of the first reference)"
+        ));
+    }
+    let is_approximate = matches!(spec.level, Level::Approximate { .. });
+    if is_approximate && theirs.bits == IndexBits::Bits64 {
+        return refuse(
+            "has 64 bits of each hash, --exactness approximate needs more: save it with --index-bits 96".into(),
+        );
+    }
+    Ok(())
+}
+
+/// The seed of the first reference.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(crate) fn seed_of_first(references: &[impl AsRef<Path>]) -> Result<Option<u64>> {
+    let Some(path) = references.first() else { return Ok(None) };
+    Ok(Some(IndexFile::open(path.as_ref())?.directory.header().spec.seed))
+}
+
+/// What decides which bytes of a record are hashed, and with what: its parts, in words.
+fn spec_parts(spec: &JobSpec) -> Vec<String> {
+    let (granularity, keys): (&str, &[String]) = match &spec.granularity {
+        Granularity::Line => ("line", &[]),
+        Granularity::Record => ("record", &[]),
+        Granularity::File => ("file", &[]),
+        Granularity::Paragraph(field) => ("paragraph", std::slice::from_ref(field)),
+        Granularity::Key(paths) => ("key", paths),
+    };
+    let mut parts = vec![format!("granularity {granularity}")];
+    parts.extend(keys.iter().map(|key| format!("key {key}")));
+    parts.extend(spec.normalise.iter().map(|normaliser| normaliser.name().to_owned()));
+    parts.push(format!("scope {}", spec.scope.name()));
+    parts
+}
+
+/// The digest of what makes items of one job comparable with those of another.
+pub(crate) fn spec_digest(spec: &JobSpec) -> SpecDigest {
+    digest_of(&spec_parts(spec))
+}
+
+fn digest_of(parts: &[String]) -> SpecDigest {
+    // Each part behind its length, so that no two lists of parts make one text.
+    let mut text = b"xxh3-128".to_vec();
+    for part in parts {
+        text.extend((part.len() as u64).to_le_bytes());
+        text.extend_from_slice(part.as_bytes());
+    }
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(&text);
+    let mut digest = [0; 16];
+    let halves = hash.hi().to_be_bytes().into_iter().chain(hash.lo().to_be_bytes());
+    digest.iter_mut().zip(halves).for_each(|(to, from)| *to = from);
+    SpecDigest(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_parts_have_their_own_digests() {
+        let digest = |parts: &[&str]| {
+            digest_of(&parts.iter().map(|&part| part.to_owned()).collect::<Vec<_>>()).to_string()
+        };
+        assert_ne!(digest(&["a", "b"]), digest(&["b", "a"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
+        // An index that an older release has made must fit this one.
+        assert_eq!(
+            digest(&["granularity line", "scope global"]),
+            "7a3d63f257af71fcae58c940ef07da1f"
+        );
+    }
+}

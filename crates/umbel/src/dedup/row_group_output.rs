@@ -1,0 +1,78 @@
+//! Phase 9 for Parquet: row groups are copied without the rows that do not stay.
+
+use super::inputs::Source;
+use super::job::Job;
+use super::local_pass::ChunkFacts;
+use super::output::{OutputTimes, check_digest};
+use super::progress::Bar;
+use super::row_groups::RowGroups;
+use super::sink::{Complete, Sink};
+use super::turns::lock;
+use crate::clock::Stopwatch;
+use anyhow::{Context, Result};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Mutex;
+use umbel_records::{ParquetCopy, ParquetError};
+
+/// A sink as a stream of bytes.
+struct SinkStream(Sink);
+
+impl Write for SinkStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Copies what is kept of some sources, which all have the schema of the first, into one file.
+pub(crate) fn write_rows(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    sources: Range<usize>,
+    sink: Sink,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar,
+) -> Result<Complete> {
+    let mut watch = Stopwatch::start();
+    let (first, model) = source_at(job, sources.start);
+    let model = model.open(first)?;
+    let mut copy =
+        ParquetCopy::new(SinkStream(sink), &model).with_context(|| first.name.clone())?;
+    for index in sources {
+        let (source, row_groups) = source_at(job, index);
+        let file = row_groups.open(source)?;
+        // Chunks are cut source by source.
+        let begin = job.chunks.partition_point(|chunk| chunk.source < index);
+        let end = job.chunks.partition_point(|chunk| chunk.source <= index);
+        for (chunk, facts) in job.chunks[begin..end].iter().zip(&facts[begin..end]) {
+            let Some(row_group) = chunk.row_group else { continue };
+            let stays = |place| !facts.dropped.get(place);
+            let selection = &row_groups.selection;
+            let copied = copy.copy_row_group(&file, row_group, selection, facts.places, &stays);
+            let digest = copied.map_err(|error| explain(source, error))?;
+            if let Some(digest) = digest {
+                check_digest(source, digest, facts)?;
+            }
+            bar.add(chunk.bytes);
+        }
+    }
+    let sink = copy.finish().map_err(|error| explain(first, error))?.0;
+    lock(times).pick += watch.lap();
+    let complete = sink.complete();
+    lock(times).write += watch.lap();
+    complete
+}
+
+fn explain(source: &Source, error: ParquetError) -> anyhow::Error {
+    anyhow::Error::from(error).context(source.name.clone())
+}
+
+fn source_at<'a>(job: &Job<'a>, index: usize) -> (&'a Source, &'a RowGroups) {
+    let source = &job.sources[index];
+    (source, source.row_groups.as_deref().expect("only Parquet is written so"))
+}

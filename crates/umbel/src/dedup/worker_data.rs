@@ -1,0 +1,32 @@
+//! A worker's data in a job over many machines: its input, its durable scratch, its outputs.
+//!
+//! ```text
+//! job folder:  lock      one process at a time
+//!              journal   marks and notes, oldest first; whatever it does not speak of was never done
+//!              runs      entries of chunks that were read, in segments partitioned by cell
+//!              drops     what was dropped in cells that are settled
+//! ```
+//!
+//! Every step adds its data first, syncs it, and notes it then. A process that is started again reads the notes, cuts
+//! what they do not speak of, and goes on from there.
+
+mod bench;
+mod catalogue;
+mod conclusion;
+#[cfg(test)]
+mod crash_test;
+mod drop_file;
+mod folder;
+mod journal;
+mod notes;
+mod reading;
+#[cfg(test)]
+mod reading_test;
+mod report;
+mod segments;
+mod times;
+mod workshop;
+mod writing;
+
+pub(crate) use bench::{Membership, agreed};
+pub(crate) use workshop::FileWorkshop;

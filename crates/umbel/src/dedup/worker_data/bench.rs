@@ -1,0 +1,454 @@
+//! What a worker's workshop holds: its input, the folder of its job, and what is durable there.
+
+use super::super::chunks::{Chunk, cut};
+use super::super::drops::SharedBits;
+use super::super::inputs::Source;
+use super::super::job::{Job, JobSpec, open_sources};
+use super::super::local_pass::{ChunkFacts, InputError};
+use super::super::outputs::{check_against_inputs, check_named};
+use super::super::plan;
+use super::super::references::References;
+use super::super::turns::lock;
+use super::drop_file;
+use super::folder::{Blob, DataFile, JobFolder};
+use super::notes::{
+    BadNote, ChunkNote, InputNote, Known, LAYOUT_VERSION, Note, Notebook, OpenedNote, ReadingNote,
+    Told,
+};
+use super::segments::{CellReader, Segment};
+use super::times::PartTimes;
+use crate::clock::{ProcessorTime, Stopwatch};
+use crate::exit::UsageError;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::UNIX_EPOCH;
+use umbel_engine::dedup::job::{CellSet, Forecast};
+use umbel_engine::dedup::{ExchangeReport, JobShape, Keep, Level, Place};
+use umbel_filter::ItemHasher;
+use umbel_records::ContentDigest;
+
+/// Memory that a thread needs to read, hash, sort and write: see the single-process job.
+const THREAD_BYTES: u64 = 24 << 20;
+
+/// Which worker of which job a process is.
+#[derive(Clone, Debug)]
+pub(crate) struct Membership {
+    /// Number of the worker.
+    pub(crate) worker: u16,
+    /// Number of the job.
+    pub(crate) job: u64,
+    /// Over all that workers must agree on.
+    pub(crate) spec_digest: [u8; 16],
+}
+
+/// All that a workshop knows.
+pub(super) struct Bench {
+    pub(super) spec: JobSpec,
+    pub(super) member: Membership,
+    pub(super) sources: Vec<Source>,
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) forecast: Forecast,
+    pub(super) threads: usize,
+    pub(super) folder: JobFolder,
+    pub(super) notebook: Mutex<Notebook>,
+    pub(super) runs: Arc<DataFile>,
+    pub(super) drops: DataFile,
+    /// What the journal told, as far as nobody has taken it.
+    pub(super) told: Mutex<Told>,
+    /// Set once all was read.
+    pub(super) read: Mutex<Option<Arc<ReadState>>>,
+    pub(super) settling: Mutex<Settling>,
+    pub(super) times: Mutex<PartTimes>,
+    /// Held (shared) by work that takes long.
+    pub(super) busy: RwLock<()>,
+    /// Whether such work shall end.
+    pub(super) is_over: AtomicBool,
+    pub(super) clocks: (Stopwatch, ProcessorTime),
+}
+
+/// What is known once all was read.
+pub(super) struct ReadState {
+    pub(super) facts: Vec<ChunkFacts>,
+    pub(super) cells: CellReader,
+    pub(super) reading: ReadingNote,
+    /// Which records were dropped for which in the first reading, if the job reports it.
+    pub(super) pairs: Vec<Blob>,
+}
+
+/// Chunks as they were read before.
+#[derive(Default)]
+pub(super) struct Restored {
+    /// Facts of all chunks; empty ones of those that were not read.
+    pub(super) facts: Vec<ChunkFacts>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) pairs: Vec<Blob>,
+    pub(super) unread: Vec<bool>,
+}
+
+/// Which cells are settled.
+pub(super) struct Settling {
+    pub(super) sealed: CellSet,
+    pub(super) sealed_bytes: u64,
+    pub(super) report: ExchangeReport,
+    /// Settled since the last seal.
+    pub(super) open: Vec<u32>,
+}
+
+impl ReadingNote {
+    /// Cells of all owners.
+    pub(super) fn cells(self) -> u32 {
+        self.workers.saturating_mul(self.cells_per_owner)
+    }
+}
+
+impl Bench {
+    /// Opens the folder of a worker's job, and its input as far as that is still needed.
+    pub(super) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
+        let clocks = (Stopwatch::start(), ProcessorTime::start());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads_for(spec.memory_bytes, cores);
+        // Before the folder is made: a command that cannot work leaves nothing behind.
+        let new_input = || {
+            check_named(&spec)?;
+            let input = open_input(&spec)?;
+            check_against_inputs(&spec, &input.0)?;
+            Ok::<_, anyhow::Error>(input)
+        };
+        let input = if folder.join("journal").exists() { None } else { Some(new_input()?) };
+        let folder = JobFolder::take(folder)?;
+        let (mut notebook, told) = Notebook::open(&folder.file("journal"))?;
+        let needs_input = told.written.is_none() && !told.committing;
+        let (sources, chunks) = match input {
+            Some(input) => input,
+            None if told.opened.is_none() => new_input()?,
+            None if needs_input => open_input(&spec)?,
+            None => (Vec::new(), Vec::new()),
+        };
+        let forecast = match &told.opened {
+            Some(opened) => {
+                check_same_job(&folder, opened, &member)?;
+                if needs_input {
+                    check_same_input(&opened.inputs, &notes_of(&sources)?)?;
+                }
+                notebook.note(&Note::Resumed)?;
+                opened.forecast
+            }
+            None => {
+                let forecast = forecast(&spec, &sources, &chunks)?;
+                let Membership { worker, job, spec_digest, .. } = member;
+                let (version, inputs) = (LAYOUT_VERSION, notes_of(&sources)?);
+                let opened = OpenedNote { version, job, worker, spec_digest, inputs, forecast };
+                notebook.note(&Note::Opened(opened))?;
+                forecast
+            }
+        };
+        let runs = Arc::new(DataFile::open(&folder, "runs", told.runs_bytes)?);
+        let drops = DataFile::open(&folder, "drops", told.drops_bytes)?;
+        let mut sealed = CellSet::new(told.reading.map_or(0, ReadingNote::cells));
+        told.settled.iter().for_each(|&cell| sealed.insert(cell));
+        let (sealed_bytes, report) = (told.drops_bytes, told.report);
+        let settling = Mutex::new(Settling { sealed, sealed_bytes, report, open: Vec::new() });
+        let bench = Self {
+            spec,
+            member,
+            sources,
+            chunks,
+            forecast,
+            threads,
+            folder,
+            notebook: Mutex::new(notebook),
+            runs,
+            drops,
+            told: Mutex::new(told),
+            read: Mutex::default(),
+            settling,
+            times: Mutex::default(),
+            busy: RwLock::default(),
+            is_over: AtomicBool::new(false),
+            clocks,
+        };
+        bench.restore_read()?;
+        lock(&bench.times).open = bench.clocks.0.elapsed();
+        Ok(bench)
+    }
+
+    /// Fails if nobody waits for the work any more.
+    pub(super) fn check_wanted(&self) -> Result<()> {
+        if self.is_over.load(Ordering::Relaxed) {
+            bail!("the job has ended");
+        }
+        Ok(())
+    }
+
+    /// Ends work that is under way, and waits for its end.
+    pub(super) fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        drop(self.busy.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Adds a note, durably.
+    pub(super) fn note(&self, note: &Note) -> Result<()> {
+        lock(&self.notebook).note(note)
+    }
+
+    /// The worker's input as a job of its own, in the cells of the whole one.
+    pub(super) fn job(&self, reading: ReadingNote) -> Job<'_> {
+        let shape = JobShape {
+            workers: reading.workers,
+            cells_per_owner: reading.cells_per_owner,
+            level: self.spec.level,
+            keep: self.spec.keep,
+            report_kept: self.spec.duplicates.is_some(),
+            item_bytes_mean: 0.0,
+        };
+        Job {
+            spec: &self.spec,
+            sources: &self.sources,
+            chunks: &self.chunks,
+            references: References::none(),
+            online: None,
+            shape,
+            hasher: ItemHasher::Xxh3 { seed: self.spec.seed },
+            id: self.member.job,
+            threads: self.threads,
+        }
+    }
+
+    /// What was read.
+    ///
+    /// # Errors
+    ///
+    /// If not all was.
+    pub(super) fn read_state(&self) -> Result<Arc<ReadState>> {
+        lock(&self.read).clone().context("the input was not read yet")
+    }
+
+    /// If an earlier process has read all, what it found; and what it dropped.
+    fn restore_read(&self) -> Result<()> {
+        let mut told = lock(&self.told);
+        let (Some(reading), None) = (told.reading, &told.written) else { return Ok(()) };
+        if told.committing || told.known.chunks.len() < self.chunks.len() {
+            return Ok(());
+        }
+        let known = told.take_known();
+        drop(told);
+        let restored = self.restore_chunks(known)?;
+        self.set_read(reading, restored.facts, restored.segments, restored.pairs)?;
+        let sealed_bytes = lock(&self.settling).sealed_bytes;
+        let state = self.read_state()?;
+        drop_file::for_each(&self.drops, sealed_bytes, |place, _| self.mark_dropped(&state, place))
+    }
+
+    /// What earlier processes found in the chunks that they have read.
+    pub(super) fn restore_chunks(&self, known: Known) -> Result<Restored> {
+        let count = self.chunks.len();
+        let mut restored =
+            Restored { segments: known.segments, unread: vec![true; count], ..Restored::default() };
+        restored.facts.resize_with(count, ChunkFacts::default);
+        for note in known.chunks {
+            let chunk = note.chunk as usize;
+            if restored.unread.get(chunk) != Some(&true) {
+                bail!("the journal speaks of chunk {chunk} of {count}, or twice of it");
+            }
+            restored.pairs.extend(&note.pairs);
+            restored.facts[chunk] = self.facts(note)?;
+            restored.unread[chunk] = false;
+        }
+        Ok(restored)
+    }
+
+    /// All was read.
+    pub(super) fn set_read(
+        &self,
+        reading: ReadingNote,
+        facts: Vec<ChunkFacts>,
+        segments: Vec<Segment>,
+        pairs: Vec<Blob>,
+    ) -> Result<()> {
+        let cells = self.job(reading).cells();
+        let (data, base) = (Arc::clone(&self.runs), reading.chunk_base);
+        let cells = CellReader::new(data, segments, cells, base, self.spec.memory_bytes)?;
+        let mut settling = lock(&self.settling);
+        if !settling.sealed.is_of(reading.cells()) {
+            settling.sealed = CellSet::new(reading.cells());
+        }
+        drop(settling);
+        *lock(&self.read) = Some(Arc::new(ReadState { facts, cells, reading, pairs }));
+        Ok(())
+    }
+
+    /// Facts of a chunk, as noted.
+    fn facts(&self, note: ChunkNote) -> Result<ChunkFacts> {
+        let ChunkNote { records, places, items, exempt, left_out, .. } = note;
+        let ChunkNote { item_bytes, early_drops, .. } = note;
+        let (bytes, crc32c) = note.digest;
+        let dropped = match note.dropped {
+            None => SharedBits::new(places),
+            Some(blob) => {
+                let bytes = self.runs.read_blob(blob)?;
+                let words = bytes.as_chunks::<8>().0.iter();
+                SharedBits::from_words(words.map(|word| u64::from_le_bytes(*word)))
+            }
+        };
+        let bad = note.bad.into_iter().map(BadNote::record);
+        let (digest, bad) = (Some(ContentDigest { bytes, crc32c }), bad.collect());
+        Ok(ChunkFacts {
+            records,
+            places,
+            items,
+            exempt,
+            left_out,
+            item_bytes,
+            digest,
+            dropped,
+            early_drops,
+            bad,
+            starts: None, // Records with parts are refused.
+        })
+    }
+
+    /// A place of the job that must be one of this worker's records, by its own number of the chunk.
+    pub(super) fn own_place(&self, state: &ReadState, place: Place) -> Result<(usize, u64)> {
+        let chunk = place.chunk().checked_sub(state.reading.chunk_base);
+        let found = chunk.and_then(|chunk| {
+            let facts = state.facts.get(chunk as usize)?;
+            (place.item() < facts.places).then_some((chunk as usize, place.item()))
+        });
+        found.with_context(|| {
+            let (item, chunk, worker) = (place.item(), place.chunk(), self.member.worker);
+            format!("item {item} of chunk {chunk} is none of worker {worker}")
+        })
+    }
+
+    /// A record does not stay.
+    pub(super) fn mark_dropped(&self, state: &ReadState, place: Place) -> Result<()> {
+        let (chunk, record) = self.own_place(state, place)?;
+        state.facts[chunk].dropped.set(record);
+        Ok(())
+    }
+
+    /// Bytes on disk in the folder.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        self.runs.bytes() + self.drops.bytes() + lock(&self.notebook).bytes()
+    }
+}
+
+/// So many threads that all of them have what they need.
+fn threads_for(memory_bytes: u64, cores: usize) -> usize {
+    let fit = memory_bytes / 4 * 3 / THREAD_BYTES;
+    cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
+}
+
+/// The input files and their parts. A worker's parts do not depend on the machine, so that another one can go on.
+fn open_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
+    let sources = open_sources(spec)?;
+    for source in &sources {
+        if source.identity.is_none() {
+            let text = format!(
+                "{}: not a file; a worker of a job over many machines reads files, for it may be started again",
+                source.name
+            );
+            return Err(UsageError(text).into());
+        }
+    }
+    let chunks = cut(&sources, 1, spec.compares_files())?;
+    Ok((sources, chunks))
+}
+
+fn forecast(spec: &JobSpec, sources: &[Source], chunks: &[Chunk]) -> Result<Forecast> {
+    let plan::Forecast { stored_bytes, content_bytes, records } = plan::forecast(spec, sources)?;
+    let chunks = u32::try_from(chunks.len()).context("number of chunks")?;
+    let memory_bytes = spec.memory_bytes;
+    Ok(Forecast { stored_bytes, content_bytes, records, chunks, memory_bytes })
+}
+
+fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
+    let note = |source: &Source| {
+        let cannot = || format!("{}: cannot read", source.name);
+        let metadata = source.open()?.metadata().with_context(cannot)?;
+        let modified = metadata.modified().with_context(cannot)?;
+        let modified_ns = match modified.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        };
+        Ok(InputNote { name: source.name.clone(), bytes: metadata.len(), modified_ns })
+    };
+    sources.iter().map(note).collect()
+}
+
+fn check_same_job(folder: &JobFolder, opened: &OpenedNote, member: &Membership) -> Result<()> {
+    let path = folder.path().display();
+    if opened.version != LAYOUT_VERSION {
+        bail!(
+            "{path}: written by another release (layout {}, expected {LAYOUT_VERSION}): finish the job with that one, \
+             or remove the folder",
+            opened.version
+        );
+    }
+    if (opened.job, opened.worker, opened.spec_digest)
+        != (member.job, member.worker, member.spec_digest)
+    {
+        let text = format!(
+            "{path}: belongs to worker {} of another job (another secret, other options); finish that one, remove the \
+             folder, or name another --job-dir",
+            opened.worker
+        );
+        return Err(UsageError(text).into());
+    }
+    Ok(())
+}
+
+/// Fails if files came, went or changed while no process looked.
+fn check_same_input(then: &[InputNote], now: &[InputNote]) -> Result<()> {
+    let mut pairs = then
+        .iter()
+        .map(Some)
+        .chain(std::iter::repeat(None))
+        .zip(now.iter().map(Some).chain(std::iter::repeat(None)));
+    let rows = then.len().max(now.len());
+    let Some((then, now)) = pairs.by_ref().take(rows).find(|(then, now)| then != now) else {
+        return Ok(());
+    };
+    let (name, what) = match (then, now) {
+        (Some(then), Some(now)) if then.name == now.name => {
+            (&now.name, format!("{} bytes then, {} now, or written again", then.bytes, now.bytes))
+        }
+        (_, Some(now)) => (&now.name, "not in its place then".to_owned()),
+        (Some(then), None) => (&then.name, "not there now".to_owned()),
+        (None, None) => return Ok(()),
+    };
+    let text = format!("{name}: the input has changed since the job began ({what})");
+    Err(InputError::Bad(text).into())
+}
+
+/// What all workers of a job must agree on, in words.
+pub(crate) fn agreed(spec: &JobSpec) -> String {
+    let keep = match spec.keep {
+        Keep::First => "first",
+        Keep::Last => "last",
+        Keep::Best => "best",
+    };
+    let level = match spec.level {
+        Level::Approximate { false_positive_rate } => {
+            format!("approximate {false_positive_rate:e}")
+        }
+        Level::Fingerprint => "fingerprint".to_owned(),
+        Level::Bytes => "bytes".to_owned(),
+    };
+    format!(
+        "granularity {:?} {}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {keep}; filter {:?}; report {}; bad {:?}; seed {:#x}",
+        spec.granularity,
+        spec.names_granularity,
+        spec.normalise,
+        spec.missing_key,
+        spec.empty,
+        spec.paragraph_bytes_min,
+        spec.format,
+        spec.filter,
+        spec.duplicates.is_some(),
+        spec.skip_bad,
+        spec.seed,
+    )
+}

@@ -1,0 +1,111 @@
+//! The end of a job over many machines, at its coordinator: the summary, with sums over all workers.
+
+use super::super::bad::BadRecords;
+use super::super::exchange::Outcome;
+use super::super::local_pass::LocalTimes;
+use super::super::output::OutputTimes;
+use super::super::sink::{Sink, commit, compression_of_name, path_aside};
+use super::super::summary::{Facts, Summary};
+use super::bench::Bench;
+use super::notes::ReadingNote;
+use super::times::Part;
+use crate::say::say;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use umbel_engine::dedup::job::JobResult;
+
+/// Writes the summary, durably, says what came of the job, and returns the summary in one line.
+pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
+    let parts: Vec<Part> = result
+        .written
+        .iter()
+        .enumerate()
+        .map(|(worker, written)| {
+            serde_json::from_slice(&written.detail)
+                .with_context(|| format!("the part of worker {worker} in the summary"))
+        })
+        .collect::<Result<_>>()?;
+    let summary = summary(bench, result, &parts);
+    if let Some(path) = &bench.spec.summary {
+        let member = &bench.member;
+        let aside = path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker));
+        let mut sink = Sink::file_aside(path, compression_of_name(path), aside)?;
+        sink.write(summary.json()?.as_bytes())?;
+        commit(vec![sink.complete()?])?;
+    }
+    if !bench.spec.quiet {
+        say(summary.table());
+    }
+    summary.line()
+}
+
+fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
+    let shape = result.plan.shape;
+    let reading = ReadingNote {
+        workers: shape.workers,
+        cells_per_owner: shape.cells_per_owner,
+        chunk_base: 0,
+    };
+    let job = bench.job(reading);
+    let exchange =
+        Outcome { plan: result.plan, report: result.report, settle_time: Duration::ZERO };
+    let sum = |part: fn(&Part) -> u64| parts.iter().map(part).fold(0, u64::saturating_add);
+    let facts = Facts {
+        job: &job,
+        items: result.counts.iter().map(|counts| counts.items).sum(),
+        records: result.counts.iter().map(|counts| counts.records).sum(),
+        exempt: sum(|part| part.exempt),
+        left_out: sum(|part| part.left_out),
+        exchange: &exchange,
+        asked: &[],
+        bad: &BadRecords::default(),
+        groups: None,
+        early_drops: sum(|part| part.early_drops),
+        phases: &[],
+        wall: bench.clocks.0.elapsed(),
+        cpu_s: parts.iter().map(|part| part.cpu_s).sum(),
+        local_times: LocalTimes::default(),
+        output_times: OutputTimes::default(),
+        scratch_bytes: 0,
+    };
+    let mut summary = Summary::new(&facts);
+    // Cells that were exchanged twice are in the report twice; what was dropped, workers have counted at the end.
+    let total = |part: fn(&umbel_engine::dedup::job::Written) -> u64| -> u64 {
+        result.written.iter().map(part).sum()
+    };
+    summary.set("/dropped/input", total(|written| written.dropped));
+    summary.set("/distinct", total(|written| written.kept));
+    let inputs: Vec<&String> = parts.iter().flat_map(|part| &part.inputs).collect();
+    summary.set("/spec/inputs", json!(inputs));
+    let causes = added(parts.iter().map(|part| &part.bad_by_cause), |sum, part| sum + part);
+    summary.set("/bad/total", causes.values().sum::<u64>());
+    summary.set("/bad/by_cause", json!(causes));
+    let each = |part: fn(&Part) -> u64| Value::from(parts.iter().map(part).collect::<Vec<u64>>());
+    summary.set("/run/rss_bytes_max", each(|part| part.rss_bytes_max));
+    summary.set("/run/scratch_bytes_max", each(|part| part.scratch_bytes_max));
+    summary.set("/run/threads", sum(|part| part.threads as u64));
+    summary.set("/run/resumed", sum(|part| part.resumed));
+    summary.set("/run/attempts", result.attempts);
+    // Workers go through a phase at the same time: the slowest one tells how long it took.
+    summary.set(
+        "/run/phase_wall_s",
+        json!(added(parts.iter().map(|part| &part.phase_wall_s), f64::max)),
+    );
+    let thread_s = added(parts.iter().map(|part| &part.thread_s), |sum, part| sum + part);
+    summary.set("/run/thread_s", json!(thread_s));
+    summary
+}
+
+/// Tables of workers as one.
+fn added<'a, Number: Copy + 'a>(
+    tables: impl Iterator<Item = &'a BTreeMap<String, Number>>,
+    add: fn(Number, Number) -> Number,
+) -> BTreeMap<String, Number> {
+    let mut all: BTreeMap<String, Number> = BTreeMap::new();
+    for (name, number) in tables.flatten() {
+        all.entry(name.clone()).and_modify(|sum| *sum = add(*sum, *number)).or_insert(*number);
+    }
+    all
+}

@@ -1,0 +1,385 @@
+//! Whole jobs over several workshops, carried by hand, with a crash after every step: the outputs are those of one
+//! process, and what was durable is not done again.
+
+use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
+use super::super::scope::Scope;
+use super::bench::{Bench, Membership};
+use super::workshop::FileWorkshop;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use umbel_engine::Outbox;
+use umbel_engine::dedup::job::{
+    Counts, JobResult, JobRules, ReadOrder, WriteOrder, Written, shape_for,
+};
+use umbel_engine::dedup::{
+    Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
+    JobShape, Keep, Level, Output, Plan, Suspect, Worker, WorkerId,
+};
+use umbel_node::jobs::Workshop;
+use umbel_records::Granularity;
+
+const WORKERS: u16 = 3;
+
+/// A directory with three workers' inputs.
+pub(super) struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    pub(super) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let place = Self { root };
+        let mut number = 7u32;
+        for worker in 0..WORKERS {
+            for (file, lines) in [("a.txt", 300), ("b.txt", 20), ("c.txt", 1)] {
+                let mut text = String::new();
+                for _ in 0..lines {
+                    number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    text.push_str(&format!("line {}\n", number >> 23));
+                }
+                let path = place.path(&format!("in{worker}/{file}"));
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+        }
+        place
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        let path = self.path(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
+        JobSpec {
+            inputs,
+            workers: Some(2),
+            granularity: Granularity::Line,
+            paragraph_bytes_min: 0,
+            names_granularity: false,
+            normalise: Vec::new(),
+            scope: Scope::Global,
+            missing_key: MissingKey::Fail,
+            empty: EmptyItems::Compare,
+            format: None,
+            output: if output.ends_with('/') {
+                OutputTarget::Directory(self.path(output))
+            } else {
+                OutputTarget::File(self.path(output))
+            },
+            annotates: false,
+            groups: None,
+            best: None,
+            duplicates: Some(self.path(&format!("{}.drops", output.trim_end_matches('/')))),
+            bad: None,
+            references: Vec::new(),
+            online: Vec::new(),
+            add_to: None,
+            save_index: None,
+            summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
+            level,
+            keep,
+            filter: FilterChoice::Auto,
+            seed: 9,
+            memory_bytes: 64 << 20,
+            scratch: self.root.path().to_owned(),
+            skip_bad: None,
+            overwrite: false,
+            quiet: true,
+            plan_only: false,
+        }
+    }
+
+    fn input(&self, worker: u16) -> String {
+        self.path(&format!("in{worker}")).display().to_string()
+    }
+
+    /// Kept records of one process over all inputs.
+    fn expected(&self, level: Level, keep: Keep) -> String {
+        let inputs = (0..WORKERS).map(|worker| self.input(worker)).collect();
+        run(&JobSpec { summary: None, ..self.spec(inputs, level, keep, "all.txt") }).unwrap();
+        self.read("all.txt")
+    }
+
+    pub(super) fn bench(&self, worker: u16, folder: &Path) -> Bench {
+        let (inputs, output) = (vec![self.input(worker)], format!("out{worker}.txt"));
+        let spec = self.spec(inputs, Level::Fingerprint, Keep::First, &output);
+        let member = Membership { worker, job: 77, spec_digest: [3; 16] };
+        Bench::open(spec, member, folder).unwrap()
+    }
+
+    fn open(&self, worker: u16, level: Level, keep: Keep, directory: bool) -> FileWorkshop {
+        let output = if directory { format!("out{worker}/") } else { format!("out{worker}.txt") };
+        let spec = self.spec(vec![self.input(worker)], level, keep, &output);
+        let member = Membership { worker, job: 77, spec_digest: [3; 16] };
+        FileWorkshop::open(spec, member, &self.path(&format!("job{worker}"))).unwrap()
+    }
+}
+
+/// What a job comes to on the way.
+struct Carrier<'a> {
+    place: &'a Place,
+    rules: JobRules,
+    directory: bool,
+    runtime: Runtime,
+    shops: Vec<FileWorkshop>,
+    /// What each worker has sent and found.
+    reports: Vec<ExchangeReport>,
+    steps: u32,
+    crash_at: u32,
+}
+
+impl Carrier<'_> {
+    /// The end of a step: perhaps all processes die and are started again.
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.steps == self.crash_at {
+            self.shops.clear();
+            let JobRules { level, keep, .. } = self.rules;
+            self.shops = (0..WORKERS)
+                .map(|worker| self.place.open(worker, level, keep, self.directory))
+                .collect();
+        }
+    }
+
+    fn read(&mut self) -> (JobShape, Vec<u32>, Vec<Counts>) {
+        let forecasts: Vec<_> = self.shops.iter().map(|shop| shop.forecast().unwrap()).collect();
+        let mut shape = shape_for(self.rules, &forecasts);
+        shape.cells_per_owner = 2;
+        let mut bases = vec![0];
+        for forecast in &forecasts {
+            bases.push(bases.last().unwrap() + forecast.chunks);
+        }
+        bases.pop();
+        self.step();
+        let mut counts = Vec::new();
+        for (worker, &chunk_base) in bases.iter().enumerate() {
+            let order = ReadOrder { shape, chunk_base };
+            counts.push(self.runtime.block_on(self.shops[worker].read(order)).unwrap());
+            self.step();
+        }
+        (shape, bases, counts)
+    }
+
+    fn plan(&self, shape: JobShape, bases: &[u32], counts: &[Counts]) -> Plan {
+        let mut coordinator = Coordinator::new(shape, FilterChoice::Auto).unwrap();
+        let mut outbox = Outbox::new();
+        for (worker, counts) in (0u16..).zip(counts) {
+            let chunks = self.shops[usize::from(worker)].forecast().unwrap().chunks;
+            let counted = CoordinatorInput::Counted {
+                worker: WorkerId(worker),
+                items: counts.items,
+                chunks_end: bases[usize::from(worker)] + chunks,
+                chunk_items_max: counts.chunk_items_max,
+            };
+            coordinator.step(counted, &mut outbox).unwrap();
+        }
+        match outbox.take()[..] {
+            [CoordinatorOutput::Plan(plan)] => plan,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// Exchanges a cell in a process that lives so long.
+    fn exchange(&mut self, plan: Plan, cell: u32) {
+        let mut workers: Vec<Worker> =
+            (0..WORKERS).map(|id| Worker::new(WorkerId(id), plan.shape, 77).unwrap()).collect();
+        let mut mail = std::collections::VecDeque::new();
+        let mut outbox = Outbox::new();
+        let mut suspects: BTreeMap<WorkerId, Vec<Suspect>> = BTreeMap::new();
+        let mut inputs: Vec<(WorkerId, Input)> = Vec::new();
+        for id in 0..WORKERS {
+            let entries = self.shops[usize::from(id)].entries(cell).unwrap();
+            inputs.push((WorkerId(id), Input::Plan(plan)));
+            inputs.push((WorkerId(id), Input::Cell { cell, entries, ranks: Vec::new() }));
+        }
+        loop {
+            for (id, input) in inputs.drain(..) {
+                workers[id.index()].step(input, &mut outbox).unwrap();
+                mail.extend(outbox.take().into_iter().map(|output| (id, output)));
+            }
+            match mail.pop_front() {
+                Some((from, Output::Send { to, frame })) => {
+                    inputs.push((to, Input::Frame { from, bytes: frame }));
+                }
+                Some((id, Output::Settled { cell, drops })) => {
+                    self.shops[id.index()].settle(cell, drops).unwrap();
+                }
+                Some((id, Output::Compare { suspects: found, .. })) => {
+                    suspects.insert(id, found);
+                }
+                Some((_, other)) => panic!("{other:?}"),
+                None if suspects.is_empty() => break,
+                None => {
+                    for (id, found) in std::mem::take(&mut suspects) {
+                        let shop = &self.shops[id.index()];
+                        self.runtime.block_on(shop.fetch(vec![(cell, found)])).unwrap();
+                        let items = shop.items(cell).unwrap();
+                        inputs.push((id, Input::Items { cell, items }));
+                    }
+                }
+            }
+        }
+        for ((shop, worker), report) in self.shops.iter().zip(&workers).zip(&mut self.reports) {
+            *report += worker.report();
+            shop.seal(report).unwrap();
+        }
+    }
+
+    /// Runs the job; true if the crash came.
+    fn run(mut self) -> bool {
+        let (shape, bases, counts) = self.read();
+        let plan = self.plan(shape, &bases, &counts);
+        for cell in 0..shape.cells().get() {
+            let is_settled = |shop: &FileWorkshop| shop.sealed().unwrap().0.contains(cell);
+            assert!(!self.shops.iter().any(is_settled));
+            self.exchange(plan, cell);
+            self.step();
+            assert!(self.shops.iter().all(is_settled), "cell {cell}");
+        }
+        let order = WriteOrder {
+            chunk_bases: bases,
+            catalogues: counts.iter().map(|counts| counts.catalogue.clone()).collect(),
+        };
+        let mut written: Vec<Written> = Vec::new();
+        for worker in 0..usize::from(WORKERS) {
+            let shop = &self.shops[worker];
+            written.push(self.runtime.block_on(shop.write(order.clone())).unwrap());
+            let again = self.runtime.block_on(self.shops[worker].write(order.clone())).unwrap();
+            assert_eq!(again, written[worker]);
+            self.step();
+        }
+        for _ in 0..2 {
+            for worker in 0..usize::from(WORKERS) {
+                self.runtime.block_on(self.shops[worker].commit()).unwrap();
+                self.step();
+            }
+        }
+        let mut report = ExchangeReport::default();
+        for (shop, expected) in self.shops.iter().zip(&self.reports) {
+            assert_eq!(shop.sealed().unwrap().1, *expected);
+            report += *expected;
+        }
+        let result = JobResult { plan, report, counts, written, attempts: 1 };
+        self.runtime.block_on(self.shops[0].conclude(&result)).unwrap();
+        self.step();
+        self.shops.iter().for_each(|shop| shop.end(false));
+        self.steps >= self.crash_at
+    }
+}
+
+fn carrier(place: &Place, rules: JobRules, directory: bool, crash_at: u32) -> Carrier<'_> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let JobRules { level, keep, .. } = rules;
+    let shops = (0..WORKERS).map(|worker| place.open(worker, level, keep, directory)).collect();
+    let reports = vec![ExchangeReport::default(); WORKERS.into()];
+    Carrier { place, rules, directory, runtime, shops, reports, steps: 0, crash_at }
+}
+
+fn rules(level: Level, keep: Keep) -> JobRules {
+    JobRules { level, keep, report_kept: true, choice: FilterChoice::Auto, bad_max: 0 }
+}
+
+#[test]
+fn workers_keep_what_one_process_keeps() {
+    let approximate = Level::Approximate { false_positive_rate: 1e-3 };
+    for level in [Level::Fingerprint, Level::Bytes, approximate] {
+        for keep in [Keep::First, Keep::Last] {
+            let place = Place::new();
+            let expected = place.expected(level, keep);
+            carrier(&place, rules(level, keep), false, u32::MAX).run();
+            let kept: String = (0..WORKERS).map(|w| place.read(&format!("out{w}.txt"))).collect();
+            assert_eq!(kept, expected, "{level:?} {keep:?}");
+            let dropped = |report: &str| -> Vec<(String, u64, String, u64)> {
+                let lines = place.read(report);
+                lines.lines().map(|line| named(&serde_json::from_str(line).unwrap())).collect()
+            };
+            let drops: Vec<_> =
+                (0..WORKERS).flat_map(|w| dropped(&format!("out{w}.txt.drops"))).collect();
+            assert_eq!(drops, dropped("all.txt.drops"), "{level:?} {keep:?}");
+        }
+    }
+}
+
+fn named(line: &serde_json::Value) -> (String, u64, String, u64) {
+    let text = |field: &str| line[field].as_str().unwrap().to_owned();
+    let number = |field: &str| line[field].as_u64().unwrap();
+    if let Some(worker) = line["kept_worker"].as_u64() {
+        assert!(text("kept_file").contains(&format!("/in{worker}/")));
+    }
+    (text("file"), number("record"), text("kept_file"), number("kept_record"))
+}
+
+#[test]
+fn a_crash_after_any_step_changes_nothing() {
+    for directory in [false, true] {
+        // Every other step for each kind of output: a run takes a while where disks are slow to sync.
+        let mut crash_at = 1 + u32::from(directory);
+        loop {
+            let place = Place::new();
+            let expected = place.expected(Level::Bytes, Keep::Last);
+            let job = carrier(&place, rules(Level::Bytes, Keep::Last), directory, crash_at);
+            let crashed = job.run();
+            let names: Vec<String> = if directory {
+                let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.txt"));
+                (0..WORKERS).flat_map(names).collect()
+            } else {
+                (0..WORKERS).map(|w| format!("out{w}.txt")).collect()
+            };
+            let kept: String = names.iter().map(|name| place.read(name)).collect();
+            assert_eq!(kept, expected, "crash after step {crash_at}");
+            let summary = if directory { "out0.json" } else { "out0.txt.json" };
+            let summary: serde_json::Value = serde_json::from_str(&place.read(summary)).unwrap();
+            let resumed = if crashed { u64::from(WORKERS) } else { 0 };
+            // A crash after the outputs were written is none of what the workers told of.
+            assert!(
+                summary["run"]["resumed"] == resumed
+                    || summary["run"]["resumed"].as_u64() < Some(3)
+            );
+            assert_eq!(summary["distinct"], expected.lines().count());
+            assert_left_clean(place.root.path());
+            if !crashed {
+                break;
+            }
+            crash_at += 2;
+        }
+        assert!(crash_at > 20, "{crash_at} steps");
+    }
+}
+
+fn assert_left_clean(root: &Path) {
+    for entry in std::fs::read_dir(root).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.starts_with('.') && !name.starts_with("job"), "{name} is left");
+    }
+}
+
+#[test]
+fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
+    let place = Place::new();
+    drop(place.open(0, Level::Fingerprint, Keep::First, false));
+    let open = |job: u64| {
+        let spec = place.spec(vec![place.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
+        let member = Membership { worker: 0, job, spec_digest: [3; 16] };
+        FileWorkshop::open(spec, member, &place.path("job0"))
+            .err()
+            .map(|error| format!("{error:#}"))
+    };
+    assert_eq!(open(77), None);
+    assert!(open(78).unwrap().contains("belongs to worker 0 of another job"));
+    std::fs::write(place.path("in0/b.txt"), "other\n").unwrap();
+    let error = open(77).unwrap();
+    assert!(error.contains("in0/b.txt: the input has changed since the job began"), "{error}");
+    std::fs::remove_file(place.path("in0/b.txt")).unwrap();
+    let error = open(77).unwrap();
+    assert!(
+        error.contains("in0/c.txt: the input has changed since the job began (not in"),
+        "{error}"
+    );
+}

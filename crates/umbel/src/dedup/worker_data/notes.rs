@@ -1,0 +1,250 @@
+//! What the journal of a worker says: the marks of the job's machine, and the workshop's own notes between them.
+
+use super::super::bad::{BadCause, BadRecord, ToldCause};
+use super::folder::Blob;
+use super::journal::{Journal, JournalRecord};
+use super::segments::Segment;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use umbel_engine::dedup::ExchangeReport;
+use umbel_engine::dedup::job::{Forecast, Written};
+
+/// Kind of a record that holds a mark.
+const MARK: u8 = 1;
+
+/// Kind of a record that holds a note.
+const NOTE: u8 = 2;
+
+/// Version of the notes and of the files that they speak of.
+pub(super) const LAYOUT_VERSION: u32 = 1;
+
+/// An input file as it was when the job began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct InputNote {
+    /// What people call it.
+    pub(super) name: String,
+    /// Stored bytes.
+    pub(super) bytes: u64,
+    /// When it was written last, in nanoseconds since 1970.
+    pub(super) modified_ns: i64,
+}
+
+/// The job that a folder belongs to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct OpenedNote {
+    pub(super) version: u32,
+    pub(super) job: u64,
+    pub(super) worker: u16,
+    pub(super) spec_digest: [u8; 16],
+    pub(super) inputs: Vec<InputNote>,
+    pub(super) forecast: Forecast,
+}
+
+/// By what a worker reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct ReadingNote {
+    pub(super) workers: u32,
+    pub(super) cells_per_owner: u32,
+    pub(super) chunk_base: u32,
+}
+
+/// A bad record.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct BadNote {
+    pub(super) record: u64,
+    pub(super) byte: u64,
+    pub(super) cause: ToldCause,
+}
+
+impl BadNote {
+    /// In words that can be kept.
+    pub(super) fn of(bad: BadRecord) -> Self {
+        Self { record: bad.record, byte: bad.content_offset, cause: bad.cause.told() }
+    }
+
+    /// And back.
+    pub(super) fn record(self) -> BadRecord {
+        let Self { record, byte: content_offset, cause } = self;
+        BadRecord { record, content_offset, cause: BadCause::Told(cause) }
+    }
+}
+
+/// A chunk that was read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct ChunkNote {
+    pub(super) chunk: u32,
+    pub(super) records: u64,
+    pub(super) places: u64,
+    pub(super) items: u64,
+    pub(super) exempt: u64,
+    pub(super) left_out: u64,
+    pub(super) item_bytes: u64,
+    /// Length and CRC-32C of the content.
+    pub(super) digest: (u64, u32),
+    pub(super) early_drops: u64,
+    /// Bits of the records that do not stay, if there are any.
+    pub(super) dropped: Option<Blob>,
+    /// Which records were dropped for which, if the job reports it.
+    pub(super) pairs: Vec<Blob>,
+    pub(super) bad: Vec<BadNote>,
+}
+
+/// An output that is durable, aside.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct OutputNote {
+    /// Index of the source whose output it is, in an output directory.
+    pub(super) source: Option<u32>,
+    pub(super) aside: PathBuf,
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+}
+
+/// What the workshop notes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) enum Note {
+    /// The folder was made.
+    Opened(OpenedNote),
+    /// It was taken up again.
+    Resumed,
+    /// Reading has begun.
+    Reading(ReadingNote),
+    /// These chunks were read; all that belongs to them is durable.
+    Batch {
+        segments: Vec<Segment>,
+        chunks: Vec<ChunkNote>,
+        /// Good bytes of the file of runs.
+        runs_bytes: u64,
+    },
+    /// These cells are settled too; drops up to there are durable.
+    Sealed { cells: Vec<u32>, drops_bytes: u64, report: ExchangeReport },
+    /// These outputs are written, aside.
+    Outputs(Vec<OutputNote>),
+    /// All outputs are.
+    Written(Written),
+    /// Outputs go under their names from now on.
+    Committing,
+}
+
+/// What the journal says of chunks that were read.
+#[derive(Default, Debug)]
+pub(super) struct Known {
+    pub(super) chunks: Vec<ChunkNote>,
+    pub(super) segments: Vec<Segment>,
+}
+
+/// All that a journal said, in the form in which it is needed.
+#[derive(Default, Debug)]
+pub(super) struct Told {
+    pub(super) opened: Option<OpenedNote>,
+    pub(super) resumed: u64,
+    pub(super) marks: Vec<Vec<u8>>,
+    pub(super) reading: Option<ReadingNote>,
+    pub(super) known: Known,
+    /// Whether this process has begun to read: it has taken what is known.
+    pub(super) reads: bool,
+    pub(super) runs_bytes: u64,
+    pub(super) settled: Vec<u32>,
+    pub(super) drops_bytes: u64,
+    pub(super) report: ExchangeReport,
+    pub(super) outputs: Vec<OutputNote>,
+    pub(super) written: Option<Written>,
+    pub(super) committing: bool,
+}
+
+impl Told {
+    /// Hands out what is known of chunks: it is needed once.
+    pub(super) fn take_known(&mut self) -> Known {
+        std::mem::take(&mut self.known)
+    }
+
+    fn add(&mut self, note: Note) {
+        match note {
+            Note::Opened(opened) => self.opened = Some(opened),
+            Note::Resumed => self.resumed += 1,
+            Note::Reading(reading) => self.reading = Some(reading),
+            Note::Batch { segments, chunks, runs_bytes } => {
+                self.known.segments.extend(segments);
+                self.known.chunks.extend(chunks);
+                self.runs_bytes = self.runs_bytes.max(runs_bytes);
+            }
+            Note::Sealed { cells, drops_bytes, report } => {
+                self.settled.extend(cells);
+                self.drops_bytes = drops_bytes;
+                self.report = report;
+            }
+            Note::Outputs(outputs) => self.outputs.extend(outputs),
+            Note::Written(written) => self.written = Some(written),
+            Note::Committing => self.committing = true,
+        }
+    }
+}
+
+/// The journal, in marks and notes.
+pub(super) struct Notebook {
+    journal: Journal,
+}
+
+impl Notebook {
+    /// Opens the journal and reads it.
+    pub(super) fn open(path: &Path) -> Result<(Self, Told)> {
+        let (journal, records) = Journal::open(path)?;
+        let mut told = Told::default();
+        for (number, JournalRecord { kind, body }) in records.into_iter().enumerate() {
+            match kind {
+                MARK => told.marks.push(body),
+                NOTE => {
+                    let note = serde_json::from_slice(&body).with_context(|| {
+                        format!(
+                            "{}: record {number} is none of this release: finish the job with the release that \
+                             began it, or remove the folder",
+                            path.display()
+                        )
+                    })?;
+                    told.add(note);
+                }
+                _ => bail!("{}: record {number} has the unknown kind {kind}", path.display()),
+            }
+        }
+        Ok((Self { journal }, told))
+    }
+
+    /// Adds a mark, durably.
+    pub(super) fn mark(&mut self, mark: &[u8]) -> Result<()> {
+        self.journal.append([(MARK, mark)])
+    }
+
+    /// Adds a note, durably.
+    pub(super) fn note(&mut self, note: &Note) -> Result<()> {
+        let body = serde_json::to_vec(note).context("note in the journal")?;
+        self.journal.append([(NOTE, &body[..])])
+    }
+
+    /// Bytes on disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.journal.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let (mut notebook, _) = Notebook::open(&path).unwrap();
+        let mut report = ExchangeReport::default();
+        report.items = u64::MAX;
+        notebook.mark(b"{not json").unwrap();
+        notebook.note(&Note::Sealed { cells: vec![1, 9], drops_bytes: 3, report }).unwrap();
+        notebook.note(&Note::Sealed { cells: vec![2], drops_bytes: 8, report }).unwrap();
+        notebook.note(&Note::Resumed).unwrap();
+        drop(notebook);
+        let (_, told) = Notebook::open(&path).unwrap();
+        assert_eq!(told.marks, [b"{not json"]);
+        assert_eq!((told.settled, told.drops_bytes, told.resumed), (vec![1, 9, 2], 8, 1));
+        assert_eq!((told.report, told.committing), (report, false));
+    }
+}

@@ -1,0 +1,38 @@
+//! What a worker tells of its part, for the summary.
+
+use super::super::local_pass::LocalTimes;
+use super::super::output::OutputTimes;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a worker's phases took, in this process.
+#[derive(Default)]
+pub(super) struct PartTimes {
+    pub(super) open: Duration,
+    pub(super) local: Duration,
+    pub(super) output: Duration,
+    /// Since the start of the process, when all was read.
+    pub(super) read_at: Duration,
+    pub(super) local_threads: LocalTimes,
+    pub(super) output_threads: OutputTimes,
+}
+
+/// A worker's part of the summary.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Part {
+    pub(super) inputs: Vec<String>,
+    pub(super) bad_by_cause: BTreeMap<String, u64>,
+    pub(super) exempt: u64,
+    pub(super) left_out: u64,
+    pub(super) early_drops: u64,
+    pub(super) resumed: u64,
+    pub(super) threads: usize,
+    pub(super) rss_bytes_max: u64,
+    pub(super) scratch_bytes_max: u64,
+    pub(super) cpu_s: f64,
+    /// Seconds by phase.
+    pub(super) phase_wall_s: BTreeMap<String, f64>,
+    /// Thread seconds by work.
+    pub(super) thread_s: BTreeMap<String, f64>,
+}

@@ -1,0 +1,281 @@
+//! The workshop of a worker: [`umbel_node::jobs::Workshop`] on files and threads.
+
+use super::super::compare::{self, Suspects};
+use super::super::job::JobSpec;
+use super::super::local_pass::InputError;
+use super::super::progress::{Bar, Unit};
+use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile};
+use super::super::turns::{lock, run_tasks};
+use super::bench::{Bench, Membership, Settling};
+use super::folder::JobFolder;
+use super::notes::{Note, Notebook};
+use super::times::Part;
+use super::{conclusion, drop_file, reading, writing};
+use crate::exit::UsageError;
+use anyhow::{Context, Error, Result};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use umbel_engine::dedup::job::{
+    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+};
+use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Suspect};
+use umbel_node::jobs::{Workshop, WorkshopError};
+use umbel_node::ports::PortFuture;
+
+/// Bytes of items that are gathered for all cells together before they go to disk, as a share of the memory.
+const GATHERED_MEMORY_SHARE: u64 = 8;
+
+/// Largest and smallest buffer of one cell's items.
+const CELL_BUFFER_BYTES: (u64, u64) = (512, 32 << 10);
+
+/// A worker's data on files and threads.
+pub(crate) struct FileWorkshop {
+    bench: Arc<Bench>,
+    fetched: Arc<Mutex<Option<GroupedBytes>>>,
+    /// What the job came to, in one line.
+    summary: Arc<Mutex<Vec<u8>>>,
+}
+
+fn explain(error: &Error) -> WorkshopError {
+    let is_final = error.is::<InputError>() || error.is::<UsageError>();
+    WorkshopError { cause: format!("{error:#}"), resumable: !is_final }
+}
+
+/// Does what takes long on a thread of its own, which [`Workshop::end`] waits for.
+fn apart<'a, Outcome: Send + 'static>(
+    bench: &Arc<Bench>,
+    work: impl FnOnce(&Bench) -> Result<Outcome> + Send + 'static,
+) -> PortFuture<'a, Result<Outcome, WorkshopError>> {
+    let bench = Arc::clone(bench);
+    Box::pin(async move {
+        let work = tokio::task::spawn_blocking(move || {
+            let _busy = bench.busy.read().unwrap_or_else(PoisonError::into_inner);
+            bench.check_wanted()?;
+            work(&bench)
+        });
+        let outcome = match work.await {
+            Ok(outcome) => outcome,
+            Err(stopped) => Err(Error::from(stopped).context("a bug of umbel")),
+        };
+        outcome.map_err(|error| explain(&error))
+    })
+}
+
+impl FileWorkshop {
+    /// Opens the folder of a worker's job, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// If another process works in it, if it belongs to another job, if the input has changed since the job began, or
+    /// if it is damaged.
+    pub(crate) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
+        let bench = Arc::new(Bench::open(spec, member, folder)?);
+        Ok(Self { bench, fetched: Arc::default(), summary: Arc::default() })
+    }
+
+    /// Removes a job's folder and what was written aside, whatever the job was.
+    ///
+    /// # Errors
+    ///
+    /// If a process works on it; if it cannot be removed.
+    pub(crate) fn discard(folder: &Path) -> Result<()> {
+        let folder = JobFolder::take(folder)?;
+        // A journal that cannot be read tells of nothing that could be removed.
+        if let Ok((_, told)) = Notebook::open(&folder.file("journal")) {
+            writing::forget(&told);
+        }
+        folder.remove()
+    }
+
+    /// Bad records that this worker has left out, once its outputs are written.
+    pub(crate) fn bad_count(&self) -> u64 {
+        let told = lock(&self.bench.told);
+        let detail = told.written.as_ref().map(|written| &written.detail[..]).unwrap_or_default();
+        let part: Part = serde_json::from_slice(detail).unwrap_or_default();
+        part.bad_by_cause.values().sum()
+    }
+
+    fn settle_cell(&self, cell: u32, drops: &Drops) -> Result<()> {
+        let state = self.bench.read_state()?;
+        for &place in &drops.places {
+            self.bench.mark_dropped(&state, place)?;
+        }
+        let mut settling = lock(&self.bench.settling);
+        // A cell that was settled before had the same drops.
+        if settling.sealed.contains(cell) || settling.open.contains(&cell) {
+            return Ok(());
+        }
+        let file = &self.bench.drops;
+        let before = file.bytes();
+        if let Err(error) = drop_file::append(file, cell, drops) {
+            file.cut(before)?;
+            return Err(error);
+        }
+        settling.open.push(cell);
+        Ok(())
+    }
+
+    fn seal_cells(&self, report: &ExchangeReport) -> Result<()> {
+        let mut settling = lock(&self.bench.settling);
+        if settling.open.is_empty() && settling.report == *report {
+            return Ok(());
+        }
+        self.bench.drops.sync()?;
+        let (cells, drops_bytes) = (settling.open.clone(), self.bench.drops.bytes());
+        self.bench.note(&Note::Sealed { cells, drops_bytes, report: *report })?;
+        let Settling { sealed, open, .. } = &mut *settling;
+        open.drain(..).for_each(|cell| sealed.insert(cell));
+        (settling.sealed_bytes, settling.report) = (drops_bytes, *report);
+        Ok(())
+    }
+
+    fn sealed_cells(&self) -> Result<(CellSet, ExchangeReport)> {
+        let mut settling = lock(&self.bench.settling);
+        settling.open.clear();
+        self.bench.drops.cut(settling.sealed_bytes)?;
+        Ok((settling.sealed.clone(), settling.report))
+    }
+
+    fn read_sample(&self) -> Result<Vec<Vec<Entry>>> {
+        let state = self.bench.read_state()?;
+        let shape = self.bench.job(state.reading).shape;
+        let list = |owner: u32| {
+            let range = shape.sample_range(owner);
+            let mut entries = state.cells.entries(owner * shape.cells_per_owner)?;
+            entries.retain(|entry| range.contains(entry.hash.hi()));
+            Ok(entries)
+        };
+        (0..shape.workers).map(list).collect()
+    }
+
+    fn read_items(&self, cell: u32) -> Result<Vec<Item>> {
+        let state = self.bench.read_state()?;
+        let fetched = lock(&self.fetched);
+        let store = fetched.as_ref().context("no items were fetched")?;
+        let items = compare::decode(&store.read(cell as usize)?)?;
+        let base = state.reading.chunk_base;
+        Ok(items
+            .into_iter()
+            .map(|(_, item)| {
+                let place = Place::new(item.place.chunk() + base, item.place.item());
+                Item { place, ..item }
+            })
+            .collect())
+    }
+}
+
+fn fetch(bench: &Bench, suspects: Vec<(u32, Vec<Suspect>)>) -> Result<GroupedBytes> {
+    let state = bench.read_state()?;
+    let marked = Suspects::new(&state.facts);
+    for suspect in suspects.into_iter().flat_map(|(_, suspects)| suspects) {
+        let (chunk, record) = bench.own_place(&state, suspect.place)?;
+        let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
+        marked.add(Suspect { place: Place::new(chunk, record), ..suspect });
+    }
+    let job = bench.job(state.reading);
+    let cells = job.cells().get() as usize;
+    let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
+    let gathered = bench.spec.memory_bytes / GATHERED_MEMORY_SHARE / bench.threads as u64;
+    let (least, most) = CELL_BUFFER_BYTES;
+    let buffer_bytes = (gathered / cells as u64).clamp(least, most);
+    let store = GroupedBytes::new(cells, 0, scratch)
+        .with_buffers(usize::try_from(buffer_bytes).expect("at most 32 KiB"));
+    let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let bar = Bar::new("compare", bytes, Unit::Bytes, bench.spec.quiet);
+    run_tasks(
+        bench.threads,
+        bench.chunks.len(),
+        || Ok(GroupWriter::new(&store)),
+        |writer, chunk| {
+            compare::read_items(&job, chunk, &marked, &state.facts[chunk], writer, &bar)
+        },
+        GroupWriter::finish,
+    )?;
+    Ok(store)
+}
+
+impl Workshop for FileWorkshop {
+    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
+        Ok(lock(&self.bench.told).marks.clone())
+    }
+
+    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
+        lock(&self.bench.notebook).mark(mark).map_err(|error| explain(&error))
+    }
+
+    fn forecast(&self) -> Result<Forecast, WorkshopError> {
+        Ok(self.bench.forecast)
+    }
+
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
+        apart(&self.bench, move |bench| reading::read(bench, order))
+    }
+
+    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError> {
+        self.read_sample().map_err(|error| explain(&error))
+    }
+
+    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
+        let state = self.bench.read_state();
+        state.and_then(|state| state.cells.entries(cell)).map_err(|error| explain(&error))
+    }
+
+    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
+        self.settle_cell(cell, &drops).map_err(|error| explain(&error))
+    }
+
+    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
+        self.seal_cells(report).map_err(|error| explain(&error))
+    }
+
+    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
+        self.sealed_cells().map_err(|error| explain(&error))
+    }
+
+    fn fetch(
+        &self,
+        suspects: Vec<(u32, Vec<Suspect>)>,
+    ) -> PortFuture<'_, Result<(), WorkshopError>> {
+        let fetched = Arc::clone(&self.fetched);
+        apart(&self.bench, move |bench| {
+            let store = fetch(bench, suspects)?;
+            *lock(&fetched) = Some(store);
+            Ok(())
+        })
+    }
+
+    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
+        self.read_items(cell).map_err(|error| explain(&error))
+    }
+
+    fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
+        apart(&self.bench, move |bench| writing::write(bench, &order))
+    }
+
+    fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        apart(&self.bench, writing::commit)
+    }
+
+    fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {
+        let (result, summary) = (result.clone(), Arc::clone(&self.summary));
+        apart(&self.bench, move |bench| {
+            *lock(&summary) = conclusion::conclude(bench, &result)?;
+            Ok(())
+        })
+    }
+
+    fn summary(&self) -> Vec<u8> {
+        lock(&self.summary).clone()
+    }
+
+    fn end(&self, keep_scratch: bool) {
+        self.bench.stop();
+        if keep_scratch {
+            return;
+        }
+        writing::forget(&lock(&self.bench.told));
+        if let Err(error) = self.bench.folder.remove() {
+            crate::say::say_line(format_args!("{error:#}"));
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Outputs of a worker: written aside under names that a later process finds, renamed at the commit.
+
+use super::super::bad::BadRecords;
+use super::super::job::OutputTarget;
+use super::super::local_pass::ChunkFacts;
+use super::super::output::{OutputTimes, Places, directory, stream};
+use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
+use super::super::progress::{Bar, Unit};
+use super::super::report::records_before;
+use super::super::sink::{Complete, Sink, compression_of_name, is_device, path_aside};
+use super::super::turns::lock;
+use super::bench::{Bench, ReadState};
+use super::folder::sync_folder;
+use super::notes::{Note, OutputNote, Told};
+use super::report;
+use super::times::Part;
+use crate::clock::{Stopwatch, rss_bytes_max};
+use anyhow::{Context, Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+use umbel_engine::dedup::job::{WriteOrder, Written};
+use umbel_records::Compression;
+
+/// Outputs of a directory that are noted together: noting each would sync the disk once more a file.
+const NOTED_OUTPUTS: usize = 64;
+
+/// The name aside of an output of this worker.
+fn aside(bench: &Bench, path: &Path) -> PathBuf {
+    let member = &bench.member;
+    path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
+}
+
+fn note_of(source: Option<usize>, complete: Complete) -> Result<Option<OutputNote>> {
+    let Some((aside, path)) = complete.keep() else { return Ok(None) };
+    let cannot = || format!("{}: cannot read", aside.display());
+    let bytes = std::fs::metadata(&aside).with_context(cannot)?.len();
+    let source = source.map(|source| u32::try_from(source).expect("fewer sources than chunks"));
+    Ok(Some(OutputNote { source, aside, path, bytes }))
+}
+
+/// Whether an output that was noted is still there, whole.
+fn is_whole(output: &OutputNote) -> bool {
+    std::fs::metadata(&output.aside).is_ok_and(|metadata| metadata.len() == output.bytes)
+}
+
+/// The files of an output directory.
+struct JobPlaces<'a> {
+    bench: &'a Bench,
+    done: BTreeSet<usize>,
+    fresh: Mutex<Vec<OutputNote>>,
+}
+
+impl JobPlaces<'_> {
+    fn note(&self, fresh: &mut Vec<OutputNote>) -> Result<()> {
+        let outputs = std::mem::take(fresh);
+        // Names aside must be durable before the journal speaks of them.
+        let folders: BTreeSet<&Path> = outputs.iter().filter_map(|o| o.aside.parent()).collect();
+        folders.into_iter().try_for_each(sync_folder)?;
+        lock(&self.bench.told).outputs.extend(outputs.iter().cloned());
+        self.bench.note(&Note::Outputs(outputs))
+    }
+}
+
+impl Places for JobPlaces<'_> {
+    fn has(&self, source: usize) -> bool {
+        self.done.contains(&source)
+    }
+
+    fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        self.bench.check_wanted()?;
+        Sink::file_aside(path, compression, aside(self.bench, path))
+    }
+
+    fn add(&self, source: usize, complete: Complete) -> Result<()> {
+        let mut fresh = lock(&self.fresh);
+        fresh.extend(note_of(Some(source), complete)?);
+        if fresh.len() >= NOTED_OUTPUTS { self.note(&mut fresh) } else { Ok(()) }
+    }
+}
+
+/// Writes what an earlier process has not.
+pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
+    if let Some(written) = &lock(&bench.told).written {
+        return Ok(written.clone());
+    }
+    let watch = Stopwatch::start();
+    let state = bench.read_state()?;
+    let job = bench.job(state.reading);
+    let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let bar = Bar::new("write", bytes, Unit::Bytes, bench.spec.quiet);
+    let times = Mutex::new(OutputTimes::default());
+    match &bench.spec.output {
+        OutputTarget::Directory(root) => {
+            let told = lock(&bench.told);
+            let whole = told.outputs.iter().filter(|output| is_whole(output));
+            let done = whole.filter_map(|output| output.source.map(|source| source as usize));
+            let places = JobPlaces { bench, done: done.collect(), fresh: Mutex::default() };
+            drop(told);
+            directory(&job, &state.facts, root, &places, &times, &bar)?;
+            let mut fresh = places.fresh.lock().expect("threads are done");
+            places.note(&mut fresh)?;
+        }
+        OutputTarget::File(path) => {
+            write_one(bench, path, |sink| stream(&job, &state.facts, sink, &times, &bar))?;
+        }
+        OutputTarget::Stdout => {
+            bail!("standard output cannot wait for the commit; name an --output")
+        }
+    }
+    drop(bar);
+    if let Some(path) = &bench.spec.duplicates {
+        write_one(bench, path, |sink| report::write(bench, &state, order, sink))?;
+    }
+    write_bad_list(bench, &state)?;
+    let mut part_times = lock(&bench.times);
+    (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
+    drop(part_times);
+    let written = written(bench, &state)?;
+    bench.note(&Note::Written(written.clone()))?;
+    lock(&bench.told).written = Some(written.clone());
+    Ok(written)
+}
+
+/// Writes one output aside, unless it is there.
+fn write_one(
+    bench: &Bench,
+    path: &Path,
+    write: impl FnOnce(Sink) -> Result<Complete>,
+) -> Result<()> {
+    if lock(&bench.told).outputs.iter().any(|output| output.path == path && is_whole(output)) {
+        return Ok(());
+    }
+    bench.check_wanted()?;
+    let aside = aside(bench, path);
+    let parent = aside.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new(".")).to_owned();
+    let complete = write(Sink::file_aside(path, compression_of_name(path), aside)?)?;
+    let Some(output) = note_of(None, complete)? else { return Ok(()) };
+    sync_folder(&folder)?;
+    lock(&bench.told).outputs.push(output.clone());
+    bench.note(&Note::Outputs(vec![output]))
+}
+
+fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
+    let before = records_before(&bench.chunks, &state.facts);
+    let mut list = BadRecords::default();
+    for ((chunk, facts), before) in bench.chunks.iter().zip(&state.facts).zip(before) {
+        for bad in &facts.bad {
+            list.add(bad.again(), &bench.sources[chunk.source], before);
+        }
+    }
+    if list.total() == 0 {
+        return Ok(());
+    }
+    let path = match (&bench.spec.bad, &bench.spec.output) {
+        (Some(path), _) => path.clone(),
+        (None, OutputTarget::Directory(root)) => root.join(BAD_LIST_NAME),
+        (None, _) => {
+            write_bad(&bench.spec, None, &list)?;
+            return Ok(());
+        }
+    };
+    write_one(bench, &path, |sink| {
+        let complete = write_bad(&bench.spec, Some(Named::Open(Box::new(sink))), &list)?;
+        complete.context("a list of bad records has lines")
+    })
+}
+
+/// What the coordinator hears.
+fn written(bench: &Bench, state: &ReadState) -> Result<Written> {
+    let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
+    let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
+    let gone_otherwise = |facts: &ChunkFacts| facts.places - facts.items - facts.exempt;
+    // Bad records, and those without a key, are marked as gone, too.
+    let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
+    let detail = serde_json::to_vec(&part(bench, state)).context("part of the summary")?;
+    Ok(Written { kept: items - dropped, dropped, detail })
+}
+
+fn part(bench: &Bench, state: &ReadState) -> Part {
+    let seconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 1e4;
+    let times = lock(&bench.times);
+    let (local, output) = (times.local_threads, times.output_threads);
+    let exchange =
+        bench.clocks.0.elapsed().saturating_sub(times.read_at).saturating_sub(times.output);
+    let phases = [
+        ("open", times.open),
+        ("local", times.local),
+        ("exchange", exchange),
+        ("output", times.output),
+    ];
+    let threads = [
+        ("read", local.read),
+        ("hash", local.hash),
+        ("partition", local.partition),
+        ("pick", output.pick),
+        ("write", output.write),
+    ];
+    let row = |(name, time): (&str, Duration)| (name.to_owned(), seconds(time));
+    let mut bad_by_cause = BTreeMap::new();
+    for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
+        *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
+    }
+    Part {
+        inputs: bench.spec.inputs.clone(),
+        bad_by_cause,
+        exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
+        left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
+        early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
+        resumed: lock(&bench.told).resumed,
+        threads: bench.threads,
+        rss_bytes_max: rss_bytes_max(),
+        scratch_bytes_max: bench.scratch_bytes(),
+        cpu_s: bench.clocks.1.seconds(),
+        phase_wall_s: phases.into_iter().map(row).collect(),
+        thread_s: threads.into_iter().map(row).collect(),
+    }
+}
+
+/// Puts all outputs under their names; those that are there already stay.
+pub(super) fn commit(bench: &Bench) -> Result<()> {
+    let mut told = lock(&bench.told);
+    if !told.committing {
+        bench.note(&Note::Committing)?;
+        told.committing = true;
+    }
+    let mut folders = BTreeSet::new();
+    // Of outputs that were written twice the last one counts, and both are the same.
+    for OutputNote { aside, path, .. } in &told.outputs {
+        if !bench.spec.overwrite && aside.exists() && path.exists() && !is_device(path) {
+            bail!(
+                "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
+                 away and start this worker again",
+                path.display()
+            );
+        }
+        match std::fs::rename(aside, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.exists() => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("{}: cannot rename into place", path.display()));
+            }
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        folders.insert(parent.unwrap_or(Path::new(".")).to_owned());
+    }
+    folders.iter().try_for_each(|folder| sync_folder(folder))
+}
+
+/// Removes outputs that will never be committed.
+pub(super) fn forget(told: &Told) {
+    for output in told.outputs.iter().filter(|_| !told.committing) {
+        let _ = std::fs::remove_file(&output.aside);
+    }
+}
