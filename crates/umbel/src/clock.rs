@@ -26,6 +26,20 @@ impl Stopwatch {
     }
 }
 
+/// How long ago a moment was, for people, given in milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "time is measured here and nowhere else")]
+pub(crate) fn age_text(moment_ms: u64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_s = now.map_or(0, |since| since.as_secs());
+    let age_s = now_s.saturating_sub(moment_ms / 1000);
+    match age_s {
+        0..120 => format!("{age_s} s ago"),
+        120..7200 => format!("{} min ago", age_s / 60),
+        7200..172_800 => format!("{} h ago", age_s / 3600),
+        _ => format!("{} days ago", age_s / 86_400),
+    }
+}
+
 /// Processor time of this process since a start: what ran under its number before, like the program that replaced
 /// itself by this one, does not count.
 #[derive(Clone, Copy)]

@@ -3,5 +3,9 @@
 pub(crate) mod cluster;
 pub(crate) mod dedup;
 pub(crate) mod filter;
+pub(crate) mod form;
+pub(crate) mod job;
 pub(crate) mod plan;
+pub(crate) mod reconcile;
 pub(crate) mod serve;
+pub(crate) mod sketch;

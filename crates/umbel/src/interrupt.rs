@@ -44,6 +44,12 @@ impl PartialFile {
         &self.path
     }
 
+    /// Takes the file from under guard: it stays, however the process ends.
+    pub(crate) fn keep(self) -> PathBuf {
+        lock().remove(&self.path);
+        self.path.clone()
+    }
+
     /// Renames it into place.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod commands;
 mod dedup;
 mod exit;
 mod interrupt;
+mod reconcile;
 mod say;
 
 use clap::{Parser, Subcommand};
@@ -38,8 +39,14 @@ enum Command {
     Filter(Box<commands::filter::FilterArgs>),
     /// Look after a cluster: nodes, shards, backups.
     Cluster(Box<commands::cluster::AdminArgs>),
+    /// List, follow, end and resume jobs of a cluster.
+    Job(Box<commands::job::JobArgs>),
     /// Compare what a filter would cost partitioned and replicated; needs no cluster.
     Plan(Box<commands::plan::PlanArgs>),
+    /// Find and settle the difference of two sets for close to the fewest bytes.
+    Reconcile(Box<commands::reconcile::ReconcileArgs>),
+    /// Build and keep up to date files that a set can be compared with in the absence of another.
+    Sketch(Box<commands::sketch::SketchArgs>),
 }
 
 fn main() -> ExitCode {
@@ -53,7 +60,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Filter(args) => commands::filter::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Job(args) => commands::job::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
+        Command::Reconcile(args) => commands::reconcile::run(&args),
+        Command::Sketch(args) => commands::sketch::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Variables that are no settings of the server.
-const OTHER_VARIABLES: [&str; 2] = ["UMBEL_CLUSTER", "UMBEL_CONFIG"];
+const OTHER_VARIABLES: [&str; 3] = ["UMBEL_CLUSTER", "UMBEL_CONFIG", "UMBEL_JOB_TOKEN"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")

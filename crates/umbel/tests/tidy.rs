@@ -22,12 +22,13 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("umbel-bits", &[]),
+    ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
     ("umbel-codec", &["umbel-bits", "umbel-filter"]),
     ("umbel-records", &[]),
-    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter"]),
+    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
     ("umbel-proto", &[]),
     ("umbel-client", &["umbel-filter", "umbel-proto"]),
     ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto"]),
@@ -65,16 +66,18 @@ const ALLOWED: [(&str, &str); 3] =
 const NODE_ONLY: [&str; 2] = ["bincode", "openraft"];
 
 /// Crates whose algorithms get all that they know as arguments.
-const PURE: [&str; 4] = ["umbel-bits", "umbel-filter", "umbel-codec", "umbel-engine"];
+const PURE: [&str; 5] =
+    ["umbel-bits", "umbel-sketch", "umbel-filter", "umbel-codec", "umbel-engine"];
 
 /// Modules of `std` that pure crates do without.
 const IMPURE_MODULES: [&str; 3] = ["fs", "net", "thread"];
 
-/// The one place of `unsafe` code: vector instructions, prefetch, huge pages, behind safe functions
-/// that have scalar twins. The benchmarks have one each: what memory allows, and servers that die
+/// The places of `unsafe` code: vector instructions, prefetch, huge pages, and carry-less products,
+/// behind safe functions that have scalar twins. The benchmarks have one each: what memory allows, and servers that die
 /// with the benchmark.
-const UNSAFE_MODULES: [&str; 3] = [
+const UNSAFE_MODULES: [&str; 4] = [
     "crates/umbel-filter/src/bits/wide",
+    "crates/umbel-sketch/src/gf2/clmul",
     "benchmarks/kernel/src/limit",
     "benchmarks/service/src/processes",
 ];

@@ -5,23 +5,35 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod annotate;
 mod bad_records;
 mod clashes;
 mod cluster;
 mod damaged;
 mod duplicates;
 mod filter;
+mod groups;
 mod inputs;
 mod interrupt;
 mod jsonl;
+mod keep_best;
+mod many_machines;
 mod model;
 mod odd_bytes;
 mod outputs;
 mod packed;
+mod paragraphs;
+mod parquet;
 mod plan;
+mod reconcile;
+mod reference;
+mod rules;
 mod sandbox;
 mod serve;
+mod sketch;
 mod streams;
 mod summary;
+mod table;
 mod text;
 mod usage;
+mod whole_file;

@@ -77,7 +77,8 @@ fn counts_are_the_models() {
                 let counts = [&summary["records"], &summary["items"], &summary["distinct"]];
                 let distinct = expected.records - expected.dropped;
                 assert_eq!(counts, [expected.records, expected.records, distinct], "{options}");
-                let dropped = json!({ "input": expected.dropped, "reference": 0 });
+                let dropped =
+                    json!({ "input": expected.dropped, "reference": 0, "missing_key": 0 });
                 assert_eq!(summary["dropped"], dropped, "{options}");
                 assert_eq!(summary["bad"], json!({ "total": 0, "by_cause": {} }), "{options}");
                 assert_eq!((&summary["collisions"], &summary["keep"]), (&json!(0), &json!(name)));

@@ -25,7 +25,8 @@ async fn items_inserted_through_one_node_are_found_through_every_other() {
     assert!(status.shards.iter().all(|shard| shard.replicas == [1, 2, 3]), "{status:?}");
 
     let rate = 0.01;
-    cluster.nodes[0].client().create("seen", &NewFilter::for_rate(item_count, rate)).await.unwrap();
+    let new = NewFilter::for_rate(item_count, rate);
+    cluster.nodes[0].patient_client().create("seen", &new).await.unwrap();
     let into = cluster.nodes[1].client().filter("seen");
     let mut new_count = 0;
     for start in (0..item_count).step_by(usize::try_from(BATCH_ITEMS).unwrap()) {

@@ -16,6 +16,7 @@ mod crashes;
 mod forming;
 mod full_disk;
 mod history;
+mod jobs;
 mod load;
 mod members;
 #[cfg(target_os = "linux")]

@@ -257,6 +257,13 @@ impl Server {
         let options = ClientOptions { learns_nodes: false, ..options() };
         Client::connect_with(self.address.as_str(), options).unwrap()
     }
+
+    /// The same where no node dies, and a slow machine is to be waited for.
+    pub(crate) fn patient_client(&self) -> Client {
+        let attempt_timeout = ClientOptions::default().timeout;
+        let options = ClientOptions { learns_nodes: false, attempt_timeout, ..options() };
+        Client::connect_with(self.address.as_str(), options).unwrap()
+    }
 }
 
 impl Drop for Server {

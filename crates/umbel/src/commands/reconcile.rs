@@ -1,0 +1,332 @@
+//! `umbel reconcile`: the difference of two sets, and what becomes of it.
+
+use super::form::FormArgs;
+use crate::exit::{Exit, UsageError};
+use crate::reconcile::{
+    Connection, Ended, Endpoint, Form, Initiative, ItemSet, OnConflict, Report, answer, listen,
+    open_set, reconcile, show_difference,
+};
+use crate::say::say;
+use anyhow::{Context, Result};
+use clap::{ArgGroup, Args, ValueEnum};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role, SessionError};
+
+mod offline;
+
+/// Arguments of `umbel reconcile`.
+#[derive(Args)]
+#[command(
+    group = ArgGroup::new("change").multiple(false),
+    after_help = "A and B are paths, ssh://HOST/PATH, tcp://HOST:PORT or exec:COMMAND; one of them is a path.\n\
+    F.sketch and sketch:- (standard input) are sketches, see `umbel sketch`: trust them as you trust\n\
+    whoever made them. What only a sketch's set has is printed as #SYMBOL, but for ids of 64 bits.\n\
+    The difference is printed, `- ` before what only A has, `+ ` before what only B has, `~ ` before files\n\
+    that differ and `> ` before renamed ones, unless --pull, --push or --two-way applies it.\n\
+    Exit codes: 0 the sets are equal, or are now; 1 they differ; 2 failed."
+)]
+pub(crate) struct ReconcileArgs {
+    /// The sets: A and B; with --stdio or --listen one file, which is answered for
+    #[arg(required = true, num_args = 1..=2, value_name = "SET")]
+    sets: Vec<OsString>,
+    #[command(flatten)]
+    form: FormArgs,
+    /// A takes what only B has
+    #[arg(long, group = "change", help_heading = "Changes")]
+    pull: bool,
+    /// B takes what only A has
+    #[arg(long, group = "change", help_heading = "Changes")]
+    push: bool,
+    /// Each takes what only the other has
+    #[arg(long, group = "change", help_heading = "Changes")]
+    two_way: bool,
+    /// Print the difference and change nothing (default)
+    #[arg(long, group = "change", help_heading = "Changes")]
+    dry_run: bool,
+    /// With --pull, remove from A what B does not have
+    #[arg(long, requires = "pull", help_heading = "Changes")]
+    delete: bool,
+    /// With --two-way, what becomes of a record that differs
+    #[arg(long, value_enum, default_value = "report", help_heading = "Changes")]
+    on_conflict: OnConflict,
+    /// What to save: bytes, or round trips at about twice the bytes
+    #[arg(long, value_enum, default_value = "bytes")]
+    optimize: Save,
+    /// Print only how many items differ
+    #[arg(long, short)]
+    quiet: bool,
+    /// Write what was found and what it cost as JSON
+    #[arg(long, value_name = "FILE.json")]
+    report: Option<PathBuf>,
+    /// Most bytes that may travel, both ways
+    #[arg(long, value_name = "BYTES", value_parser = crate::dedup::parse_bytes, help_heading = "Limits")]
+    max_bytes: Option<u64>,
+    /// Most items that may differ
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    max_diff: Option<u64>,
+    /// Allow sets of very different sizes
+    #[arg(long, help_heading = "Limits")]
+    allow_skew: bool,
+    /// Give up when nothing came for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    idle_timeout: u64,
+    /// Answer one session over standard input and output
+    #[arg(long, conflicts_with_all = ["listen", "change"], help_heading = "Answering")]
+    stdio: bool,
+    /// Answer sessions at this address
+    #[arg(long, value_name = "ADDR", conflicts_with = "change", help_heading = "Answering")]
+    listen: Option<String>,
+    /// End after one session
+    #[arg(long, requires = "listen", help_heading = "Answering")]
+    once: bool,
+    /// Let whoever connects change the file
+    #[arg(long, help_heading = "Answering")]
+    writable: bool,
+    /// Listen on other addresses than this machine's own, for anybody
+    #[arg(long, requires = "listen", help_heading = "Answering")]
+    insecure: bool,
+    /// The file answered for is the A of the other side's command
+    #[arg(long, hide = true)]
+    as_a: bool,
+}
+
+/// What is saved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Save {
+    /// Bytes on the wire
+    Bytes,
+    /// Round trips
+    Time,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A [`UsageError`] for arguments that make no sense together; else as the session.
+pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
+    // Code 1 says that the sets differ, so a failure needs another one.
+    match args.run() {
+        Ok(exit) => Ok(exit),
+        Err(error) => {
+            crate::say::say_line(format_args!("{error:#}"));
+            Ok(Exit::Usage)
+        }
+    }
+}
+
+/// Drawn after the set was frozen, so that nobody can have chosen items that collide.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no result depends on it, only whose symbols collide"
+)]
+fn draw_nonce() -> u64 {
+    rand::random()
+}
+
+/// Whether an error says no more than that the other side has gone.
+fn is_gone(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let session = cause.downcast_ref();
+        let is_broken = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
+        matches!(session, Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. }))
+            || cause.downcast_ref().is_some_and(is_broken)
+    })
+}
+
+fn write_report(path: Option<&Path>, report: &serde_json::Value) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))
+}
+
+fn usage(text: impl Into<String>) -> anyhow::Error {
+    UsageError(text.into()).into()
+}
+
+impl ReconcileArgs {
+    fn run(&self) -> Result<Exit> {
+        let form = self.form.form();
+        if self.stdio || self.listen.is_some() {
+            self.answer(&form)?;
+            return Ok(Exit::Done);
+        }
+        let [a, b] = &self.sets[..] else {
+            return Err(usage("two sets are compared: A and B"));
+        };
+        let (a, b) = (Endpoint::parse(a)?, Endpoint::parse(b)?);
+        if a.sketch().is_some() || b.sketch().is_some() {
+            return self.offline(&form, &a, &b);
+        }
+        match (a.path(), b.path()) {
+            (Some(a), Some(b)) => self.both_here(&form, a, b),
+            (Some(a), None) => self.one_here(&form, a, &b, false),
+            (None, Some(b)) => self.one_here(&form, b, &a, true),
+            (None, None) => Err(usage("one of the two sets must be a file of this machine")),
+        }
+    }
+
+    /// The direction as the side that begins sees it.
+    fn direction(&self, is_b: bool) -> Direction {
+        match (self.pull, self.push, self.two_way) {
+            (_, _, true) => Direction::TwoWay,
+            (true, ..) if !is_b => Direction::Pull,
+            (true, ..) => Direction::Push,
+            (_, true, _) if !is_b => Direction::Push,
+            (_, true, _) => Direction::Pull,
+            _ => Direction::Compare,
+        }
+    }
+
+    fn initiative(&self, is_b: bool) -> Initiative {
+        Initiative { delete: self.delete, on_conflict: self.on_conflict, is_b }
+    }
+
+    fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout)
+    }
+
+    fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            bytes_max: self.max_bytes.unwrap_or(default.bytes_max),
+            diff_max: self.max_diff.unwrap_or(default.diff_max),
+            allow_skew: self.allow_skew,
+            ..default
+        }
+    }
+
+    fn options(&self, form: &Form, set: &dyn ItemSet, role: Role) -> Options {
+        Options {
+            role,
+            kind: set.kind(),
+            dataset_id: form.dataset_id(set),
+            secret: [0; 16],
+            nonce: draw_nonce(),
+            limits: self.limits(),
+        }
+    }
+
+    fn initiator(&self, form: &Form, set: &dyn ItemSet, is_b: bool) -> Options {
+        let aim = Aim {
+            direction: self.direction(is_b),
+            optimize: match self.optimize {
+                Save::Bytes => Optimize::Bytes,
+                Save::Time => Optimize::Time,
+            },
+            want_items: !self.quiet,
+            tell_responder: false,
+            expected_difference: None,
+        };
+        self.options(form, set, Role::Initiator(aim))
+    }
+
+    fn answer(&self, form: &Form) -> Result<()> {
+        let [path] = &self.sets[..] else {
+            return Err(usage("one file is answered for"));
+        };
+        let path = Path::new(path);
+        let responder = |set: &dyn ItemSet| {
+            if self.writable {
+                set.check_writable()?;
+            }
+            Ok(self.options(form, set, Role::Responder { accept_items: self.writable }))
+        };
+        let initiative = self.initiative(!self.as_a);
+        if let Some(address) = &self.listen {
+            let file = (path, form);
+            let (insecure, once) = (self.insecure, self.once);
+            let timeout = self.idle_timeout();
+            return listen(address, insecure, once, file, responder, initiative, timeout);
+        }
+        let set = open_set(path, form)?;
+        let connection = Connection::stdio();
+        answer(&*set, responder(&*set)?, initiative, connection, self.idle_timeout())?;
+        Ok(())
+    }
+
+    fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<Exit> {
+        let report = Report::start();
+        let (here, there) = (open_set(a, form)?, open_set(b, form)?);
+        let direction = self.direction(false);
+        self.check_writable(&*here, direction.to_initiator())?;
+        self.check_writable(&*there, direction.to_responder())?;
+        let options = self.initiator(form, &*here, false);
+        let role = Role::Responder { accept_items: direction.to_responder() };
+        let answering = self.options(form, &*there, role);
+        let names = [a, b].map(|path| path.display().to_string());
+        let [to_b, to_a] = Connection::pair(names)?;
+        let timeout = self.idle_timeout();
+        let ended = std::thread::scope(|scope| {
+            let answering =
+                scope.spawn(|| answer(&*there, answering, self.initiative(true), to_a, timeout));
+            let ended = reconcile(&*here, options, self.initiative(false), to_b, timeout);
+            let answered = answering.join().expect("it does not panic");
+            match (answered, ended) {
+                // What went wrong there says more than that the connection ended.
+                (Err(there), Err(here)) => Err(if is_gone(&there) { here } else { there }),
+                (Err(there), _) => Err(there),
+                (Ok(_), ended) => ended,
+            }
+        })?;
+        self.conclude(&report, &*here, &ended, false)
+    }
+
+    fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
+        if self.delete && is_b {
+            return Err(usage("--delete removes from A, which must be a file of this machine"));
+        }
+        let report = Report::start();
+        let set = open_set(path, form)?;
+        let direction = self.direction(is_b);
+        self.check_writable(&*set, direction.to_initiator())?;
+        let mut arguments = Vec::new();
+        if direction.to_responder() {
+            arguments.push("--writable".to_owned());
+            let rule = self.on_conflict.to_possible_value().expect("no value is hidden");
+            arguments.extend(["--on-conflict".to_owned(), rule.get_name().to_owned()]);
+        }
+        if is_b {
+            arguments.push("--as-a".to_owned());
+        }
+        let connection = other.connect(form, &arguments)?;
+        let options = self.initiator(form, &*set, is_b);
+        let timeout = self.idle_timeout();
+        let ended = reconcile(&*set, options, self.initiative(is_b), connection, timeout)?;
+        self.conclude(&report, &*set, &ended, is_b)
+    }
+
+    fn check_writable(&self, set: &dyn ItemSet, is_changed: bool) -> Result<()> {
+        if is_changed || self.delete { set.check_writable() } else { Ok(()) }
+    }
+
+    fn conclude(
+        &self,
+        report: &Report,
+        set: &dyn ItemSet,
+        ended: &Ended,
+        is_b: bool,
+    ) -> Result<Exit> {
+        let is_dry = self.direction(is_b) == Direction::Compare;
+        if is_dry && !self.quiet {
+            show_difference(set, ended, is_b, &mut std::io::stdout().lock())?;
+        }
+        write_report(self.report.as_deref(), &report.json(ended, is_b))?;
+        say(report.text(ended, is_b));
+        let outcome = &ended.outcome;
+        let (here, there) = (outcome.only_here_count, outcome.only_there_count);
+        let stays = match self.direction(is_b) {
+            Direction::Compare => here + there,
+            Direction::Pull if self.delete => 0,
+            Direction::Pull => here,
+            Direction::Push => there,
+            Direction::TwoWay => ended.change.conflict_count,
+        };
+        Ok(if stays == 0 { Exit::Done } else { Exit::Failed })
+    }
+}

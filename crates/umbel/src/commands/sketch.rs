@@ -1,0 +1,244 @@
+//! `umbel sketch`: files that a set can be compared with in the absence of another.
+
+use super::filter::count::parse_count;
+use super::form::FormArgs;
+use crate::exit::{Exit, UsageError};
+use crate::reconcile::{SketchFile, open_set, sketch_of, write_new};
+use crate::say::say_line;
+use anyhow::{Context, Result};
+use clap::{ArgGroup, Args, Subcommand};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use umbel_engine::reconcile::{SketchSpec, StoredSketch};
+
+/// Arguments of `umbel sketch`.
+#[derive(Args)]
+#[command(
+    after_help = "`umbel reconcile A F.sketch` shows what differs between A and the set that F.sketch is of.\n\
+    A sketch has its salt in it, and whoever knows that can craft items that collide, so that a\n\
+    difference goes unseen or ends in an error: take sketches from, and of, whom you trust only."
+)]
+pub(crate) struct SketchArgs {
+    #[command(subcommand)]
+    command: SketchCommand,
+}
+
+#[derive(Subcommand)]
+enum SketchCommand {
+    /// Make the sketch of a set.
+    Build(BuildArgs),
+    /// Make a sketch longer, so that it tells larger differences; its set is read for that.
+    Extend(ExtendArgs),
+    /// Tell a sketch of items that its set has got; the set is not read.
+    Add(AddArgs),
+    /// Tell a sketch of items that its set has lost; the set is not read.
+    Remove(RemoveArgs),
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("length").required(true))]
+struct BuildArgs {
+    /// The set
+    #[arg(value_name = "FILE")]
+    set: PathBuf,
+    /// The sketch; - is standard output
+    #[arg(short, long, value_name = "F.sketch")]
+    output: PathBuf,
+    /// Coded symbols: 1.35 to 2 for each difference that it shall tell
+    #[arg(long, group = "length", value_name = "N", value_parser = parse_count)]
+    symbols: Option<u64>,
+    /// As many coded symbols as tell D differences in 99 of 100 cases
+    #[arg(long, group = "length", value_name = "D", value_parser = parse_count)]
+    differences: Option<u64>,
+    /// Draw no salt but take this one, of 32 hexadecimal digits: two sketches of one salt can be compared.
+    /// Whoever knows the salt can craft items that collide
+    #[arg(long, value_name = "HEX", value_parser = parse_salt)]
+    salt: Option<[u8; 16]>,
+    /// Bits of a symbol, where items are lines, files or long ids. 48 save a sixth of the bytes; with n items and d
+    /// differences two collide with probability n * d / 2^BITS, which is an error when the sketch is used
+    #[arg(long, value_name = "BITS", default_value_t = 64,
+        value_parser = clap::value_parser!(u8).range(32..=64))]
+    symbol_bits: u8,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+#[derive(Args)]
+struct ExtendArgs {
+    /// The sketch
+    #[arg(value_name = "F.sketch")]
+    sketch: PathBuf,
+    /// The set that it is of
+    #[arg(value_name = "FILE")]
+    set: PathBuf,
+    /// Coded symbols that it shall have
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    symbols: u64,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+#[derive(Args)]
+struct AddArgs {
+    /// The sketch
+    #[arg(value_name = "F.sketch")]
+    sketch: PathBuf,
+    /// The items, as a set
+    #[arg(value_name = "MORE")]
+    more: PathBuf,
+    /// None of the items was in the set before. A sketch cannot tell, and adding an item twice removes it
+    #[arg(long)]
+    new: bool,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+#[derive(Args)]
+struct RemoveArgs {
+    /// The sketch
+    #[arg(value_name = "F.sketch")]
+    sketch: PathBuf,
+    /// The items, as a set
+    #[arg(value_name = "GONE")]
+    gone: PathBuf,
+    /// All of the items were in the set before. A sketch cannot tell, and removing one that was not adds it
+    #[arg(long)]
+    present: bool,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A [`UsageError`] for arguments that make no sense together; if something cannot be read or written.
+pub(crate) fn run(args: &SketchArgs) -> Result<Exit> {
+    match &args.command {
+        SketchCommand::Build(args) => args.run(),
+        SketchCommand::Extend(args) => args.run(),
+        SketchCommand::Add(args) => args.run(),
+        SketchCommand::Remove(args) => args.run(),
+    }?;
+    Ok(Exit::Done)
+}
+
+fn parse_salt(text: &str) -> Result<[u8; 16], String> {
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = number.filter(|_| is_plain);
+    number.map(u128::to_be_bytes).ok_or_else(|| "expected 32 hexadecimal digits".to_owned())
+}
+
+/// Two sketches of one salt are comparable, others are not: it is different in each unless that is wanted.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no result depends on it, only whose symbols collide"
+)]
+fn draw_salt() -> [u8; 16] {
+    rand::random()
+}
+
+fn say_what(path: &Path, sketch: &StoredSketch) {
+    let salt = u128::from_be_bytes(sketch.spec().salt());
+    say_line(format_args!(
+        "{}: {} items, {} coded symbols, {} bytes, salt {salt:032x}",
+        path.display(),
+        sketch.item_count(),
+        sketch.coded_count(),
+        sketch.to_bytes().len(),
+    ));
+}
+
+impl BuildArgs {
+    fn run(&self) -> Result<()> {
+        let form = self.form.form();
+        let coded_count = match (self.symbols, self.differences) {
+            (Some(symbols), _) => symbols,
+            (None, differences) => SketchSpec::coded_count_for(differences.unwrap_or(0)),
+        };
+        let set = open_set(&self.set, &form)?;
+        let salt = self.salt.unwrap_or_else(draw_salt);
+        let spec = SketchSpec::new(set.kind(), form.dataset_id(&*set), salt, self.symbol_bits);
+        let spec = spec.map_err(|_| {
+            UsageError("ids of 64 bits and records with keys have symbols of 64 bits".into())
+        })?;
+        let too_many = |error| UsageError(format!("--symbols: {error}"));
+        spec.pass(coded_count).map_err(too_many)?;
+        let sketch = sketch_of(&*set, spec, coded_count)?;
+        let bytes = sketch.to_bytes();
+        if self.output == Path::new("-") {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&bytes).and_then(|()| out.flush()).context("standard output")?;
+        } else {
+            write_new(&self.output, &bytes)?;
+        }
+        say_what(&self.output, &sketch);
+        Ok(())
+    }
+}
+
+impl ExtendArgs {
+    fn run(&self) -> Result<()> {
+        let file = SketchFile::open(&self.sketch)?;
+        let shown = self.sketch.display();
+        let have = file.sketch.coded_count();
+        if self.symbols <= have as u64 {
+            return Err(UsageError(format!("{shown}: has {have} coded symbols already")).into());
+        }
+        let longer = file.sketch_of(&self.set, &self.form.form(), self.symbols)?;
+        if !file.sketch.is_prefix_of(&longer) {
+            anyhow::bail!(
+                "{shown}: is not the sketch of {}, or of what that was: build it again",
+                self.set.display()
+            );
+        }
+        file.replace(&longer)?;
+        say_what(&self.sketch, &longer);
+        Ok(())
+    }
+}
+
+/// A change of a sketch by another one.
+type Change =
+    fn(&mut StoredSketch, &StoredSketch) -> Result<(), umbel_engine::reconcile::SketchError>;
+
+fn change(path: &Path, items: &Path, form: &FormArgs, change: Change) -> Result<()> {
+    let file = SketchFile::open(path)?;
+    let by = file.sketch_of(items, &form.form(), file.sketch.coded_count() as u64)?;
+    let mut sketch = file.sketch.clone();
+    change(&mut sketch, &by).with_context(|| path.display().to_string())?;
+    file.replace(&sketch)?;
+    say_what(path, &sketch);
+    Ok(())
+}
+
+impl AddArgs {
+    fn run(&self) -> Result<()> {
+        if !self.new {
+            return Err(UsageError(format!(
+                "{}: adding an item twice removes it, and no sketch can tell whether its set has an item: \
+                 say --new if it has none of those of {}",
+                self.sketch.display(),
+                self.more.display()
+            ))
+            .into());
+        }
+        change(&self.sketch, &self.more, &self.form, StoredSketch::add)
+    }
+}
+
+impl RemoveArgs {
+    fn run(&self) -> Result<()> {
+        if !self.present {
+            return Err(UsageError(format!(
+                "{}: removing an item that is not there adds it, and no sketch can tell whether its set has an \
+                 item: say --present if it has all of those of {}",
+                self.sketch.display(),
+                self.gone.display()
+            ))
+            .into());
+        }
+        change(&self.sketch, &self.gone, &self.form, StoredSketch::remove)
+    }
+}

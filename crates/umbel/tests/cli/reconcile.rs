@@ -1,0 +1,316 @@
+//! `umbel reconcile`: differences shown and settled, between files, directories and processes.
+
+use crate::model::Draws;
+use crate::packed::gzip;
+use crate::sandbox::{Ran, Sandbox};
+use crate::serve::{run, umbel};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+fn reconcile(sandbox: &Sandbox, args: &str) -> Ran {
+    run(sandbox, &format!("reconcile {args}"))
+}
+
+fn report(sandbox: &Sandbox) -> Value {
+    serde_json::from_slice(&sandbox.read("report.json")).unwrap()
+}
+
+/// How often each line stands in a text.
+fn counts(text: &[u8]) -> BTreeMap<Vec<u8>, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        *counts.entry(line.to_vec()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn the_difference_of_lines_counts_each_occurrence() {
+    let sandbox = Sandbox::with(&[("a", "x\ny\nx\nonly a\n"), ("b", "y\nonly b\nx\ny")]);
+    let shown = reconcile(&sandbox, "a b --report report.json").ended_with(1);
+    assert_eq!(String::from_utf8(shown).unwrap(), "- only a\n+ only b\n- x\n+ y\n");
+    let report = report(&sandbox);
+    assert_eq!((&report["verified"], &report["difference"]["only_a"]), (&true.into(), &2.into()));
+    assert_eq!(report["difference"]["only_b"], 2);
+    assert_eq!(report["items"]["a"], 4);
+    let by_phase: u64 =
+        report["bytes_by_phase"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    let total = ["bytes_sent", "bytes_received"].map(|name| report[name].as_u64().unwrap());
+    assert_eq!(total.iter().sum::<u64>(), by_phase);
+    assert_eq!((sandbox.text("a"), sandbox.text("b").len()), ("x\ny\nx\nonly a\n".into(), 12));
+    assert!(reconcile(&sandbox, "a a").kept().is_empty());
+}
+
+#[test]
+fn both_sides_take_what_they_lack() {
+    let mut numbers = Draws(3);
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for number in 0..20_000u64 {
+        let line = format!("{number} {:x}\n", numbers.below(1 << 40));
+        let owner = numbers.below(200);
+        if owner != 0 {
+            a.extend(line.bytes());
+        }
+        if owner != 1 {
+            b.extend(line.bytes());
+        }
+    }
+    let sandbox = Sandbox::with(&[("a", &a), ("b", &b)]);
+    let all: BTreeMap<Vec<u8>, usize> = counts(&a).into_iter().chain(counts(&b)).collect();
+    assert!(reconcile(&sandbox, "a b --two-way --report report.json").kept().is_empty());
+    assert_eq!(counts(&sandbox.read("a")), all);
+    assert_eq!(counts(&sandbox.read("b")), all);
+    assert!(sandbox.read("a").starts_with(&a), "what was there stays in its order");
+    let report = report(&sandbox);
+    let (bytes, bound) = (report["ratio"].as_f64().unwrap(), report["lower_bound_bytes"].as_u64());
+    assert!(bytes < 4.0 && bound.unwrap() > 1000, "{report}");
+    assert!(reconcile(&sandbox, "a b").kept().is_empty());
+}
+
+#[test]
+fn one_side_becomes_the_other() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n3"), ("b", "2\n4\n")]);
+    let kept = reconcile(&sandbox, "a b --pull").ended_with(1);
+    assert!(kept.is_empty());
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n2\n3\n4\n".into(), "2\n4\n".into()));
+    reconcile(&sandbox, "a b --pull --delete").kept();
+    assert_eq!(sandbox.text("a"), "2\n4\n");
+    sandbox.write("a", "5\n");
+    reconcile(&sandbox, "a b --push").ended_with(1);
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("5\n".into(), "2\n4\n5\n".into()));
+}
+
+#[test]
+fn a_changed_file_keeps_its_permissions_and_links_to_it() {
+    let sandbox = Sandbox::with(&[("real", "1\n"), ("b", "2\n")]);
+    let mode = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(sandbox.path("real"), mode).unwrap();
+    symlink(sandbox.path("real"), sandbox.path("a")).unwrap();
+    reconcile(&sandbox, "a b --two-way").kept();
+    assert_eq!(sandbox.text("real"), "1\n2\n");
+    assert!(sandbox.path("a").is_symlink());
+    let metadata = std::fs::metadata(sandbox.path("real")).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn ids_are_sets_of_one_width() {
+    let (one, two) = ("00000000000000ff", "0123456789ABCDEF");
+    let sandbox = Sandbox::with(&[("a", format!("{one}\n")), ("b", format!("{two}\n{one}\n"))]);
+    let shown = reconcile(&sandbox, "--ids a b").ended_with(1);
+    assert_eq!(shown, b"+ 0123456789abcdef\n");
+    reconcile(&sandbox, "--ids a b --pull").kept();
+    assert_eq!(sandbox.text("a"), "00000000000000ff\n0123456789abcdef\n");
+    sandbox.write("wide", format!("{one}{one}\n"));
+    reconcile(&sandbox, "--ids a wide").refused(2, &["another kind"]);
+    sandbox.write("wider", format!("{one}{one}{one}\n"));
+    reconcile(&sandbox, "--ids wide wider").refused(2, &["another dataset"]);
+    sandbox.write("twice", format!("{one}\n{two}\n{one}\n"));
+    reconcile(&sandbox, "--ids a twice").refused(2, &["twice: line 3: the id is that of line 1"]);
+    sandbox.write("short", "00ff\n");
+    reconcile(&sandbox, "--ids a short").refused(2, &["line 1 has 4 characters, expected"]);
+    sandbox.write("bad", format!("{one}\n00000000000000fg\n"));
+    reconcile(&sandbox, "--ids a bad").refused(2, &["bad: line 2: `fg` is not hexadecimal"]);
+}
+
+#[test]
+fn raw_ids_are_compared_and_appended() {
+    let id = |number: u8| [number; 20];
+    let sandbox = Sandbox::with(&[
+        ("a", [id(1), id(2)].concat()),
+        ("b", [id(2), id(3)].concat()),
+        ("cut", vec![0; 21]),
+    ]);
+    reconcile(&sandbox, "--id-bytes 20 a b --two-way").kept();
+    assert_eq!(sandbox.read("a"), [id(1), id(2), id(3)].concat());
+    assert_eq!(sandbox.read("b"), [id(2), id(3), id(1)].concat());
+    reconcile(&sandbox, "--id-bytes 20 a cut").refused(2, &["cut: 21 bytes are no multiple of 20"]);
+}
+
+#[test]
+fn records_with_keys_have_versions() {
+    let (a, b) = ("k1\told\nk2\tsame\nk3\tonly a\n", "k1\tnew\nk2\tsame\nk4\tonly b\n");
+    let sandbox = Sandbox::with(&[("a", a), ("b", b)]);
+    let shown = String::from_utf8(reconcile(&sandbox, "--kv a b").ended_with(1)).unwrap();
+    assert_eq!(shown, "+ k1\tnew\n- k1\told\n- k3\tonly a\n+ k4\tonly b\n");
+    // Nobody wins unless that is said.
+    reconcile(&sandbox, "--kv a b --two-way").ended_with(1);
+    assert_eq!(sandbox.text("a"), "k1\told\nk2\tsame\nk3\tonly a\nk4\tonly b\n");
+    assert_eq!(sandbox.text("b"), "k1\tnew\nk2\tsame\nk4\tonly b\nk3\tonly a\n");
+    reconcile(&sandbox, "--kv a b --two-way --on-conflict a").kept();
+    assert_eq!(sandbox.text("b"), "k1\told\nk2\tsame\nk4\tonly b\nk3\tonly a\n");
+    sandbox.write("a", a);
+    sandbox.write("b", b);
+    reconcile(&sandbox, "--kv a b --pull --delete").kept();
+    assert_eq!(sandbox.text("a"), b);
+    sandbox.write("a", "k1\tx\nk1\ty\n");
+    reconcile(&sandbox, "--kv a b").refused(2, &["a: line 2: the key is that of line 1"]);
+    sandbox.write("a", "k1\tx\nk2\n");
+    reconcile(&sandbox, "--kv a b").refused(2, &["a: line 2: no tab"]);
+}
+
+#[test]
+fn json_records_are_named_by_fields() {
+    let sandbox = Sandbox::with(&[
+        ("a", "{\"id\": 1, \"n\": 1}\n{\"id\": 2}\n"),
+        ("b", "{\"n\": 2, \"id\": 1}\n{\"id\": 2}\n"),
+        ("bad", "{\"id\": 1}\n{\"n\": 1}\n"),
+    ]);
+    reconcile(&sandbox, "--kv --key id a b --two-way --on-conflict b").kept();
+    assert_eq!(sandbox.text("a"), sandbox.text("b"));
+    reconcile(&sandbox, "--kv --key id a bad").refused(2, &["bad: line 2: no field `id`"]);
+    reconcile(&sandbox, "--kv --key id a exec:cat").refused(2, &["exec:cat"]);
+}
+
+fn tree(sandbox: &Sandbox, name: &str) -> Vec<(String, Vec<u8>)> {
+    let prefix = format!("{name}/");
+    let files = sandbox.files().into_iter().filter(|file| file.starts_with(&prefix));
+    files.map(|file| (file[prefix.len()..].to_owned(), sandbox.read(&file))).collect()
+}
+
+#[test]
+fn directories_become_equal_with_what_changed() {
+    let same = vec![b'='; 100_000];
+    let sandbox = Sandbox::with(&[
+        ("a/same", &same[..]),
+        ("a/deep/er/changed", b"old"),
+        ("a/old name", b"renamed"),
+        ("a/gone/x", b"gone"),
+        ("b/same", &same),
+        ("b/deep/er/changed", b"new"),
+        ("b/new name", b"renamed"),
+        ("b/added/twice", b"added"),
+        ("b/added/again", b"added"),
+    ]);
+    symlink("same", sandbox.path("b/link")).unwrap();
+    let run_mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("b/new name"), run_mode).unwrap();
+    let shown = String::from_utf8(reconcile(&sandbox, "--dir a b").ended_with(1)).unwrap();
+    let expected = "+ added/again\n+ added/twice\n~ deep/er/changed\n- gone/x\n+ link\n\
+                    > old name => new name\n";
+    assert_eq!(shown, expected);
+    reconcile(&sandbox, "--dir a b --pull --delete --report report.json").kept();
+    assert_eq!(tree(&sandbox, "a"), tree(&sandbox, "b"));
+    assert!(!sandbox.path("a/gone").exists(), "an empty directory goes too");
+    assert_eq!(std::fs::read_link(sandbox.path("a/link")).unwrap().to_str(), Some("same"));
+    let metadata = std::fs::metadata(sandbox.path("a/new name")).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o755);
+    assert!(reconcile(&sandbox, "--dir a b").kept().is_empty());
+}
+
+#[test]
+fn directories_exchange_both_ways_and_report_conflicts() {
+    let big = vec![7; 3 << 20];
+    let sandbox =
+        Sandbox::with(&[("a/x", &b"1"[..]), ("a/big", &big), ("b/x", b"2"), ("b/y", b"3")]);
+    reconcile(&sandbox, "--dir a b --two-way").ended_with(1);
+    assert_eq!((sandbox.text("a/y"), sandbox.read("b/big")), ("3".into(), big));
+    assert_eq!((sandbox.text("a/x"), sandbox.text("b/x")), ("1".into(), "2".into()));
+    reconcile(&sandbox, "--dir a b --two-way --on-conflict b").kept();
+    assert_eq!(tree(&sandbox, "a"), tree(&sandbox, "b"));
+    reconcile(&sandbox, "--dir a/x b").refused(2, &["a/x: not a directory"]);
+}
+
+/// A program `there.sh` that answers, for an endpoint without blanks.
+fn script(sandbox: &Sandbox, args: &str) {
+    let umbel = env!("CARGO_BIN_EXE_umbel");
+    sandbox.write("there.sh", format!("#!/bin/sh\nexec {umbel} reconcile --stdio {args}\n"));
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("there.sh"), mode).unwrap();
+}
+
+#[test]
+fn a_command_leads_to_another_process() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n")]);
+    script(&sandbox, "b");
+    let shown = reconcile(&sandbox, "a exec:./there.sh").ended_with(1);
+    assert_eq!(shown, b"- 1\n+ 3\n");
+    let shown = reconcile(&sandbox, "exec:./there.sh a").ended_with(1);
+    assert_eq!(shown, b"+ 1\n- 3\n");
+    // It was not told that it may be changed.
+    reconcile(&sandbox, "a exec:./there.sh --two-way").refused(2, &["exec:./there.sh", "refused"]);
+    assert_eq!(sandbox.text("a"), "1\n2\n");
+    script(&sandbox, "--writable b");
+    reconcile(&sandbox, "a exec:./there.sh --two-way").kept();
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n2\n3\n".into(), "2\n3\n1\n".into()));
+    reconcile(&sandbox, "--kv a exec:./there.sh").refused(2, &["no tab"]);
+    sandbox.write("kv", "k\tv\n");
+    reconcile(&sandbox, "--kv kv exec:./there.sh").refused(2, &["refused"]);
+    reconcile(&sandbox, "a exec:true").refused(2, &["exec:true", "connection ended"]);
+    reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
+}
+
+/// A stand-in for ssh shows that words reach the shell of the other machine whole.
+#[test]
+fn ssh_runs_the_command_on_the_other_machine() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("it's $b", "2\n3\n")]);
+    let umbel_there = env!("CARGO_BIN_EXE_umbel").strip_suffix("/umbel").unwrap();
+    let ssh = "#!/bin/sh\n[ \"$1 $2 $3\" = \"-T -- u@host\" ] || exit 9\nexec sh -c \"$4\"\n";
+    sandbox.write("bin/ssh", ssh);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("bin/ssh"), mode).unwrap();
+    let path = format!("{}:{umbel_there}:/usr/bin:/bin", sandbox.path("bin").display());
+    let there = format!("ssh://u@host{}", sandbox.path("it's $b").display());
+    let mut command = umbel(&sandbox, "reconcile a --two-way");
+    let output = command.arg(there).env("PATH", path).output().unwrap();
+    sandbox.ended(output).kept();
+    assert_eq!(sandbox.text("a"), "1\n2\n3\n");
+    assert_eq!(sandbox.text("it's $b"), "2\n3\n1\n");
+}
+
+#[test]
+fn what_cannot_be_changed_there_changes_nothing_here() {
+    let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n")]);
+    script(&sandbox, "--writable b");
+    // Files cannot be written there, as on a full disk; pipes can.
+    let limited = sandbox.text("there.sh").replace("exec", "trap '' XFSZ; ulimit -f 0; exec");
+    sandbox.write("there.sh", limited);
+    let ran = reconcile(&sandbox, "a exec:./there.sh --two-way");
+    ran.refused(2, &["exec:./there.sh", "this side's is unchanged"]);
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n".into(), "2\n".into()));
+    sandbox.write("b.gz", gzip(b"2\n"));
+    reconcile(&sandbox, "a b.gz --push").refused(2, &["b.gz: a packed file is not changed"]);
+    let shown = reconcile(&sandbox, "a b.gz").ended_with(1);
+    assert_eq!(shown, b"- 1\n+ 2\n");
+}
+
+#[test]
+fn sessions_are_answered_at_an_address() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n")]);
+    let mut server = umbel(&sandbox, "reconcile --listen 127.0.0.1:0 --writable b");
+    let mut server = server.spawn().unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    let listening = said.next().unwrap().unwrap();
+    let address = listening.strip_prefix("umbel: listening on ").unwrap();
+    assert_eq!(reconcile(&sandbox, &format!("a tcp://{address}")).ended_with(1), b"- 1\n+ 3\n");
+    reconcile(&sandbox, &format!("a tcp://{address} --push")).ended_with(1);
+    assert_eq!(sandbox.text("b"), "2\n3\n1\n");
+    reconcile(&sandbox, &format!("a tcp://{address} --pull")).kept();
+    assert_eq!(sandbox.text("a"), "1\n2\n3\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let gone = reconcile(&sandbox, &format!("a tcp://{address}"));
+    gone.refused(2, &["cannot connect"]);
+    let open = reconcile(&sandbox, "--listen 0.0.0.0:0 b");
+    open.refused(2, &["--insecure allows that"]);
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let sandbox = Sandbox::with(&[("a", "1\n")]);
+    for (args, said) in [
+        ("a", "two sets are compared"),
+        ("a b", "b: No such file"),
+        ("exec:true exec:true", "one of the two sets must be a file"),
+        ("a s3://x/y", "no way to s3://"),
+        ("a a --pull --push", "cannot be used with"),
+        ("a a --delete", "--pull"),
+        ("--id-bytes 7 a a", "7"),
+        ("--stdio a a", "one file is answered for"),
+        ("exec:true a --pull --delete", "must be a file of this machine"),
+    ] {
+        reconcile(&sandbox, args).refused(2, &[said]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Against what earlier jobs have kept: index files, and filters of a cluster.
+
+use crate::sandbox::Sandbox;
+use crate::serve::Server;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Lines with these numbers.
+fn lines(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|number| format!("line {number}\n")).collect()
+}
+
+fn summary(sandbox: &Sandbox, name: &str) -> Value {
+    serde_json::from_slice(&sandbox.read(name)).unwrap()
+}
+
+/// Whatever the workers, the way they compare and the bits, what was kept before does not stay, and all copies of it say
+/// so; what is new is kept as ever.
+#[test]
+fn what_an_index_holds_is_dropped() {
+    let old = lines((0..3000).chain(0..500));
+    let new = lines((2500..4000).chain(3500..4500).chain([7, 7]));
+    let sandbox = Sandbox::with(&[("old", old), ("new", new)]);
+    for bits in [64, 96, 128] {
+        let args = format!(
+            "old --save-index index{bits} --index-bits {bits} --seed 11 --output /dev/null"
+        );
+        sandbox.run(&format!("{args} --workers 2 --quiet")).kept();
+    }
+    let expected = lines(3000..4500);
+    let mut reports = BTreeSet::new();
+    for args in [
+        "--reference index128 --workers 1",
+        "--reference index128 --workers 5 --filter single-shot",
+        "--reference index128 --workers 3 --filter wide",
+        "--reference index96 --workers 3 --filter single-shot",
+        "--reference index64 --workers 3 --filter single-shot",
+        "--reference index64 --reference index128 --workers 2",
+        "--reference index96 --workers 3 --exactness approximate --false-positive-rate 1e-6",
+    ] {
+        let outputs = "--duplicates report --summary summary --output kept --overwrite --quiet";
+        sandbox.run(&format!("new {args} {outputs}")).kept();
+        assert_eq!(sandbox.text("kept"), expected, "{args}");
+        reports.insert(sandbox.text("report"));
+        let summary = summary(&sandbox, "summary");
+        assert_eq!(summary["dropped"]["reference"], 502, "{args}");
+        assert_eq!(summary["dropped"]["input"], 500, "{args}");
+        assert_eq!(summary["distinct"], 1500, "{args}");
+        let level = if args.contains("128 --w") { "fingerprint" } else { "approximate" };
+        let level = if args.contains("index64") { "approximate" } else { level };
+        assert_eq!(summary["level"], level, "{args}");
+        assert_eq!(summary["seed"], "0x000000000000000b");
+    }
+    assert_eq!(reports.len(), 1, "the report depends on workers or bits");
+    let report = reports.pop_first().unwrap();
+    let first = report.lines().next().unwrap();
+    let nothing = r#""part":null,"kept_file":null,"kept_record":null,"kept_part":null"#;
+    assert_eq!(
+        first,
+        format!(r#"{{"file":"new","record":1,{nothing},"cause":"reference","score":null}}"#)
+    );
+    let causes = |cause: &str| report.lines().filter(|line| line.contains(cause)).count();
+    assert_eq!((causes(r#""cause":"reference""#), causes(r#""cause":"input""#)), (502, 500));
+}
+
+/// Job after job, each against the indexes of all before it, keeps what one job over everything keeps.
+#[test]
+fn jobs_one_after_the_other_keep_what_one_job_keeps() {
+    let parts = [lines((0..900).chain(0..90)), lines(600..1500), lines((0..2000).rev())];
+    let sandbox = Sandbox::new();
+    parts.iter().enumerate().for_each(|(number, part)| sandbox.write(format!("in{number}"), part));
+    let mut references = String::new();
+    let mut kept = Vec::new();
+    for number in 0..parts.len() {
+        let args = format!("in{number} {references} --save-index index{number} --quiet");
+        kept.extend(sandbox.run(&args).kept());
+        references += &format!(" --reference index{number}");
+    }
+    assert_eq!(kept, sandbox.run("in0 in1 in2 --quiet").kept());
+    sandbox.run(&format!("in0 in1 in2 {references} --quiet --output none")).kept();
+    assert_eq!(sandbox.text("none"), "");
+}
+
+/// The index has what stays, whatever decided it, and nothing else.
+#[test]
+fn an_index_has_what_was_kept() {
+    let sandbox = Sandbox::with(&[("in", lines((0..300).chain(0..300))), ("all", lines(0..400))]);
+    for args in ["", "--exactness bytes", "--exactness approximate", "--workers 1", "--workers 4"] {
+        let save = "--save-index index --overwrite --quiet --output kept";
+        sandbox.run(&format!("in {args} {save}")).kept();
+        let left = sandbox.run("all --reference index --quiet").kept_text();
+        assert_eq!(left, lines(300..400), "{args}");
+    }
+    assert_eq!(
+        sandbox.run("in --plan --reference index").kept_text().matches("300 hashes").count(),
+        1
+    );
+}
+
+#[test]
+fn an_index_that_does_not_fit_is_refused() {
+    let sandbox =
+        Sandbox::with(&[("in", "{\"a\":1}\n"), ("junk", "no index"), ("long", &"x".repeat(99))]);
+    sandbox.run("in --save-index line --seed 1 --quiet").kept();
+    sandbox.run("in --save-index other --seed 2 --quiet").kept();
+    sandbox.run("in --save-index short --index-bits 64 --seed 1 --quiet").kept();
+    for (args, said) in [
+        (
+            "--reference line --key a --format jsonl",
+            &["--reference line", "key a", "its digest"][..],
+        ),
+        ("--reference line --normalise trim", &["--reference line", "trim", "its digest"]),
+        ("--reference line --scope file", &["--reference line", "scope file"]),
+        ("--reference line --seed 3", &["line", "0x0000000000000001", "0x0000000000000003"]),
+        (
+            "--reference line --reference other",
+            &["other", "0x0000000000000002", "0x0000000000000001"],
+        ),
+        ("--reference short --exactness approximate", &["short", "64 bits", "--index-bits 96"]),
+        ("--reference line --exactness bytes", &["--exactness bytes", "hashes"]),
+        ("--reference junk", &["junk", "not an index"]),
+        ("--reference umbel://host", &["umbel://host", "/FILTER"]),
+        ("--add-to file", &["`file`", "umbel://"]),
+        ("--save-index new --index-bits 65", &["64, 96 or 128"]),
+        ("--index-bits 64", &["--save-index"]),
+        ("--save-index line", &["line exists"]),
+        ("--save-index same --duplicates same", &["same: two outputs"]),
+    ] {
+        sandbox.run(&format!("in {args}")).refused(2, said);
+    }
+    sandbox.run("in --reference gone").refused(1, &["gone: cannot read"]);
+    sandbox.run("in --reference long").refused(1, &["long: cannot read", "expected `UMBI`"]);
+}
+
+/// Damage is found before anything is put under its name.
+#[test]
+fn a_damaged_index_is_found() {
+    let sandbox = Sandbox::with(&[("in", lines(0..50))]);
+    sandbox.run("in --save-index index --quiet").kept();
+    let index = sandbox.read("index");
+    for at in (0..index.len()).step_by(23) {
+        let mut damaged = index.clone();
+        damaged[at] ^= 0x10;
+        sandbox.write("damaged", &damaged);
+        sandbox.run("in --reference damaged --output kept").refused(1, &["damaged"]);
+        assert!(!sandbox.exists("kept"));
+    }
+    sandbox.write("damaged", &index[..index.len() - 1]);
+    sandbox.run("in --reference damaged --output kept").refused(1, &["damaged"]);
+}
+
+#[test]
+fn a_filter_of_a_cluster_is_asked_and_told() {
+    let sandbox =
+        Sandbox::with(&[("one", lines((0..500).chain(0..50))), ("two", lines(400..1000))]);
+    let server = Server::start(&sandbox);
+    server.run(&sandbox, "filter create seen --capacity 1e5 --rate 1e-7").kept();
+    let seen = format!("umbel://{}/seen", server.address);
+    let both = format!("--reference {seen} --add-to {seen} --quiet");
+    assert_eq!(sandbox.run(&format!("one {both}")).kept_text(), lines(0..500));
+    let outputs = "--duplicates report --summary summary --workers 3 --save-index index";
+    assert_eq!(sandbox.run(&format!("two {both} {outputs}")).kept_text(), lines(500..1000));
+    let summary = summary(&sandbox, "summary");
+    assert_eq!((&summary["level"], &summary["distinct"]), (&"approximate".into(), &500.into()));
+    assert_eq!(summary["dropped"]["reference"], 100);
+    assert_eq!(summary["references"]["online"][0]["asked"], 600);
+    let report = sandbox.text("report");
+    assert_eq!(report.lines().filter(|line| line.contains(r#""cause":"reference""#)).count(), 100);
+    // The index has what stayed in the end.
+    assert_eq!(sandbox.run("two --reference index --quiet").kept_text(), lines(400..500));
+    let counted = server.run(&sandbox, "filter contains seen --file two --count").kept_text();
+    assert!(counted.starts_with("present\t600\n"), "{counted}");
+
+    let gone = format!("one --reference umbel://{}/gone --output kept", server.address);
+    sandbox.run(&gone).refused(1, &["/gone"]);
+    let bytes = format!("one --reference {seen} --exactness bytes");
+    sandbox.run(&bytes).refused(2, &["--exactness bytes"]);
+    let scoped = format!("one --reference {seen} --scope file");
+    sandbox.run(&scoped).refused(2, &["--scope file"]);
+    assert!(!sandbox.exists("kept"));
+}

@@ -1,0 +1,207 @@
+//! Jobs of a cluster of real processes: each node finds duplicates in its own files, together with all
+//! others; one is killed in the middle, jobs are cancelled and refused.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use crate::servers::{Cluster, umbel, until};
+
+/// Lines of each node's file: enough that a job takes longer than it takes to kill one of its nodes.
+const LINES: u64 = 60_000;
+
+/// A cluster that may read and write below its own folder, and a file for each node.
+struct Site {
+    cluster: Cluster,
+    inputs: Vec<PathBuf>,
+}
+
+impl Site {
+    async fn new(nodes: usize, lines: u64) -> Self {
+        let folder = tempfile::Builder::new().prefix("umbel-roots-").tempdir().unwrap();
+        // Nodes must know their roots before they start, and a cluster makes its folder itself.
+        let root = folder.keep();
+        let text = root.display().to_string();
+        let cluster = Cluster::form_with(nodes, |node| {
+            node.set("UMBEL_JOB_ROOTS", &text);
+            node.set("UMBEL_JOB_MEMORY_BYTES", "67108864");
+        })
+        .await;
+        let inputs = (1..=nodes).map(|node| root.join(format!("{node}.txt"))).collect();
+        let site = Self { cluster, inputs };
+        for (node, input) in (1..).zip(&site.inputs) {
+            std::fs::write(input, text_of(node, lines)).unwrap();
+        }
+        site
+    }
+
+    fn root(&self) -> &Path {
+        self.inputs[0].parent().unwrap()
+    }
+
+    /// The command that has each node read its file, with more arguments.
+    async fn dedup(&self, output: &Path, more: &[&str]) -> Output {
+        let mut args = vec!["dedup".to_owned(), "--cluster".to_owned()];
+        args.push(self.cluster.nodes[0].address.clone());
+        for (node, input) in (1..).zip(&self.inputs) {
+            args.extend(["--on".to_owned(), format!("{node}={}", input.display())]);
+        }
+        args.extend(["--output".to_owned(), format!("{}/", output.display())]);
+        args.extend(more.iter().map(ToString::to_string));
+        run(args).await
+    }
+
+    /// The verb of `umbel job`, and what it printed.
+    async fn job(&self, verb: &[&str]) -> String {
+        let mut args = vec!["job".to_owned(), "--cluster".to_owned()];
+        args.push(self.cluster.nodes[0].address.clone());
+        args.extend(verb.iter().map(ToString::to_string));
+        let output = run(args).await;
+        assert!(output.status.success(), "{verb:?}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What one process on one machine keeps of each file.
+    async fn expected(&self) -> Vec<Vec<u8>> {
+        let folder = self.root().join("expected");
+        let mut args = vec!["dedup".to_owned(), "--quiet".to_owned()];
+        args.extend(self.inputs.iter().map(|input| input.display().to_string()));
+        args.extend(["--output".to_owned(), format!("{}/", folder.display())]);
+        let output = run(args).await;
+        assert!(output.status.success(), "{}", said(&output));
+        self.files(&folder)
+    }
+
+    fn files(&self, folder: &Path) -> Vec<Vec<u8>> {
+        let read =
+            |input: &PathBuf| std::fs::read(folder.join(input.file_name().unwrap())).unwrap();
+        self.inputs.iter().map(read).collect()
+    }
+
+    /// Folders in which nodes keep what their jobs need.
+    fn scratch(&self) -> Vec<PathBuf> {
+        let folders = self.cluster.nodes.iter().map(|node| node.data.join("jobs"));
+        let jobs = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+        jobs.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Waits until no job has left anything.
+    async fn cleared(&self) {
+        until("scratch removed", || async { self.scratch().is_empty().then_some(()) }).await;
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.root());
+    }
+}
+
+/// Lines of which a third stand in other files too, and a few twice in this one.
+fn text_of(node: u64, lines: u64) -> String {
+    let line = |number: u64| match number % 6 {
+        0 | 1 => format!("shared {}\n", number / 3),
+        2 if number > 20 => format!("line {} of {node}\n", number - 20),
+        _ => format!("line {number} of {node}\n"),
+    };
+    (0..lines).map(line).collect()
+}
+
+async fn run(args: Vec<String>) -> Output {
+    let words = move || {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        umbel(&args).output().unwrap()
+    };
+    tokio::task::spawn_blocking(words).await.unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_keep_what_one_machine_keeps() {
+    let site = Site::new(3, 4000).await;
+    let (kept, summary) = (site.root().join("kept"), site.root().join("summary.json"));
+    let output = site.dedup(&kept, &["--summary", &summary.display().to_string()]).await;
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(site.files(&kept), site.expected().await);
+    let text = std::fs::read_to_string(&summary).unwrap();
+    assert!(text.contains("\"records\": 12000"), "{text}");
+    let listed = site.job(&["list"]).await;
+    let number = listed.split('\t').next().unwrap().to_owned();
+    assert!(listed.contains("\tdone\t1\t1,2,3\t"), "{listed}");
+    let status = site.job(&["status", &number]).await;
+    assert!(status.contains("records\t12000"), "{status}");
+    site.cleared().await;
+    // What stands there is not written over.
+    let again = site.dedup(&kept, &[]).await;
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    assert!(said(&again).contains("exists: --overwrite replaces it"), "{}", said(&again));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_killed_in_the_middle_goes_on_where_it_was() {
+    let mut site = Site::new(3, LINES).await;
+    let kept = site.root().join("kept");
+    let submitted = site.dedup(&kept, &["--detach"]).await;
+    assert!(submitted.status.success(), "{}", said(&submitted));
+    let number = String::from_utf8(submitted.stdout).unwrap().trim().to_owned();
+    let journal = site.cluster.nodes[1].data.join(format!("jobs/job-{number}/journal"));
+    until("node 2 has begun", || async {
+        std::fs::metadata(&journal).is_ok_and(|data| data.len() > 0).then_some(())
+    })
+    .await;
+    site.cluster.nodes[1].kill();
+    site.cluster.nodes[1].start();
+    site.cluster.nodes[1].ready().await;
+    site.job(&["wait", &number]).await;
+    assert_eq!(site.files(&kept), site.expected().await);
+    site.cleared().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_waits_says_for_whom_and_can_be_cancelled() {
+    let mut site = Site::new(3, 100).await;
+    site.cluster.nodes[2].kill();
+    let kept = site.root().join("kept");
+    let submitted = site.dedup(&kept, &["--detach"]).await;
+    assert!(submitted.status.success(), "{}", said(&submitted));
+    let number = String::from_utf8(submitted.stdout).unwrap().trim().to_owned();
+    until("the job waits for node 3", || async {
+        let status = site.job(&["status", &number]).await;
+        status.contains("waits for node 3\n").then_some(())
+    })
+    .await;
+    site.job(&["cancel", &number]).await;
+    until("the job is cancelled", || async {
+        let status = site.job(&["status", &number]).await;
+        status.contains("state\tcancelled\n").then_some(())
+    })
+    .await;
+    site.cleared().await;
+    assert!(!kept.exists() || std::fs::read_dir(&kept).unwrap().next().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nodes_may_not_do_is_refused() {
+    let site = Site::new(1, 10).await;
+    let outside = tempfile::tempdir().unwrap();
+    let output = site.dedup(&outside.path().join("kept"), &[]).await;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("may not be written by jobs here"), "{}", said(&output));
+    let relative = site.dedup(Path::new("kept"), &[]).await;
+    assert!(said(&relative).contains("nodes need absolute paths"), "{}", said(&relative));
+    let secret = outside.path().join("secret.txt");
+    std::fs::write(&secret, "a\n").unwrap();
+    let link = site.root().join("link.txt");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    let kept = site.root().join("kept");
+    let on = format!("1={}", link.display());
+    let read = site.dedup(&kept, &["--on", &on]).await;
+    assert!(said(&read).contains("may not be read by jobs here"), "{}", said(&read));
+    drop(site);
+    let cluster = Cluster::form(1).await;
+    let args = ["dedup", "--cluster", &cluster.nodes[0].address, "/x/*", "--output", "/x/kept/"];
+    let none = run(args.map(str::to_owned).to_vec()).await;
+    assert!(said(&none).contains("takes no part in jobs"), "{}", said(&none));
+}
