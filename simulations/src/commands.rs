@@ -3,6 +3,7 @@
 mod bugs;
 mod corpus;
 mod meta;
+mod reconcile;
 mod replay;
 mod run;
 mod shrink;
@@ -54,16 +55,19 @@ enum Command {
     Meta(meta::MetaArgs),
     /// Switch planted bugs on, one after the other, and see that each is found
     Bugs(bugs::BugsArgs),
+    /// Sessions of set reconciliation, under the profile of that name
+    #[command(subcommand)]
+    Reconcile(reconcile::ReconcileCommand),
 }
 
 impl Cli {
     /// Carries the command out.
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&mut self) -> anyhow::Result<ExitCode> {
         if self.command.needs_planted_bugs()? && !umbel_engine::planted::PLANTED {
             return rebuild::run_with_planted_bugs();
         }
         let limits = self.limits;
-        let exit = match &self.command {
+        let exit = match &mut self.command {
             Command::Run(args) => run::run(args, limits)?,
             Command::Sweep(args) => sweep::run(args, limits)?,
             Command::Replay(args) => replay::run(args, limits)?,
@@ -71,6 +75,7 @@ impl Cli {
             Command::Shrink(args) => shrink::run(args, limits)?,
             Command::Meta(args) => meta::run(args, limits)?,
             Command::Bugs(args) => bugs::run(args, limits)?,
+            Command::Reconcile(command) => command.run(limits)?,
         };
         Ok(exit.into())
     }
@@ -85,6 +90,7 @@ impl Command {
             Self::Shrink(args) => Plan::read(&args.plan)?.planted.is_some(),
             Self::Corpus(_) | Self::Meta(_) => false,
             Self::Bugs(_) => true,
+            Self::Reconcile(command) => command.needs_planted_bugs(),
         })
     }
 }
@@ -139,6 +145,9 @@ mod tests {
             "sim shrink plan.json -o small.json --runs 10 --minutes 1",
             "sim meta --seeds 2 --profile disk --ms 1000",
             "sim bugs --rotate 4 --turn 9",
+            "sim reconcile run --seed 7",
+            "sim reconcile sweep --seeds 1..9 --ms 15000",
+            "sim reconcile meta --seeds 2",
             "sim bugs local_read ack_before_sync --seeds 20",
             "sim run --planted local_read --cpu-limit 5 --memory-limit 512",
         ];

@@ -39,6 +39,9 @@ use tree::Tree;
 
 use crate::plan::{DiskPart, LossMode};
 
+/// Bytes that must be free for a job's data to be written, of which only marks and figures are modelled.
+const ROOM_BYTES: u64 = 64 << 10;
+
 /// The disk of one node. It outlives the node's crashes; clones are the same disk.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
@@ -130,6 +133,18 @@ impl SimDisk {
     /// no room for new names either. What is cut or removed makes room.
     pub(crate) fn set_full(&self, free_bytes: Option<u64>) {
         self.state().switches.free_bytes = free_bytes;
+    }
+
+    /// How many times as long calls take as usual.
+    pub(crate) fn slow_factor(&self) -> u32 {
+        self.state().switches.slow_factor
+    }
+
+    /// Whether there is room, and writes do not fail.
+    pub(crate) fn takes_writes(&self) -> bool {
+        let state = self.state();
+        !state.switches.writes_fail
+            && state.switches.free_bytes.is_none_or(|free| free >= ROOM_BYTES)
     }
 
     /// The next write lands elsewhere in its file. It is put right if the process ends before a later

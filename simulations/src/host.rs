@@ -11,9 +11,10 @@ use umbel_node::ports::{Ports, Rare};
 use umbel_node::{Config, Node, StartError};
 
 use crate::disk::SimDisk;
+use crate::jobs::{HostJobs, SimWorkshops};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::WorldShape;
+use crate::plan::{JobPlan, WorldShape};
 use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::SimObserver;
@@ -58,12 +59,25 @@ pub(crate) enum Failure {
     Stopped(String),
 }
 
+impl Failure {
+    /// The node that the cluster lists at the address of one that it does not take, if it says so: a
+    /// crash in the middle of joining left it, and only an operator who reads that can remove it.
+    pub(crate) fn listed(&self) -> Option<u64> {
+        let Self::Membership(text) = self else { return None };
+        let (before, _) = text.split_once(" listens on ")?;
+        before.rsplit_once("node ")?.1.parse().ok()
+    }
+}
+
 /// A machine.
 pub(crate) struct Host {
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) disk: SimDisk,
     pub(crate) net: SimNet,
+    /// What it holds of jobs.
+    pub(crate) jobs: HostJobs,
+    job_plans: Arc<Vec<JobPlan>>,
     pub(crate) condition: RefCell<Condition>,
     pub(crate) wall_offset_ms: Arc<AtomicI64>,
     /// The number that the cluster gave to its present identity, once known.
@@ -91,12 +105,15 @@ impl Host {
         shape: WorldShape,
         seed: u64,
         provoked: Vec<Rare>,
+        job_plans: Arc<Vec<JobPlan>>,
     ) -> Rc<Self> {
         let name = host_name(number);
         Rc::new(Self {
             number,
             disk: SimDisk::new(disk_seed(seed, number)),
             net: SimNet::new(seed, number),
+            jobs: HostJobs::default(),
+            job_plans,
             condition: RefCell::new(Condition::Down),
             wall_offset_ms: Arc::default(),
             node_id: Cell::new(None),
@@ -197,6 +214,12 @@ impl Host {
                 Arc::clone(&self.wall_offset_ms),
             )),
             observer: Some(Arc::new(observer)),
+            workshops: Some(Arc::new(SimWorkshops {
+                machine: self.number,
+                jobs: self.jobs.clone(),
+                disk: self.disk.clone(),
+                plans: Arc::clone(&self.job_plans),
+            })),
         }
     }
 
@@ -308,5 +331,19 @@ fn failure_of(error: StartError, is_damaged: bool) -> Failure {
         StartError::Data(text) if is_damaged => Failure::Data(text),
         StartError::Membership(text) => Failure::Membership(text),
         error => Failure::Stopped(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_node_that_is_in_the_way() {
+        let text =
+            "n2:7300 refuses this node: node 143 listens on n1:7300 already; if its data is gone";
+        assert_eq!(Failure::Membership(text.to_owned()).listed(), Some(143));
+        assert_eq!(Failure::Membership("no founder answers".to_owned()).listed(), None);
+        assert_eq!(Failure::Stopped(text.to_owned()).listed(), None);
     }
 }

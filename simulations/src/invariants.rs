@@ -6,6 +6,7 @@ pub(crate) mod attempted_bounds_bits;
 pub(crate) mod checked;
 pub(crate) mod copies_converge;
 pub(crate) mod copies_hold_what_was_tried;
+pub(crate) mod dedup_matches_reference;
 pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
 pub(crate) mod flushed_is_everywhere;

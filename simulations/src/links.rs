@@ -71,6 +71,31 @@ pub(crate) fn note_write(from: u32, to: u32) {
     });
 }
 
+/// Has turmoil treat a pair of hosts, the lower number first, otherwise than before.
+pub(crate) fn set_link(
+    sim: &turmoil::Sim<'_>,
+    [low, high]: [&str; 2],
+    before: LinkState,
+    wanted: LinkState,
+) {
+    match before {
+        LinkState::Held => sim.release(low, high),
+        _ => sim.repair(low, high),
+    }
+    match wanted {
+        LinkState::Healthy => {}
+        LinkState::Held => sim.hold(low, high),
+        LinkState::Cut { up, down } => {
+            if up {
+                sim.partition_oneway(low, high);
+            }
+            if down {
+                sim.partition_oneway(high, low);
+            }
+        }
+    }
+}
+
 impl Links {
     /// Adds a fault's claims; returns the pairs (lower, higher) that change.
     pub(crate) fn claim(
@@ -100,6 +125,12 @@ impl Links {
             }
         }
         self.settle(directions)
+    }
+
+    /// Whether all messages arrive between two hosts.
+    pub(crate) fn is_healthy(&self, [one, other]: [u32; 2]) -> bool {
+        let state = self.states.get(&(one.min(other), one.max(other)));
+        state.is_none_or(|state| *state == LinkState::Healthy)
     }
 
     fn is_cut(&self, direction: Direction) -> bool {

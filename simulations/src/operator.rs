@@ -65,7 +65,8 @@ impl Operator {
     }
 }
 
-async fn work(net: SimNet, addresses: Vec<String>, mut waiting: mpsc::UnboundedReceiver<Errand>) {
+/// A client of whoever looks after the cluster or its jobs: patient enough for one change.
+pub(crate) fn admin_client(net: SimNet, addresses: Vec<String>) -> Client {
     let options = ClientOptions {
         timeout: Duration::from_secs(5),
         attempt_timeout: Duration::from_secs(2),
@@ -73,8 +74,12 @@ async fn work(net: SimNet, addresses: Vec<String>, mut waiting: mpsc::UnboundedR
         map_age_max: Duration::from_secs(2),
         ..ClientOptions::default()
     };
-    let client = Client::connect_through(addresses, options, net);
-    let client = client.expect("the hosts' addresses are addresses");
+    let made = Client::connect_through(addresses, options, net);
+    made.expect("the hosts' addresses are addresses")
+}
+
+async fn work(net: SimNet, addresses: Vec<String>, mut waiting: mpsc::UnboundedReceiver<Errand>) {
+    let client = admin_client(net, addresses);
     let mut running = tokio::task::JoinSet::new();
     while let Some(errand) = waiting.recv().await {
         while running.try_join_next().is_some() {}

@@ -7,7 +7,9 @@ mod class;
 pub(crate) mod damage;
 mod draw;
 pub(crate) mod file;
+mod job;
 mod line_format;
+pub(crate) mod meeting;
 pub(crate) mod who;
 
 #[cfg(test)]
@@ -16,7 +18,9 @@ pub(crate) mod plan_test;
 
 use serde::{Deserialize, Serialize};
 
+use self::meeting::{Meeting, SetsPlan};
 pub(crate) use check::{Misfit, PLAN_LIMITS};
+pub(crate) use job::{JobFilter, JobLevel, JobPlan};
 
 /// Version of the format; plans of another one are refused.
 pub(crate) const PLAN_FORMAT: u32 = 1;
@@ -45,6 +49,15 @@ pub(crate) struct Plan {
     pub(crate) filters: Vec<FilterPlan>,
     /// What the clients do, by time.
     pub(crate) ops: Vec<OpPlan>,
+    /// Jobs that the cluster is given, by time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) jobs: Vec<JobPlan>,
+    /// Sets that sessions reconcile. With them there are no nodes, and nothing of what is above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sets: Option<SetsPlan>,
+    /// These sessions, by time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) meetings: Vec<Meeting>,
     /// What happens to them, by time.
     pub(crate) faults: Vec<FaultPlan>,
     /// Where it came from, for people: seed's commit, issue, what was wrong.
@@ -261,6 +274,13 @@ pub(crate) enum Fault {
     HandOver { who: Who },
     /// The node writes snapshots of all its groups and lets go of the log behind them.
     Snapshot { who: Who },
+}
+
+impl Fault {
+    /// Whether nothing fails: an operator orders what nodes do while they all run.
+    pub(crate) fn is_order(&self) -> bool {
+        matches!(self, Self::MoveReplica { .. } | Self::HandOver { .. } | Self::Snapshot { .. })
+    }
 }
 
 /// What a power loss leaves of what was not synced, file by file.

@@ -18,13 +18,41 @@ pub(crate) enum Profile {
     Crash,
     /// Changes of members, replicas and leaders, with crashes and cuts in between.
     Churn,
+    /// Replicas that move from node to node and back, most of them the only ones of their shard.
+    Moves,
     /// Those of clocks, and frozen nodes.
     Clock,
     /// Those that replicated filters on many nodes have to bear.
     Cube,
+    /// Those that jobs have to bear, which nodes that keep their disks can finish.
+    Jobs,
+    /// Sessions of set reconciliation, without nodes; what goes wrong with them stands in the plan.
+    Reconcile,
     /// All.
     Mixed,
 }
+
+/// Classes of [`Profile::Jobs`]: no disk is lost, for what it holds of a job is nowhere else.
+const OF_JOBS: &[&str] = &[
+    "isolate",
+    "split",
+    "one_way",
+    "bridge",
+    "latency",
+    "loss",
+    "reset",
+    "hold",
+    "crash",
+    "power_loss",
+    "stop",
+    "rolling_restart",
+    "crash_storm",
+    "freeze",
+    "disk_full",
+    "slow_disk",
+    "hand_over",
+    "snapshot",
+];
 
 /// A name that no profile has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -40,7 +68,7 @@ fn names() -> String {
 
 impl Profile {
     /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Calm,
         Self::Network,
         Self::Disk,
@@ -49,6 +77,9 @@ impl Profile {
         Self::Clock,
         Self::Mixed,
         Self::Cube,
+        Self::Jobs,
+        Self::Moves,
+        Self::Reconcile,
     ];
 
     /// Its name, as commands and plans write it.
@@ -59,8 +90,11 @@ impl Profile {
             Self::Disk => "disk",
             Self::Crash => "crash",
             Self::Churn => "churn",
+            Self::Moves => "moves",
             Self::Clock => "clock",
             Self::Cube => "cube",
+            Self::Jobs => "jobs",
+            Self::Reconcile => "reconcile",
             Self::Mixed => "mixed",
         }
     }
@@ -75,9 +109,14 @@ impl Profile {
             Self::Churn => {
                 "nodes join and are replaced, replicas and leaders move, amid crashes and cuts"
             }
+            Self::Moves => "replicas move to and fro, amid crashes and cuts",
             Self::Clock => "clocks leap and drift, wall clocks are off, nodes stand still",
             Self::Cube => {
                 "replicated filters on 2 to 13 nodes: cuts, heavy losses, crashes, nodes come and go"
+            }
+            Self::Jobs => "duplicate-detection jobs: crashes, cuts, losses, full and slow disks",
+            Self::Reconcile => {
+                "sessions of set reconciliation: losses, crashes at every step, growing sets, lying peers"
             }
             Self::Mixed => "all classes of faults",
         }
@@ -86,7 +125,7 @@ impl Profile {
     /// Its classes, as [`Fault::class`] names them.
     pub(crate) const fn classes(self) -> &'static [&'static str] {
         match self {
-            Self::Calm => &[],
+            Self::Calm | Self::Reconcile => &[],
             Self::Network => &[
                 "isolate", "split", "one_way", "bridge", "ring", "latency", "loss", "reset", "hold",
             ],
@@ -117,6 +156,7 @@ impl Profile {
                 "stop",
                 "isolate",
             ],
+            Self::Moves => &["move_replica", "hand_over", "snapshot", "crash", "isolate"],
             Self::Clock => &["clock_jump", "clock_drift", "wall_clock", "freeze"],
             Self::Cube => &[
                 "isolate",
@@ -137,6 +177,7 @@ impl Profile {
                 "replace",
                 "snapshot",
             ],
+            Self::Jobs => OF_JOBS,
             Self::Mixed => Fault::ALL_CLASSES,
         }
     }
@@ -169,7 +210,7 @@ mod tests {
         let error = "doomed".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube"
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile"
         );
     }
 

@@ -12,6 +12,15 @@ use crate::table::{Table, count, grouped, per};
 pub(crate) fn plan_line(plan: &Plan) -> String {
     let Plan { seed, profile, run_ms, world, .. } = plan;
     let planted = plan.planted.as_ref().map_or_else(String::new, |bug| format!(", bug {bug} on"));
+    if let Some(sets) = &plan.sets {
+        return format!(
+            "seed {seed}, profile {profile}{planted}: {} of {:?}, {} in {} s",
+            count(sets.own.len() as u64, "set"),
+            sets.items,
+            count(plan.meetings.len() as u64, "session"),
+            per(*run_ms, 1_000),
+        );
+    }
     format!(
         "seed {seed}, profile {profile}{planted}: {}, {} of {}, {}; {} and {} in {} s",
         count(world.nodes.into(), "node"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use umbel_node::ports::Rare;
@@ -12,7 +13,8 @@ use crate::heal;
 use crate::history::facts;
 use crate::host::{Condition, Failure, Host, Order, address_of, host_name};
 use crate::invariants::violation::Violation;
-use crate::links::{CLIENTS, CLIENTS_HOST, Claim, Direction, LinkState, Links, link_name};
+use crate::jobs::Users;
+use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
 use crate::operator::{Errand, Operator, Task};
@@ -22,6 +24,8 @@ use crate::report::{RunReport, report};
 use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
+
+mod cuts;
 
 /// One step of simulated time.
 const TICK: Duration = Duration::from_millis(1);
@@ -65,6 +69,7 @@ pub(crate) struct World {
     pub(crate) plan: Rc<Plan>,
     pub(crate) hosts: Vec<Rc<Host>>,
     pub(crate) clients: Rc<Clients>,
+    pub(crate) users: Rc<Users>,
     pub(crate) operator: Operator,
     links: Links,
     rare: Vec<Rare>,
@@ -134,6 +139,7 @@ impl World {
         let founders: Vec<String> = (1..=plan.world.nodes).map(address_of).collect();
         let clients_net = SimNet::new(plan.seed, CLIENTS);
         let clients = Clients::new(clients_net.clone(), founders.clone(), plan.filters.clone());
+        let users = Users::new(clients_net.clone(), founders.clone(), plan.jobs.len());
         let (operator, working) = Operator::new(clients_net, founders.clone());
         let (tasks, mut waiting) =
             tokio::sync::mpsc::unbounded_channel::<std::pin::Pin<Box<dyn Future<Output = ()>>>>();
@@ -154,6 +160,7 @@ impl World {
             sim,
             hosts: Vec::new(),
             clients,
+            users,
             operator,
             links: Links::default(),
             rare,
@@ -175,7 +182,8 @@ impl World {
     /// Adds a machine and starts its node.
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
-        let host = Host::new(number, &self.founders, shape, seed, self.rare.clone());
+        let jobs = Arc::new(self.plan.jobs.clone());
+        let host = Host::new(number, &self.founders, shape, seed, self.rare.clone(), jobs);
         host.join.replace(join);
         assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));
         let program = Rc::clone(&host);
@@ -198,6 +206,8 @@ impl World {
         trace::line(began_us, "world", "begin", format_args!("{}", self.plan.seed));
         let running = Rc::clone(&self.clients).run(self.plan.ops.clone());
         let work = self.spawn(running);
+        let looking_after = Rc::clone(&self.users).run(self.plan.jobs.clone());
+        let jobs = self.spawn(looking_after);
         let mut nemesis = Nemesis::new(&self.plan, began_us);
         while now_us() < began_us + self.plan.run_ms * 1000 {
             nemesis.step(self);
@@ -207,7 +217,11 @@ impl World {
             }
         }
         nemesis.end_all(self);
-        heal::heal(self, &work)
+        heal::heal(self, &work)?;
+        if self.is_violated() {
+            return Ok(());
+        }
+        heal::jobs::heal(self, &jobs)
     }
 
     /// Lets the cluster form and creates the filters; false if that was violated.
@@ -304,7 +318,8 @@ impl World {
     /// again and again until it is.
     pub(crate) fn replace(&mut self, number: u32, drain: bool) -> bool {
         let host = Rc::clone(self.host(number));
-        let Some(node) = host.node_id.get() else {
+        let listed = || host.failure().as_ref().and_then(Failure::listed);
+        let Some(node) = host.node_id.get().or_else(listed) else {
             // It never got a number: there is nothing to retire.
             self.kill(number);
             return self.renew(number);
@@ -420,54 +435,6 @@ impl World {
                 .map(numbers)
                 .into_iter()
                 .collect(),
-        }
-    }
-
-    /// All hosts' numbers, the clients' included.
-    pub(crate) fn everybody(&self) -> Vec<u32> {
-        (0..=u32::try_from(self.hosts.len()).expect("a few hosts")).collect()
-    }
-
-    /// A fault claims directions of links.
-    pub(crate) fn claim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
-        let changed = self.links.claim(directions, claim, class);
-        self.set_links(&changed);
-    }
-
-    /// A fault lets go of directions of links.
-    pub(crate) fn unclaim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
-        let changed = self.links.release(directions, claim, class);
-        self.set_links(&changed);
-    }
-
-    fn set_links(&self, changed: &[(Direction, LinkState, LinkState)]) {
-        for &((low, high), before, wanted) in changed {
-            let (low, high) = (link_name(low), link_name(high));
-            match before {
-                LinkState::Held => self.sim.release(low.as_str(), high.as_str()),
-                _ => self.sim.repair(low.as_str(), high.as_str()),
-            }
-            match wanted {
-                LinkState::Healthy => {}
-                LinkState::Held => self.sim.hold(low.as_str(), high.as_str()),
-                LinkState::Cut { up, down } => {
-                    if up {
-                        self.sim.partition_oneway(low.as_str(), high.as_str());
-                    }
-                    if down {
-                        self.sim.partition_oneway(high.as_str(), low.as_str());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sets the longest time that messages from and to a node take; `None` for the usual.
-    pub(crate) fn set_latency(&self, number: u32, longest: Option<Duration>) {
-        for other in self.everybody().into_iter().filter(|other| *other != number) {
-            let (one, other) = (link_name(number), link_name(other));
-            let longest = longest.unwrap_or(LATENCY[1]);
-            self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
         }
     }
 }

@@ -103,6 +103,14 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         let after = if uses_flush { "after a flush" } else { "after a long time" };
         watch::violated(copies_converge::NAME, format!("{after} {what}"));
     }
+    // A flush of one filter says nothing of another that a node has not heard to be dropped.
+    let gone = |world: &mut World| lingering(world).is_none();
+    if !run_until(world, now_us() + QUIET_MAX_US, gone)?
+        && !world.is_violated()
+        && let Some(what) = lingering(world)
+    {
+        watch::violated(copies_converge::NAME, format!("after a long time {what}"));
+    }
     look(world);
     Ok(())
 }
@@ -141,6 +149,19 @@ async fn serve(
     }
 }
 
+/// A copy of a filter that was dropped; nothing if all are gone.
+fn lingering(world: &World) -> Option<String> {
+    watch::with(|checks| {
+        checks.generations.all().find_map(|(_, lives)| {
+            let last = lives.last()?;
+            let is_gone = |life: &&Life| life.filter != last.filter || last.to_us != u64::MAX;
+            let dropped = lives.iter().filter(is_gone);
+            let copy = dropped.flat_map(|life| copies_of(&world.hosts, life)).next()?;
+            Some(format!("{} still has {}, which was dropped", copy.host, copy.filter))
+        })
+    })
+}
+
 /// How copies differ from each other or from what they should be; nothing if all is well.
 fn difference(world: &World) -> Option<String> {
     let calls = world.clients.calls();
@@ -148,13 +169,7 @@ fn difference(world: &World) -> Option<String> {
     watch::with(|checks| {
         let generations = &checks.generations;
         generations.all().find_map(|(name, lives)| {
-            let (last, gone) = lives.split_last()?;
-            let is_gone = |life: &Life| life.filter != last.filter || last.to_us != u64::MAX;
-            let lingering = gone.iter().chain([last]).filter(|life| is_gone(life));
-            let lingering = lingering.flat_map(|life| copies_of(&world.hosts, life)).next();
-            if let Some(copy) = lingering {
-                return Some(format!("{} still has {}, which was dropped", copy.host, copy.filter));
-            }
+            let last = lives.last()?;
             if last.to_us != u64::MAX {
                 return None;
             }

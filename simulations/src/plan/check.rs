@@ -10,6 +10,7 @@ use umbel_node::ports::Rare;
 use super::{Fault, FilterKind, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
 
 mod fault;
+mod meeting;
 
 /// How large plans may be.
 #[derive(Debug)]
@@ -42,8 +43,22 @@ pub(crate) struct PlanLimits {
     pub(crate) item: RangeInclusive<u32>,
     /// Copies of one insert.
     pub(crate) copies: RangeInclusive<u32>,
+    /// Jobs.
+    pub(crate) jobs: RangeInclusive<usize>,
+    /// Records of a machine in a job, and different items of all machines.
+    pub(crate) job_records: RangeInclusive<u32>,
+    /// Cells an owner of a job.
+    pub(crate) job_cells: RangeInclusive<u32>,
     /// Faults.
     pub(crate) faults: RangeInclusive<usize>,
+    /// Hosts with sets that sessions reconcile.
+    pub(crate) sets: RangeInclusive<usize>,
+    /// Items that are added to a set at once.
+    pub(crate) set_items: RangeInclusive<u32>,
+    /// Sessions.
+    pub(crate) meetings: RangeInclusive<usize>,
+    /// Bytes that a side of a session writes at once.
+    pub(crate) chunk_bytes: RangeInclusive<u32>,
 }
 
 /// How large plans may be.
@@ -62,7 +77,14 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     op_items: 1..=1000,
     item: 0..=9_999_999,
     copies: 1..=8,
+    jobs: 0..=16,
+    job_records: 0..=10_000,
+    job_cells: 1..=64,
     faults: 0..=1000,
+    sets: 2..=8,
+    set_items: 0..=100_000,
+    meetings: 0..=1000,
+    chunk_bytes: 16..=65_536,
 };
 
 /// A plan says something that no world can do.
@@ -139,6 +161,8 @@ impl Plan {
         in_range("number of filters", self.filters.len(), &limits.filters)?;
         in_range("number of ops", self.ops.len(), &limits.ops)?;
         in_range("number of faults", self.faults.len(), &limits.faults)?;
+        self.check_jobs()?;
+        self.check_meetings()?;
         self.check_names()?;
         self.check_filters()?;
         in_order("ops", self.ops.iter().map(|op| op.at_ms), self.run_ms)?;
@@ -199,6 +223,23 @@ impl Plan {
                 let found = format!("{name:?} a second time");
                 return Err(Misfit::new(place("name"), "a name of its own", found));
             }
+        }
+        Ok(())
+    }
+
+    fn check_jobs(&self) -> Result<(), Misfit> {
+        in_range("number of jobs", self.jobs.len(), &PLAN_LIMITS.jobs)?;
+        in_order("jobs", self.jobs.iter().map(|job| job.at_ms), self.run_ms)?;
+        for (index, job) in self.jobs.iter().enumerate() {
+            let place = |field: &str| format!("jobs[{index}].{field}");
+            for (machine, &records) in job.records.iter().enumerate() {
+                let place = place(&format!("records[{machine}]"));
+                in_range(place, records, &PLAN_LIMITS.job_records)?;
+            }
+            in_range(place("distinct"), job.distinct, &(1..=*PLAN_LIMITS.job_records.end()))?;
+            in_range(place("cells"), job.cells, &PLAN_LIMITS.job_cells)?;
+            let most = *PLAN_LIMITS.nodes.end() as usize;
+            in_range(place("number of records"), job.records.len(), &(0..=most))?;
         }
         Ok(())
     }

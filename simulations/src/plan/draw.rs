@@ -11,24 +11,41 @@ mod copies;
 mod dice;
 mod faults;
 mod filters;
+mod jobs;
+mod meetings;
 mod ops;
 mod recipes;
 
 impl Plan {
     /// The plan of a seed: the same for the same arguments, always. World, filters and operations do not
-    /// depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters.
+    /// depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
+    /// [`Profile::Jobs`], [`Profile::Moves`], which has a world of its own, or
+    /// [`Profile::Reconcile`], which has none of them.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
+        if profile == Profile::Reconcile {
+            return Self::draw_meetings(seed, run_ms);
+        }
         let is_cube = profile == Profile::Cube;
         let mut world_dice = Dice::new(seed, Stream::World);
-        let world =
-            if is_cube { draw_cube_world(&mut world_dice) } else { draw_world(&mut world_dice) };
+        let world = match profile {
+            Profile::Cube => draw_cube_world(&mut world_dice),
+            Profile::Moves => draw_moving_world(&mut world_dice),
+            _ => draw_world(&mut world_dice),
+        };
         let mut copies = Dice::new(seed, Stream::Copies);
+        let is_jobs = profile == Profile::Jobs;
+        let mut job_dice = Dice::new(seed, Stream::Jobs);
+        let jobs = if is_jobs { jobs::draw(&mut job_dice, world, run_ms) } else { Vec::new() };
         let (mut filters, mut ops) = (Vec::new(), Vec::new());
-        if !is_cube || copies.one_in(4) {
+        if is_jobs {
+            // One filter, so that the cluster has something else to do.
+            filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
+            filters.truncate(1);
+        } else if !is_cube || copies.one_in(4) {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
         }
-        if is_cube || copies.one_in(3) {
+        if is_cube || !is_jobs && copies.one_in(3) {
             let (counts, calls) = if is_cube { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
             let (more, calls) = copies::draw(&mut copies, world, counts, calls, run_ms);
             filters.extend(more);
@@ -47,7 +64,34 @@ impl Plan {
             world,
             filters,
             ops,
+            jobs,
+            sets: None,
+            meetings: Vec::new(),
             faults,
+            note: String::new(),
+            expect: None,
+        }
+    }
+
+    /// A plan of sessions, without nodes.
+    fn draw_meetings(seed: u64, run_ms: u64) -> Self {
+        let mut dice = Dice::new(seed, Stream::Meetings);
+        let sets = meetings::draw_sets(&mut dice, run_ms);
+        let hosts = u32::try_from(sets.own.len()).expect("two or three");
+        Self {
+            plan: PLAN_FORMAT,
+            seed,
+            profile: Profile::Reconcile.name().to_owned(),
+            run_ms,
+            planted: None,
+            provoked: Vec::new(),
+            world: WorldShape { nodes: 1, shards: 1, replicas: 1, clients: 1 },
+            filters: Vec::new(),
+            ops: Vec::new(),
+            jobs: Vec::new(),
+            meetings: meetings::draw(&mut dice, hosts, run_ms),
+            sets: Some(sets),
+            faults: Vec::new(),
             note: String::new(),
             expect: None,
         }
@@ -76,8 +120,16 @@ fn draw_cube_world(dice: &mut Dice) -> WorldShape {
     WorldShape { nodes, shards: 1, replicas, clients: dice.count(1, 8) }
 }
 
+/// Few nodes for the replicas to come back to, and seldom another replica to learn from.
+fn draw_moving_world(dice: &mut Dice) -> WorldShape {
+    let replicas = if dice.one_in(4) { 3 } else { 1 };
+    let nodes = if replicas == 3 { dice.count(4, 5) } else { dice.count(2, 3) };
+    WorldShape { nodes, shards: dice.count(1, 3), replicas, clients: dice.count(1, 8) }
+}
+
 fn draw_provoked(dice: &mut Dice, profile: Profile) -> Vec<String> {
-    let has_recoveries = matches!(profile, Profile::Disk | Profile::Crash | Profile::Cube);
+    let has_recoveries =
+        matches!(profile, Profile::Disk | Profile::Crash | Profile::Cube | Profile::Jobs);
     let mut provoked = Vec::new();
     for (rare, name) in Rare::ALL {
         let is_of_storage = matches!(rare, Rare::SmallSegments | Rare::SnapshotsOften);

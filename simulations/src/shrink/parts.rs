@@ -20,6 +20,18 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
             plan.ops.drain(chunk);
         },
     );
+    trials.thin(
+        |plan| plan.jobs.len(),
+        |plan, chunk| {
+            plan.jobs.drain(chunk);
+        },
+    );
+    trials.thin(
+        |plan| plan.meetings.len(),
+        |plan, chunk| {
+            plan.meetings.drain(chunk);
+        },
+    );
     trials.thin(|plan| clients(plan).len(), remove_clients);
     trials.thin(item_count, remove_items);
     shrink_copies(trials);

@@ -19,6 +19,10 @@ pub(super) enum Stream {
     Provoked = 5,
     /// Replicated filters, and what clients do with them.
     Copies = 6,
+    /// Jobs.
+    Jobs = 7,
+    /// Sessions of set reconciliation.
+    Meetings = 8,
 }
 
 /// Random numbers of one stream.

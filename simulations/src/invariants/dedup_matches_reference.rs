@@ -1,0 +1,146 @@
+//! A job that is done has kept one record of each class of equal items, the right one, and each machine
+//! has put exactly that under its name; of a job that has no result nothing stands under its name.
+
+use std::collections::BTreeMap;
+
+use umbel_engine::dedup::{Place, reference};
+
+use super::checked::Checked;
+use crate::jobs::{Output, place_of};
+use crate::plan::JobPlan;
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "dedup_matches_reference";
+
+/// What one job came to.
+pub(crate) struct JobFacts<'a> {
+    /// Its place in the plan.
+    pub(crate) index: usize,
+    /// The plan.
+    pub(crate) plan: &'a JobPlan,
+    /// What the ledger says: done, failed or cancelled.
+    pub(crate) state: &'a str,
+    /// Machines that worked, in the order of workers.
+    pub(crate) machines: Vec<u32>,
+    /// What stands under its name on each of them.
+    pub(crate) committed: Vec<Option<Output>>,
+}
+
+/// Checks one job at the end of a run.
+pub(crate) fn check(checked: &mut Checked, now_us: u64, facts: &JobFacts<'_>) {
+    let JobFacts { index, plan, state, machines, committed } = facts;
+    if *state != "done" {
+        for (machine, output) in machines.iter().zip(committed) {
+            let what = output.as_ref().map(|_| {
+                format!("job {index} is {state}, but machine {machine} has put its output under its name")
+            });
+            checked.record(now_us, what);
+        }
+        return;
+    }
+    for (machine, (output, expected)) in machines.iter().zip(committed.iter().zip(expected(facts)))
+    {
+        let what = match output {
+            None => Some("has no output".to_owned()),
+            Some(output) => difference(output, &expected, plan.report),
+        };
+        let what = what.map(|what| format!("job {index} is done, but machine {machine} {what}"));
+        checked.record(now_us, what);
+    }
+}
+
+/// What every machine must have kept and dropped, by the slow twin.
+fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
+    let rules = facts.plan.rules();
+    let mut records = Vec::new();
+    let mut base = 0;
+    let mut bases = Vec::new();
+    for &machine in &facts.machines {
+        bases.push(base);
+        let items = facts.plan.items(machine);
+        records.extend((0..).zip(items).map(|(record, item)| (place_of(base, record), item)));
+        base += facts.plan.chunk_count(machine);
+    }
+    let drops: BTreeMap<Place, Place> =
+        reference::drops(&records, rules.keep).into_iter().collect();
+    let of_machine = |(&machine, &base): (&u32, &u32)| {
+        let mut output = Output::default();
+        let count = facts.plan.items(machine).len();
+        for record in 0..u32::try_from(count).unwrap_or(u32::MAX) {
+            match drops.get(&place_of(base, record)) {
+                None => output.kept.push(record),
+                Some(kept) => output.dropped.push((record, Some(*kept))),
+            }
+        }
+        output
+    };
+    facts.machines.iter().zip(&bases).map(of_machine).collect()
+}
+
+fn difference(output: &Output, expected: &Output, reports: bool) -> Option<String> {
+    if output.kept != expected.kept {
+        let wrong =
+            |one: &[u32], other: &[u32]| one.iter().copied().find(|record| !other.contains(record));
+        return Some(match wrong(&output.kept, &expected.kept) {
+            Some(record) => format!("kept record {record}, which is a duplicate"),
+            None => format!("lost record {:?}", wrong(&expected.kept, &output.kept)),
+        });
+    }
+    if reports && output.dropped != expected.dropped {
+        let pairs = output.dropped.iter().zip(&expected.dropped);
+        let wrong = pairs.into_iter().find(|(one, other)| one != other);
+        return Some(format!("says of a dropped record {wrong:?} (said, expected)"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{JobFilter, JobLevel};
+
+    fn plan() -> JobPlan {
+        JobPlan {
+            at_ms: 0,
+            records: vec![40, 30],
+            distinct: 20,
+            level: JobLevel::Fingerprint,
+            keep_last: false,
+            report: true,
+            filter: JobFilter::Auto,
+            cells: 2,
+            cancel_at_ms: None,
+        }
+    }
+
+    fn found(change: impl Fn(&mut Vec<Option<Output>>), state: &'static str) -> usize {
+        let plan = plan();
+        let mut facts =
+            JobFacts { index: 0, plan: &plan, state, machines: vec![1, 2], committed: Vec::new() };
+        facts.committed = expected(&facts).into_iter().map(Some).collect();
+        change(&mut facts.committed);
+        let mut checked = Checked::new(NAME);
+        check(&mut checked, 1, &facts);
+        checked.violations.len()
+    }
+
+    #[test]
+    fn what_is_lost_kept_twice_or_there_too_early_is_found() {
+        assert_eq!(found(|_| {}, "done"), 0);
+        assert_eq!(found(|outputs| outputs[1] = None, "done"), 1);
+        let lose = |outputs: &mut Vec<Option<Output>>| {
+            outputs[0].as_mut().unwrap().kept.remove(3);
+        };
+        assert_eq!(found(lose, "done"), 1);
+        let twice = |outputs: &mut Vec<Option<Output>>| {
+            outputs[1].as_mut().unwrap().kept.push(29);
+        };
+        assert_eq!(found(twice, "done"), 1);
+        let misname = |outputs: &mut Vec<Option<Output>>| {
+            outputs[1].as_mut().unwrap().dropped[0].1 = Some(Place::new(9, 9));
+        };
+        assert_eq!(found(misname, "done"), 1);
+        assert_eq!(found(|_| {}, "failed"), 2);
+        assert_eq!(found(|outputs| outputs.fill(None), "cancelled"), 0);
+    }
+}

@@ -1,0 +1,72 @@
+//! Jobs of a run: what the founders hold, what became of it, and what the users asked for.
+
+mod data;
+mod users;
+
+pub(crate) use data::{HostJobs, Output, SimWorkshops};
+pub(crate) use users::Users;
+
+use umbel_engine::dedup::job::JobRules;
+use umbel_engine::dedup::{FilterChoice, Keep, Level, Place};
+use umbel_filter::{ItemHash, ItemHasher};
+
+use crate::plan::{JobFilter, JobLevel, JobPlan};
+
+/// Records of a chunk.
+const CHUNK_RECORDS: u32 = 16;
+
+impl JobPlan {
+    /// The items of a machine's records, in their order: small numbers, of which others hold some too.
+    pub(crate) fn items(&self, machine: u32) -> Vec<u32> {
+        let count = self.records.get((machine as usize).wrapping_sub(1)).copied().unwrap_or(0);
+        let seed = u64::from(self.distinct) << 32 | u64::from(machine);
+        let draw = |record: u32| {
+            let hash = ItemHasher::Xxh3 { seed }.hash(&record.to_le_bytes());
+            let item = hash.hi() % u64::from(self.distinct.max(1));
+            u32::try_from(item).expect("below `distinct`")
+        };
+        (0..count).map(draw).collect()
+    }
+
+    /// Chunks that a machine's input is read in.
+    pub(crate) fn chunk_count(&self, machine: u32) -> u32 {
+        let count = self.records.get((machine as usize).wrapping_sub(1)).copied().unwrap_or(0);
+        count.div_ceil(CHUNK_RECORDS)
+    }
+
+    /// What the job decides by.
+    pub(crate) fn rules(&self) -> JobRules {
+        JobRules {
+            level: match self.level {
+                JobLevel::Approximate => Level::Approximate { false_positive_rate: 1e-6 },
+                JobLevel::Fingerprint => Level::Fingerprint,
+                JobLevel::Bytes => Level::Bytes,
+            },
+            keep: if self.keep_last { Keep::Last } else { Keep::First },
+            report_kept: self.report,
+            choice: match self.filter {
+                JobFilter::Auto => FilterChoice::Auto,
+                JobFilter::SingleShot => FilterChoice::SingleShot,
+                JobFilter::Wide => FilterChoice::Wide,
+            },
+            bad_max: 0,
+        }
+    }
+}
+
+/// Where a machine's record stands, given the number of its first chunk.
+pub(crate) fn place_of(chunk_base: u32, record: u32) -> Place {
+    Place::new(chunk_base + record / CHUNK_RECORDS, u64::from(record % CHUNK_RECORDS))
+}
+
+/// The record at a place, given the number of the machine's first chunk.
+pub(crate) fn record_at(chunk_base: u32, place: Place) -> u32 {
+    let item = u32::try_from(place.item()).expect("a chunk has few records");
+    (place.chunk() - chunk_base) * CHUNK_RECORDS + item
+}
+
+/// Hash of an item. Level `bytes` has collisions to find: every item shares its hash with another one.
+pub(crate) fn hash_of(job: &JobPlan, seed: u64, item: u32) -> ItemHash {
+    let shown = if job.level == JobLevel::Bytes { item / 2 } else { item };
+    ItemHasher::Xxh3 { seed }.hash(&shown.to_le_bytes())
+}

@@ -1,0 +1,357 @@
+//! A worker's data in a simulated world: what it holds outlives its node's crashes, as a disk does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use umbel_engine::JobId;
+use umbel_engine::dedup::job::{
+    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+};
+use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
+use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
+use umbel_node::ports::PortFuture;
+
+use super::{CHUNK_RECORDS, hash_of, place_of, record_at};
+use crate::disk::SimDisk;
+use crate::plan::JobPlan;
+
+/// Simulated time that a record takes to read or write, on a healthy disk.
+const RECORD_TIME: Duration = Duration::from_micros(200);
+
+/// What a machine holds of jobs, by the job's number.
+#[derive(Clone, Default)]
+pub(crate) struct HostJobs(Arc<Mutex<BTreeMap<JobId, Arc<Mutex<Stored>>>>>);
+
+/// What is on a machine's disk of one job.
+#[derive(Default)]
+pub(crate) struct Stored {
+    /// Which of the plan's jobs it is.
+    plan: usize,
+    seed: u64,
+    marks: Vec<Vec<u8>>,
+    order: Option<ReadOrder>,
+    /// Chunks that were read, durably.
+    read: BTreeSet<u32>,
+    settled: Option<CellSet>,
+    drops: BTreeMap<Place, Option<Place>>,
+    report: ExchangeReport,
+    /// What was written aside.
+    aside: Option<Output>,
+    /// Whether scratch is there.
+    has_scratch: bool,
+    /// What stands under its name; never removed.
+    pub(crate) committed: Option<Output>,
+}
+
+/// A worker's output: the records that stay, and for what the others were dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Output {
+    /// Numbers of records of the machine.
+    pub(crate) kept: Vec<u32>,
+    /// For each dropped record the place that was kept in its stead, where the job tells.
+    pub(crate) dropped: Vec<(u32, Option<Place>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked has failed the run already.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl HostJobs {
+    /// What stands under its name of a job on this machine.
+    pub(crate) fn committed(&self, job: JobId) -> Option<Output> {
+        let stored = lock(&self.0).get(&job).cloned()?;
+        lock(&stored).committed.clone()
+    }
+
+    /// Jobs that have scratch.
+    pub(crate) fn with_scratch(&self) -> Vec<JobId> {
+        let jobs = lock(&self.0);
+        jobs.iter().filter(|(_, stored)| lock(stored).has_scratch).map(|(job, _)| *job).collect()
+    }
+}
+
+/// Opens the data of jobs on one machine.
+pub(crate) struct SimWorkshops {
+    pub(crate) machine: u32,
+    pub(crate) jobs: HostJobs,
+    pub(crate) disk: SimDisk,
+    pub(crate) plans: Arc<Vec<JobPlan>>,
+}
+
+impl Workshops for SimWorkshops {
+    fn check(&self, spec: &[u8]) -> Result<(), String> {
+        self.plan_of(spec).map(drop)
+    }
+
+    fn open(&self, site: JobSite) -> PortFuture<'_, Result<OpenJob, WorkshopError>> {
+        Box::pin(async move {
+            let failed = |cause| WorkshopError { cause, resumable: false };
+            let plan = self.plan_of(&site.spec).map_err(failed)?;
+            let stored = Arc::clone(lock(&self.jobs.0).entry(site.job).or_default());
+            {
+                let mut stored = lock(&stored);
+                (stored.plan, stored.seed, stored.has_scratch) = (plan, site.seed, true);
+            }
+            let plan = self.plans[plan].clone();
+            let rules = plan.rules();
+            let (machine, disk) = (self.machine, self.disk.clone());
+            let workshop = SimWorkshop { machine, plan, stored, disk, loose: Mutex::default() };
+            Ok(OpenJob { workshop: Arc::new(workshop), rules })
+        })
+    }
+
+    fn stored(&self) -> Vec<JobId> {
+        self.jobs.with_scratch()
+    }
+
+    fn discard(&self, job: JobId) {
+        if let Some(stored) = lock(&self.jobs.0).get(&job) {
+            lock(stored).clear();
+        }
+    }
+
+    fn lanes(&self) -> (u32, Option<Handle>) {
+        (1, None)
+    }
+}
+
+impl SimWorkshops {
+    fn plan_of(&self, spec: &[u8]) -> Result<usize, String> {
+        let text = std::str::from_utf8(spec).map_err(|error| error.to_string())?;
+        let index: usize = text.parse().map_err(|_| format!("{text:?} is no number of a job"))?;
+        if index < self.plans.len() { Ok(index) } else { Err(format!("there is no job {index}")) }
+    }
+}
+
+impl Stored {
+    /// Forgets everything but what stands under its name.
+    fn clear(&mut self) {
+        let committed = self.committed.take();
+        *self = Self { committed, ..Self::default() };
+    }
+}
+
+/// One worker's data. What is not durable dies with it.
+struct SimWorkshop {
+    machine: u32,
+    plan: JobPlan,
+    stored: Arc<Mutex<Stored>>,
+    disk: SimDisk,
+    loose: Mutex<Loose>,
+}
+
+/// What is not durable.
+#[derive(Default)]
+struct Loose {
+    settled: Vec<(u32, Drops)>,
+    items: BTreeMap<u32, Vec<Item>>,
+}
+
+impl SimWorkshop {
+    fn stored(&self) -> MutexGuard<'_, Stored> {
+        lock(&self.stored)
+    }
+
+    /// An error if the disk takes nothing now.
+    fn writable(&self) -> Result<(), WorkshopError> {
+        if self.disk.takes_writes() {
+            return Ok(());
+        }
+        let cause = format!("machine {}: no space left on the disk", self.machine);
+        Err(WorkshopError { cause, resumable: true })
+    }
+
+    /// As long as so many records take.
+    async fn pass(&self, records: u32) {
+        tokio::time::sleep(RECORD_TIME * records * self.disk.slow_factor()).await;
+    }
+
+    fn order(&self) -> Result<ReadOrder, WorkshopError> {
+        let cause = "asked for entries before it was told to read".to_owned();
+        self.stored().order.ok_or(WorkshopError { cause, resumable: false })
+    }
+
+    fn all_entries(&self) -> Result<Vec<(Entry, u32)>, WorkshopError> {
+        let base = self.order()?.chunk_base;
+        let seed = self.stored().seed;
+        let items = self.plan.items(self.machine);
+        let entry = |(record, item): (u32, u32)| {
+            let hash = hash_of(&self.plan, seed, item);
+            (Entry { hash, place: place_of(base, record) }, item)
+        };
+        Ok((0..).zip(items).map(entry).collect())
+    }
+}
+
+impl Workshop for SimWorkshop {
+    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
+        Ok(self.stored().marks.clone())
+    }
+
+    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
+        self.writable()?;
+        self.stored().marks.push(mark.to_vec());
+        Ok(())
+    }
+
+    fn forecast(&self) -> Result<Forecast, WorkshopError> {
+        let total: u32 = self.plan.records.iter().sum();
+        let records = self.plan.items(self.machine).len() as u64;
+        // So much that the job is cut into as many cells as the plan says.
+        let cells = u64::from(self.plan.cells.max(1)) * self.plan.records.len() as u64;
+        let memory_bytes = u64::from(total.max(1)) * 96 * 16 / cells;
+        Ok(Forecast {
+            stored_bytes: records * 4,
+            content_bytes: records * 4,
+            records,
+            chunks: self.plan.chunk_count(self.machine),
+            memory_bytes,
+        })
+    }
+
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
+        Box::pin(async move {
+            let cells = order.shape.cells().get();
+            {
+                let mut stored = self.stored();
+                stored.order = Some(order);
+                stored.settled.get_or_insert(CellSet::new(cells));
+            }
+            for chunk in 0..self.plan.chunk_count(self.machine) {
+                if self.stored().read.contains(&chunk) {
+                    continue;
+                }
+                self.pass(CHUNK_RECORDS).await;
+                self.writable()?;
+                self.stored().read.insert(chunk);
+            }
+            let items = self.plan.items(self.machine).len() as u64;
+            Ok(Counts {
+                items,
+                records: items,
+                chunk_items_max: items.min(CHUNK_RECORDS.into()),
+                bad: 0,
+                catalogue: Vec::new(),
+            })
+        })
+    }
+
+    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError> {
+        let shape = self.order()?.shape;
+        let entries = self.all_entries()?;
+        let list = |owner: u32| {
+            let range = shape.sample_range(owner);
+            let own = entries.iter().filter(|(entry, _)| range.contains(entry.hash.hi()));
+            own.map(|(entry, _)| *entry).collect()
+        };
+        Ok((0..shape.workers).map(list).collect())
+    }
+
+    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
+        let cells = self.order()?.shape.cells();
+        let entries = self.all_entries()?.into_iter().map(|(entry, _)| entry);
+        Ok(entries.filter(|entry| cells.cell_of(entry.hash.hi()) == cell).collect())
+    }
+
+    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
+        lock(&self.loose).settled.push((cell, drops));
+        Ok(())
+    }
+
+    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
+        self.writable()?;
+        let settled = std::mem::take(&mut lock(&self.loose).settled);
+        let mut stored = self.stored();
+        for (cell, drops) in settled {
+            if let Some(cells) = &mut stored.settled {
+                cells.insert(cell);
+            }
+            let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
+            stored.drops.extend(drops.places.into_iter().zip(kept));
+        }
+        stored.report = *report;
+        Ok(())
+    }
+
+    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
+        lock(&self.loose).settled.clear();
+        let cells = self.order()?.shape.cells().get();
+        let stored = self.stored();
+        Ok((stored.settled.clone().unwrap_or_else(|| CellSet::new(cells)), stored.report))
+    }
+
+    fn fetch(
+        &self,
+        suspects: Vec<(u32, Vec<Suspect>)>,
+    ) -> PortFuture<'_, Result<(), WorkshopError>> {
+        Box::pin(async move {
+            let items = self.plan.items(self.machine);
+            let base = self.order()?.chunk_base;
+            let seed = self.stored().seed;
+            self.pass(u32::try_from(items.len()).unwrap_or(u32::MAX)).await;
+            self.writable()?;
+            let mut loose = lock(&self.loose);
+            loose.items.clear();
+            for (cell, suspects) in suspects {
+                let item = |suspect: Suspect| {
+                    let item = items[record_at(base, suspect.place) as usize];
+                    Item {
+                        hash: hash_of(&self.plan, seed, item),
+                        place: suspect.place,
+                        shared: suspect.shared,
+                        rank: Rank::default(),
+                        bytes: item.to_le_bytes().to_vec(),
+                    }
+                };
+                loose.items.insert(cell, suspects.into_iter().map(item).collect());
+            }
+            Ok(())
+        })
+    }
+
+    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
+        Ok(lock(&self.loose).items.remove(&cell).unwrap_or_default())
+    }
+
+    fn write(&self, _order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
+        Box::pin(async move {
+            let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
+            self.pass(records).await;
+            self.writable()?;
+            let base = self.order()?.chunk_base;
+            let mut stored = self.stored();
+            let mut output = Output::default();
+            for record in 0..records {
+                match stored.drops.get(&place_of(base, record)) {
+                    None => output.kept.push(record),
+                    Some(kept) => output.dropped.push((record, *kept)),
+                }
+            }
+            let (kept, dropped) = (output.kept.len() as u64, output.dropped.len() as u64);
+            stored.aside = Some(output);
+            Ok(Written { kept, dropped, detail: Vec::new() })
+        })
+    }
+
+    fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        Box::pin(async move {
+            self.pass(1).await;
+            let mut stored = self.stored();
+            stored.committed = stored.aside.clone();
+            Ok(())
+        })
+    }
+
+    fn conclude(&self, _result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {
+        Box::pin(async move { self.writable() })
+    }
+
+    fn end(&self, keep_scratch: bool) {
+        if !keep_scratch {
+            self.stored().clear();
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a plan may say about sets and sessions.
+
+use super::{Misfit, PLAN_LIMITS, in_order, in_range};
+use crate::plan::Plan;
+
+impl Plan {
+    pub(super) fn check_meetings(&self) -> Result<(), Misfit> {
+        in_range("number of meetings", self.meetings.len(), &PLAN_LIMITS.meetings)?;
+        let Some(sets) = &self.sets else {
+            return in_range("number of meetings without sets", self.meetings.len(), &(0..=0));
+        };
+        in_range("number of sets.own", sets.own.len(), &PLAN_LIMITS.sets)?;
+        let hosts = 1..=u32::try_from(sets.own.len()).unwrap_or(u32::MAX);
+        in_range("sets.shared", sets.shared, &PLAN_LIMITS.set_items)?;
+        in_range("sets.latency_ms", sets.latency_ms, &(1..=10_000))?;
+        for (index, own) in sets.own.iter().enumerate() {
+            in_range(format!("sets.own[{index}]"), *own, &PLAN_LIMITS.set_items)?;
+        }
+        in_order("sets.growth", sets.growth.iter().map(|growth| growth.at_ms), self.run_ms)?;
+        for (index, growth) in sets.growth.iter().enumerate() {
+            in_range(format!("sets.growth[{index}].host"), growth.host, &hosts)?;
+            in_range(format!("sets.growth[{index}].count"), growth.count, &PLAN_LIMITS.set_items)?;
+        }
+        in_order("meetings", self.meetings.iter().map(|meeting| meeting.at_ms), self.run_ms)?;
+        for (index, meeting) in self.meetings.iter().enumerate() {
+            let place = |field: &str| format!("meetings[{index}].{field}");
+            in_range(place("initiator"), meeting.initiator, &hosts)?;
+            in_range(place("responder"), meeting.responder, &hosts)?;
+            in_range(place("chunk_bytes"), meeting.chunk_bytes, &PLAN_LIMITS.chunk_bytes)?;
+            if meeting.initiator == meeting.responder {
+                return Err(Misfit::new(place("responder"), "another host", meeting.responder));
+            }
+        }
+        Ok(())
+    }
+}

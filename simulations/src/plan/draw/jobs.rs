@@ -1,0 +1,45 @@
+//! Jobs of a plan.
+
+use super::dice::Dice;
+use crate::plan::{JobFilter, JobLevel, JobPlan, WorldShape};
+
+/// Records of a machine, at most: a job of a handful of machines reads for a tenth of a second.
+const RECORDS_MAX: u32 = 400;
+
+/// Cells an owner, at most.
+const CELLS_MAX: u32 = 16;
+
+const LEVELS: [JobLevel; 4] =
+    [JobLevel::Fingerprint, JobLevel::Fingerprint, JobLevel::Bytes, JobLevel::Approximate];
+
+const FILTERS: [JobFilter; 4] =
+    [JobFilter::SingleShot, JobFilter::SingleShot, JobFilter::Wide, JobFilter::Auto];
+
+/// Some jobs, by time.
+pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> Vec<JobPlan> {
+    let count = dice.count(1, 4);
+    let mut jobs: Vec<JobPlan> = (0..count).map(|_| one(dice, world, run_ms)).collect();
+    jobs.sort_by_key(|job| job.at_ms);
+    jobs
+}
+
+fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
+    let at_ms = dice.between(0, run_ms / 2);
+    // Some machines hold nothing, some much.
+    let records = |dice: &mut Dice| match dice.count(0, 4) {
+        0 => 0,
+        1 => dice.spread_count(1, RECORDS_MAX),
+        _ => dice.count(1, RECORDS_MAX / 4),
+    };
+    JobPlan {
+        at_ms,
+        records: (0..world.nodes).map(|_| records(dice)).collect(),
+        distinct: dice.spread_count(1, 4 * RECORDS_MAX),
+        level: *dice.pick(&LEVELS),
+        keep_last: dice.one_in(3),
+        report: dice.one_in(2),
+        filter: *dice.pick(&FILTERS),
+        cells: dice.spread_count(1, CELLS_MAX),
+        cancel_at_ms: dice.one_in(8).then(|| dice.between(at_ms, run_ms)),
+    }
+}

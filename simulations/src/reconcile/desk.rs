@@ -1,0 +1,183 @@
+//! Where sides tell what they do and ask for what the world shall do; all of it is traced.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
+
+use umbel_engine::reconcile::{Item, ItemIndex, Outcome, RemoteItem};
+
+use super::host::Host;
+use super::judge::{End, Judge, Seen};
+use super::side::Failure;
+use crate::host::host_name;
+use crate::now::now_us;
+use crate::plan::meeting::{ItemKind, Meeting};
+use crate::{counters, trace};
+
+/// A side of a session: its number, and whether it is the initiator's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) meeting: usize,
+    pub(super) first: bool,
+}
+
+/// What the world shall do once this instant is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// The side's host crashes.
+    Crash(Place),
+    /// The link of the session's hosts fails, as its plan says.
+    Link(Place),
+}
+
+/// Of two to this power of keys one makes symbols collide, about.
+const RARE_BITS: u32 = 3;
+
+/// Fewest and most bits of symbols that collide. From 32 on they would not be taken for short.
+const SHORT_BITS: [u32; 2] = [10, 31];
+
+/// One for the whole world.
+pub(super) struct Desk {
+    pub(super) seed: u64,
+    pub(super) items: ItemKind,
+    pub(super) judge: RefCell<Judge>,
+    pub(super) hosts: RefCell<Vec<Rc<Host>>>,
+    orders: RefCell<Vec<Order>>,
+}
+
+impl Desk {
+    pub(super) fn new(seed: u64, items: ItemKind) -> Rc<Self> {
+        Rc::new(Self {
+            seed,
+            items,
+            judge: RefCell::default(),
+            hosts: RefCell::default(),
+            orders: RefCell::default(),
+        })
+    }
+
+    pub(super) fn meeting(&self, number: usize) -> Meeting {
+        self.judge.borrow().meeting(number)
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        self.orders.borrow_mut().push(order);
+    }
+
+    pub(super) fn take_orders(&self) -> Vec<Order> {
+        self.orders.take()
+    }
+
+    /// Bits of symbols of which a pair collides under one key of eight, about: five keys of a session that
+    /// all do are too rare to be met.
+    pub(super) fn short_bits(&self, meeting: &Meeting, here: usize) -> u8 {
+        let hosts = self.hosts.borrow();
+        let there = hosts[meeting.responder as usize - 1].set.borrow().len();
+        let largest = u64::try_from(here.max(there)).unwrap_or(u64::MAX) + 1;
+        let bits = 2 * largest.next_power_of_two().ilog2() + RARE_BITS - 1;
+        u8::try_from(bits.clamp(SHORT_BITS[0], SHORT_BITS[1])).expect("at most 31")
+    }
+
+    pub(super) fn trace(&self, place: Place, kind: &str, what: impl fmt::Display) {
+        let host = self.judge.borrow().host_of(place);
+        trace::line(now_us(), &host_name(host), kind, format_args!("s{} {what}", place.meeting));
+    }
+
+    /// What the plan has for this session happens now.
+    pub(super) fn fired(&self, place: Place) {
+        let trouble = self.meeting(place.meeting).trouble;
+        if let Some(class) = trouble.class() {
+            counters::fired(class);
+        }
+        self.trace(place, "trouble", format_args!("{trouble:?}"));
+    }
+
+    /// A side begins, with its set as it is now.
+    pub(super) fn begin(
+        &self,
+        place: Place,
+        host: u32,
+        frozen: BTreeSet<Item>,
+        indexed: Rc<Vec<Item>>,
+    ) {
+        let count = frozen.len();
+        self.judge.borrow_mut().begin(place, Seen::new(host, now_us(), frozen, indexed));
+        self.trace(place, "begin", count);
+    }
+
+    pub(super) fn sent(&self, place: Place, bytes: usize) {
+        self.judge.borrow_mut().sent(place, bytes as u64);
+        self.trace(place, "send", bytes);
+    }
+
+    pub(super) fn only_here(&self, place: Place, items: &[ItemIndex]) {
+        self.trace(place, "only_here", items.len());
+        self.judge.borrow_mut().only_here(place, items);
+    }
+
+    pub(super) fn only_there(&self, place: Place, items: Vec<RemoteItem>) {
+        self.trace(place, "only_there", items.len());
+        self.judge.borrow_mut().only_there(place, items);
+    }
+
+    /// A side has ended, and its host has taken these items.
+    pub(super) fn end(&self, place: Place, result: Result<Outcome, Failure>, taken: Vec<Item>) {
+        match &result {
+            Ok(outcome) => {
+                let text = format_args!(
+                    "{} {} {} keys, {} {}",
+                    outcome.only_here_count,
+                    outcome.only_there_count,
+                    outcome.attempt_count,
+                    outcome.bytes.total(),
+                    outcome.plan
+                );
+                self.trace(place, "verified", text);
+                note_plan(outcome);
+            }
+            Err(failure) => {
+                self.trace(place, "failed", failure);
+                if let Some(class) = self.meeting(place.meeting).trouble.class() {
+                    counters::effect(class, 1);
+                }
+            }
+        }
+        let mut judge = self.judge.borrow_mut();
+        judge.take(place, taken);
+        judge.end(place, End::from(result));
+    }
+}
+
+/// States that sessions reach, counted by their ends.
+pub(super) const STATES: [&str; 8] = [
+    "session_equal",
+    "session_by_hello",
+    "session_by_sketch",
+    "session_by_stream",
+    "session_by_list",
+    "session_filtered",
+    "session_resalted",
+    "session_grown",
+];
+
+fn note_plan(outcome: &Outcome) {
+    let plan = outcome.plan.as_str();
+    let stages = [
+        ("digest", "session_equal"),
+        ("hello", "session_by_hello"),
+        ("part", "session_by_sketch"),
+        ("riblt", "session_by_stream"),
+        ("list", "session_by_list"),
+        ("whole", "session_by_list"),
+        ("filter", "session_filtered"),
+    ];
+    for (word, state) in stages {
+        if plan.contains(word) {
+            counters::state(state);
+        }
+    }
+    if outcome.attempt_count > 1 {
+        counters::state("session_resalted");
+    }
+}

@@ -1,0 +1,215 @@
+//! A host with a set: it begins sessions when it is told to, and answers others'.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+
+use rand::Rng as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use turmoil::net::{TcpListener, TcpStream};
+use umbel_engine::reconcile::{Aim, Direction, Item, Kind, Optimize, Options, Role};
+
+use super::desk::{Desk, Place};
+use super::items::kind_of;
+use super::lie::Liar;
+use super::side::{Blow, Failure, IDLE, Side, Task};
+use crate::host::host_name;
+use crate::plan::meeting::{Meeting, Stranger, Trouble, Way};
+use crate::seed::stream;
+
+/// Where hosts listen.
+const PORT: u16 = 7_400;
+
+/// A set, and who has it.
+pub(super) struct Host {
+    pub(super) number: u32,
+    /// What survives a crash.
+    pub(super) set: RefCell<BTreeSet<Item>>,
+    /// Takes numbers of sessions that it shall begin; of a host that is down it is of no use.
+    orders: RefCell<Option<UnboundedSender<usize>>>,
+}
+
+impl Host {
+    pub(super) fn new(number: u32, set: BTreeSet<Item>) -> Rc<Self> {
+        Rc::new(Self { number, set: RefCell::new(set), orders: RefCell::new(None) })
+    }
+
+    /// Begins a session; false if the host is down.
+    pub(super) fn meet(&self, meeting: usize) -> bool {
+        self.orders.borrow().as_ref().is_some_and(|orders| orders.send(meeting).is_ok())
+    }
+
+    /// What its machine runs.
+    pub(super) async fn run(self: Rc<Self>, desk: Rc<Desk>) -> io::Result<()> {
+        let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+        let (orders, mut ordered) = unbounded_channel();
+        self.orders.replace(Some(orders));
+        loop {
+            let (host, desk) = (Rc::clone(&self), Rc::clone(&desk));
+            tokio::select! {
+                biased;
+                Some(meeting) = ordered.recv() => {
+                    tokio::task::spawn_local(host.begin(desk, meeting));
+                }
+                accepted = listener.accept() => {
+                    tokio::task::spawn_local(host.answer(desk, accepted?.0));
+                }
+            }
+        }
+    }
+
+    async fn begin(self: Rc<Self>, desk: Rc<Desk>, number: usize) {
+        let place = Place { meeting: number, first: true };
+        let meeting = desk.meeting(number);
+        let frozen = self.freeze(&desk, place, false);
+        let address = (host_name(meeting.responder), PORT);
+        let connected = async {
+            let mut stream = TcpStream::connect((address.0.as_str(), address.1)).await?;
+            stream.write_all(&(number as u64).to_le_bytes()).await?;
+            io::Result::Ok(stream)
+        };
+        match tokio::time::timeout(IDLE, connected).await {
+            Ok(Ok(stream)) => self.take_part(desk, place, frozen, stream).await,
+            _ => desk.end(place, Err(Failure::Unreachable), Vec::new()),
+        }
+    }
+
+    async fn answer(self: Rc<Self>, desk: Rc<Desk>, mut stream: TcpStream) {
+        let mut number = [0; 8];
+        let Ok(Ok(_)) = tokio::time::timeout(IDLE, stream.read_exact(&mut number)).await else {
+            return;
+        };
+        let number = usize::try_from(u64::from_le_bytes(number)).expect("a number of a session");
+        let place = Place { meeting: number, first: false };
+        let is_foreign =
+            matches!(desk.meeting(number).trouble, Trouble::Stranger { what: Stranger::Kind });
+        let frozen = self.freeze(&desk, place, is_foreign);
+        self.take_part(desk, place, frozen, stream).await;
+    }
+
+    /// The set as it is now; of one that is of another kind, nothing.
+    fn freeze(&self, desk: &Desk, place: Place, is_foreign: bool) -> Rc<Vec<Item>> {
+        let frozen = if is_foreign { BTreeSet::new() } else { self.set.borrow().clone() };
+        let items = Rc::new(frozen.iter().cloned().collect());
+        desk.begin(place, self.number, frozen, Rc::clone(&items));
+        items
+    }
+
+    async fn take_part(
+        self: Rc<Self>,
+        desk: Rc<Desk>,
+        place: Place,
+        frozen: Rc<Vec<Item>>,
+        stream: TcpStream,
+    ) {
+        let meeting = desk.meeting(place.meeting);
+        let task = task(&desk, place, &meeting, frozen.len());
+        let mut side = Side::new(task, Rc::clone(&desk), place, frozen);
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let result = side.run(&mut reader, &mut writer).await;
+        let is_over = !matches!(result, Ok(_) | Err(Failure::Session(_)));
+        let takes = result.is_ok() && meeting.changes(place.first);
+        let taken = if takes { side.applied() } else { Vec::new() };
+        // What was added meanwhile stays.
+        self.set.borrow_mut().extend(taken.iter().cloned());
+        desk.end(place, result, taken);
+        if is_over {
+            return;
+        }
+        if let Err(failure) = side.linger(&mut reader, &mut writer).await {
+            desk.trace(place, "lost", failure);
+        }
+    }
+}
+
+impl Meeting {
+    /// Whether the set of the first side, or of the other one, grows.
+    pub(super) const fn changes(&self, first: bool) -> bool {
+        match self.way {
+            Way::Compare => false,
+            Way::Pull => first,
+            Way::Push => !first,
+            Way::Both => true,
+        }
+    }
+
+    /// To which side its trouble comes, and what it is.
+    const fn blow(&self) -> Option<(bool, Blow)> {
+        Some(match self.trouble {
+            Trouble::Reset { first, .. } => (first, Blow::Reset),
+            Trouble::Crash { first, .. } => (first, Blow::Crash),
+            Trouble::Cut { first, .. } | Trouble::Hold { first, .. } => (first, Blow::Link),
+            _ => return None,
+        })
+    }
+}
+
+/// What a side of a session does.
+fn task(desk: &Desk, place: Place, meeting: &Meeting, frozen_count: usize) -> Task {
+    let Place { meeting: number, first } = place;
+    let mut dice = stream(desk.seed, &format!("meeting {number} {first}"));
+    let after = match meeting.trouble {
+        Trouble::Reset { after, .. }
+        | Trouble::Cut { after, .. }
+        | Trouble::Hold { after, .. }
+        | Trouble::Crash { after, .. } => Some(after),
+        _ => None,
+    };
+    let blow = meeting.blow().filter(|(whose, _)| *whose == first).map(|(_, blow)| blow);
+    let loss_per_mille = match meeting.trouble {
+        Trouble::Loss { first: whose, per_mille } if whose == first => per_mille,
+        _ => 0,
+    };
+    let liar = match meeting.trouble {
+        Trouble::Lie { first: whose, frame, how } if whose == first => {
+            Some(Liar::new(how, frame, stream(desk.seed, &format!("liar {number}"))))
+        }
+        _ => None,
+    };
+    Task {
+        options: options(desk, first, meeting, dice.next_u64()),
+        symbol_bits: (first && meeting.short).then(|| desk.short_bits(meeting, frozen_count)),
+        chunk_bytes: usize::try_from(meeting.chunk_bytes).expect("a few bytes"),
+        blow: after.zip(blow),
+        loss_per_mille,
+        liar,
+        dice,
+    }
+}
+
+fn options(desk: &Desk, first: bool, meeting: &Meeting, nonce: u64) -> Options {
+    let kind = kind_of(desk.items);
+    let direction = match meeting.way {
+        Way::Compare => Direction::Compare,
+        Way::Pull => Direction::Pull,
+        Way::Push => Direction::Push,
+        Way::Both => Direction::TwoWay,
+    };
+    let mut options = Options::initiator(kind, direction, nonce);
+    options.role = if first {
+        Role::Initiator(Aim {
+            direction,
+            optimize: if meeting.fast { Optimize::Time } else { Optimize::Bytes },
+            want_items: meeting.contents,
+            tell_responder: meeting.told,
+            expected_difference: meeting.expected,
+        })
+    } else {
+        Role::Responder { accept_items: true }
+    };
+    if let Some(bytes_max) = meeting.bytes_max {
+        options.limits.bytes_max = bytes_max;
+    }
+    if let (false, Trouble::Stranger { what }) = (first, meeting.trouble) {
+        match what {
+            Stranger::Secret => options.secret = [1; 16],
+            Stranger::Dataset => options.dataset_id = 1,
+            Stranger::Kind => {
+                options.kind = if kind == Kind::Id64 { Kind::Hashed } else { Kind::Id64 };
+            }
+        }
+    }
+    options
+}

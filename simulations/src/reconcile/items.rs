@@ -1,0 +1,34 @@
+//! Items by number.
+
+use umbel_engine::reconcile::{Item, Kind};
+
+use crate::plan::meeting::ItemKind;
+
+/// The item of a number.
+pub(super) fn item(items: ItemKind, number: u64) -> Item {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    match items {
+        ItemKind::Ids => Item::Id(mixed ^ mixed >> 32),
+        ItemKind::Hashes => {
+            let words = (1..=4u64).flat_map(|word| mixed.wrapping_mul(2 * word + 1).to_be_bytes());
+            Item::Bytes(words.collect())
+        }
+        ItemKind::Lines => {
+            Item::Bytes(format!("line {number} {}", mixed >> (mixed % 64)).into_bytes())
+        }
+        ItemKind::Records => Item::Keyed {
+            key: (number / 2).to_le_bytes().to_vec(),
+            value: format!("{mixed:x}").into_bytes(),
+        },
+    }
+}
+
+/// How sessions are told of such items.
+pub(super) const fn kind_of(items: ItemKind) -> Kind {
+    match items {
+        ItemKind::Ids => Kind::Id64,
+        ItemKind::Hashes | ItemKind::Lines => Kind::Hashed,
+        ItemKind::Records => Kind::Keyed,
+    }
+}

@@ -1,0 +1,405 @@
+//! What sessions promise, held against plain sets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use umbel_engine::reconcile::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
+
+use super::desk::Place;
+use super::side::Failure;
+use crate::counters;
+use crate::plan::meeting::{Meeting, Stranger, Trouble, Way};
+use crate::watch::violated;
+
+/// A session tells its exact difference, or an error.
+const EXACT: &str = "difference_is_exact";
+
+/// Who succeeds knows that the other side has all that it should.
+const BOTH: &str = "success_means_both";
+
+/// What is only to be shown is told when it is verified, and else not.
+const TOLD: &str = "told_when_verified";
+
+/// No side spends more bytes than it may.
+const CAP: &str = "byte_cap_holds";
+
+/// Nothing comes of sessions with strangers.
+const STRANGERS: &str = "strangers_part";
+
+/// A session with nothing in its way succeeds.
+const HONEST: &str = "honest_sessions_succeed";
+
+/// A side ends in time.
+const ENDS: &str = "sessions_end";
+
+/// Longest time that a side may take, in simulated microseconds.
+const SIDE_US_MAX: u64 = 60_000_000;
+
+/// Bytes of the frame that says why a session is given up, which goes out in any case.
+const LAST_WORD_BYTES: u64 = 300;
+
+/// Longest time that messages are held and a session still succeeds, in simulated milliseconds.
+const HARMLESS_HOLD_MS: u64 = 1_000;
+
+/// How a side ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Verified(Box<Outcome>),
+    Failed { text: String, is_driver: bool },
+    Crashed,
+}
+
+impl From<Result<Outcome, Failure>> for End {
+    fn from(result: Result<Outcome, Failure>) -> Self {
+        match result {
+            Ok(outcome) => Self::Verified(Box::new(outcome)),
+            Err(failure) => Self::Failed {
+                text: failure.to_string(),
+                is_driver: matches!(failure, Failure::Session(SessionError::Driver { .. })),
+            },
+        }
+    }
+}
+
+/// What is seen of a side.
+pub(super) struct Seen {
+    host: u32,
+    since_us: u64,
+    frozen: BTreeSet<Item>,
+    indexed: Rc<Vec<Item>>,
+    only_here: Option<BTreeSet<Item>>,
+    only_there: Vec<RemoteItem>,
+    sent: u64,
+    end: Option<End>,
+}
+
+impl Seen {
+    pub(super) const fn new(
+        host: u32,
+        since_us: u64,
+        frozen: BTreeSet<Item>,
+        indexed: Rc<Vec<Item>>,
+    ) -> Self {
+        Self {
+            host,
+            since_us,
+            frozen,
+            indexed,
+            only_here: None,
+            only_there: Vec::new(),
+            sent: 0,
+            end: None,
+        }
+    }
+
+    fn items_there(&self) -> BTreeSet<Item> {
+        self.only_there.iter().filter_map(|remote| remote.item.clone()).collect()
+    }
+}
+
+/// A session.
+struct Record {
+    meeting: Meeting,
+    /// Whether something was in its way that it did not bring.
+    is_disturbed: bool,
+    /// The initiator's and the responder's.
+    sides: [Option<Seen>; 2],
+}
+
+impl Record {
+    fn must_succeed(&self) -> bool {
+        let is_calm = match self.meeting.trouble {
+            Trouble::Nothing => true,
+            Trouble::Hold { for_ms, .. } => for_ms <= HARMLESS_HOLD_MS,
+            _ => false,
+        };
+        is_calm && !self.is_disturbed && self.meeting.bytes_max.is_none()
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.sides.iter().flatten().any(|side| side.end.is_none())
+    }
+
+    fn involves(&self, hosts: &[u32]) -> bool {
+        hosts.contains(&self.meeting.initiator) || hosts.contains(&self.meeting.responder)
+    }
+}
+
+/// All sessions, and all items that there are.
+#[derive(Default)]
+pub(super) struct Judge {
+    records: Vec<Record>,
+    /// Items that some host was given.
+    given: BTreeSet<Item>,
+    /// Items that a liar made a host believe in.
+    believed: BTreeSet<Item>,
+    pub(super) items_checked: u64,
+}
+
+const fn at(first: bool) -> usize {
+    if first { 0 } else { 1 }
+}
+
+impl Judge {
+    /// Adds a session, and tells its number.
+    pub(super) fn add(&mut self, meeting: Meeting) -> usize {
+        self.records.push(Record { meeting, is_disturbed: false, sides: [None, None] });
+        self.records.len() - 1
+    }
+
+    /// Some host was given these items.
+    pub(super) fn give(&mut self, items: impl IntoIterator<Item = Item>) {
+        self.given.extend(items);
+    }
+
+    pub(super) fn meeting(&self, number: usize) -> Meeting {
+        self.records[number].meeting
+    }
+
+    pub(super) fn host_of(&self, place: Place) -> u32 {
+        let meeting = self.records[place.meeting].meeting;
+        if place.first { meeting.initiator } else { meeting.responder }
+    }
+
+    pub(super) fn begin(&mut self, place: Place, seen: Seen) {
+        self.records[place.meeting].sides[at(place.first)] = Some(seen);
+    }
+
+    fn side(&mut self, place: Place) -> &mut Seen {
+        self.records[place.meeting].sides[at(place.first)].as_mut().expect("a side that began")
+    }
+
+    pub(super) fn sent(&mut self, place: Place, bytes: u64) {
+        let bytes_max = self.records[place.meeting].meeting.bytes_max;
+        let side = self.side(place);
+        side.sent += bytes;
+        let sent = side.sent;
+        if let Some(max) = bytes_max {
+            counters::checked(CAP, 1);
+            if sent > max + LAST_WORD_BYTES {
+                violated(CAP, format!("{place:?} sent {sent} bytes and may send {max}"));
+            }
+        }
+    }
+
+    pub(super) fn only_here(&mut self, place: Place, items: &[ItemIndex]) {
+        let side = self.side(place);
+        let item = |index: &ItemIndex| {
+            side.indexed[usize::try_from(index.0).expect("a place of the snapshot")].clone()
+        };
+        side.only_here = Some(items.iter().map(item).collect());
+    }
+
+    pub(super) fn only_there(&mut self, place: Place, items: Vec<RemoteItem>) {
+        self.side(place).only_there.extend(items);
+    }
+
+    /// A host has put these items of a session into its set.
+    pub(super) fn take(&mut self, place: Place, items: Vec<Item>) {
+        let is_lie = self.records[place.meeting].meeting.trouble.is_plausible_lie();
+        for item in items.into_iter().filter(|item| !self.given.contains(item)) {
+            // A host that believes in one hands it on.
+            if !is_lie && !self.believed.contains(&item) {
+                violated(EXACT, format!("{place:?} took {item:?}, which nobody was given"));
+            }
+            self.believed.insert(item);
+        }
+    }
+
+    pub(super) fn end(&mut self, place: Place, end: End) {
+        counters::checked(ENDS, 1);
+        if let End::Failed { text, is_driver: true } = &end {
+            violated(HONEST, format!("{place:?}: {text}"));
+        }
+        let is_verified = matches!(end, End::Verified(_));
+        self.side(place).end = Some(end);
+        let record = &self.records[place.meeting];
+        let (here, there) = (&record.sides[at(place.first)], &record.sides[at(!place.first)]);
+        let here = here.as_ref().expect("it just ended");
+        if !is_verified {
+            check_failed(place, &record.meeting, here, there.as_ref());
+            return;
+        }
+        let Some(there) = there else {
+            return violated(EXACT, format!("{place:?} succeeds with nobody"));
+        };
+        self.items_checked += (here.frozen.len() + there.frozen.len()) as u64;
+        check_verified(place, &record.meeting, here, there);
+    }
+
+    /// A host crashes: its sides end.
+    pub(super) fn crash(&mut self, host: u32) {
+        self.disturb(&[host], None);
+        for number in 0..self.records.len() {
+            for first in [true, false] {
+                let side = &self.records[number].sides[at(first)];
+                if side.as_ref().is_some_and(|side| side.host == host && side.end.is_none()) {
+                    self.end(Place { meeting: number, first }, End::Crashed);
+                }
+            }
+        }
+    }
+
+    /// Something is in the way of all sessions under way of these hosts, but of this one.
+    pub(super) fn disturb(&mut self, hosts: &[u32], but: Option<usize>) {
+        for (number, record) in self.records.iter_mut().enumerate() {
+            let has_begun = record.sides.iter().any(Option::is_some);
+            if has_begun && Some(number) != but && record.involves(hosts) {
+                record.is_disturbed |= record.is_under_way() || record.sides[1].is_none();
+            }
+        }
+    }
+
+    /// Something was in its way from the start.
+    pub(super) fn disturb_one(&mut self, number: usize) {
+        self.records[number].is_disturbed = true;
+    }
+
+    /// Whether a session runs.
+    pub(super) fn is_busy(&self) -> bool {
+        self.records.iter().any(Record::is_under_way)
+    }
+
+    /// Looks for sides that do not end.
+    pub(super) fn look(&self, now_us: u64) {
+        for (number, record) in self.records.iter().enumerate() {
+            for side in record.sides.iter().flatten() {
+                if side.end.is_none() && now_us > side.since_us + SIDE_US_MAX {
+                    let seconds = SIDE_US_MAX / 1_000_000;
+                    violated(
+                        ENDS,
+                        format!("session {number} does not end on {}: {seconds} s", side.host),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Looks at sessions that had to succeed.
+    pub(super) fn close(&self) {
+        for (number, record) in self.records.iter().enumerate() {
+            let has_begun = record.sides.iter().any(Option::is_some);
+            if !has_begun || !record.must_succeed() {
+                continue;
+            }
+            counters::checked(HONEST, 1);
+            for (side, name) in record.sides.iter().zip(["initiator", "responder"]) {
+                match side.as_ref().map(|side| &side.end) {
+                    Some(Some(End::Verified(_))) => {}
+                    Some(end) => violated(HONEST, format!("session {number}, {name}: {end:?}")),
+                    None => violated(HONEST, format!("session {number}: no {name}")),
+                }
+            }
+        }
+    }
+
+    /// Whether a set at the end is what it must be.
+    pub(super) fn check_final(&self, host: u32, set: &BTreeSet<Item>) {
+        let invariant = "sets_end_equal";
+        counters::checked(invariant, set.len() as u64);
+        let missing = self.given.difference(set).count();
+        if missing > 0 {
+            violated(
+                invariant,
+                format!("host {host} lacks {missing} of {} items", self.given.len()),
+            );
+        }
+        let extra =
+            set.iter().find(|item| !self.given.contains(item) && !self.believed.contains(item));
+        if let Some(item) = extra {
+            violated(invariant, format!("host {host} has {item:?}, which nobody was given"));
+        }
+    }
+
+    /// How sides ended.
+    pub(super) fn ends(&self) -> BTreeMap<String, u64> {
+        let mut ends = BTreeMap::new();
+        for side in self.records.iter().flat_map(|record| &record.sides).flatten() {
+            let name = match &side.end {
+                Some(End::Verified(_)) => "verified",
+                Some(End::Failed { .. }) => "failed",
+                Some(End::Crashed) => "crashed",
+                None => "open",
+            };
+            *ends.entry(name.to_owned()).or_default() += 1;
+        }
+        ends
+    }
+}
+
+/// A side that failed has told nothing, and was handed nothing but what the other one has.
+fn check_failed(place: Place, meeting: &Meeting, here: &Seen, there: Option<&Seen>) {
+    counters::checked(TOLD, 1);
+    if !meeting.changes(place.first) && !here.only_there.is_empty() {
+        let count = here.only_there.len();
+        violated(TOLD, format!("{place:?} told {count} items and failed: {:?}", here.end));
+    }
+    if here.only_here.is_some() {
+        violated(TOLD, format!("{place:?} told what only it has and failed: {:?}", here.end));
+    }
+    if meeting.trouble.is_plausible_lie() {
+        return;
+    }
+    let is_real = |item: &Item| {
+        there.is_some_and(|there| there.frozen.contains(item)) && !here.frozen.contains(item)
+    };
+    if let Some(item) = here.items_there().iter().find(|item| !is_real(item)) {
+        violated(EXACT, format!("{place:?} was handed {item:?}, which is not the other's alone"));
+    }
+}
+
+/// A side that succeeded has told the exact difference, and the other one has what it lacked.
+fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
+    let Some(End::Verified(outcome)) = &here.end else { return };
+    counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);
+    if let Trouble::Stranger { what } = meeting.trouble {
+        counters::checked(STRANGERS, 1);
+        let is_nothing = here.frozen.is_empty() && there.frozen.is_empty();
+        if what != Stranger::Secret || !is_nothing {
+            violated(STRANGERS, format!("{place:?} succeeds: {outcome:?}"));
+        }
+    }
+    let is_lie = meeting.trouble.is_plausible_lie();
+    if is_lie && outcome.attempt_count > 1 {
+        // What a liar invented was merged before the digests differed, and belongs to both sets since.
+        return;
+    }
+    let only_here: BTreeSet<Item> = here.frozen.difference(&there.frozen).cloned().collect();
+    let only_there: BTreeSet<Item> = there.frozen.difference(&here.frozen).cloned().collect();
+    let counts = [
+        (outcome.only_there_count, only_there.len(), "only there", true),
+        (outcome.only_here_count, only_here.len(), "only here", !is_lie),
+        (outcome.here_count, here.frozen.len(), "here", !is_lie),
+        (outcome.there_count, there.frozen.len(), "there", !is_lie),
+    ];
+    for (said, is, what, counts) in counts {
+        if counts && said != is as u64 {
+            violated(
+                EXACT,
+                format!("{place:?} says {said} items {what}, there are {is}: {outcome:?}"),
+            );
+        }
+    }
+    if let Some(max) = meeting.bytes_max
+        && outcome.bytes.total() > max
+    {
+        violated(CAP, format!("{place:?} cost {} bytes of {max}", outcome.bytes.total()));
+    }
+    if here.only_here.as_ref().is_some_and(|told| *told != only_here) {
+        violated(EXACT, format!("{place:?} told others than those that only it has: {outcome:?}"));
+    }
+    let handed = here.items_there();
+    let is_shown = matches!(meeting.way, Way::Compare) && meeting.contents && place.first;
+    let is_whole = meeting.changes(place.first) || is_shown;
+    if if is_whole { handed != only_there } else { !handed.is_subset(&only_there) } {
+        let (handed, is) = (handed.len(), only_there.len());
+        violated(EXACT, format!("{place:?} handed {handed} items out of {is}: {outcome:?}"));
+    }
+    if meeting.changes(!place.first) && !is_lie {
+        counters::checked(BOTH, 1);
+        if there.items_there() != only_here {
+            let (has, lacks) = (there.only_there.len(), only_here.len());
+            violated(BOTH, format!("{place:?} succeeds, the other has {has} of {lacks} items"));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! One side of a session over a simulated connection.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::ChaCha8Rng;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::Instant;
+use umbel_engine::Outbox;
+use umbel_engine::reconcile::{
+    Input, Item, ItemIndex, Options, Outcome, Output, Pass, Session, SessionError,
+};
+
+use super::desk::{Desk, Order, Place};
+use super::lie::Liar;
+use crate::plan::meeting::After;
+
+/// A side gives up when it has neither read nor written anything for so long.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
+
+/// A side writes once in so long.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// What a side is to do, and what happens to it.
+pub(super) struct Task {
+    pub(super) options: Options,
+    /// Bits of symbols that collide.
+    pub(super) symbol_bits: Option<u8>,
+    /// Bytes that it writes at once.
+    pub(super) chunk_bytes: usize,
+    pub(super) blow: Option<(After, Blow)>,
+    pub(super) loss_per_mille: u32,
+    pub(super) liar: Option<Liar>,
+    pub(super) dice: ChaCha8Rng,
+}
+
+/// What happens to a side, once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Blow {
+    /// It drops the connection.
+    Reset,
+    /// Its host crashes.
+    Crash,
+    /// The link fails.
+    Link,
+}
+
+/// Why a side's session came to nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The session says so.
+    Session(SessionError),
+    /// Nothing could be read or written any more.
+    Silent,
+    /// The connection broke.
+    Broken,
+    /// This side dropped the connection.
+    Reset,
+    /// There was no connection.
+    Unreachable,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(error) => write!(f, "{error}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// A side while it runs.
+pub(super) struct Side {
+    task: Task,
+    desk: Rc<Desk>,
+    place: Place,
+    frozen: Rc<Vec<Item>>,
+    session: Session,
+    out: Outbox<Output>,
+    inputs: VecDeque<Input>,
+    input_count: u32,
+    /// What waits to be written.
+    outgoing: VecDeque<u8>,
+    written: u64,
+    next_write: Instant,
+    is_paused: bool,
+    is_closed: bool,
+    /// What was handed out.
+    applied: Vec<Item>,
+    result: Option<Result<Outcome, SessionError>>,
+}
+
+impl Side {
+    /// A side that works on these items.
+    pub(super) fn new(task: Task, desk: Rc<Desk>, place: Place, frozen: Rc<Vec<Item>>) -> Self {
+        let mut session = Session::new(task.options);
+        if let Some(bits) = task.symbol_bits {
+            session = session.with_symbol_bits(bits);
+        }
+        Self {
+            task,
+            desk,
+            place,
+            frozen,
+            session,
+            out: Outbox::new(),
+            inputs: VecDeque::from([Input::Start]),
+            input_count: 0,
+            outgoing: VecDeque::new(),
+            written: 0,
+            next_write: Instant::now(),
+            is_paused: false,
+            is_closed: false,
+            applied: Vec::new(),
+            result: None,
+        }
+    }
+
+    /// Runs the session to its end.
+    pub(super) async fn run(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<Outcome, Failure> {
+        loop {
+            while let Some(input) = self.inputs.pop_front() {
+                if matches!(self.task.blow, Some((After::Inputs(at), _)) if at <= self.input_count)
+                {
+                    self.strike().await?;
+                }
+                self.input_count += 1;
+                self.session.step(input, &mut self.out);
+                self.out.take().into_iter().for_each(|output| self.follow(output));
+                if let Some(result) = self.result.take() {
+                    return result.map_err(Failure::Session);
+                }
+            }
+            self.wait(reader, writer).await?;
+        }
+    }
+
+    fn follow(&mut self, output: Output) {
+        match output {
+            Output::Send(bytes) => {
+                self.desk.sent(self.place, bytes.len());
+                let bytes = match &mut self.task.liar {
+                    Some(liar) => {
+                        let (bytes, is_now) = liar.pass(bytes);
+                        if is_now {
+                            self.desk.fired(self.place);
+                        }
+                        bytes
+                    }
+                    None => bytes,
+                };
+                self.outgoing.extend(bytes);
+            }
+            Output::Pause => self.is_paused = true,
+            Output::RunPass(pass) => self.inputs.push_back(self.scan(pass)),
+            Output::Fetch(wanted) => {
+                let item = |index: &ItemIndex| {
+                    let at = usize::try_from(index.0).expect("a place of the snapshot");
+                    self.frozen[at].clone()
+                };
+                self.inputs.push_back(Input::Items(wanted.iter().map(item).collect()));
+            }
+            Output::OnlyHere(items) => self.desk.only_here(self.place, &items),
+            Output::OnlyThere(items) => {
+                self.applied.extend(items.iter().filter_map(|item| item.item.clone()));
+                self.desk.only_there(self.place, items);
+                self.inputs.push_back(Input::Applied);
+            }
+            Output::Phase(phase) => self.desk.trace(self.place, "phase", phase),
+            Output::Finish(result) => self.result = Some(result),
+        }
+    }
+
+    fn scan(&self, mut pass: Pass) -> Input {
+        for (index, item) in (0..).zip(self.frozen.iter()) {
+            pass.add(ItemIndex(index), item.as_item_ref());
+        }
+        if pass.includes_applied() {
+            self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
+        }
+        Input::PassDone(pass)
+    }
+
+    /// Waits until something was read or written.
+    async fn wait(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), Failure> {
+        if self.outgoing.is_empty() && self.is_paused {
+            self.is_paused = false;
+            self.inputs.push_back(Input::Resume);
+            return Ok(());
+        }
+        let can_read = self.session.wants_bytes() && !self.is_closed;
+        let mut buffer = [0; READ_BYTES];
+        tokio::select! {
+            biased;
+            read = reader.read(&mut buffer), if can_read => match read {
+                Ok(0) => {
+                    self.is_closed = true;
+                    self.inputs.push_back(Input::Closed);
+                }
+                Ok(count) => {
+                    self.desk.trace(self.place, "read", count);
+                    self.inputs.push_back(Input::Received(buffer[..count].to_vec()));
+                }
+                Err(_) => return Err(Failure::Broken),
+            },
+            () = tokio::time::sleep_until(self.next_write), if !self.outgoing.is_empty() => {
+                self.write(writer).await?;
+            }
+            () = tokio::time::sleep(IDLE) => return Err(Failure::Silent),
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), Failure> {
+        let mut count = self.task.chunk_bytes.min(self.outgoing.len());
+        if let Some((After::Bytes(at), _)) = self.task.blow {
+            let left = usize::try_from(at.saturating_sub(self.written)).unwrap_or(usize::MAX);
+            if left == 0 {
+                self.strike().await?;
+            } else {
+                count = count.min(left);
+            }
+        }
+        let loss = self.task.loss_per_mille;
+        if loss > 0 && self.task.dice.random_range(0..1000) < loss {
+            self.desk.fired(self.place);
+            return Err(Failure::Reset);
+        }
+        let chunk: Vec<u8> = self.outgoing.drain(..count).collect();
+        writer.write_all(&chunk).await.map_err(|_| Failure::Broken)?;
+        self.written += chunk.len() as u64;
+        self.desk.trace(self.place, "wrote", chunk.len());
+        self.next_write = Instant::now() + PACE;
+        Ok(())
+    }
+
+    /// What the plan has for this side happens.
+    async fn strike(&mut self) -> Result<(), Failure> {
+        let Some((_, blow)) = self.task.blow.take() else { return Ok(()) };
+        self.desk.fired(self.place);
+        match blow {
+            Blow::Reset => return Err(Failure::Reset),
+            Blow::Crash => {
+                self.desk.order(Order::Crash(self.place));
+                std::future::pending::<()>().await;
+            }
+            Blow::Link => self.desk.order(Order::Link(self.place)),
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and reads until the other side has done so too: who closes a connection with
+    /// bytes that it has not read resets it, and what it wrote may be lost.
+    pub(super) async fn linger(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), Failure> {
+        while !self.outgoing.is_empty() {
+            tokio::time::sleep_until(self.next_write).await;
+            self.write(writer).await?;
+        }
+        writer.shutdown().await.map_err(|_| Failure::Broken)?;
+        let mut buffer = [0; READ_BYTES];
+        let drain = async { while reader.read(&mut buffer).await.is_ok_and(|count| count > 0) {} };
+        tokio::time::timeout(IDLE, drain).await.map_err(|_| Failure::Silent)
+    }
+
+    /// What the session handed out.
+    pub(super) fn applied(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.applied)
+    }
+}

@@ -1,0 +1,40 @@
+//! What faults do to the links of a world.
+
+use std::time::Duration;
+
+use super::{LATENCY, World};
+use crate::links::{Claim, Direction, LinkState, link_name, set_link};
+
+impl World {
+    /// All hosts' numbers, the clients' included.
+    pub(crate) fn everybody(&self) -> Vec<u32> {
+        (0..=u32::try_from(self.hosts.len()).expect("a few hosts")).collect()
+    }
+
+    /// A fault claims directions of links.
+    pub(crate) fn claim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
+        let changed = self.links.claim(directions, claim, class);
+        self.set_links(&changed);
+    }
+
+    /// A fault lets go of directions of links.
+    pub(crate) fn unclaim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
+        let changed = self.links.release(directions, claim, class);
+        self.set_links(&changed);
+    }
+
+    fn set_links(&self, changed: &[(Direction, LinkState, LinkState)]) {
+        for &((low, high), before, wanted) in changed {
+            set_link(&self.sim, [&link_name(low), &link_name(high)], before, wanted);
+        }
+    }
+
+    /// Sets the longest time that messages from and to a node take; `None` for the usual.
+    pub(crate) fn set_latency(&self, number: u32, longest: Option<Duration>) {
+        for other in self.everybody().into_iter().filter(|other| *other != number) {
+            let (one, other) = (link_name(number), link_name(other));
+            let longest = longest.unwrap_or(LATENCY[1]);
+            self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
+        }
+    }
+}
