@@ -10,7 +10,7 @@
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{
     Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
-    Level, Mode, Output, Place, PlaceBits, Plan, Suspect, Worker, WorkerId,
+    Level, Mode, Output, Place, PlaceBits, Plan, Rank, Suspect, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 
@@ -32,7 +32,11 @@ pub fn plan(choice: u8) -> Plan {
         _ => Level::Approximate { false_positive_rate: 1e-3 },
     };
     let report_kept = choice & 8 != 0;
-    let keep = if choice & 4 != 0 { Keep::Last } else { Keep::First };
+    let keep = match (choice & 4 != 0, choice & 32 != 0) {
+        (false, false) => Keep::First,
+        (true, false) => Keep::Last,
+        (_, true) => Keep::Best,
+    };
     let shape =
         JobShape { workers: 2, cells_per_owner: 1, level, keep, report_kept, item_bytes_mean: 0.0 };
     let place_bits = report_kept.then_some(PlaceBits { chunk: 1, item: 8 });
@@ -51,6 +55,11 @@ fn hash(number: u64) -> ItemHash {
     ItemHash::new(spread, spread.rotate_left(17))
 }
 
+/// How an item ranks: not in the order of places, and many alike.
+fn rank(place: Place) -> Rank {
+    Rank(place.to_bits() % 3)
+}
+
 /// A worker that has its plan and its cells, and what it sent.
 #[must_use]
 pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
@@ -62,8 +71,10 @@ pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
         let own =
             (0..ITEMS).filter(|item| plan.shape.cells().cell_of(hash(first + item).hi()) == cell);
         let entry = |item| Entry { hash: hash(first + item), place: Place::new(id.into(), item) };
-        let entries = own.map(entry).collect();
-        worker.step(Input::Cell { cell, entries }, &mut outbox).expect("each cell once");
+        let entries: Vec<Entry> = own.map(entry).collect();
+        let mut ranks: Vec<Rank> = entries.iter().map(|entry| rank(entry.place)).collect();
+        ranks.truncate(if plan.shape.ranks_entries() { entries.len() } else { 0 });
+        worker.step(Input::Cell { cell, entries, ranks }, &mut outbox).expect("each cell once");
     }
     (worker, outbox.take())
 }
@@ -73,7 +84,8 @@ pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
 pub fn items(suspects: &[Suspect]) -> Vec<Item> {
     let item = |&Suspect { place, shared }: &Suspect| {
         let number = u64::from(place.chunk()) * ITEMS / 2 + place.item();
-        Item { hash: hash(number), place, shared, bytes: number.to_le_bytes().to_vec() }
+        let bytes = number.to_le_bytes().to_vec();
+        Item { hash: hash(number), place, shared, rank: rank(place), bytes }
     };
     suspects.iter().map(item).collect()
 }

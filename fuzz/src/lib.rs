@@ -7,6 +7,8 @@ use umbel_bits::BitReader;
 
 pub mod exchange;
 pub mod seeds;
+pub mod sessions;
+pub mod sketches;
 
 /// Panics unless two slices begin with the same `bit_len` bits.
 pub fn assert_same_bits(ours: &[u8], theirs: &[u8], bit_len: u64) {

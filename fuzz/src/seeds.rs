@@ -7,8 +7,10 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
+use crate::{sessions, sketches};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
+use umbel_engine::reconcile::Kind;
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.
@@ -71,7 +73,28 @@ pub fn all() -> Vec<Seed> {
         ("exchange_frames", "bytes", recorded(1 + 8 + 16)),
         ("exchange_frames", "approximate", recorded(2)),
     ];
-    golden.into_iter().chain(made).collect()
+    let sketches = sketches::decode_seeds().into_iter();
+    let sketches = sketches.map(|(name, bytes)| ("sketch_decode", name, bytes));
+    let files = [("hashed", Kind::Hashed), ("ids", Kind::Id64), ("keyed", Kind::Keyed)];
+    let files = files.into_iter().zip(0u8..).map(|((name, kind), number)| {
+        let bytes = sketches::file(kind, 3..25, 140);
+        ("sketch_file", name, [vec![number, 50], bytes].concat())
+    });
+    // Choices by number: see the bits in `sessions`.
+    let sessions = [
+        ("sets-initiator-hashed", 0b0011_0000),
+        ("sets-responder-ids", 0b0011_0101),
+        ("sets-initiator-keyed-coded", 0b1100_1000),
+        ("sets-responder-hashed-plan", 0b1001_0001),
+        ("bits-initiator-mirror", 0b0000_0110),
+        ("bits-responder-union", 0b0000_1011),
+        ("bits-initiator-union-search", 0b0001_1010),
+        ("bits-responder-many", 0b0011_1011),
+    ];
+    let sessions = sessions
+        .into_iter()
+        .map(|(name, choice)| ("session_frames", name, sessions::recorded(choice)));
+    golden.into_iter().chain(made).chain(sketches).chain(files).chain(sessions).collect()
 }
 
 fn frame(position_count: u64, function: HashFunction, positions: Vec<u64>) -> Vec<u8> {
