@@ -188,6 +188,9 @@ pub struct Replica {
     knows: Knowledge,
     /// Within which counts the bits lie that no knowledge covers; empty if there are none.
     may_have: Knowledge,
+    /// A whole filter brought bits that no entry of the log tells, and whose sender's knowledge is not
+    /// had yet. When it is, they may all be here already, and nobody was told.
+    has_untold: bool,
     partners: BTreeMap<NodeId, Partner>,
     question_count: u64,
 }
@@ -219,6 +222,7 @@ impl Replica {
             marks: VecDeque::from([nothing]),
             knows: Knowledge::new(),
             may_have: Knowledge::new(),
+            has_untold: false,
             partners: BTreeMap::new(),
             question_count: 0,
         })

@@ -369,10 +369,7 @@ impl Copy {
     }
 
     pub(super) fn begin_whole(&self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
-        let mut state = self.write();
-        // From the first bit on.
-        state.merge_count += 1;
-        state.replica.begin_whole(from, delta)
+        self.write().replica.begin_whole(from, delta)
     }
 
     pub(super) fn merge_whole_frame(
@@ -381,7 +378,11 @@ impl Copy {
         delta: &Delta,
         frame: &[u8],
     ) -> Result<u64, DeltaError> {
-        self.write().replica.merge_whole_frame(from, delta, frame)
+        let mut state = self.write();
+        let new_bit_count = state.replica.merge_whole_frame(from, delta, frame)?;
+        // The copy may have been saved since the frame before.
+        state.merge_count += u64::from(new_bit_count > 0);
+        Ok(new_bit_count)
     }
 
     pub(super) fn end_whole(

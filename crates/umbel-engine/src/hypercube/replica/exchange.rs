@@ -196,6 +196,7 @@ impl Replica {
         let view = self.reader().view(frame).map_err(frame_error)?;
         let new = view.merge_into(&mut self.filter, self.options.key).map_err(frame_error)?;
         self.leans_on_fresh |= self.fresh_count > 0;
+        self.has_untold |= new > 0;
         Ok(new)
     }
 
@@ -210,9 +211,11 @@ impl Replica {
         new_bit_count: u64,
     ) -> Result<Merged, DeltaError> {
         self.check_answer(from, delta)?;
+        let has_untold = self.has_untold;
         self.finish(from, delta);
-        if new_bit_count > 0 {
-            // What was new is in no entry: whoever knows less than this copy now gets it whole.
+        if new_bit_count > 0 || has_untold {
+            // What was new, now or in one that broke off, is in no entry: whoever knows less than this
+            // copy now gets it whole.
             self.log.skip();
             self.mark();
         }
@@ -224,6 +227,7 @@ impl Replica {
         self.knows.raise(&delta.knows);
         if self.knows.covers(&self.may_have) {
             self.may_have = Knowledge::new();
+            self.has_untold = false;
         }
         let known = self.partners.entry(from).or_default();
         known.asked = None;

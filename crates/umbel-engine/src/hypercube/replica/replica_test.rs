@@ -162,6 +162,40 @@ fn a_whole_filter_that_came_in_part_hides_nothing() {
     assert_eq!(copies[1].may_have, Knowledge::new());
 }
 
+/// A whole filter whose end does not come: all of its frames, or the first.
+fn merge_part(copy: &mut Replica, from: NodeId, delta: &Delta, is_all: bool) {
+    copy.begin_whole(from, delta).unwrap();
+    for frame in delta.frames.iter().take(if is_all { usize::MAX } else { 1 }) {
+        copy.merge_whole_frame(from, delta, frame).unwrap();
+    }
+}
+
+/// When it comes again nothing of it is new, and yet nobody has been told.
+#[test]
+fn a_whole_filter_that_broke_off_before_its_end_is_told_when_it_comes_again() {
+    for kind in KINDS {
+        for is_restarted in [false, true] {
+            let mut copies = copies(3, kind, 1);
+            insert(&mut copies[0], 0..20);
+            copies[0].begin_sweep();
+            let delta = answer(&mut copies, 0, 1);
+            assert_eq!(delta.content, DeltaContent::Whole);
+            merge_part(&mut copies[1], NodeId(1), &delta, true);
+            if is_restarted {
+                let (bits, saved) = (copies[1].filter().clone(), copies[1].save());
+                let options = ReplicaOptions { log: 22, ..*copies[1].options() };
+                copies[1] = Replica::restore(options, bits, saved).unwrap();
+            }
+            for (from, to) in [(0, 1), (1, 2)] {
+                let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
+                copies[to].merge(node, &delta).unwrap();
+            }
+            assert_eq!(copies[2].knows(NodeId(1)), 20);
+            assert_equal_to(&copies, &filter_of(kind, 0..20));
+        }
+    }
+}
+
 /// What is known must be had, also if what came was here already, as an insert that still waits.
 #[test]
 fn an_insert_that_waits_hides_nothing() {
@@ -217,7 +251,7 @@ fn nothing_of_an_old_generation_comes_back() {
 enum Act {
     Insert(usize, u64, u64),
     Begin(usize),
-    /// One asks another; the question or the answer is lost, or the answer comes twice.
+    /// One asks another; the answer is lost, comes twice, or breaks off.
     Exchange(usize, usize, u8),
     Forget(usize),
     /// A whole filter comes from outside, and what is known then is saved at once.
@@ -232,7 +266,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         3 => (place(), 0_u64..30, 1_u64..20).prop_map(|(at, first, n)| Act::Insert(at, first, n)),
         2 => place().prop_map(Act::Begin),
-        6 => (place(), place(), 0_u8..4).prop_map(|(a, b, how)| Act::Exchange(a, b, how)),
+        6 => (place(), place(), 0_u8..6).prop_map(|(a, b, how)| Act::Exchange(a, b, how)),
         1 => place().prop_map(Act::Forget),
         1 => (place(), 0_u64..40, 1_u64..20).prop_map(|(at, first, n)| Act::Absorb(at, first, n)),
         1 => place().prop_map(Act::Save),
@@ -280,6 +314,10 @@ proptest! {
                         continue;
                     }
                     let answering = copies[from].options().node;
+                    if how >= 4 && delta.content == DeltaContent::Whole {
+                        merge_part(&mut copies[to], answering, &delta, how == 4);
+                        continue;
+                    }
                     copies[to].merge(answering, &delta).unwrap();
                     if how == 1 {
                         prop_assert!(copies[to].merge(answering, &delta).is_err());

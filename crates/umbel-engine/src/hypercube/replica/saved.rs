@@ -70,6 +70,7 @@ impl Replica {
         // Behind 0, where whoever knows nothing of this log stands.
         copy.log = DeltaLog::new(1, super::entry_count_max(&copy.options));
         copy.marks = [Mark { sequence: 1, knows: knows.clone() }].into();
+        copy.has_untold = may_have != Knowledge::new();
         (copy.knows, copy.may_have) = (knows, may_have);
         Ok(copy)
     }
