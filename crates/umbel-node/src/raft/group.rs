@@ -150,7 +150,7 @@ impl Group {
 
     /// The leader, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<NodeId> {
-        self.raft.metrics().borrow_watched().current_leader
+        leader_of(&self.raft.metrics().borrow_watched())
     }
 
     /// Whether this node believes to be the leader.
@@ -182,7 +182,7 @@ impl Group {
         let metrics = metrics.borrow_watched();
         let members = metrics.committed_membership_config.membership();
         GroupView {
-            leader: metrics.current_leader,
+            leader: leader_of(&metrics),
             voters: members.voter_ids().collect(),
             learners: members.learner_ids().collect(),
         }
@@ -198,7 +198,7 @@ impl Group {
             group: self.id,
             term: metrics.current_term,
             is_leader: metrics.state.is_leader(),
-            leader: metrics.current_leader,
+            leader: leader_of(&metrics),
             voters: members.get_joint_config().clone(),
             learners: members.learner_ids().collect(),
             last: metrics.last_log_index,
@@ -404,6 +404,13 @@ impl Group {
     }
 }
 
+/// The leader that a replica knows. One that came back with its promises, or was started again, may
+/// hold a vote that it once won itself: that does not make it lead.
+fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
+    let leader = metrics.current_leader?;
+    (leader != metrics.id || metrics.state.is_leader()).then_some(leader)
+}
+
 /// Lets a replica that came back stand for election when its log holds what it once did. Before, an
 /// old list of voters among the entries that it is sent could make it the leader of its own past.
 async fn elect_when_caught_up(raft: openraft::Raft<Types, StateMachine>, log: LogStore) {
@@ -444,5 +451,23 @@ async fn confirm_reads(
             // A reader that gave up does not listen.
             let _ = reader.send(outcome.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As one that came back to a node that led the group before it left.
+    #[test]
+    fn a_vote_that_was_won_once_does_not_lead() {
+        let mut metrics = openraft::RaftMetrics::<Types>::new_initial(NodeId(1));
+        metrics.current_leader = Some(NodeId(1));
+        assert_eq!(leader_of(&metrics), None);
+        metrics.state = openraft::ServerState::Leader;
+        assert_eq!(leader_of(&metrics), Some(NodeId(1)));
+        metrics.state = openraft::ServerState::Follower;
+        metrics.current_leader = Some(NodeId(2));
+        assert_eq!(leader_of(&metrics), Some(NodeId(2)));
     }
 }

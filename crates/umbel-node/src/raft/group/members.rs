@@ -24,7 +24,10 @@ impl Group {
     ) -> Result<(), String> {
         let view = self.view();
         let known: BTreeSet<NodeId> = view.voters.iter().chain(&view.learners).copied().collect();
+        let new_voters: BTreeSet<NodeId> =
+            voters.keys().filter(|node| !view.voters.contains(node)).copied().collect();
         let change = async {
+            let begun_at = self.last_index();
             for (&node, address) in voters.iter().chain(&learners) {
                 if !known.contains(&node) {
                     // Voters must have caught up before they count; learners catch up in time.
@@ -34,6 +37,7 @@ impl Group {
                     self.raft.add_learner(node, address.clone(), true).await?;
                 }
             }
+            self.reached(&new_voters, begun_at).await;
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
             self.raft.change_membership(wanted, true).await?;
             let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
@@ -54,6 +58,32 @@ impl Group {
                 Err(_) => Err(format!("not done within {} s", MEMBERS_TIMEOUT.as_secs())),
             },
             () = self.leadership_lost() => Err("this node leads the group no more".to_owned()),
+        }
+    }
+
+    fn last_index(&self) -> u64 {
+        self.raft.metrics().borrow_watched().last_log_index.unwrap_or(0)
+    }
+
+    /// Returns when the logs of these learners reach an entry that this node, which leads, had when an
+    /// order began. openraft takes a learner for caught up that lacks a few thousand entries, but one
+    /// that came back says nothing in elections until its log holds what it once acknowledged: made a
+    /// voter before that, it counts for a majority that it cannot help to have.
+    async fn reached(&self, learners: &BTreeSet<NodeId>, index: u64) {
+        let mut metrics = self.raft.metrics();
+        loop {
+            let are_there = {
+                let now = metrics.borrow_and_update();
+                let has = |node| {
+                    let matched = now.replication.as_ref().and_then(|all| *all.get(node)?);
+                    matched.is_some_and(|id| id.index >= index)
+                };
+                learners.iter().all(has)
+            };
+            // Without its metrics the group has stopped, and the next step says why.
+            if are_there || metrics.changed().await.is_err() {
+                return;
+            }
         }
     }
 
