@@ -495,3 +495,6 @@ impl Copy {
         tracing::warn!(filter = %self.filter, %error, "a delta was refused");
     }
 }
+
+#[cfg(test)]
+mod copy_test;

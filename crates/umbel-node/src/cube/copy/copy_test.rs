@@ -1,0 +1,49 @@
+//! What a copy keeps and does not keep.
+
+use std::sync::Arc;
+
+use umbel_engine::NodeId;
+use umbel_engine::hypercube::{DeltaContent, Replica, ReplicaOptions};
+use umbel_filter::Kind;
+
+use crate::node::node_test::start_alone;
+use crate::node::replicated_test::create;
+
+/// A save in the middle of a whole filter holds the frames before it alone.
+#[tokio::test]
+async fn what_comes_behind_a_save_is_on_no_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let id = create(&asked, "seen", Kind::Blocked).await;
+    let copies = Arc::clone(asked.local().unwrap());
+    let copy = copies.copies().get(id).unwrap();
+    let (own, partner) = (copies.node(), NodeId(99));
+    let options = ReplicaOptions {
+        node: partner,
+        filter: id,
+        generation: copy.generation(),
+        log: 7,
+        key: copy.settings.frame_key(),
+        log_bytes_max: 0,
+        payload_bytes_max: 1 << 10,
+    };
+    let empty = copy.settings.shape.create_copy().unwrap();
+    let mut other = Replica::new(options, empty.clone()).unwrap();
+    let hashes: Vec<_> =
+        (0..1000_u32).map(|item| copy.hasher().hash(&item.to_le_bytes())).collect();
+    other.insert(&hashes, &mut Vec::new()).unwrap();
+    other.begin_sweep();
+    let delta = other.answer(own, &copy.ask(partner)).unwrap();
+    assert_eq!(delta.content, DeltaContent::Whole);
+
+    copy.begin_whole(partner, &delta).unwrap();
+    assert!(copy.merge_whole_frame(partner, &delta, &delta.frames[0]).unwrap() > 0);
+    assert!(copy.is_volatile());
+    copies.copies().absorb(id, copy.generation(), &empty).await.unwrap();
+    assert!(!copy.is_volatile());
+    assert!(copy.merge_whole_frame(partner, &delta, &delta.frames[1]).unwrap() > 0);
+    assert!(copy.is_volatile());
+    drop((asked, copies, copy));
+    node.shutdown().await;
+}
