@@ -17,7 +17,7 @@ use crate::now::now_us;
 use crate::plan::{JobPlan, WorldShape};
 use crate::seed::SimSeed;
 use crate::trace;
-use crate::watch::SimObserver;
+use crate::watch::{self, SimObserver};
 
 /// Port of every node.
 pub(crate) const PORT: u16 = 7300;
@@ -82,8 +82,7 @@ pub(crate) struct Host {
     pub(crate) wall_offset_ms: Arc<AtomicI64>,
     /// The number that the cluster gave to its present identity, once known.
     pub(crate) node_id: Cell<Option<u64>>,
-    /// Its disk was wiped: what it does until it is a new node binds nobody. It may found a cluster
-    /// of its own for a moment, under a number that means something else in this one.
+    /// Its disk was wiped, and it is no new node yet.
     pub(crate) is_lost: Cell<bool>,
     /// Damage that its nodes found on its disk.
     pub(crate) damage_count: Arc<AtomicU64>,
@@ -94,6 +93,8 @@ pub(crate) struct Host {
     seed: u64,
     provoked: Vec<Rare>,
     incarnation: Cell<u32>,
+    /// When its node was started last, in simulated microseconds.
+    started_us: Cell<u64>,
     orders: RefCell<Option<mpsc::UnboundedSender<Order>>>,
 }
 
@@ -125,6 +126,7 @@ impl Host {
             seed,
             provoked,
             incarnation: Cell::new(0),
+            started_us: Cell::new(0),
             orders: RefCell::default(),
             name,
         })
@@ -178,6 +180,26 @@ impl Host {
         self.join.replace(Some(join));
     }
 
+    /// A node whose disk was wiped runs: if it has joined, it is a new one without an operator's help,
+    /// for the cluster did not know its machine, or no longer.
+    fn joined_by_itself(&self) {
+        if self.join.borrow().is_none() || !self.is_lost.replace(false) {
+            return;
+        }
+        if self.node_id.get().is_some() {
+            watch::with(|checks| checks.generations.lost(now_us(), self.number));
+        }
+    }
+
+    /// Whom it joins through, if its node started before a moment, in simulated microseconds, and has
+    /// no number yet.
+    pub(crate) fn joins_through(&self, before_us: u64) -> Option<String> {
+        let is_starting = matches!(*self.condition.borrow(), Condition::Starting);
+        let is_nobody = self.is_lost.get() || self.node_id.get().is_none();
+        let waits = is_starting && is_nobody && self.started_us.get() < before_us;
+        self.join.borrow().clone().filter(|_| waits)
+    }
+
     fn config(&self) -> Config {
         let join = self.join.borrow().clone();
         let initial_cluster = if join.is_some() { Vec::new() } else { self.founders.clone() };
@@ -202,7 +224,10 @@ impl Host {
         let incarnation = self.incarnation.get();
         let host = self.name.clone();
         let damage_count = Arc::clone(&self.damage_count);
-        let observer = SimObserver { host, incarnation, is_lost: self.is_lost.get(), damage_count };
+        // It may found a cluster of its own for a moment, under a number that means something else in
+        // this one. Whoever joins has its number from this one, whatever became of its disk before.
+        let is_lost = self.is_lost.get() && self.join.borrow().is_none();
+        let observer = SimObserver { host, incarnation, is_lost, damage_count };
         Ports {
             net: Arc::new(self.net.clone()),
             disk: self.disk.mount(),
@@ -229,6 +254,7 @@ impl Host {
         trace::line(now_us(), &self.name, "start", format_args!("{}", self.incarnation.get()));
         let (sender, mut orders) = mpsc::unbounded_channel();
         self.orders.replace(Some(sender));
+        self.started_us.set(now_us());
         self.condition.replace(Condition::Starting);
         let damage_before = self.damage_count.load(Ordering::Relaxed);
         let Some(started) = self.start(&mut orders).await else {
@@ -242,6 +268,7 @@ impl Host {
                 return self.fail(failure_of(error, is_damaged));
             }
         };
+        self.joined_by_itself();
         self.node_id.set(Some(node.id().0));
         trace::line(now_us(), &self.name, "up", format_args!("{}", node.id()));
         self.condition.replace(Condition::Up(Rc::clone(&node)));

@@ -11,13 +11,13 @@ use crate::counters;
 use crate::faults::Nemesis;
 use crate::heal;
 use crate::history::facts;
-use crate::host::{Condition, Failure, Host, Order, address_of, host_name};
+use crate::host::{Condition, Host, Order, address_of, host_name};
 use crate::invariants::violation::Violation;
 use crate::jobs::Users;
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
-use crate::operator::{Errand, Operator, Task};
+use crate::operator::{Errand, Operator};
 use crate::oracle::{check_copies, check_history};
 use crate::plan::{LossMode, Plan, Who};
 use crate::report::{RunReport, report};
@@ -26,6 +26,7 @@ use crate::watch;
 use crate::workload::Clients;
 
 mod cuts;
+mod supervision;
 
 /// One step of simulated time.
 const TICK: Duration = Duration::from_millis(1);
@@ -44,9 +45,6 @@ const COPIES_INTERVAL_US: u64 = 5_000_000;
 
 /// How long a cluster may take to form and to create its filters, without faults.
 const SETUP_MAX_US: u64 = 60_000_000;
-
-/// A supervisor starts a failed node again after this time.
-const RESTART_US: u64 = 1_000_000;
 
 /// Longest run: everything behind it is a hang.
 const SIMULATED_MAX: Duration = Duration::from_secs(3600);
@@ -279,83 +277,6 @@ impl World {
             heal::copies::look(self);
         }
         Ok(())
-    }
-
-    /// Checks the groups, and does what a supervisor and an operator do about failed nodes.
-    fn look(&mut self) {
-        for host in self.hosts.clone() {
-            if let Some(node) = host.node()
-                && !host.is_lost.get()
-            {
-                watch::look(&host.name, &node.groups());
-            }
-            let number = host.number;
-            if self.reserved.contains_key(&number) {
-                continue;
-            }
-            if self.retiring.contains_key(&number) {
-                // Whoever began it may have gone.
-                self.replace(number, false);
-                continue;
-            }
-            match host.failure() {
-                Some(Failure::Stopped(_)) => {
-                    let due = *self.restarts.entry(number).or_insert(now_us() + RESTART_US);
-                    if due <= now_us() {
-                        self.restarts.remove(&number);
-                        self.start(number);
-                    }
-                }
-                Some(Failure::Data(_) | Failure::Membership(_)) => {
-                    self.replace(number, false);
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// Has the operator retire a node, and gives its machine a new one when that is done; called
-    /// again and again until it is.
-    pub(crate) fn replace(&mut self, number: u32, drain: bool) -> bool {
-        let host = Rc::clone(self.host(number));
-        let listed = || host.failure().as_ref().and_then(Failure::listed);
-        let Some(node) = host.node_id.get().or_else(listed) else {
-            // It never got a number: there is nothing to retire.
-            self.kill(number);
-            return self.renew(number);
-        };
-        watch::with(|checks| checks.generations.losing(now_us(), number));
-        let errand = self
-            .retiring
-            .entry(number)
-            .or_insert_with(|| self.operator.send(Task::Retire { node, drain }));
-        match errand.outcome() {
-            None => false,
-            Some(Err(_)) => {
-                self.retiring.remove(&number);
-                false
-            }
-            Some(Ok(())) => {
-                self.retiring.remove(&number);
-                self.kill(number);
-                self.renew(number)
-            }
-        }
-    }
-
-    /// Starts a machine with an empty disk as a new node; false if there is nobody to join.
-    fn renew(&mut self, number: u32) -> bool {
-        let through = self.hosts.iter().find(|host| host.number != number && host.is_up());
-        let Some(through) = through.map(|host| host.address()) else { return false };
-        let host = Rc::clone(self.host(number));
-        watch::with(|checks| {
-            checks.raft.lost_disk(&host.name);
-            checks.generations.lost(now_us(), number);
-        });
-        host.become_new(through);
-        counters::state("node_replaced");
-        self.start(number);
-        true
     }
 
     /// Adds a new machine that joins through another one.
