@@ -44,6 +44,9 @@ pub struct GroupView {
     pub voters: Vec<NodeId>,
     /// Members that do not vote, in any order.
     pub learners: Vec<NodeId>,
+    /// Whether the configuration is joint. Whoever began the change of voters may be gone, and until
+    /// somebody ends it every decision needs majorities of the old voters and of the new ones.
+    pub is_joint: bool,
 }
 
 /// How far a slice has come, as its shard confirmed it.
@@ -122,7 +125,7 @@ pub enum Task {
 /// let mut state = MetaState::new();
 /// let nodes = vec![(node, "a:7070".to_owned())];
 /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
-/// let view = GroupView { leader: Some(node), voters: vec![node], learners: vec![] };
+/// let view = GroupView { leader: Some(node), voters: vec![node], ..GroupView::default() };
 /// let views = BTreeMap::from([(ShardId(0), view.clone())]);
 ///
 /// let formed = MetaCommand::ShardFormed { shard: ShardId(0) };
@@ -180,7 +183,9 @@ fn change_members(
     learners: Vec<NodeId>,
 ) -> Option<Task> {
     let leader = view.leader?;
-    let is_so = sorted(&view.voters) == voters && sorted(&view.learners) == learners;
+    // Where voters only come, those of the joint configuration are those to be.
+    let is_so =
+        !view.is_joint && sorted(&view.voters) == voters && sorted(&view.learners) == learners;
     (!is_so).then_some(Task::ChangeMembers { group, leader, voters, learners })
 }
 

@@ -302,6 +302,7 @@ mod tests {
             leader: Some(NodeId(1)),
             voters: vec![NodeId(1)],
             learners: vec![NodeId(2)],
+            is_joint: false,
         };
         let table = table(&state, &meta);
         let states: Vec<_> = table.nodes.iter().map(|node| node.state.as_str()).collect();

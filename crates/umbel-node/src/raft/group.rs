@@ -185,6 +185,7 @@ impl Group {
             leader: leader_of(&metrics),
             voters: members.voter_ids().collect(),
             learners: members.learner_ids().collect(),
+            is_joint: members.get_joint_config().len() > 1,
         }
     }
 

@@ -9,7 +9,12 @@ fn nodes(numbers: &[u64]) -> Vec<NodeId> {
 }
 
 fn view(voters: &[u64], learners: &[u64]) -> GroupView {
-    GroupView { leader: Some(NodeId(voters[0])), voters: nodes(voters), learners: nodes(learners) }
+    GroupView {
+        leader: Some(NodeId(voters[0])),
+        voters: nodes(voters),
+        learners: nodes(learners),
+        is_joint: false,
+    }
 }
 
 /// A formed cluster whose shards have leaders and the members that the map wants.
@@ -29,7 +34,8 @@ impl Cluster {
         for shard in (0..shard_count).map(ShardId) {
             state.apply(3, &MetaCommand::ShardFormed { shard });
             let voters = state.shard(shard).unwrap().replicas.clone();
-            views.insert(shard, GroupView { leader: Some(voters[0]), voters, learners: vec![] });
+            let leader = Some(voters[0]);
+            views.insert(shard, GroupView { leader, voters, ..GroupView::default() });
         }
         let meta = view(&[1, 2, 3], &(4..=node_count).collect::<Vec<_>>());
         Self { state, log_index: 9, views, meta, progress: BTreeMap::new() }
@@ -112,6 +118,29 @@ fn a_group_is_moved_in_three_steps() {
 }
 
 #[test]
+fn a_change_that_was_broken_off_is_ended() {
+    let mut cluster = Cluster::new(3, 1, 3);
+    let change = |group| Task::ChangeMembers {
+        group,
+        leader: NodeId(1),
+        voters: nodes(&[1, 2, 3]),
+        learners: vec![],
+    };
+    // From voter 1 to all three, by a leader that is gone: together they are the ones to be.
+    cluster.meta.is_joint = true;
+    assert_eq!(cluster.tasks(), [change(GroupId::META)]);
+    cluster.meta.is_joint = false;
+    let (shard, target) = (ShardId(0), nodes(&[1, 2, 3]));
+    cluster.views.insert(shard, GroupView { is_joint: true, ..view(&[1, 2, 3], &[]) });
+    assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
+    // A move is not over before.
+    cluster.apply(&MetaCommand::PlanReplicas { shard, target: target.clone() });
+    assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
+    cluster.views.insert(shard, view(&[1, 2, 3], &[]));
+    assert_eq!(cluster.tasks(), []);
+}
+
+#[test]
 fn a_group_without_a_leader_is_left_alone() {
     let mut cluster = Cluster::new(4, 1, 3);
     let replicas = cluster.state.shard(ShardId(0)).unwrap().replicas.clone();
@@ -141,9 +170,8 @@ fn few_shards_move_at_once() {
         assert_eq!(cluster.propose(), changes);
         for change in changes {
             let Task::ChangeMembers { group, voters, .. } = change else { panic!("{change:?}") };
-            let learners = vec![];
-            let leader = Some(voters[0]);
-            cluster.views.insert(group.shard().unwrap(), GroupView { leader, voters, learners });
+            let view = GroupView { leader: Some(voters[0]), voters, ..GroupView::default() };
+            cluster.views.insert(group.shard().unwrap(), view);
         }
         // Two are confirmed, and only then the next two are planned.
         let changed =

@@ -65,7 +65,7 @@ impl World {
 
     fn view(&self, group: &Group) -> GroupView {
         let (voters, learners) = (group.voters.clone(), group.learners.clone());
-        GroupView { leader: self.leader(group), voters, learners }
+        GroupView { leader: self.leader(group), voters, learners, is_joint: false }
     }
 
     fn tasks(&self) -> Vec<Task> {
