@@ -15,6 +15,10 @@ use crate::raft::types::{NodeAddress, Runtime, Types};
 /// its snapshot goes on receiving it, and the controller orders again.
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Longest time that an order waits for learners that openraft takes for caught up, and that lack
+/// entries yet: what it lets them lack is replicated in less, and other orders of the controller wait.
+const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+
 impl Group {
     /// Makes these the voters and learners of the group, adding as learners first.
     pub(crate) async fn change_members(
@@ -37,7 +41,9 @@ impl Group {
                     self.raft.add_learner(node, address.clone(), true).await?;
                 }
             }
-            self.reached(&new_voters, begun_at).await;
+            // One that is down never reaches it. It becomes a voter as openraft has it, for it may have
+            // to be one before it can be removed.
+            let _ = tokio::time::timeout(CATCH_UP_MAX, self.reached(&new_voters, begun_at)).await;
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
             self.raft.change_membership(wanted, true).await?;
             let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
