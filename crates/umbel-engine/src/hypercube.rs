@@ -29,8 +29,8 @@ pub use delta::{Delta, DeltaContent, DeltaError, Merged, Question};
 pub use distinct_sample::{DistinctCount, DistinctSample, SampleBytesError};
 pub use knowledge::Knowledge;
 pub use replica::{
-    ChangeReader, ListedChanges, NotReplicable, ReadChanges, Replica, ReplicaOptions, Reply,
-    SavedKnowledge,
+    ChangeReader, ComparedError, CopyClaim, ListedChanges, NotReplicable, ReadChanges, Replica,
+    ReplicaOptions, Reply, SavedKnowledge,
 };
 pub use sample_table::{
     DistinctEstimates, NodeSample, PairOverlap, SampleTable, SampleTableBytesError, TakeError,

@@ -173,6 +173,14 @@ pub const RECONCILE_POSITIONS_PER_ITEM_MAX: u64 = 1 << 25;
 /// Most blocks of 4 KiB of an array that is repaired: 64 GiB, whose residue table is 256 MiB.
 pub const REPAIR_BLOCKS_MAX: u32 = 1 << 24;
 
+/// Most blocks of an array of a single-shot filter's positions, most of which are empty: 3.4 * 10^10 positions, whose
+/// residue table is 16 MiB.
+pub const REPAIR_SPARSE_BLOCKS_MAX: u32 = 1 << 20;
+
+/// Most set positions of a single-shot filter that is repaired: 1 GiB of numbers, as much as the largest replicated
+/// filter.
+pub const REPAIR_POSITIONS_MAX: u64 = 1 << 27;
+
 /// Most blocks of a window of a repair session: if all of them differ in most of their bits, the initiator holds 64 MiB.
 pub const REPAIR_WINDOW_BLOCKS_MAX: usize = 1 << 14;
 

@@ -26,6 +26,7 @@
 
 mod core;
 mod error;
+mod filter_bits;
 mod finder;
 #[cfg(test)]
 mod hostile_test;
@@ -44,6 +45,7 @@ mod table;
 mod window;
 
 pub use error::{RepairError, RepairRefusal, TableError};
+pub use filter_bits::{FilterBits, FilterBitsError};
 pub use options::{
     BlockDifference, Policy, RepairBytes, RepairLimits, RepairOptions, RepairOutcome,
 };

@@ -46,6 +46,9 @@ use crate::limits::{DELTA_LOG_ENTRIES_MAX, DELTA_MARKS_MAX};
 mod absorb;
 #[cfg(test)]
 mod absorb_test;
+mod compared;
+#[cfg(test)]
+mod compared_test;
 mod exchange;
 #[cfg(test)]
 mod fixture;
@@ -56,6 +59,7 @@ mod refusal_test;
 mod replica_test;
 mod saved;
 
+pub use compared::{ComparedError, CopyClaim};
 pub use exchange::Reply;
 pub use listed::{ChangeReader, ListedChanges, ReadChanges};
 pub use saved::SavedKnowledge;

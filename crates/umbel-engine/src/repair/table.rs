@@ -95,6 +95,15 @@ impl ResidueTable {
         Ok(Self { bit_count, block_count, residues })
     }
 
+    /// The table of an array without ones.
+    ///
+    /// # Errors
+    /// If the array is empty or too large.
+    pub fn of_nothing(bit_count: u64) -> Result<Self, TableError> {
+        let block_count = block_count(bit_count)?;
+        Ok(Self { bit_count, block_count, residues: vec![0; TABLE_WORDS * block_count as usize] })
+    }
+
     /// A table from [`residues`](Self::residues) that were kept.
     ///
     /// # Errors

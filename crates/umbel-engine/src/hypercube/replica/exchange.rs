@@ -255,7 +255,7 @@ impl Replica {
     }
 
     /// Whether what a partner sent is about this copy, and does not know of too much.
-    fn check(
+    pub(super) fn check(
         &self,
         from: NodeId,
         filter: FilterId,

@@ -1,0 +1,120 @@
+//! What comparing copies finds: lost bits come back to everybody, news does no harm.
+
+use super::fixture::*;
+use super::*;
+use crate::hypercube::delta::DeltaError;
+use crate::hypercube::knowledge::Knowledge;
+
+fn claims(copies: &[Replica]) -> Vec<CopyClaim> {
+    copies.iter().map(Replica::claim).collect()
+}
+
+/// The copy with other bits, as if memory had rotted.
+fn rot(copy: &mut Replica, bits: AnyFilter) {
+    let partners: Vec<NodeId> = copy.partners().collect();
+    let (options, saved) = (*copy.options(), copy.save());
+    *copy = Replica::restore(options, bits, saved).unwrap();
+    copy.set_partners(&partners);
+}
+
+#[test]
+fn copies_that_were_exchanged_explain_each_other() {
+    for kind in KINDS {
+        let mut copies = copies(4, kind, 1 << 20);
+        insert(&mut copies[0], 0..10);
+        let before = claims(&copies);
+        assert!(before[0].explains(&before[1]) && !before[1].explains(&before[0]), "{kind}");
+        sweep(&mut copies);
+        let after = claims(&copies);
+        assert!(after.iter().all(|claim| *claim == after[0]), "{kind}: {after:?}");
+        assert!(copies.iter().all(|copy| !copy.has_uncovered_bits()));
+    }
+}
+
+/// Nothing that goes by knowledge brings back what was lost, not even from a copy that was mended.
+#[test]
+fn what_was_lost_comes_back_by_comparing() {
+    for kind in KINDS {
+        let mut copies = copies(5, kind, 1 << 20);
+        insert(&mut copies[0], 0..100);
+        sweep(&mut copies);
+        for lost in [2, 3] {
+            rot(&mut copies[lost], filter_of(kind, 0..90));
+        }
+        for (mended, by) in [(2, 0), (3, 2)] {
+            sweep(&mut copies);
+            sweep(&mut copies);
+            assert!(copies[mended].filter() != copies[by].filter(), "{kind}");
+            let (ours, theirs) = (copies[mended].claim(), copies[by].claim());
+            assert!(ours.explains(&theirs));
+            let bits = copies[by].filter().clone();
+            assert!(copies[mended].merge_compared(&bits, &theirs).unwrap() > 0);
+            assert!(!copies[mended].has_uncovered_bits());
+            assert_eq!(copies[mended].claim(), ours);
+        }
+        // What comes behind it is exchanged as ever.
+        insert(&mut copies[2], 100..110);
+        sweep(&mut copies);
+        assert_equal_to(&copies, &filter_of(kind, 0..110));
+    }
+}
+
+/// What is under way may come by a comparison first: then its insert is no change where it comes, and
+/// must be told on still.
+#[test]
+fn news_that_came_by_a_comparison_is_told_on() {
+    for kind in KINDS {
+        let mut copies = copies(4, kind, 1 << 20);
+        insert(&mut copies[0], 0..100);
+        copies[0].begin_sweep();
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
+        assert!(copies[1].has_uncovered_bits());
+        assert_eq!(copies[1].knowledge(), &Knowledge::new());
+        // Others hear nothing of bits that no knowledge covers.
+        let delta = answer(&mut copies, 1, 3);
+        copies[3].merge(NodeId(2), &delta).unwrap();
+        assert_eq!(copies[3].claim(), CopyClaim::default());
+        // Node 2 hears of the inserts, which are nothing new to it; node 4 hears of them from it.
+        let delta = answer(&mut copies, 0, 1);
+        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
+        assert!(!copies[1].has_uncovered_bits());
+        let delta = answer(&mut copies, 1, 3);
+        copies[3].merge(NodeId(2), &delta).unwrap();
+        assert!(copies[3].filter() == copies[0].filter(), "{kind}");
+    }
+}
+
+#[test]
+fn bits_that_knowledge_explains_leave_nothing_uncovered() {
+    for kind in KINDS {
+        let mut copies = copies(2, kind, 1 << 20);
+        insert(&mut copies[0], 0..100);
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        sweep(&mut copies);
+        assert_eq!(copies[1].merge_compared(&bits, &claim), Ok(0));
+        assert!(!copies[1].has_uncovered_bits());
+    }
+}
+
+#[test]
+fn claims_that_no_copy_makes_are_refused() {
+    let kind = Kind::Blocked;
+    let mut copies = copies(2, kind, 1 << 20);
+    let of = |node: u64, count: u64| [(NodeId(node), count)].into_iter().collect::<Knowledge>();
+    for claim in [
+        CopyClaim { knows: of(1, 1), may_have: Knowledge::new() },
+        CopyClaim { knows: Knowledge::new(), may_have: of(1, 1) },
+    ] {
+        let error = copies[0].check_claim(NodeId(2), &claim).unwrap_err();
+        assert!(matches!(error, DeltaError::KnowsTooMuch { .. }), "{error}");
+        assert!(copies[1].check_claim(NodeId(1), &claim).is_ok());
+    }
+    let crowd: Knowledge = (1..).map(|node| (NodeId(node), 1)).take(5_000).collect();
+    let others: Knowledge = (6_000..).map(|node| (NodeId(node), 1)).take(5_000).collect();
+    let claim = CopyClaim { knows: crowd, may_have: others };
+    let before = copies[1].filter().clone();
+    let error = copies[1].merge_compared(&filter_of(kind, 0..9), &claim).unwrap_err();
+    assert_eq!(error, ComparedError::TooManyNodes { theirs: 10_000 });
+    assert!(*copies[1].filter() == before && !copies[1].has_uncovered_bits());
+}
