@@ -7,8 +7,10 @@ use tokio_stream::Stream;
 use tonic::{Response, Status, Streaming};
 use umbel_proto::v1::backup_chunk::Part as BackupPart;
 use umbel_proto::v1::export_chunk::Part as ExportPart;
+use umbel_proto::v1::scrub_report::Part as ScrubPart;
 use umbel_proto::v1::{
     BackupChunk, BackupRequest, ExportChunk, ExportRequest, FilterSummary, ImportChunk,
+    ScrubReport, ScrubRequest,
 };
 
 use crate::caller::{Ask, Failed, First, Progress, Repeat};
@@ -42,6 +44,12 @@ impl IsEnd for ExportChunk {
 impl IsEnd for BackupChunk {
     fn is_end(&self) -> bool {
         matches!(self.part, Some(BackupPart::End(_)))
+    }
+}
+
+impl IsEnd for ScrubReport {
+    fn is_end(&self) -> bool {
+        matches!(self.part, Some(ScrubPart::Done(_)))
     }
 }
 
@@ -140,6 +148,32 @@ impl Client {
         let answer =
             self.upload("restore", |node| async move { node.admin().restore(chunks).await });
         Ok(answer.await?.restored)
+    }
+
+    /// Has the copies of a replicated filter, or of all of them, compared bit by bit: each pair of
+    /// partners in the cube once. What only one of two copies has is set in the other. The reports come
+    /// as pairs are done, which may take minutes for large filters that differ, and then the end.
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
+    /// let mut reports = client.scrub(Some("seen")).await?;
+    /// while let Some(report) = reports.next().await? {
+    ///     println!("{:?}", report.part);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn scrub(&self, filter: Option<&str>) -> Result<Chunks<ScrubReport>, ClientError> {
+        let filter = filter.unwrap_or_default().to_owned();
+        let message = ScrubRequest { filter };
+        let reports = self.download("scrub".to_owned(), |node| {
+            let message = message.clone();
+            async move { node.admin().scrub(message).await }
+        });
+        Ok(Chunks { patience: self.caller.options.transfer_timeout, ..reports.await? })
     }
 
     /// Begins a download, at another node if one does not answer.

@@ -8,7 +8,7 @@ use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp, ShardCommand};
 use umbel_engine::{Epoch, FilterId, Generation, NodeId};
 
-use crate::cube::CopyFailure;
+use crate::cube::{Compared, CopyFailure};
 
 /// What a coordinator asks a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -189,6 +189,8 @@ pub(crate) enum CopyRequest {
     /// Say whether the node's copies are as the catalogue wants them at this entry of the meta
     /// group's log; waits for that a while.
     Follow { index: u64 },
+    /// Compare the copy bit by bit with a partner's.
+    Scrub { generation: Generation, partner: NodeId },
 }
 
 /// The answer of a node's copy.
@@ -206,6 +208,8 @@ pub(crate) enum CopyAnswer {
     Load(Box<CopyReport>),
     /// Why nothing was done.
     Failed(CopyFailure),
+    /// What two copies differed in, or why they were not compared.
+    Compared(Result<Compared, String>),
 }
 
 /// A copy and the exchange of its node.

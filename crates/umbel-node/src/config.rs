@@ -207,6 +207,9 @@ settings! {
         delta_log_bytes_max: u64 = 64 << 20,
         /// Bytes of deltas that the node sends in a second, at least 65536; 0 for no limit.
         exchange_bytes_per_second_max: u64 = 0,
+        /// Seconds in which every copy of a replicated filter is compared bit by bit once, with one
+        /// partner's copy after the other's, 1 to 31536000; 0 for never. What a copy has lost is set again.
+        scrub_interval_s: u64 = 86_400,
         /// Inserts are refused while the disk has fewer bytes free than this; queries go on.
         disk_reserve_bytes: u64 = 256 << 20,
     }
@@ -333,6 +336,9 @@ const SWEEP_INTERVAL_MS: [u64; 2] = [10, 600_000];
 
 /// Most bytes of a delta log: as much as the largest replicated filter.
 const DELTA_LOG_BYTES_MAX: u64 = REPLICATED_BYTES_MAX;
+
+/// Longest interval of comparisons, in seconds: a year is as good as never.
+const SCRUB_INTERVAL_S_MAX: u64 = 365 * 86_400;
 
 /// Least bytes of deltas in a second, if they are limited: one frame takes a few seconds then.
 const EXCHANGE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
@@ -469,6 +475,7 @@ impl Config {
                 },
                 i64::MAX as u64,
             ),
+            ("scrub_interval_s", self.scrub_interval_s, 0, SCRUB_INTERVAL_S_MAX),
             ("disk_reserve_bytes", self.disk_reserve_bytes, 0, i64::MAX as u64),
         ];
         for (setting, value, least, most) in ranges {

@@ -11,6 +11,7 @@
 //! | [`asking`], [`answering`] | the two sides of one step |
 //! | [`questions`] | how many questions a node holds |
 //! | [`settling`] | whether a copy that came late has enough to count for a majority |
+//! | [`scrub`] | copies compared bit by bit with partners' |
 //! | [`wire`], [`pacer`] | messages, and the rate at which they are sent |
 
 mod answering;
@@ -24,6 +25,7 @@ mod journal;
 mod load;
 mod pacer;
 mod questions;
+mod scrub;
 mod serve;
 mod settling;
 mod wire;
@@ -34,3 +36,6 @@ pub(crate) use copy::Copy;
 pub(crate) use exchange::exchange;
 pub(crate) use failure::CopyFailure;
 pub(crate) use image::assembler;
+#[cfg(test)]
+pub(crate) use scrub::shape_id;
+pub(crate) use scrub::{Compared, SESSION_TIME_MAX, ScrubAnswer, answer_scrub, take_turns};

@@ -7,9 +7,9 @@ use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
 use umbel_engine::meta::NodeRecord;
 use umbel_engine::{GroupId, NodeId};
-use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, WhoAreYouResponse};
+use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 
-use crate::cube::{AnswerParts, take_questions};
+use crate::cube::{AnswerParts, ScrubAnswer, answer_scrub, take_questions};
 use crate::local::Local;
 use crate::peer::{
     CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason, cluster_bytes,
@@ -160,6 +160,14 @@ impl CallHandler for Door {
             let local = self.admit(from).map_err(Status::unavailable)?;
             take_questions(&local, from, questions).await
         })
+    }
+
+    fn scrub(
+        self: Arc<Self>,
+        from: NodeId,
+        parts: Streaming<ScrubPart>,
+    ) -> Result<ScrubAnswer, Status> {
+        answer_scrub(self.admit(from).map_err(Status::unavailable)?, from, parts)
     }
 
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {

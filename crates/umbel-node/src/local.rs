@@ -155,6 +155,12 @@ impl Local {
         Duration::from_millis(self.config.sweep_interval_ms)
     }
 
+    /// In which time every copy is compared with a partner's; None for never.
+    pub(crate) fn scrub_interval(&self) -> Option<Duration> {
+        let seconds = self.config.scrub_interval_s;
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
     pub(crate) fn seed(&self) -> &dyn Seed {
         &*self.seed
     }

@@ -32,6 +32,12 @@ const SWEEP_SECONDS: &str = "umbel_sweep_duration_seconds";
 const DELTA_SENT: &str = "umbel_delta_sent_bytes_total";
 const DELTA_RECEIVED: &str = "umbel_delta_received_bytes_total";
 const EXCHANGE_REFUSED: &str = "umbel_exchange_refused_total";
+const SCRUBS: &str = "umbel_scrubs_total";
+const SCRUB_DIFFERING: &str = "umbel_scrub_differing_bits_total";
+const SCRUB_REPAIRED: &str = "umbel_scrub_repaired_bits_total";
+const SCRUB_SENT: &str = "umbel_scrub_sent_bytes_total";
+const SCRUB_RECEIVED: &str = "umbel_scrub_received_bytes_total";
+const SCRUB_AGE: &str = "umbel_scrub_age_seconds";
 
 /// Describes all measurements to the recorder that is installed.
 pub(crate) fn describe() {
@@ -65,6 +71,32 @@ pub(crate) fn describe() {
     describe_counter!(DELTA_SENT, Unit::Bytes, "Bytes of deltas that were sent.");
     describe_counter!(DELTA_RECEIVED, Unit::Bytes, "Bytes of deltas that were received.");
     describe_counter!(EXCHANGE_REFUSED, Unit::Count, "Messages of the exchange that were refused.");
+    describe_scrubs();
+}
+
+fn describe_scrubs() {
+    describe_counter!(
+        SCRUBS,
+        Unit::Count,
+        "Comparisons of copies that this node asked for, by outcome: equal, news, lost, failed."
+    );
+    describe_counter!(
+        SCRUB_DIFFERING,
+        Unit::Count,
+        "Bits that differed in these comparisons, by cause: news under way, or lost by a copy."
+    );
+    describe_counter!(
+        SCRUB_REPAIRED,
+        Unit::Count,
+        "Bits that comparisons set in this node's copies, by cause: news under way, or lost here."
+    );
+    describe_counter!(SCRUB_SENT, Unit::Bytes, "Bytes of comparisons that were sent.");
+    describe_counter!(SCRUB_RECEIVED, Unit::Bytes, "Bytes of comparisons that were received.");
+    describe_gauge!(
+        SCRUB_AGE,
+        Unit::Seconds,
+        "Time since a copy was last found equal to another or made so, by the filter's number."
+    );
 }
 
 pub(crate) fn insert_answered(new_count: u64, present_count: u64) {
@@ -149,4 +181,38 @@ pub(crate) fn delta_received(byte_count: usize) {
 
 pub(crate) fn exchange_refused() {
     counter!(EXCHANGE_REFUSED).increment(1);
+}
+
+/// A comparison that this node asked for found so many bits that had been lost, and that were under way.
+pub(crate) fn scrub_compared(lost_count: u64, news_count: u64) {
+    let outcome = match (lost_count, news_count) {
+        (0, 0) => "equal",
+        (0, _) => "news",
+        _ => "lost",
+    };
+    counter!(SCRUBS, "outcome" => outcome).increment(1);
+    counter!(SCRUB_DIFFERING, "cause" => "lost").increment(lost_count);
+    counter!(SCRUB_DIFFERING, "cause" => "news").increment(news_count);
+}
+
+pub(crate) fn scrub_failed() {
+    counter!(SCRUBS, "outcome" => "failed").increment(1);
+}
+
+/// A comparison set so many bits in this node's copy.
+pub(crate) fn scrub_set(lost_count: u64, news_count: u64) {
+    counter!(SCRUB_REPAIRED, "cause" => "lost").increment(lost_count);
+    counter!(SCRUB_REPAIRED, "cause" => "news").increment(news_count);
+}
+
+pub(crate) fn scrub_sent(byte_count: usize) {
+    counter!(SCRUB_SENT).increment(byte_count as u64);
+}
+
+pub(crate) fn scrub_received(byte_count: usize) {
+    counter!(SCRUB_RECEIVED).increment(byte_count as u64);
+}
+
+pub(crate) fn scrub_age(filter: u64, age: Duration) {
+    gauge!(SCRUB_AGE, "filter" => filter.to_string()).set(age.as_secs_f64());
 }

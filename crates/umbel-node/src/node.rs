@@ -36,6 +36,8 @@ pub(crate) mod node_test;
 mod replicated_copies_test;
 #[cfg(test)]
 pub(crate) mod replicated_test;
+#[cfg(test)]
+mod scrub_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -158,6 +160,7 @@ impl Node {
         tasks.spawn(follow_catalogue(Arc::clone(&local)));
         tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
+        tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
         formation::complete(&door, &local, &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;
@@ -211,6 +214,14 @@ impl Node {
     #[must_use]
     pub fn copy(&self, filter: FilterId) -> Option<(Generation, AnyFilter)> {
         self.local.copies().bits(filter)
+    }
+
+    /// For simulations and tests of what mends copies: has this node's copy of a replicated filter lose
+    /// every so many-th one of its bits, as if memory had rotted, and says how many; 0 if there is no
+    /// copy. Nothing that a client or a peer sends comes here.
+    #[must_use]
+    pub fn rot_copy(&self, filter: FilterId, every: usize) -> u64 {
+        self.local.copies().get(filter).map_or(0, |copy| copy.rot(every))
     }
 
     /// Has every group write a snapshot and let go of the whole log behind it, one group after the

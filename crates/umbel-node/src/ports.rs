@@ -163,6 +163,8 @@ pub enum Purpose {
     DeltaLog,
     /// Seeds of jobs.
     Job,
+    /// Turns, pauses and keys of comparisons of copies.
+    Scrub,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

@@ -179,6 +179,12 @@ async fn copies_travel_as_streams() {
     assert_eq!(copied.name, "copy");
 
     assert!(client.backup().await.unwrap().next().await.unwrap().is_some());
+    let mut reports = client.scrub(Some("seen")).await.unwrap();
+    let first = reports.next().await.unwrap().unwrap();
+    let Some(proto::scrub_report::Part::Pair(pair)) = first.part else { panic!("a pair is first") };
+    assert_eq!((pair.filter.as_str(), pair.node, pair.partner), ("seen", 1, 2));
+    assert!(reports.next().await.unwrap().is_some(), "the end");
+    assert!(reports.next().await.unwrap().is_none());
     let filter = |name: &str| proto::BackupFilter { name: name.into(), settings: "".into() };
     let parts = ["a", "b"].map(|name| Some(proto::backup_chunk::Part::Filter(filter(name))));
     let chunks = tokio_stream::iter(parts).map(|part| proto::BackupChunk { part });

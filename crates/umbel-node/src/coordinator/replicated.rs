@@ -25,6 +25,7 @@ use crate::local::Local;
 
 mod flush;
 mod gathered;
+pub(crate) mod scrub;
 
 use gathered::Gathered;
 

@@ -20,6 +20,7 @@ use super::exchange::Event;
 use super::failure::CopyFailure;
 use super::pacer::Pacer;
 use super::questions::QuestionRooms;
+use super::scrub::Scrubs;
 use super::{image, journal};
 use crate::calls::SweepCounts;
 use crate::config::Config;
@@ -76,6 +77,7 @@ pub(crate) struct Copies {
     exports: Arc<Semaphore>,
     /// One permit a filter that is put together to be absorbed.
     imports: Arc<Semaphore>,
+    scrubs: Scrubs,
     sweeps: Mutex<SweepCounts>,
     refused_count: AtomicU64,
 }
@@ -119,6 +121,7 @@ impl Copies {
             listed: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             imports: Arc::new(Semaphore::new(WHOLE_IMPORTS_MAX)),
+            scrubs: Scrubs::new(),
             sweeps: Mutex::default(),
             refused_count: AtomicU64::new(0),
         }
@@ -181,6 +184,16 @@ impl Copies {
         self.refused_count.fetch_add(1, Ordering::Relaxed);
         metrics::exchange_refused();
         tracing::info!(%from, %why, "an exchange was refused");
+    }
+
+    /// What this node holds of comparisons.
+    pub(super) const fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
+    }
+
+    /// Bytes that the disk has left, if they are too few to take anything.
+    pub(super) fn shortage(&self) -> Option<u64> {
+        self.space.shortage()
     }
 
     /// Has the exchange begin a sweep as soon as it can.
@@ -397,10 +410,15 @@ impl Copies {
         let copies = self.all();
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
         metrics::copies(copies.len(), bytes);
+        let filters: Vec<FilterId> = copies.iter().map(|copy| copy.filter).collect();
+        for (filter, age) in self.scrubs.ages(&filters) {
+            metrics::scrub_age(filter.0, age);
+        }
     }
 
     /// Stops all copies.
     pub(crate) fn shut_down(&self) {
+        self.scrubs.stop();
         for held in self.read().values() {
             held.writer.abort();
         }

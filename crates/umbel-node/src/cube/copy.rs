@@ -21,6 +21,7 @@ use super::failure::CopyFailure;
 use super::journal::Journal;
 
 mod absorbing;
+mod comparing;
 
 /// Bytes of samples in one answer: what all nodes of a large cluster gain in a sweep.
 const SAMPLE_BYTES_MAX: usize = 256 << 10;
@@ -224,16 +225,17 @@ impl Copy {
         generation: Generation,
         hashes: &[ItemHash],
     ) -> Result<Vec<bool>, CopyFailure> {
-        let (present, is_volatile) = {
+        let (present, is_lent) = {
             let state = self.read();
             self.check(&state, generation)?;
             let mut present = Vec::with_capacity(hashes.len());
             state.replica.filter().contains_batch(hashes, &mut present);
-            (present, state.is_volatile())
+            (present, state.is_volatile() || state.replica.has_uncovered_bits())
         };
         self.samples().insert(hashes);
-        // What was merged may be lost with this process, and its source for ever.
-        if is_volatile || !present.contains(&true) {
+        // What was merged may be lost with this process, and its source for ever; bits that no knowledge
+        // covers may be those of an insert that nobody else hears of.
+        if is_lent || !present.contains(&true) {
             return self.journal.insert(generation, HashList::from_hashes(hashes)).await;
         }
         let logged: Vec<usize> = (0..hashes.len()).filter(|&at| !present[at]).collect();

@@ -11,6 +11,7 @@ use umbel_filter::ItemHash;
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
+use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
 use crate::local::Local;
 use crate::peer::{CallError, CallKind, RefusalReason};
@@ -98,6 +99,10 @@ impl Local {
                 let load = copy.load();
                 let sweeps = self.copies().sweeps();
                 CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
+            }
+            CopyRequest::Scrub { generation, partner } => {
+                let compared = compare(self, &copy, generation, partner).await;
+                CopyAnswer::Compared(compared.map_err(|error| error.to_string()))
             }
             CopyRequest::Follow { .. } => unreachable!("it was answered above"),
         })

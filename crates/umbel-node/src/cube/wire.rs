@@ -32,11 +32,11 @@ pub(super) fn step_at(cube: Cube, number: u32) -> Option<Step> {
     cube.steps().nth(number as usize)
 }
 
-fn counts_to_proto(knows: &Knowledge) -> Vec<v1::NodeCount> {
+pub(super) fn counts_to_proto(knows: &Knowledge) -> Vec<v1::NodeCount> {
     knows.iter().map(|(node, count)| v1::NodeCount { node: node.0, count }).collect()
 }
 
-fn counts_of(field: &str, counts: &[v1::NodeCount]) -> Result<Knowledge, String> {
+pub(super) fn counts_of(field: &str, counts: &[v1::NodeCount]) -> Result<Knowledge, String> {
     if counts.len() > KNOWLEDGE_NODES_MAX {
         let got = counts.len();
         return Err(format!("{field} has {got} nodes, expected at most {KNOWLEDGE_NODES_MAX}"));

@@ -286,6 +286,22 @@ impl Admin for AdminService {
         })
         .await
     }
+
+    type ScrubStream = BoxStream<v1::ScrubReport>;
+
+    async fn scrub(
+        &self,
+        request: Request<v1::ScrubRequest>,
+    ) -> Result<Response<Self::ScrubStream>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("scrub", async {
+            let v1::ScrubRequest { filter } = request.into_inner();
+            let named = (!filter.is_empty()).then_some(&*filter);
+            let pairs = self.coordinator.scrub(named, deadline).await?;
+            Ok(Box::pin(describe::scrub(pairs).map(Ok)) as Self::ScrubStream)
+        })
+        .await
+    }
 }
 
 #[cfg(test)]

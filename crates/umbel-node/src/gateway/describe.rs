@@ -1,5 +1,6 @@
 //! What is known of a filter, as a message.
 
+use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::NodeId;
 use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
 use umbel_proto::v1;
@@ -7,6 +8,7 @@ use umbel_proto::v1;
 use super::convert::summary;
 use crate::calls::CopyReport;
 use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
+use crate::coordinator::replicated::scrub::ScrubbedPair;
 use crate::coordinator::replicated::{ExchangeReport, Flushed};
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
@@ -117,5 +119,41 @@ pub(super) fn exchange(report: ExchangeReport) -> v1::ExchangeStatus {
         sent_bytes,
         received_bytes,
         refused_count,
+    }
+}
+
+/// The reports of pairs as they come, and the end.
+pub(super) fn scrub(
+    pairs: impl Stream<Item = ScrubbedPair> + Send + 'static,
+) -> impl Stream<Item = v1::ScrubReport> + Send + 'static {
+    let report = |part| v1::ScrubReport { part: Some(part) };
+    let state = (Some(Box::pin(pairs)), 0);
+    stream::unfold(state, move |(pairs, pair_count)| async move {
+        let mut pairs = pairs?;
+        Some(match pairs.next().await {
+            Some(pair) => {
+                let part = v1::scrub_report::Part::Pair(scrubbed(pair));
+                (report(part), (Some(pairs), pair_count + 1))
+            }
+            None => {
+                let part = v1::scrub_report::Part::Done(v1::ScrubDone { pair_count });
+                (report(part), (None, pair_count))
+            }
+        })
+    })
+}
+
+fn scrubbed(pair: ScrubbedPair) -> v1::ScrubPair {
+    let ScrubbedPair { filter, node, partner, compared } = pair;
+    let head = v1::ScrubPair { filter, node: node.0, partner: partner.0, ..Default::default() };
+    match compared {
+        Ok(compared) => v1::ScrubPair {
+            node_lost_bits: compared.ours.lost_count,
+            partner_lost_bits: compared.theirs.lost_count,
+            news_bits: compared.ours.news_count + compared.theirs.news_count,
+            bytes: compared.byte_count,
+            ..head
+        },
+        Err(failure) => v1::ScrubPair { failure, ..head },
     }
 }

@@ -12,15 +12,15 @@ use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 use umbel_proto::v1::{
-    AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, WhoAreYouRequest,
-    WhoAreYouResponse,
+    AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, ScrubPart,
+    WhoAreYouRequest, WhoAreYouResponse,
 };
 
 use super::incoming_link::{Answers, IncomingLink};
 use super::limits::{LINK_MESSAGE_BYTES_MAX, LINKS_INCOMING_MAX};
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
-use crate::cube::AnswerParts;
+use crate::cube::{AnswerParts, ScrubAnswer};
 use crate::ports::PortFuture;
 
 /// Carries out what peers ask for.
@@ -47,6 +47,15 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         _questions: Streaming<ExchangeQuestion>,
     ) -> PortFuture<'static, Result<AnswerParts, Status>> {
         Box::pin(async { Err(Status::unimplemented("there are no copies here")) })
+    }
+
+    /// Compares a copy with a partner's. Whoever has no copies refuses.
+    fn scrub(
+        self: Arc<Self>,
+        _from: NodeId,
+        _parts: Streaming<ScrubPart>,
+    ) -> Result<ScrubAnswer, Status> {
+        Err(Status::unimplemented("there are no copies here"))
     }
 
     /// Makes this node a founder of a cluster.
@@ -87,6 +96,16 @@ impl PeerService {
         LinkCloser(Arc::clone(&self.closed))
     }
 
+    /// Who calls, unless this node means nobody to call it so.
+    fn admit(&self, metadata: &MetadataMap) -> Result<NodeId, Status> {
+        let hello = hello_of(metadata)?;
+        check_hello(&hello, self.handler.identity())?;
+        if *self.closed.borrow() {
+            return Err(Status::unavailable("this node is stopping"));
+        }
+        Ok(NodeId(hello.from))
+    }
+
     /// The service for a server's router, with its message limits.
     pub(crate) fn into_server(self) -> PeerServer<Self> {
         PeerServer::new(self)
@@ -103,15 +122,11 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<LinkCalls>>,
     ) -> Result<Response<Answers>, Status> {
-        let hello = hello_of(request.metadata())?;
-        check_hello(&hello, self.handler.identity())?;
-        if *self.closed.borrow() {
-            return Err(Status::unavailable("this node is stopping"));
-        }
+        let from = self.admit(request.metadata())?;
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("this node has {LINKS_INCOMING_MAX} links already"))
         })?;
-        let link = IncomingLink::new(NodeId(hello.from), Arc::clone(&self.handler));
+        let link = IncomingLink::new(from, Arc::clone(&self.handler));
         Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
     }
 
@@ -121,14 +136,19 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<ExchangeQuestion>>,
     ) -> Result<Response<AnswerParts>, Status> {
-        let hello = hello_of(request.metadata())?;
-        check_hello(&hello, self.handler.identity())?;
-        if *self.closed.borrow() {
-            return Err(Status::unavailable("this node is stopping"));
-        }
-        let from = NodeId(hello.from);
+        let from = self.admit(request.metadata())?;
         let answered = Arc::clone(&self.handler).exchange(from, request.into_inner()).await?;
         Ok(Response::new(answered))
+    }
+
+    type ScrubStream = ScrubAnswer;
+
+    async fn scrub(
+        &self,
+        request: Request<Streaming<ScrubPart>>,
+    ) -> Result<Response<ScrubAnswer>, Status> {
+        let from = self.admit(request.metadata())?;
+        Ok(Response::new(Arc::clone(&self.handler).scrub(from, request.into_inner())?))
     }
 
     async fn adopt(

@@ -7,6 +7,7 @@ pub(crate) mod connect;
 mod cube;
 #[cfg(test)]
 mod cube_test;
+mod scrub;
 pub(crate) mod show;
 mod status;
 
@@ -33,7 +34,9 @@ const WAIT_S: u64 = 600;
 
 /// Arguments of `umbel cluster`.
 #[derive(Args)]
-#[command(after_help = "Exit codes: 0 done, 1 failed or not done in time, 2 wrong usage.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed or not done in time, or copies had lost bits, 2 wrong usage."
+)]
 pub(crate) struct AdminArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -84,6 +87,15 @@ enum AdminVerb {
         #[arg(long, value_name = "NODE")]
         to: u64,
     },
+    /// Compare the copies of replicated filters bit by bit, and set again what one of them has lost
+    Scrub {
+        /// The filter
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        filter: Option<String>,
+        /// All replicated filters
+        #[arg(long)]
+        all: bool,
+    },
     /// Copy all filters and the keys of their hashes into a file, which only its owner may read
     Backup {
         /// The file
@@ -107,18 +119,20 @@ enum AdminVerb {
 ///
 /// As the call of the cluster.
 pub(crate) fn run(args: &AdminArgs) -> Result<Exit> {
-    block_on(args.run())?;
-    Ok(Exit::Done)
+    block_on(args.run())
 }
 
 impl AdminArgs {
-    async fn run(&self) -> Result<()> {
+    async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
         if let AdminVerb::Restore { file } = &self.verb {
             // A damaged file is found before anybody is asked.
             ChunkReader::<BackupChunk>::verify(file)?;
         }
         let client = self.cluster.client()?;
+        if let AdminVerb::Scrub { filter, .. } = &self.verb {
+            return scrub::scrub(&client, filter.as_deref(), json).await;
+        }
         match &self.verb {
             AdminVerb::Status => {
                 let status = client.status().await?;
@@ -150,7 +164,9 @@ impl AdminArgs {
             }
             AdminVerb::Backup { out, overwrite } => backup(&client, out, *overwrite, json).await,
             AdminVerb::Restore { file } => restore(&client, file, json).await,
-        }
+            AdminVerb::Scrub { .. } => unreachable!("it was done above"),
+        }?;
+        Ok(Exit::Done)
     }
 }
 

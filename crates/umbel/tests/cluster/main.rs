@@ -25,4 +25,5 @@ mod namespaces;
 mod partition;
 mod refusals;
 mod replicated;
+mod scrub;
 mod servers;

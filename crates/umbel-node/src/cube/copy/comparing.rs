@@ -1,0 +1,126 @@
+//! A copy's bits for a comparison, and what that found to be lacking.
+
+use umbel_engine::hypercube::{CopyClaim, Replica};
+use umbel_engine::{Generation, NodeId};
+use umbel_filter::AnyFilter;
+
+use super::Copy;
+use crate::cube::CopyFailure;
+use crate::cube::scrub::SetBits;
+
+impl Copy {
+    /// The bits as they are now, and what they are.
+    ///
+    /// # Errors
+    /// If the copy is at another generation, or must not be told of before it is on disk.
+    pub(in crate::cube) fn compared(
+        &self,
+        generation: Generation,
+    ) -> Result<(CopyClaim, AnyFilter), CopyFailure> {
+        let state = self.read();
+        self.check(&state, generation)?;
+        if state.is_withheld() {
+            let what = format!("{} is on its way to the disk", self.filter);
+            return Err(CopyFailure::NotSaved(what));
+        }
+        Ok((state.replica.claim(), state.replica.filter().clone()))
+    }
+
+    /// Whether the copy is at this generation.
+    ///
+    /// # Errors
+    /// If not.
+    pub(in crate::cube) fn check_generation(
+        &self,
+        generation: Generation,
+    ) -> Result<(), CopyFailure> {
+        self.check(&self.read(), generation)
+    }
+
+    /// Whether a partner can claim this of its copy.
+    ///
+    /// # Errors
+    /// If not.
+    pub(in crate::cube) fn check_claim(
+        &self,
+        from: NodeId,
+        claim: &CopyClaim,
+    ) -> Result<(), CopyFailure> {
+        let checked = self.read().replica.check_claim(from, claim);
+        checked.map_err(|error| CopyFailure::Unmergeable(error.to_string()))
+    }
+
+    /// Sets bits that a comparison found to be lacking, against a copy that claimed this: says how many
+    /// were still lacking, and whether they had been lost.
+    ///
+    /// What was under way when the images were taken may have come since, with the knowledge of it; so
+    /// whether a bit is lost or news is decided now.
+    ///
+    /// # Errors
+    /// If the copy is at another generation by now, or the claim is one that no copy makes.
+    pub(in crate::cube) fn take_compared(
+        &self,
+        generation: Generation,
+        bits: &AnyFilter,
+        theirs: &CopyClaim,
+    ) -> Result<SetBits, CopyFailure> {
+        let mut state = self.write();
+        self.check(&state, generation)?;
+        let is_explained = state.replica.claim().explains(theirs);
+        let new_count = state.replica.merge_compared(bits, theirs);
+        let new_count = new_count.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
+        // On no disk yet.
+        state.merge_count += u64::from(new_count > 0);
+        drop(state);
+        Ok(if is_explained {
+            SetBits { lost_count: new_count, news_count: 0 }
+        } else {
+            SetBits { lost_count: 0, news_count: new_count }
+        })
+    }
+
+    /// With whom the copy is exchanged.
+    pub(in crate::cube) fn partners(&self) -> Vec<NodeId> {
+        self.read().replica.partners().collect()
+    }
+}
+
+impl Copy {
+    /// For tests of what mends copies. Loses every so many-th one of the bits, as if the memory under them had rotted, and says how many.
+    /// Nothing else of the copy hears of it.
+    pub(crate) fn rot(&self, every: usize) -> u64 {
+        let mut state = self.write();
+        let (bits, lost_count) = without(state.replica.filter(), every.max(1));
+        let (options, saved) = (*state.replica.options(), state.replica.save());
+        let partners: Vec<NodeId> = state.replica.partners().collect();
+        let rotten = Replica::restore(options, bits, saved);
+        state.replica = rotten.expect("the shape was replicated before");
+        state.replica.set_partners(&partners);
+        lost_count
+    }
+}
+
+/// A filter without every so many-th one of its bits.
+fn without(filter: &AnyFilter, every: usize) -> (AnyFilter, u64) {
+    match filter {
+        AnyFilter::Blocked(filter) => {
+            let mut filter = filter.clone();
+            let ones: Vec<u64> =
+                umbel_filter::words::iter_ones(filter.words()).step_by(every).collect();
+            for &bit in &ones {
+                let word = usize::try_from(bit / 64).expect("a word of the filter");
+                filter.words_mut()[word] &= !(1 << (bit % 64));
+            }
+            (AnyFilter::Blocked(filter), ones.len() as u64)
+        }
+        AnyFilter::SingleShot(filter) => {
+            let kept = (0..).zip(filter.positions()).filter(|(at, _)| at % every != 0);
+            let kept: Vec<u64> = kept.map(|(_, position)| position).collect();
+            let lost_count = filter.len() - kept.len() as u64;
+            let shape = filter.single_shot_shape();
+            let filter = umbel_filter::StoredSingleShot::from_positions(shape, kept.into_iter());
+            (AnyFilter::SingleShot(filter.expect("positions of the shape")), lost_count)
+        }
+        other => (other.clone(), 0),
+    }
+}

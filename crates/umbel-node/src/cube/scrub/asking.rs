@@ -1,0 +1,84 @@
+//! The side of a comparison that asks for it.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Request;
+use umbel_engine::{Generation, NodeId};
+use umbel_proto::v1;
+use umbel_proto::v1::scrub_part::Part;
+
+use super::image::Image;
+use super::line::{Line, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
+use super::talk::{Side, talk};
+use super::{Compared, SESSION_TIME_MAX, ScrubError, SetBits};
+use crate::cube::Copy;
+use crate::local::Local;
+use crate::metrics;
+use crate::peer::{add_hello, peer_client};
+
+/// Compares this node's copy of a generation with a partner's, and counts how that went.
+pub(crate) async fn compare(
+    local: &Local,
+    copy: &Arc<Copy>,
+    generation: Generation,
+    partner: NodeId,
+) -> Result<Compared, ScrubError> {
+    let asking = Arc::clone(&local.copies().scrubs().asking);
+    let _turn = timeout(SESSION_TIME_MAX, asking.acquire_owned()).await;
+    let _turn = _turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
+    let compared = timeout(SESSION_TIME_MAX, compare_now(local, copy, generation, partner)).await;
+    let compared = compared.unwrap_or(Err(ScrubError::Timeout(SESSION_TIME_MAX)));
+    match &compared {
+        Ok(compared) => {
+            let lost_count = compared.ours.lost_count + compared.theirs.lost_count;
+            let news_count = compared.ours.news_count + compared.theirs.news_count;
+            metrics::scrub_compared(lost_count, news_count);
+        }
+        Err(error) => {
+            metrics::scrub_failed();
+            tracing::debug!(filter = %copy.filter, %partner, %error, "copies were not compared");
+        }
+    }
+    compared
+}
+
+async fn compare_now(
+    local: &Local,
+    copy: &Arc<Copy>,
+    generation: Generation,
+    partner: NodeId,
+) -> Result<Compared, ScrubError> {
+    let broken = |what: String| ScrubError::Broken(what);
+    let address = local.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
+    let client = peer_client(local.net(), &address);
+    let mut client = client.map_err(|error| broken(error.to_string()))?;
+    let (out, messages) = mpsc::channel(PARTS_WAITING_MAX);
+    let open = v1::ScrubOpen { filter: copy.filter.0, generation: generation.0 };
+    let first = v1::ScrubPart { part: Some(Part::Open(open)) };
+    out.try_send(first).map_err(|_| broken("nothing can be sent".to_owned()))?;
+    let mut request = Request::new(ReceiverStream::new(messages));
+    add_hello(&mut request, local.identity(), partner);
+    let response = timeout(PART_PATIENCE, client.scrub(request)).await;
+    let response = response.map_err(|_| ScrubError::Timeout(PART_PATIENCE))?;
+    let parts = response.map_err(|status| of_status(&status))?.into_inner();
+    let mut line = Line { parts, out, message: std::convert::identity };
+
+    let theirs = line.claim().await?;
+    copy.check_claim(partner, &theirs)?;
+    let mut image = Image::of(local, copy, generation)?;
+    line.send(claim_part(&image.claim)).await?;
+    let outcome = talk(local, Side::Asking, &mut image, &mut line).await?;
+    let ours = image.settle(local, partner, &theirs)?;
+    let theirs = match line.next().await? {
+        Some(Part::End(end)) if end.failure.is_empty() => {
+            SetBits { lost_count: end.lost_bits, news_count: end.news_bits }
+        }
+        Some(Part::End(end)) => return Err(ScrubError::NotSet(end.failure)),
+        _ => return Err(ScrubError::Nonsense("an end is expected".to_owned())),
+    };
+    let byte_count = outcome.sent_bytes + outcome.received_bytes;
+    Ok(Compared { ours, theirs, byte_count })
+}

@@ -1,0 +1,105 @@
+//! A copy's bits at one moment, and what a comparison has found to be lacking set in the copy.
+
+use std::sync::Arc;
+
+use umbel_engine::hypercube::CopyClaim;
+use umbel_engine::repair::{BlockDifference, FilterBits, ResidueTable};
+use umbel_engine::{Generation, NodeId};
+use umbel_filter::{AnyFilter, ItemHasher};
+
+use super::{ScrubError, SetBits};
+use crate::cube::Copy;
+use crate::cube::failure::CopyFailure;
+use crate::local::Local;
+use crate::metrics;
+
+/// Bits that a copy may lack of a single-shot filter, for each item that the filter is made for: more
+/// than twice as full no such filter is of use.
+const LACKING_PER_ITEM_MAX: u64 = 2;
+
+/// Lacking bits that are taken of any filter, however small.
+const LACKING_LEAST: u64 = 1 << 16;
+
+/// A copy's bits at one moment.
+pub(super) struct Image {
+    copy: Arc<Copy>,
+    pub(super) generation: Generation,
+    pub(super) claim: CopyClaim,
+    pub(super) bits: FilterBits,
+    lacking_max: u64,
+}
+
+impl Image {
+    /// Takes the bits of a copy of this generation.
+    pub(super) fn of(
+        local: &Local,
+        copy: &Arc<Copy>,
+        generation: Generation,
+    ) -> Result<Self, ScrubError> {
+        // What is found to be lacking must go to the disk some time.
+        if let Some(free_bytes) = local.copies().shortage() {
+            return Err(CopyFailure::DiskFull { free_bytes }.into());
+        }
+        let (claim, filter) = copy.compared(generation)?;
+        // A Bloom filter is at most half full: whoever lacks more than that is lied to.
+        let lacking_max = match &filter {
+            AnyFilter::Blocked(filter) => filter.words().len() as u64 * 64 / 2,
+            _ => copy.settings.capacity.saturating_mul(LACKING_PER_ITEM_MAX).max(LACKING_LEAST),
+        };
+        let bits = FilterBits::of(filter)?;
+        Ok(Self { copy: Arc::clone(copy), generation, claim, bits, lacking_max })
+    }
+
+    pub(super) fn table(&self) -> Result<ResidueTable, ScrubError> {
+        Ok(self.bits.table()?)
+    }
+
+    pub(super) fn shape_id(&self, table: &ResidueTable) -> u64 {
+        shape_id(&self.copy, self.generation, table)
+    }
+
+    /// Notes bits that were found to be lacking.
+    pub(super) fn lacks(&mut self, difference: &BlockDifference) -> Result<(), ScrubError> {
+        let max = self.lacking_max;
+        if self.bits.set_bit_count() + difference.flips.len() as u64 > max {
+            return Err(ScrubError::TooMuch { max });
+        }
+        self.bits.set(difference);
+        Ok(())
+    }
+
+    /// Sets in the copy what was found to be lacking, against a partner's copy that claimed this.
+    pub(super) fn settle(
+        self,
+        local: &Local,
+        partner: NodeId,
+        theirs: &CopyClaim,
+    ) -> Result<SetBits, ScrubError> {
+        let filter = self.copy.filter;
+        let mut set = SetBits::default();
+        if self.bits.set_bit_count() > 0 {
+            set = self.copy.take_compared(self.generation, &self.bits.into_filter(), theirs)?;
+        }
+        let scrubs = local.copies().scrubs();
+        scrubs.verified(filter);
+        metrics::scrub_set(set.lost_count, set.news_count);
+        if set.lost_count > 0 {
+            let lost_bits = set.lost_count;
+            tracing::warn!(%filter, %partner, lost_bits, "the copy had lost bits, which are set again");
+            scrubs.compare_soon(filter, self.copy.partners(), partner);
+        }
+        Ok(set)
+    }
+}
+
+/// What both images must have in common: the filter, its generation, its kind, size and key.
+pub(crate) fn shape_id(copy: &Copy, generation: Generation, table: &ResidueTable) -> u64 {
+    let settings = &copy.settings;
+    let key_id = settings.frame_key().key_id;
+    let kind = u64::from(settings.kind);
+    let mut bytes = Vec::new();
+    for number in [copy.filter.0, generation.0, kind, key_id, table.bit_count()] {
+        bytes.extend(number.to_le_bytes());
+    }
+    ItemHasher::Xxh3 { seed: 0 }.hash(&bytes).hi()
+}

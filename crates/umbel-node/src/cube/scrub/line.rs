@@ -1,0 +1,100 @@
+//! Parts of a comparison to and from the other side.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+use umbel_engine::hypercube::CopyClaim;
+use umbel_proto::v1;
+use umbel_proto::v1::scrub_part::Part;
+
+use super::{ScrubError, TURN_PATIENCE};
+use crate::cube::pacer::Pacer;
+use crate::cube::wire::{counts_of, counts_to_proto};
+
+/// Parts that wait to be sent: the next one is made while one is on its way.
+pub(super) const PARTS_WAITING_MAX: usize = 2;
+
+/// How long the other side may take for a part, or to take one: it may wait for the rate at which bytes
+/// are sent, compute the residues of 1 GiB, or write a snapshot.
+pub(super) const PART_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of frames in a part: more than the longest that a session makes at once.
+const PART_BYTES_MAX: usize = 2 << 20;
+
+/// Parts in both directions. What is sent is made a message by the side that it is.
+pub(super) struct Line<T> {
+    pub(super) parts: Streaming<v1::ScrubPart>,
+    pub(super) out: mpsc::Sender<T>,
+    pub(super) message: fn(v1::ScrubPart) -> T,
+}
+
+impl<T> Line<T> {
+    pub(super) async fn send(&self, part: Part) -> Result<(), ScrubError> {
+        let message = (self.message)(v1::ScrubPart { part: Some(part) });
+        let sent = timeout(PART_PATIENCE, self.out.send(message)).await;
+        sent.map_err(|_| ScrubError::Timeout(PART_PATIENCE))?
+            .map_err(|_| ScrubError::Broken("it takes nothing more".to_owned()))
+    }
+
+    /// Sends frames at the rate that deltas keep to.
+    pub(super) async fn send_frames(
+        &self,
+        bytes: Vec<u8>,
+        pacer: &Pacer,
+    ) -> Result<(), ScrubError> {
+        pacer.pass(bytes.len()).await;
+        self.send(Part::Frames(Bytes::from(bytes))).await
+    }
+
+    /// The next part; None at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Part>, ScrubError> {
+        self.next_within(PART_PATIENCE).await
+    }
+
+    async fn next_within(&mut self, patience: Duration) -> Result<Option<Part>, ScrubError> {
+        let message = timeout(patience, self.parts.message()).await;
+        let message = message.map_err(|_| ScrubError::Timeout(patience))?;
+        let Some(message) = message.map_err(|status| of_status(&status))? else { return Ok(None) };
+        match message.part {
+            Some(Part::Frames(frames)) if frames.len() > PART_BYTES_MAX => {
+                Err(ScrubError::Nonsense(format!("a part of {} bytes", frames.len())))
+            }
+            Some(part) => Ok(Some(part)),
+            None => Err(ScrubError::Nonsense("a part without content".to_owned())),
+        }
+    }
+
+    /// The next part, which is a claim; who is asked may have others to answer first.
+    pub(super) async fn claim(&mut self) -> Result<CopyClaim, ScrubError> {
+        match self.next_within(TURN_PATIENCE + PART_PATIENCE).await? {
+            Some(Part::Claim(claim)) => claim_of(&claim),
+            _ => Err(ScrubError::Nonsense("a claim is expected".to_owned())),
+        }
+    }
+}
+
+pub(super) fn of_status(status: &Status) -> ScrubError {
+    let text = status.message().to_owned();
+    match status.code() {
+        Code::FailedPrecondition | Code::InvalidArgument => ScrubError::Refused(text),
+        Code::ResourceExhausted => ScrubError::Busy,
+        _ => ScrubError::Broken(text),
+    }
+}
+
+pub(super) fn claim_part(claim: &CopyClaim) -> Part {
+    let (knows, may_have) = (counts_to_proto(&claim.knows), counts_to_proto(&claim.may_have));
+    Part::Claim(v1::ScrubClaim { knows, may_have })
+}
+
+fn claim_of(message: &v1::ScrubClaim) -> Result<CopyClaim, ScrubError> {
+    let counts =
+        |field, list: &[v1::NodeCount]| counts_of(field, list).map_err(ScrubError::Nonsense);
+    Ok(CopyClaim {
+        knows: counts("knows", &message.knows)?,
+        may_have: counts("may_have", &message.may_have)?,
+    })
+}

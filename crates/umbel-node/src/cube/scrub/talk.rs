@@ -1,0 +1,81 @@
+//! A repair session over a line.
+
+use umbel_engine::Outbox;
+use umbel_engine::repair::{
+    Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
+    ResidueTable,
+};
+use umbel_proto::v1::scrub_part::Part;
+
+use super::ScrubError;
+use super::image::Image;
+use super::line::Line;
+use crate::local::Local;
+use crate::metrics;
+use crate::ports::Purpose;
+
+/// Which side this node is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Asking,
+    Answering,
+}
+
+/// Runs a session to its end, and returns its outcome. The image has what it lacked then; the copy
+/// does not yet.
+pub(super) async fn talk<T>(
+    local: &Local,
+    side: Side,
+    image: &mut Image,
+    line: &mut Line<T>,
+) -> Result<Box<RepairOutcome>, ScrubError> {
+    let table = image.table()?;
+    let options = options(local, image, &table);
+    let (mut session, mut input) = match side {
+        Side::Asking => {
+            let session = RepairSession::initiator(options, Policy::Union, table);
+            (session, RepairInput::Start)
+        }
+        Side::Answering => {
+            let session = RepairSession::responder(options, true, table);
+            (session, next_input(line).await?)
+        }
+    };
+    let mut outbox = Outbox::new();
+    loop {
+        session.step(input, &image.bits, &mut outbox);
+        for output in outbox.take() {
+            match output {
+                RepairOutput::Send(bytes) => {
+                    metrics::scrub_sent(bytes.len());
+                    line.send_frames(bytes, &local.copies().pacer).await?;
+                }
+                RepairOutput::Differs(difference) => image.lacks(&difference)?,
+                RepairOutput::Finish(outcome) => return Ok(outcome?),
+            }
+        }
+        // A step may compute for long, and others are served by this thread too.
+        tokio::task::yield_now().await;
+        input = next_input(line).await?;
+    }
+}
+
+async fn next_input<T>(line: &mut Line<T>) -> Result<RepairInput, ScrubError> {
+    Ok(match line.next().await? {
+        Some(Part::Frames(bytes)) => {
+            metrics::scrub_received(bytes.len());
+            RepairInput::Received(bytes.into())
+        }
+        Some(_) => return Err(ScrubError::Nonsense("something else between frames".to_owned())),
+        None => RepairInput::Closed,
+    })
+}
+
+fn options(local: &Local, image: &Image, table: &ResidueTable) -> RepairOptions {
+    RepairOptions {
+        shape_id: image.shape_id(table),
+        secret: local.cluster().to_le_bytes(),
+        nonce: local.seed().number(Purpose::Scrub),
+        limits: RepairLimits::of(table),
+    }
+}

@@ -1,0 +1,123 @@
+//! Which copy is compared with whose next: every copy once in an interval, with one partner after the
+//! other; and soon with all of them where one had lost something.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use umbel_engine::{FilterId, NodeId};
+
+use super::asking::compare;
+use super::{Due, Scrubs};
+use crate::cube::Copy;
+use crate::local::Local;
+use crate::ports::Purpose;
+
+/// Least pause between two comparisons that this node begins by itself: with many filters and a short
+/// interval there is time for other things still.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// Pause before a comparison that is due is tried again; it doubles with each further try.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often such a comparison is tried. Then the partner is away for longer, and its turn comes.
+const TRIES_MAX: u32 = 6;
+
+impl Scrubs {
+    /// A copy had lost something that one of these partners still had; the others may lack it too, and
+    /// nobody has to tell them.
+    pub(super) fn compare_soon(&self, filter: FilterId, partners: Vec<NodeId>, except: NodeId) {
+        let due = Due { at: Instant::now(), try_count: 0 };
+        let others = partners.into_iter().filter(|&partner| partner != except);
+        self.state().due.extend(others.map(|partner| ((filter, partner), due)));
+        self.is_due.notify_one();
+    }
+
+    /// Takes a comparison that is due now; else says when the next one is.
+    fn take_due(&self) -> Result<(FilterId, NodeId, Due), Option<Instant>> {
+        let mut state = self.state();
+        let first = state.due.iter().min_by_key(|(pair, due)| (due.at, **pair));
+        let Some((&pair, &due)) = first else { return Err(None) };
+        if due.at > Instant::now() {
+            return Err(Some(due.at));
+        }
+        state.due.remove(&pair);
+        Ok((pair.0, pair.1, due))
+    }
+
+    fn try_again(&self, filter: FilterId, partner: NodeId, due: Due) {
+        let try_count = due.try_count + 1;
+        if try_count < TRIES_MAX {
+            let at = Instant::now() + RETRY_PAUSE * 2_u32.pow(due.try_count);
+            self.state().due.entry((filter, partner)).or_insert(Due { at, try_count });
+        }
+    }
+}
+
+/// Compares copies for ever; each of them once in an interval, or with none only those that are due.
+pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
+    let mut turn = local.seed().number(Purpose::Scrub);
+    let mut next_at = interval.map(|interval| Instant::now() + pause(&local, interval));
+    loop {
+        let scrubs = local.copies().scrubs();
+        let due_at = match scrubs.take_due() {
+            Ok((filter, partner, due)) => {
+                compare_due(&local, filter, partner, due).await;
+                tokio::time::sleep(PAUSE_MIN).await;
+                continue;
+            }
+            Err(at) => at,
+        };
+        let wake_at = [next_at, due_at].into_iter().flatten().min();
+        let woken = async {
+            match wake_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = scrubs.is_due.notified() => continue,
+            () = woken => {}
+        }
+        if let (Some(at), Some(interval)) = (next_at, interval)
+            && at <= Instant::now()
+        {
+            if let Some((copy, partner)) = chosen(&local, turn) {
+                // How it went is counted and logged; the next turn is another one's.
+                let _ = compare(&local, &copy, copy.generation(), partner).await;
+            }
+            turn = turn.wrapping_add(1);
+            next_at = Some(Instant::now() + pause(&local, interval));
+        }
+    }
+}
+
+async fn compare_due(local: &Arc<Local>, filter: FilterId, partner: NodeId, due: Due) {
+    let Some(copy) = local.copies().get(filter) else { return };
+    if !copy.partners().contains(&partner) {
+        return;
+    }
+    if compare(local, &copy, copy.generation(), partner).await.is_err() {
+        local.copies().scrubs().try_again(filter, partner, due);
+    }
+}
+
+/// Whose turn it is: copies one after the other, and with the next round the next partner.
+fn chosen(local: &Local, turn: u64) -> Option<(Arc<Copy>, NodeId)> {
+    let copies = local.copies().all();
+    let (round, copy) = (turn / copies.len().max(1) as u64, turn % copies.len().max(1) as u64);
+    let copy = copies.get(usize::try_from(copy).ok()?)?;
+    let partners = copy.partners();
+    let partner = usize::try_from(round % partners.len().max(1) as u64).ok()?;
+    Some((Arc::clone(copy), *partners.get(partner)?))
+}
+
+/// How long until the next turn: the interval's share of one copy, half to one and a half of it, so
+/// that nodes that were started together do not compare together.
+fn pause(local: &Local, interval: Duration) -> Duration {
+    let count = u32::try_from(local.copies().all().len().max(1)).unwrap_or(u32::MAX);
+    let share = (interval / count).max(PAUSE_MIN);
+    let spread = u64::try_from(share.as_micros()).unwrap_or(u64::MAX).max(1);
+    share / 2 + Duration::from_micros(local.seed().number(Purpose::Scrub) % spread)
+}
