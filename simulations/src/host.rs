@@ -216,6 +216,7 @@ impl Host {
             election_ms_min: 500,
             election_ms_max: 1000,
             insecure: true,
+            scrub_interval_s: self.shape.scrub_s.into(),
             ..Config::default()
         }
     }

@@ -80,6 +80,25 @@ pub(crate) struct WorldShape {
     pub(crate) replicas: u32,
     /// Clients, 1 to 64, numbered from 0.
     pub(crate) clients: u32,
+    /// Simulated seconds in which a node compares its copy of each replicated filter with a partner's;
+    /// 0 for never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) scrub_s: u32,
+    /// After all faults, copies on every second node lose every so many-th of their bits; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) rot_every: u32,
+}
+
+impl WorldShape {
+    /// One in which copies are not compared.
+    pub(crate) const fn new(nodes: u32, shards: u32, replicas: u32, clients: u32) -> Self {
+        Self { nodes, shards, replicas, clients, scrub_s: 0, rot_every: 0 }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A filter.

@@ -103,6 +103,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         let after = if uses_flush { "after a flush" } else { "after a long time" };
         watch::violated(copies_converge::NAME, format!("{after} {what}"));
     }
+    rot(world)?;
     // A flush of one filter says nothing of another that a node has not heard to be dropped.
     let gone = |world: &mut World| lingering(world).is_none();
     if !run_until(world, now_us() + QUIET_MAX_US, gone)?
@@ -112,6 +113,38 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         watch::violated(copies_converge::NAME, format!("after a long time {what}"));
     }
     look(world);
+    Ok(())
+}
+
+/// Has copies lose bits that their knowledge says they have, which only comparing them finds.
+///
+/// # Errors
+/// If a host's task panicked.
+fn rot(world: &mut World) -> Result<(), String> {
+    let every = usize::try_from(world.plan.world.rot_every).unwrap_or(usize::MAX);
+    if every == 0 || world.is_violated() {
+        return Ok(());
+    }
+    let filters: Vec<_> = watch::with(|checks| {
+        let all = checks.generations.all().filter_map(|(_, all)| all.last());
+        all.filter(|life| life.to_us == u64::MAX).map(|life| life.filter).collect()
+    });
+    let nodes =
+        world.hosts.iter().filter(|host| host.number % 2 == 1).filter_map(|host| host.node());
+    let lost_count: u64 = nodes
+        .flat_map(|node| filters.iter().map(move |&filter| node.rot_copy(filter, every)))
+        .sum();
+    if lost_count > 0 && difference(world).is_some() {
+        counters::state("copies_lost_bits");
+    }
+    let equal = |world: &mut World| difference(world).is_none();
+    if !run_until(world, now_us() + QUIET_MAX_US, equal)?
+        && !world.is_violated()
+        && let Some(what) = difference(world)
+    {
+        let what = format!("a long time after copies lost {lost_count} bits {what}");
+        watch::violated(copies_converge::NAME, what);
+    }
     Ok(())
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct PlanLimits {
     pub(crate) replicas: RangeInclusive<u32>,
     /// Clients.
     pub(crate) clients: RangeInclusive<u32>,
+    /// Simulated seconds between comparisons of copies.
+    pub(crate) scrub_s: RangeInclusive<u32>,
     /// Simulated milliseconds of the phase with faults, and of one fault.
     pub(crate) run_ms: RangeInclusive<u64>,
     /// Filters.
@@ -68,6 +70,7 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     shards: 1..=16,
     replicas: 1..=9,
     clients: 1..=64,
+    scrub_s: 0..=3_600,
     run_ms: 1..=600_000,
     filters: 0..=64,
     name_chars: 1..=64,
@@ -158,6 +161,7 @@ impl Plan {
         in_range("world.shards", world.shards, &limits.shards)?;
         in_range("world.replicas", world.replicas, &limits.replicas)?;
         in_range("world.clients", world.clients, &limits.clients)?;
+        in_range("world.scrub_s", world.scrub_s, &limits.scrub_s)?;
         in_range("number of filters", self.filters.len(), &limits.filters)?;
         in_range("number of ops", self.ops.len(), &limits.ops)?;
         in_range("number of faults", self.faults.len(), &limits.faults)?;

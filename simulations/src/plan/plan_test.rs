@@ -30,7 +30,7 @@ pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
         run_ms: 60_000,
         planted: None,
         provoked: Vec::new(),
-        world: WorldShape { nodes, shards: 4, replicas, clients: 8 },
+        world: WorldShape::new(nodes, 4, replicas, 8),
         filters: vec![filter("f0")],
         ops: Vec::new(),
         jobs: Vec::new(),
