@@ -124,6 +124,8 @@ impl Replica {
         let new_bit_count = self.filter.merge(bits)?;
         if new_bit_count > 0 && !self.knows.covers(&may_have) {
             self.may_have = may_have;
+            // A whole filter that comes next may bring nothing else.
+            self.has_untold = true;
         }
         Ok(new_bit_count)
     }

@@ -2,7 +2,7 @@
 
 use super::fixture::*;
 use super::*;
-use crate::hypercube::delta::DeltaError;
+use crate::hypercube::delta::{DeltaContent, DeltaError};
 use crate::hypercube::knowledge::Knowledge;
 
 fn claims(copies: &[Replica]) -> Vec<CopyClaim> {
@@ -81,6 +81,25 @@ fn news_that_came_by_a_comparison_is_told_on() {
         assert!(!copies[1].has_uncovered_bits());
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
+        assert!(copies[3].filter() == copies[0].filter(), "{kind}");
+    }
+}
+
+/// The same where the inserts come in a whole filter, in which nothing is new then.
+#[test]
+fn news_that_comes_again_in_a_whole_filter_is_told_on() {
+    for kind in KINDS {
+        let mut copies = copies(4, kind, 0);
+        insert(&mut copies[0], 0..100);
+        copies[0].begin_sweep();
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
+        let delta = answer(&mut copies, 0, 1);
+        assert_eq!(delta.content, DeltaContent::Whole);
+        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
+        let delta = answer(&mut copies, 1, 3);
+        copies[3].merge(NodeId(2), &delta).unwrap();
+        assert_eq!(copies[3].claim(), copies[0].claim());
         assert!(copies[3].filter() == copies[0].filter(), "{kind}");
     }
 }
