@@ -65,9 +65,11 @@ async fn an_operator_has_copies_compared() {
     }
     assert!(metrics.contains("umbel_scrub_differing_bits_total{cause=\"lost\"} 0"), "{metrics}");
 
-    for (args, says) in
-        [(&["unknown"][..], "unknown"), (&[], "--all"), (&["seen", "--all"], "cannot be used with")]
-    {
+    for (args, says) in [
+        (&["unknown"][..], "unknown"),
+        (&[], "<FILTER>"),
+        (&["seen", "--all"], "cannot be used with"),
+    ] {
         let refused = scrub(&address, args);
         let said = String::from_utf8_lossy(&refused.stderr);
         assert_ne!(refused.status.code(), Some(0), "{args:?}");
