@@ -83,7 +83,8 @@ impl LocalCopy {
         asked.map_err(|failure| self.error(&failure))
     }
 
-    /// Inserts items, and says of each whether it was new here, once all are on this node's disk. They come to the other nodes with the next sweeps.
+    /// Inserts items, and says of each whether it was new here, once all are on this node's disk. They
+    /// come to the other nodes with the next sweeps.
     ///
     /// # Errors
     /// [`LocalCopyError`] says what to do.

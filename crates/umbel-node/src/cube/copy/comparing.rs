@@ -86,8 +86,8 @@ impl Copy {
 }
 
 impl Copy {
-    /// For tests of what mends copies. Loses every so many-th one of the bits, as if the memory under them had rotted, and says how many.
-    /// Nothing else of the copy hears of it.
+    /// For tests of what mends copies. Loses every so many-th one of the bits, as if the memory under
+    /// them had rotted, and says how many. Nothing else of the copy hears of it.
     pub(crate) fn rot(&self, every: usize) -> u64 {
         let mut state = self.write();
         let (bits, lost_count) = without(state.replica.filter(), every.max(1));

@@ -1,5 +1,6 @@
 //! A repair session over a line.
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use umbel_engine::Outbox;
 use umbel_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
@@ -29,7 +30,7 @@ pub(super) async fn talk<T>(
     image: &mut Image,
     line: &mut Line<T>,
 ) -> Result<Box<RepairOutcome>, ScrubError> {
-    let table = image.table()?;
+    let table = beside_others(|| image.table())?;
     let options = options(local, image, &table);
     let (mut session, mut input) = match side {
         Side::Asking => {
@@ -43,7 +44,7 @@ pub(super) async fn talk<T>(
     };
     let mut outbox = Outbox::new();
     loop {
-        session.step(input, &image.bits, &mut outbox);
+        beside_others(|| session.step(input, &image.bits, &mut outbox));
         for output in outbox.take() {
             match output {
                 RepairOutput::Send(bytes) => {
@@ -54,9 +55,16 @@ pub(super) async fn talk<T>(
                 RepairOutput::Finish(outcome) => return Ok(outcome?),
             }
         }
-        // A step may compute for long, and others are served by this thread too.
-        tokio::task::yield_now().await;
         input = next_input(line).await?;
+    }
+}
+
+/// Does what takes long for a large filter, while other threads go on with what this one served.
+/// Simulated nodes have one thread for everything, and no time passes there.
+fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 
