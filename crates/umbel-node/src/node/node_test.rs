@@ -40,13 +40,17 @@ pub(crate) async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
 }
 
-/// Addresses that were free a moment ago.
+/// Addresses that were free a moment ago, in the order in which founders are numbered: the first one's node
+/// is node 1. Ports come in any order, and a test that means node 1 would now and then have another.
 pub(crate) async fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners = Vec::new();
     for _ in 0..count {
         listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
     }
-    listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+    let address = |listener: &tokio::net::TcpListener| listener.local_addr().unwrap().to_string();
+    let mut addresses: Vec<String> = listeners.iter().map(address).collect();
+    addresses.sort_unstable();
+    addresses
 }
 
 pub(crate) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
