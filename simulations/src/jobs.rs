@@ -7,13 +7,19 @@ pub(crate) use data::{HostJobs, Output, SimWorkshops};
 pub(crate) use users::Users;
 
 use umbel_engine::dedup::job::JobRules;
-use umbel_engine::dedup::{FilterChoice, Keep, Level, Place};
+use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank};
 use umbel_filter::{ItemHash, ItemHasher};
 
-use crate::plan::{JobFilter, JobLevel, JobPlan};
+use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan};
 
 /// Records of a chunk.
 const CHUNK_RECORDS: u32 = 16;
+
+/// Of so many items in a row earlier jobs have kept one.
+const KNOWN_STEP: usize = 4;
+
+/// Different ranks: so few that the best of equal records are often several.
+const RANKS: u64 = 5;
 
 impl JobPlan {
     /// The items of a machine's records, in their order: small numbers, of which others hold some too.
@@ -26,6 +32,12 @@ impl JobPlan {
             u32::try_from(item).expect("below `distinct`")
         };
         (0..count).map(draw).collect()
+    }
+
+    /// Items that earlier jobs have kept.
+    pub(crate) fn known_items(&self) -> impl Iterator<Item = u32> + use<> {
+        let end = if self.known { self.distinct } else { 0 };
+        (0..end).step_by(KNOWN_STEP)
     }
 
     /// Chunks that a machine's input is read in.
@@ -42,7 +54,11 @@ impl JobPlan {
                 JobLevel::Fingerprint => Level::Fingerprint,
                 JobLevel::Bytes => Level::Bytes,
             },
-            keep: if self.keep_last { Keep::Last } else { Keep::First },
+            keep: match self.keep {
+                JobKeep::First => Keep::First,
+                JobKeep::Last => Keep::Last,
+                JobKeep::Best => Keep::Best,
+            },
             report_kept: self.report,
             choice: match self.filter {
                 JobFilter::Auto => FilterChoice::Auto,
@@ -63,6 +79,11 @@ pub(crate) fn place_of(chunk_base: u32, record: u32) -> Place {
 pub(crate) fn record_at(chunk_base: u32, place: Place) -> u32 {
     let item = u32::try_from(place.item()).expect("a chunk has few records");
     (place.chunk() - chunk_base) * CHUNK_RECORDS + item
+}
+
+/// How the record at a place ranks.
+pub(crate) fn rank_of(place: Place) -> Rank {
+    Rank(ItemHasher::Xxh3 { seed: 1 }.hash(&place.to_bits().to_le_bytes()).hi() % RANKS)
 }
 
 /// Hash of an item. Level `bytes` has collisions to find: every item shares its hash with another one.

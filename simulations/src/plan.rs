@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use self::meeting::{Meeting, SetsPlan};
 pub(crate) use check::{Misfit, PLAN_LIMITS};
-pub(crate) use job::{JobFilter, JobLevel, JobPlan};
+pub(crate) use job::{JobFilter, JobKeep, JobLevel, JobPlan};
 
 /// Version of the format; plans of another one are refused.
 pub(crate) const PLAN_FORMAT: u32 = 1;
@@ -84,7 +84,8 @@ pub(crate) struct WorldShape {
     /// 0 for never.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) scrub_s: u32,
-    /// After all faults, copies on every second node lose every so many-th of their bits; 0 for none.
+    /// After all faults, copies on every second node and one replica of each shard lose every so many-th
+    /// of their bits; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) rot_every: u32,
 }

@@ -1,12 +1,12 @@
 //! A job that is done has kept one record of each class of equal items, the right one, and each machine
 //! has put exactly that under its name; of a job that has no result nothing stands under its name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::dedup::{Place, reference};
+use umbel_engine::dedup::{Keep, Place, Rank, reference};
 
 use super::checked::Checked;
-use crate::jobs::{Output, place_of};
+use crate::jobs::{Output, place_of, rank_of};
 use crate::plan::JobPlan;
 
 /// Name of the invariant.
@@ -58,16 +58,24 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
     for &machine in &facts.machines {
         bases.push(base);
         let items = facts.plan.items(machine);
-        records.extend((0..).zip(items).map(|(record, item)| (place_of(base, record), item)));
+        let ranked = |(record, item): (u32, u32)| {
+            let place = place_of(base, record);
+            let rank = if rules.keep == Keep::Best { rank_of(place) } else { Rank::default() };
+            (rank, place, item)
+        };
+        records.extend((0..).zip(items).map(ranked));
         base += facts.plan.chunk_count(machine);
     }
     let drops: BTreeMap<Place, Place> =
-        reference::drops(&records, rules.keep).into_iter().collect();
+        reference::ranked_drops(&records, rules.keep).into_iter().collect();
+    let known: BTreeSet<u32> = facts.plan.known_items().collect();
     let of_machine = |(&machine, &base): (&u32, &u32)| {
         let mut output = Output::default();
-        let count = facts.plan.items(machine).len();
-        for record in 0..u32::try_from(count).unwrap_or(u32::MAX) {
-            match drops.get(&place_of(base, record)) {
+        for (record, item) in (0..).zip(facts.plan.items(machine)) {
+            let place = place_of(base, record);
+            match drops.get(&place) {
+                // It is noted as kept in its own stead: what was kept is none of this job's records.
+                _ if known.contains(&item) => output.dropped.push((record, Some(place))),
                 None => output.kept.push(record),
                 Some(kept) => output.dropped.push((record, Some(*kept))),
             }
@@ -97,7 +105,7 @@ fn difference(output: &Output, expected: &Output, reports: bool) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{JobFilter, JobLevel};
+    use crate::plan::{JobFilter, JobKeep, JobLevel};
 
     fn plan() -> JobPlan {
         JobPlan {
@@ -105,7 +113,8 @@ mod tests {
             records: vec![40, 30],
             distinct: 20,
             level: JobLevel::Fingerprint,
-            keep_last: false,
+            keep: JobKeep::Best,
+            known: true,
             report: true,
             filter: JobFilter::Auto,
             cells: 2,

@@ -7,13 +7,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use umbel_engine::JobId;
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
+use umbel_engine::dedup::{
+    Drops, Entry, ExchangeReport, IndexBits, Item, Place, Rank, ReferenceShape, Suspect,
+};
+use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
 
-use super::{CHUNK_RECORDS, hash_of, place_of, record_at};
+use super::{CHUNK_RECORDS, hash_of, place_of, rank_of, record_at};
 use crate::disk::SimDisk;
 use crate::plan::JobPlan;
 
@@ -174,6 +177,13 @@ impl SimWorkshop {
         self.stored().order.ok_or(WorkshopError { cause, resumable: false })
     }
 
+    /// What every machine knows of earlier jobs.
+    fn known(&self) -> Option<KnownReferences> {
+        let entries = self.plan.known_items().count() as u64;
+        let shape = ReferenceShape { entries, bits: IndexBits::Bits128 };
+        (entries > 0).then_some(KnownReferences { shape, digest: [1; 16] })
+    }
+
     fn all_entries(&self) -> Result<Vec<(Entry, u32)>, WorkshopError> {
         let base = self.order()?.chunk_base;
         let seed = self.stored().seed;
@@ -209,6 +219,7 @@ impl Workshop for SimWorkshop {
             records,
             chunks: self.plan.chunk_count(self.machine),
             memory_bytes,
+            references: self.known(),
         })
     }
 
@@ -254,6 +265,19 @@ impl Workshop for SimWorkshop {
         let cells = self.order()?.shape.cells();
         let entries = self.all_entries()?.into_iter().map(|(entry, _)| entry);
         Ok(entries.filter(|entry| cells.cell_of(entry.hash.hi()) == cell).collect())
+    }
+
+    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
+        let entries = self.entries(cell)?;
+        let ranked = if self.order()?.shape.ranks_entries() { &entries[..] } else { &[] };
+        let ranks = ranked.iter().map(|entry| rank_of(entry.place)).collect();
+        Ok((entries, ranks))
+    }
+
+    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
+        let seed = self.stored().seed;
+        let hashes = self.plan.known_items().map(|item| hash_of(&self.plan, seed, item));
+        Ok(hashes.filter(|hash| range.contains(hash.hi())).collect())
     }
 
     fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
@@ -302,7 +326,7 @@ impl Workshop for SimWorkshop {
                         hash: hash_of(&self.plan, seed, item),
                         place: suspect.place,
                         shared: suspect.shared,
-                        rank: Rank::default(),
+                        rank: rank_of(suspect.place),
                         bytes: item.to_le_bytes().to_vec(),
                     }
                 };

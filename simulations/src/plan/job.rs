@@ -14,9 +14,12 @@ pub(crate) struct JobPlan {
     pub(crate) distinct: u32,
     /// When items are equal.
     pub(crate) level: JobLevel,
-    /// Whether the last of equal records stays, instead of the first.
+    /// Which of equal records stays.
+    #[serde(default, skip_serializing_if = "JobKeep::is_first")]
+    pub(crate) keep: JobKeep,
+    /// Whether earlier jobs have kept every fourth item; not at level `bytes`.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) keep_last: bool,
+    pub(crate) known: bool,
     /// Whether it tells for which record each one was dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) report: bool,
@@ -44,6 +47,26 @@ pub(crate) enum JobLevel {
     Fingerprint,
     /// Their bytes are; items come in pairs that share their hash.
     Bytes,
+}
+
+/// Which of equal records stays.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobKeep {
+    /// The first.
+    #[default]
+    First,
+    /// The last.
+    Last,
+    /// The best; many are equally good.
+    Best,
+}
+
+impl JobKeep {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+    const fn is_first(&self) -> bool {
+        matches!(self, Self::First)
+    }
 }
 
 /// How entries are compared.

@@ -34,7 +34,9 @@ mod worker;
 
 pub use cell_set::CellSet;
 pub use coordinator::{CoordinatorMark, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules};
-pub use messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
+pub use messages::{
+    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, Word, WriteOrder, Written,
+};
 pub use outcome::{JobFailure, JobResult};
 pub use shape::shape_for;
 pub use window::CellWindow;

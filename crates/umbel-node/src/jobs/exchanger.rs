@@ -71,9 +71,11 @@ impl Exchanger {
         order: SampleOrder,
     ) -> Result<(), WorkshopError> {
         let lists = self.workshop.sample()?;
+        let own = shape.sample_range(self.reach.identity.worker.0.into());
+        let references = self.workshop.references(own)?;
         let running = self.running(attempt, shape)?;
         // A lane that is gone has said why.
-        let _ = running.lanes[0].send(LaneInput::Sample(order, lists)).await;
+        let _ = running.lanes[0].send(LaneInput::Sample { order, lists, references }).await;
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Sample);
         Ok(())
     }

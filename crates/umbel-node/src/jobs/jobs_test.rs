@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use umbel_engine::dedup::job::JobFailure;
-use umbel_engine::dedup::{Level, WorkerId};
+use umbel_engine::dedup::{Keep, Level, WorkerId};
 
 use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
@@ -18,7 +18,8 @@ async fn any_number_of_workers_keeps_what_one_machine_keeps() {
         for level in
             [Level::Fingerprint, Level::Bytes, Level::Approximate { false_positive_rate: 1e-3 }]
         {
-            let world = World::new(workers, 120, level);
+            let mut world = World::new(workers, 120, level);
+            world.rules.keep = [Keep::Best, Keep::First, Keep::Last][workers as usize % 3];
             let result = finish(world.start_all()).await;
             world.check_outputs();
             assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
@@ -32,9 +33,48 @@ async fn any_number_of_workers_keeps_what_one_machine_keeps() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_earlier_jobs_have_kept_is_dropped_by_all_workers() {
+    for workers in 1..=4 {
+        for level in [Level::Fingerprint, Level::Approximate { false_positive_rate: 1e-3 }] {
+            let world = World::new(workers, 120, level).knowing();
+            let result = finish(world.start_all()).await;
+            world.check_outputs();
+            assert!(result.report.reference_drops > 20 * u64::from(workers));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_know_of_other_jobs_are_named() {
+    let mut world = World::new(3, 20, Level::Fingerprint).knowing();
+    let other = MemoryDisk::knowing(world.disks[2].records.clone(), Vec::new());
+    world.disks[2] = other;
+    let mut errors = Vec::new();
+    for process in world.start_all() {
+        errors.push(process.outcome.await.unwrap().unwrap_err().to_string());
+    }
+    assert!(errors.iter().all(|error| error.contains("worker 2: its references")), "{errors:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_comes_back_with_its_references() {
+    for nth in [0, 3] {
+        let world = World::new(3, 60, Level::Fingerprint).knowing();
+        let trap = Trap { point: Point::Entries, nth, effect: Effect::Crash { after: false } };
+        let mut processes: Vec<Process> =
+            (0..3).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
+        processes.remove(1).crash().await;
+        processes.insert(1, world.start(1, None));
+        finish(processes).await;
+        world.check_outputs();
+    }
+}
+
 /// Ends a worker at a point and starts it again.
 async fn crash_at(worker: u16, trap: Trap) {
-    let world = World::new(3, 60, Level::Bytes);
+    let mut world = World::new(3, 60, Level::Bytes);
+    world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
     let mut processes: Vec<Process> =
         (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
     let index = usize::from(worker);

@@ -9,6 +9,7 @@ use umbel_engine::dedup::job::{CellSet, CellWindow};
 use umbel_engine::dedup::{
     DedupError, Entry, ExchangeReport, Input, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
 };
+use umbel_filter::{HashRange, ItemHash};
 
 use super::outgoing::PeerQueues;
 use super::wire::error_text;
@@ -18,8 +19,9 @@ use super::workshop::{Workshop, WorkshopError};
 pub(super) enum LaneInput {
     /// A frame of a peer, undecoded.
     Frame(WorkerId, Vec<u8>),
-    /// Send the sample; one list an owner.
-    Sample(SampleOrder, Vec<Vec<Entry>>),
+    /// Send the sample; one list an owner. What references hold of this worker's own part is
+    /// empty where there are none.
+    Sample { order: SampleOrder, lists: Vec<Vec<Entry>>, references: Vec<ItemHash> },
     /// Exchange the lane's share of all cells but these.
     Begin(Box<Plan>, CellSet),
     /// Items were fetched.
@@ -110,6 +112,7 @@ impl Lane {
     async fn open_cells(&mut self) -> Result<(), WorkshopError> {
         while let Some(cell) = self.course.window.as_mut().and_then(CellWindow::open) {
             if self.course.walk == Walk::Hashes {
+                self.know(cell)?;
                 let (entries, ranks) = self.workshop.ranked_entries(cell)?;
                 self.step(Input::Cell { cell, entries, ranks })?;
             } else if self.course.suspects.remove(&cell).is_some() {
@@ -130,6 +133,17 @@ impl Lane {
         Ok(())
     }
 
+    /// Gives the owner of a cell, if it is this worker, what earlier jobs have kept there.
+    fn know(&mut self, cell: u32) -> Result<(), WorkshopError> {
+        let plan = self.course.begun.as_ref().map(|(plan, _)| plan);
+        let Some(plan) = plan.filter(|plan| plan.references.is_some()) else { return Ok(()) };
+        if plan.shape.owner(cell) != u32::from(self.me.0) {
+            return Ok(());
+        }
+        let hashes = self.workshop.references(HashRange::cell(cell, plan.shape.cells()))?;
+        self.step(Input::References { cell, hashes })
+    }
+
     fn end_walk(&mut self) {
         let compares = self.course.begun.as_ref().is_some_and(|(plan, _)| plan.compares_bytes());
         let is_first = self.course.walk == Walk::Hashes;
@@ -147,7 +161,10 @@ impl Lane {
     fn take(&mut self, input: LaneInput) -> Result<(), WorkshopError> {
         match input {
             LaneInput::Frame(from, bytes) => self.hear(from, bytes),
-            LaneInput::Sample(order, lists) => self.step(Input::Sample { order, lists }),
+            LaneInput::Sample { order, lists, references } => {
+                self.step(Input::SampleReferences { hashes: references })?;
+                self.step(Input::Sample { order, lists })
+            }
             LaneInput::Begin(plan, settled) => {
                 self.begin(&plan, &settled, Walk::Hashes);
                 self.course.begun = Some((*plan, settled));

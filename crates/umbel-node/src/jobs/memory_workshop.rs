@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
-use umbel_filter::ItemHash;
+use umbel_engine::dedup::{
+    Drops, Entry, ExchangeReport, IndexBits, Item, Place, Rank, ReferenceShape, Suspect,
+};
+use umbel_filter::{HashRange, ItemHash};
 
 use super::cut_net::CutNet;
 use super::{Workshop, WorkshopError};
@@ -58,6 +60,8 @@ pub(super) struct Trap {
 #[derive(Default)]
 pub(super) struct MemoryDisk {
     pub(super) records: Vec<Vec<u8>>,
+    /// What earlier jobs have kept.
+    pub(super) known: Vec<ItemHash>,
     kept: Mutex<Kept>,
 }
 
@@ -75,7 +79,18 @@ struct Kept {
 
 impl MemoryDisk {
     pub(super) fn new(records: Vec<Vec<u8>>) -> Arc<Self> {
-        Arc::new(Self { records, ..Self::default() })
+        Self::knowing(records, Vec::new())
+    }
+
+    pub(super) fn knowing(records: Vec<Vec<u8>>, known: Vec<ItemHash>) -> Arc<Self> {
+        Arc::new(Self { records, known, ..Self::default() })
+    }
+
+    fn references(&self) -> Option<KnownReferences> {
+        let count = self.known.len();
+        let shape = ReferenceShape { entries: count as u64, bits: IndexBits::Bits128 };
+        let digest = [self.known.first().map_or(0, |hash| hash.lo().to_le_bytes()[0]); 16];
+        (count > 0).then_some(KnownReferences { shape, digest })
     }
 
     /// Places that stand in the committed output.
@@ -117,6 +132,11 @@ pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> Place {
     let first = records.div_ceil(CHUNKS as usize);
     let chunk = u32::from(index >= first);
     Place::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
+}
+
+/// How the record at a place ranks; there are few ranks.
+pub(super) fn rank(place: Place) -> Rank {
+    Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
 }
 
 /// One process's view of a disk.
@@ -256,6 +276,7 @@ impl Workshop for MemoryWorkshop {
             records,
             chunks: CHUNKS,
             memory_bytes,
+            references: self.disk.references(),
         })
     }
 
@@ -291,6 +312,19 @@ impl Workshop for MemoryWorkshop {
             let entries = self.entries_where(kept, |hash| cells.cell_of(hash.hi()) == cell);
             entries.into_iter().map(|(entry, _)| entry).collect()
         })
+    }
+
+    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
+        let entries = self.entries(cell)?;
+        let shape = self.disk.kept.lock().unwrap().order.unwrap().shape;
+        let ranked = if shape.ranks_entries() { &entries[..] } else { &[] };
+        let ranks = ranked.iter().map(|entry| rank(entry.place)).collect();
+        Ok((entries, ranks))
+    }
+
+    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
+        let known = self.disk.known.iter().copied();
+        Ok(known.filter(|hash| range.contains(hash.hi())).collect())
     }
 
     fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
@@ -333,7 +367,7 @@ impl Workshop for MemoryWorkshop {
                 Item {
                     hash: entry.hash,
                     place: suspect.place,
-                    rank: Rank::default(),
+                    rank: rank(suspect.place),
                     shared: suspect.shared,
                     bytes,
                 }

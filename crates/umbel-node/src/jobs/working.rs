@@ -133,9 +133,9 @@ impl Working {
                 if self.machine.read_order().is_none_or(|read| read.shape != plan.shape) {
                     return Err("a plan of another job".to_owned());
                 }
-                if plan.references.is_some() {
-                    // Owners would wait for hashes that nobody gives them.
-                    return Err("a plan with hashes of earlier jobs".to_owned());
+                if plan.references != self.machine.references() {
+                    // Owners would wait for hashes that nobody gives them, or not ask for theirs.
+                    return Err("a plan with other hashes of earlier jobs".to_owned());
                 }
                 if !settled.is_of(plan.shape.cells().get()) {
                     return Err("cells that the job does not have".to_owned());

@@ -13,6 +13,7 @@ use umbel_engine::dedup::job::{
 };
 use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Rank, Suspect, WorkerId};
 use umbel_engine::{JobId, NodeId};
+use umbel_filter::{HashRange, ItemHash};
 
 use crate::ports::PortFuture;
 
@@ -79,6 +80,16 @@ pub trait Workshop: Send + Sync + 'static {
     /// [`JobShape::ranks_entries`]: umbel_engine::dedup::JobShape::ranks_entries
     fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
         Ok((self.entries(cell)?, Vec::new()))
+    }
+
+    /// What earlier jobs have kept in a range of the hash space, in any order; nothing where the
+    /// forecast speaks of no references.
+    ///
+    /// # Errors
+    /// If an index cannot be read or is damaged.
+    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
+        let _ = range;
+        Ok(Vec::new())
     }
 
     /// The cell is settled: these items are dropped. Not durable before the next [`seal`]; a cell

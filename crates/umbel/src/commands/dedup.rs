@@ -6,8 +6,8 @@ mod machines;
 pub(crate) use cluster::spec_of;
 
 use crate::dedup::{
-    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, OutputTarget, SaveIndex, Scope,
-    default_memory_bytes, is_closed_pipe, parse_bytes, run as run_job, run_as_member,
+    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, OutputTarget, PeerSpec, SaveIndex,
+    Scope, default_memory_bytes, is_closed_pipe, parse_bytes, run as run_job, run_as_member,
     seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
@@ -217,9 +217,13 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     if let Some(addresses) = &args.on_cluster.cluster {
         return cluster::run(args, addresses);
     }
-    if let Some(peers) = args.machines.peers()? {
-        // All workers must hash alike.
-        spec.seed = args.seed.unwrap_or_else(|| peers.seed());
+    let peers = args.machines.peers()?;
+    // All workers must hash alike, and as references do.
+    spec.seed = match (args.seed, seed_of_first(&spec.references)?) {
+        (Some(seed), _) | (None, Some(seed)) => seed,
+        (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
+    };
+    if let Some(peers) = peers {
         return run_as_member(spec, &peers);
     }
     match run_job(&spec) {
@@ -270,6 +274,7 @@ impl DedupArgs {
         }
     }
 
+    /// What the user wants. Reads nothing: without --seed the seed is 0, and whoever runs the job finds one.
     fn spec(&self) -> Result<JobSpec> {
         let format = self.format.map(|format| match format {
             FormatArg::Text => Format::Text,
@@ -280,10 +285,6 @@ impl DedupArgs {
         });
         let level = self.level()?;
         let Beside { online, references, add_to, save_index } = self.beside(level)?;
-        let seed = match self.seed {
-            Some(seed) => seed,
-            None => seed_of_first(&references)?.unwrap_or_else(draw_seed),
-        };
         Ok(JobSpec {
             references,
             online,
@@ -331,13 +332,14 @@ impl DedupArgs {
                 FilterArg::SingleShot => FilterChoice::SingleShot,
                 FilterArg::Wide => FilterChoice::Wide,
             },
-            seed,
+            seed: self.seed.unwrap_or(0),
             memory_bytes: self.memory_bytes()?,
             scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
             skip_bad: self.skip_bad,
             overwrite: self.overwrite,
             quiet: self.quiet,
             plan_only: self.plan,
+            rank: None,
         })
     }
 

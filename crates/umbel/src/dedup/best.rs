@@ -41,7 +41,13 @@ impl BestField {
 
 impl std::fmt::Display for BestField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let end = if self.smallest { ":min" } else { "" };
+        // As it must be given: a name that ends in a direction has another one behind it.
+        let names_direction = [":min", ":max"].iter().any(|end| self.field.ends_with(end));
+        let end = match self.smallest {
+            true => ":min",
+            false if names_direction => ":max",
+            false => "",
+        };
         write!(f, "best:{}{end}", self.field)
     }
 }
@@ -72,6 +78,15 @@ impl Ranker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_are_named_as_they_are_given() {
+        for (field, smallest, name) in
+            [("x", false, "best:x"), ("x", true, "best:x:min"), ("x:min", false, "best:x:min:max")]
+        {
+            assert_eq!(BestField { field: field.into(), smallest }.to_string(), name);
+        }
+    }
 
     #[test]
     fn the_best_has_the_smallest_rank_and_no_number_the_largest() {

@@ -3,6 +3,7 @@
 use super::inputs::{identity, resolve};
 use super::job::{JobSpec, OutputTarget};
 use super::membership::{check_possible, rules, spec_digest, start_lanes};
+use super::references::seed_of_first;
 use super::worker_data::{FileWorkshop, Membership};
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
@@ -50,15 +51,16 @@ impl NodeJobs {
         self.scratch.join(format!("{FOLDER_PREFIX}{}", job.0))
     }
 
-    /// What a node makes of a description.
-    fn spec(&self, description: &[u8], node: u64, seed: u64) -> Result<JobSpec> {
-        let mut spec = spec_of(description, node)?;
+    /// What a node makes of a description, and whether the user gave the seed.
+    fn spec(&self, description: &[u8], node: u64, seed: u64) -> Result<(JobSpec, bool)> {
+        let (mut spec, names_seed) = spec_of(description, node)?;
         (spec.seed, spec.memory_bytes, spec.quiet) = (seed, self.memory_bytes, true);
         spec.scratch.clone_from(&self.scratch);
-        check_possible(&spec)?;
         // Whoever asked gets it from the ledger.
         spec.summary = None;
-        let outputs = [&spec.duplicates, &spec.bad].into_iter().flatten();
+        check_possible(&spec)?;
+        let index = spec.save_index.as_ref().map(|index| &index.path);
+        let outputs = [&spec.duplicates, &spec.bad].into_iter().flatten().chain(index);
         let target = match &spec.output {
             OutputTarget::Stdout => {
                 bail!("a job of a cluster needs an --output FILE or DIR/ on the nodes")
@@ -68,7 +70,10 @@ impl NodeJobs {
         for path in outputs.chain([target]) {
             self.allow(path, "written")?;
         }
-        Ok(spec)
+        for path in &spec.references {
+            self.allow(path, "read")?;
+        }
+        Ok((spec, names_seed))
     }
 
     fn allow(&self, path: &Path, what: &str) -> Result<()> {
@@ -114,8 +119,12 @@ impl NodeJobs {
     }
 
     fn open_now(&self, site: &JobSite) -> Result<OpenJob> {
-        let mut spec = self.spec(&site.spec, site.node.0, site.seed)?;
+        let (mut spec, names_seed) = self.spec(&site.spec, site.node.0, site.seed)?;
         self.present(&mut spec)?;
+        spec.rank = Some(site.worker.0);
+        if !names_seed {
+            spec.seed = seed_of_first(&spec.references)?.unwrap_or(spec.seed);
+        }
         let rules = rules(&spec);
         let digest = spec_digest(&spec);
         let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };

@@ -75,7 +75,7 @@ pub(crate) fn read_items(
         return Ok(());
     }
     let ranker = job.ranker(source)?;
-    let (hasher, tag) = (job.hasher_of(source), job.spec.scope.tag(source));
+    let (hasher, tag) = (job.hasher_of(source), job.spec.scope.tag(source, job.spec.rank));
     let mut content = open_content(source, chunk, job.spec, hasher, ranker)?;
     let places = facts.places;
     let wanted = |place| place < places && suspects.get(place);

@@ -37,6 +37,8 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// Its path below the output directory.
     pub(crate) relative: PathBuf,
+    /// Its whole path, of which links were resolved but its own.
+    pub(crate) absolute: PathBuf,
     /// Which file it is, however it was spelled; `None` for a pipe.
     pub(crate) identity: Option<PathBuf>,
     /// Stored bytes, as of the start of the job.
@@ -62,7 +64,18 @@ impl Source {
         stored: Stored,
     ) -> Self {
         let (identity, row_groups, header) = (None, None, None);
-        Self { name, relative, identity, bytes, compression, format, row_groups, header, stored }
+        Self {
+            name,
+            relative,
+            absolute: PathBuf::new(),
+            identity,
+            bytes,
+            compression,
+            format,
+            row_groups,
+            header,
+            stored,
+        }
     }
 
     /// The open file.
@@ -254,9 +267,9 @@ fn source(
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
-        let stored = Stored::Path(path);
+        let (absolute, stored) = (relative.clone(), Stored::Path(path));
         let source = Source::new(name, relative, metadata.len(), (compression, format), stored);
-        return Ok(Source { identity, ..source });
+        return Ok(Source { identity, absolute, ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
     let relative = PathBuf::from(path.file_name().unwrap_or_default());

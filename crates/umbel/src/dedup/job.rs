@@ -20,11 +20,11 @@ use super::references::References;
 use super::report::records_before;
 use super::reports::{self, ReportOutputs};
 use super::row_groups::read_footers;
-use super::save_index;
+use super::save_index::{self, KeptOfJob};
 use super::scope::{Scope, ScopedHasher};
 use super::sink::{Complete, Sink, commit};
 use super::spill::ScratchFile;
-use super::summary::{Facts, Summary};
+use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::{Exit, UsageError};
 use crate::say::say;
@@ -90,6 +90,8 @@ pub(crate) struct JobSpec {
     pub(crate) normalise: Vec<Normaliser>,
     /// Which records are compared with each other.
     pub(crate) scope: Scope,
+    /// Number of the worker that does this part of a job over many machines.
+    pub(crate) rank: Option<u16>,
     /// What becomes of records without a key.
     pub(crate) missing_key: MissingKey,
     /// What becomes of empty items.
@@ -148,6 +150,15 @@ impl JobSpec {
         self.granularity == Granularity::File
     }
 
+    /// The keep rule, as the user names it.
+    pub(crate) fn keep_name(&self) -> String {
+        match (&self.best, self.keep) {
+            (Some(best), _) => best.to_string(),
+            (None, Keep::Last) => "last".to_owned(),
+            (None, Keep::First | Keep::Best) => "first".to_owned(),
+        }
+    }
+
     /// Whether anybody wants to know which record was kept for a dropped one.
     pub(crate) fn reports_kept(&self) -> bool {
         self.duplicates.is_some() || self.groups.is_some() || self.annotates
@@ -184,7 +195,7 @@ impl Job<'_> {
 
     /// The hash function for items of a source.
     pub(crate) fn hasher_of(&self, source: &Source) -> ScopedHasher {
-        self.spec.scope.hasher(self.hasher, source)
+        self.spec.scope.hasher(self.hasher, source, self.spec.rank)
     }
 
     /// All workers.
@@ -323,12 +334,14 @@ fn execute(
     written.complete.extend(write_bad(spec, bad_list, &bad.records)?);
     phases.push(("output", watch.lap()));
 
+    let report = &decided.exchange.report;
     let facts = Facts {
         job,
         items,
         records,
         exempt: bad.exempt,
         left_out: bad.left_out,
+        dropped: DroppedItems::of_one_process(bad.early_drops, report, &decided.asked),
         exchange: &decided.exchange,
         asked: &decided.asked,
         bad: &bad.records,
@@ -383,7 +396,8 @@ fn settle(
     let bits = job.spec.save_index.as_ref().map(|index| index.bits);
     let index = match (runs, bits, index) {
         (Some(runs), Some(bits), Some(named)) => {
-            Some(save_index::write(job, &runs, &local.facts, bits, scratch, named)?)
+            let kept = KeptOfJob { job, runs: &runs, facts: &local.facts };
+            Some(save_index::write(job, &kept, bits, scratch, named.sink()?)?)
         }
         _ => None,
     };

@@ -1,5 +1,6 @@
 //! A worker of a job over many machines, as a process of its own: its workshop, its place among the others.
 
+use super::inputs::is_dash;
 use super::job::{JobSpec, OutputTarget};
 use super::scope::Scope;
 use super::worker_data::{FileWorkshop, Membership, agreed};
@@ -133,6 +134,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         return Err(UsageError(text.into()).into());
     }
     check_possible(&spec)?;
+    spec.rank = Some(peers.rank);
     if peers.rank != 0 {
         spec.summary = None; // Worker 0 writes it, with sums over all.
     }
@@ -182,7 +184,7 @@ pub(super) fn rules(spec: &JobSpec) -> JobRules {
     JobRules {
         level: spec.level,
         keep: spec.keep,
-        report_kept: spec.duplicates.is_some(),
+        report_kept: spec.reports_kept(),
         choice: spec.filter,
         bad_max: spec.skip_bad.unwrap_or(0),
     }
@@ -209,24 +211,28 @@ pub(super) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
 pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
     let refused = [
         (
-            spec.scope != Scope::Global,
-            "--scope dir and file compare nothing between machines: run umbel dedup on each by itself",
+            spec.scope != Scope::Global
+                && (!spec.references.is_empty() || spec.save_index.is_some()),
+            "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
+             of the two out",
         ),
         (
-            matches!(spec.granularity, Granularity::Paragraph(_)),
-            "--granularity paragraph is not possible on many machines",
+            matches!(spec.granularity, Granularity::Paragraph(_)) && spec.duplicates.is_some(),
+            "--duplicates is not possible with --granularity paragraph on many machines: workers do not tell each \
+             other which piece of which record stands where",
         ),
-        (spec.best.is_some(), "--keep best is not possible on many machines: use first or last"),
+        (
+            !spec.online.is_empty() || spec.add_to.is_some(),
+            "filters of a cluster are not possible on many machines: use --reference FILE and --save-index",
+        ),
         (spec.annotates, "--annotate is not possible on many machines: use --duplicates"),
         (spec.groups.is_some(), "--groups is not possible on many machines: use --duplicates"),
     ];
-    let beside = [
-        ("reference indexes", !spec.references.is_empty()),
-        ("an index to be saved", spec.save_index.is_some()),
-        ("filters of a cluster", !spec.online.is_empty() || spec.add_to.is_some()),
-    ];
-    if let Some((what, _)) = beside.into_iter().find(|(_, is_asked)| *is_asked) {
-        return Err(UsageError(format!("{what}: not possible on many machines")).into());
+    let index = spec.save_index.as_ref().map(|index| &index.path);
+    let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
+    if named.chain(index).any(|path| is_dash(path)) {
+        let text = "standard output cannot wait for all workers: name files for outputs";
+        return Err(UsageError(text.into()).into());
     }
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, text)) => Err(UsageError(text.into()).into()),

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use umbel_engine::dedup::job::KnownReferences;
 use umbel_engine::dedup::{
     INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
 };
@@ -21,6 +22,8 @@ struct IndexFile {
     name: String,
     file: File,
     directory: IndexDirectory,
+    /// Of header and directory, which has a checksum of each block.
+    digest: ItemHash,
 }
 
 /// All index files of a job.
@@ -29,15 +32,7 @@ pub(crate) struct References {
     files: Vec<IndexFile>,
 }
 
-/// Of a job without any.
-static NONE: References = References { files: Vec::new() };
-
 impl References {
-    /// No file at all.
-    pub(crate) fn none() -> &'static Self {
-        &NONE
-    }
-
     /// Opens them and checks that they fit the job.
     ///
     /// # Errors
@@ -63,6 +58,16 @@ impl References {
         let headers = || self.files.iter().map(|file| file.directory.header());
         let bits = headers().map(|header| header.spec.bits).min()?;
         Some(ReferenceShape { entries: headers().map(|header| header.count).sum(), bits })
+    }
+
+    /// What workers of a job must have in common; the order of files does not matter.
+    pub(crate) fn known(&self) -> Option<KnownReferences> {
+        let mut digests: Vec<ItemHash> = self.files.iter().map(|file| file.digest).collect();
+        digests.sort_unstable();
+        let halves = digests.iter().flat_map(|digest| [digest.hi(), digest.lo()]);
+        let bytes: Vec<u8> = halves.flat_map(u64::to_be_bytes).collect();
+        let SpecDigest(digest) = digest_of_bytes(&bytes);
+        self.shape().map(|shape| KnownReferences { shape, digest })
     }
 
     /// The hashes of a range.
@@ -102,11 +107,13 @@ impl IndexFile {
     fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let cannot_read = || format!("--reference {name}: cannot read");
-        let mut file = File::open(path).with_context(cannot_read)?;
-        let metadata = file.metadata().with_context(cannot_read)?;
+        // Opening a pipe would wait for its writer.
+        let metadata = std::fs::metadata(path).with_context(cannot_read)?;
         if !metadata.is_file() {
             return Err(UsageError(format!("--reference {name} is not a regular file")).into());
         }
+        let mut file = File::open(path).with_context(cannot_read)?;
+        let metadata = file.metadata().with_context(cannot_read)?;
         let mut head = Vec::new();
         let limited = &mut (&mut file).take(INDEX_HEADER_BYTES as u64);
         limited.read_to_end(&mut head).with_context(cannot_read)?;
@@ -122,7 +129,8 @@ impl IndexFile {
             .with_context(cannot_read)?;
         let directory =
             IndexDirectory::decode(header, &rows, metadata.len()).with_context(cannot_read)?;
-        Ok(Self { name, file, directory })
+        let digest = ItemHasher::Xxh3 { seed: 0 }.hash(&[&head[..], &rows].concat());
+        Ok(Self { name, file, directory, digest })
     }
 
     /// Appends the hashes of all blocks that a range needs.
@@ -202,7 +210,11 @@ fn digest_of(parts: &[String]) -> SpecDigest {
         text.extend((part.len() as u64).to_le_bytes());
         text.extend_from_slice(part.as_bytes());
     }
-    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(&text);
+    digest_of_bytes(&text)
+}
+
+fn digest_of_bytes(bytes: &[u8]) -> SpecDigest {
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(bytes);
     let mut digest = [0; 16];
     let halves = hash.hi().to_be_bytes().into_iter().chain(hash.lo().to_be_bytes());
     digest.iter_mut().zip(halves).for_each(|(to, from)| *to = from);

@@ -7,14 +7,13 @@ use super::drops::SharedBits;
 use super::hash_runs::HashRuns;
 use super::job::Job;
 use super::local_pass::ChunkFacts;
-use super::outputs::Named;
 use super::references::spec_digest;
-use super::sink::Complete;
+use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};
 use anyhow::Result;
 use std::sync::Mutex;
-use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter};
+use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter, Place};
 use umbel_filter::ItemHash;
 
 /// Bytes of blocks that are worth a write.
@@ -46,9 +45,8 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    fn finish(mut self, named: Named) -> Result<Complete> {
+    fn finish(mut self, mut sink: Sink) -> Result<Complete> {
         let head = self.writer.finish(&mut self.buffer);
-        let mut sink = named.sink()?;
         sink.write(&head)?;
         let mut bytes = Vec::new();
         for (offset, length) in self.pieces {
@@ -61,23 +59,62 @@ impl Blocks<'_> {
     }
 }
 
-/// Writes the index of all places that were not dropped.
+/// Kept items of a job, or of one worker of it.
+pub(crate) trait KeptHashes: Sync {
+    /// How many there are, about.
+    fn count(&self) -> u64;
+
+    /// Puts those of a cell there, in any order.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()>;
+}
+
+/// Kept places of chunks of which this is known.
+pub(crate) fn kept_count(facts: &[ChunkFacts]) -> u64 {
+    facts.iter().map(|facts| facts.places - SharedBits::count(&facts.dropped)).sum()
+}
+
+/// Those of a job in one process.
+pub(crate) struct KeptOfJob<'a> {
+    pub(crate) job: &'a Job<'a>,
+    pub(crate) runs: &'a HashRuns,
+    pub(crate) facts: &'a [ChunkFacts],
+}
+
+impl KeptHashes for KeptOfJob<'_> {
+    fn count(&self) -> u64 {
+        kept_count(self.facts)
+    }
+
+    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let is_kept = |place: Place| !self.facts[place.chunk() as usize].dropped.get(place.item());
+        for worker in self.job.worker_ids() {
+            let entries = self.runs.cell(worker.0, cell)?.entries.into_iter();
+            hashes.extend(entries.filter(|entry| is_kept(entry.place)).map(|entry| entry.hash));
+        }
+        Ok(())
+    }
+}
+
+/// Writes the index of what is kept.
 pub(crate) fn write(
     job: &Job<'_>,
-    runs: &HashRuns,
-    facts: &[ChunkFacts],
+    kept: &dyn KeptHashes,
     bits: IndexBits,
     scratch: &ScratchFile,
-    named: Named,
+    sink: Sink,
 ) -> Result<Complete> {
-    let kept = |facts: &ChunkFacts| facts.places - SharedBits::count(&facts.dropped);
-    let expected = facts.iter().map(kept).sum();
     let spec = IndexSpec { bits, seed: job.spec.seed, digest: spec_digest(job.spec) };
-    let writer = IndexWriter::new(spec, expected);
+    let writer = IndexWriter::new(spec, kept.count());
     let blocks = Mutex::new(Blocks { writer, scratch, buffer: Vec::new(), pieces: Vec::new() });
     let turns = Turns::new();
     let work = |hashes: &mut Vec<ItemHash>, cell: usize| {
-        let outcome = gather(job, runs, facts, cell, hashes);
+        hashes.clear();
+        let outcome = kept.of_cell(u32::try_from(cell).expect("at most 2^20 cells"), hashes);
+        hashes.sort_unstable();
         if outcome.is_ok() && !turns.wait(cell) {
             return Ok(()); // Another task has failed, and says why.
         }
@@ -90,25 +127,5 @@ pub(crate) fn write(
         outcome
     };
     run_tasks(job.threads, job.cells().get() as usize, || Ok(Vec::new()), work, |_| Ok(()))?;
-    blocks.into_inner().expect("threads are done").finish(named)
-}
-
-/// The kept hashes of a cell, rising.
-fn gather(
-    job: &Job<'_>,
-    runs: &HashRuns,
-    facts: &[ChunkFacts],
-    cell: usize,
-    hashes: &mut Vec<ItemHash>,
-) -> Result<()> {
-    hashes.clear();
-    for worker in job.worker_ids() {
-        let cell = u32::try_from(cell).expect("at most 2^20 cells");
-        let entries = runs.cell(worker.0, cell)?.entries.into_iter();
-        let kept = entries
-            .filter(|entry| !facts[entry.place.chunk() as usize].dropped.get(entry.place.item()));
-        hashes.extend(kept.map(|entry| entry.hash));
-    }
-    hashes.sort_unstable();
-    Ok(())
+    blocks.into_inner().expect("threads are done").finish(sink)
 }

@@ -4,6 +4,7 @@
 //! drawn from it would have 64, and two of a million files would share one far more often than two items a hash.
 
 use super::inputs::Source;
+use std::path::PathBuf;
 use umbel_filter::{ItemHash, ItemHasher, RunningHash};
 
 /// Which records may be compared with each other.
@@ -27,23 +28,36 @@ impl Scope {
         }
     }
 
-    /// What records of a source share with those of the same scope; nothing if there is but one scope.
-    pub(crate) fn tag(self, source: &Source) -> Vec<u8> {
-        let path = match self {
-            Self::Global => return Vec::new(),
-            Self::Directory => source.relative.parent().unwrap_or(&source.relative),
-            Self::File if source.identity.is_none() => return source.name.clone().into_bytes(),
-            Self::File => &source.relative,
+    /// What records of a source share with those of the same scope; nothing if there is but one scope. `worker` has read
+    /// it, in a job over many machines: directories of one path are one there, wherever they are, and files are not.
+    pub(crate) fn tag(self, source: &Source, worker: Option<u16>) -> Vec<u8> {
+        let directory = |path: &PathBuf| path.parent().unwrap_or(path).to_owned();
+        let (path, worker) = match (self, worker) {
+            (Self::Global, _) => return Vec::new(),
+            (Self::Directory, None) => (directory(&source.relative), None),
+            (Self::Directory, Some(_)) => (directory(&source.absolute), None),
+            (Self::File, _) if source.identity.is_none() => {
+                return source.name.clone().into_bytes();
+            }
+            (Self::File, None) => (source.relative.clone(), None),
+            (Self::File, Some(worker)) => (source.absolute.clone(), Some(worker)),
         };
-        path.as_os_str().as_encoded_bytes().to_vec()
+        let mut tag = path.into_os_string().into_encoded_bytes();
+        tag.extend(worker.into_iter().flat_map(u16::to_le_bytes));
+        tag
     }
 
     /// The hash of a source's items.
-    pub(crate) fn hasher(self, hasher: ItemHasher, source: &Source) -> ScopedHasher {
+    pub(crate) fn hasher(
+        self,
+        hasher: ItemHasher,
+        source: &Source,
+        worker: Option<u16>,
+    ) -> ScopedHasher {
         let nothing = ItemHash::new(0, 0);
         let scope = match self {
             Self::Global => nothing,
-            _ => hasher.hash(&self.tag(source)),
+            _ => hasher.hash(&self.tag(source, worker)),
         };
         ScopedHasher { hasher, scope }
     }

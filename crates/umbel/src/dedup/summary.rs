@@ -13,8 +13,28 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
-use umbel_engine::dedup::{FrameKind, IndexBits, Keep, Level, Mode, ReferenceShape};
+use umbel_engine::dedup::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
 use umbel_records::Granularity;
+
+/// Items that were dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DroppedItems {
+    /// As duplicates of the job's own.
+    pub(crate) input: u64,
+    /// Because an index or a filter holds them.
+    pub(crate) reference: u64,
+}
+
+impl DroppedItems {
+    /// Of a job whose cells were all exchanged once.
+    pub(crate) fn of_one_process(early: u64, report: &ExchangeReport, asked: &[Asked]) -> Self {
+        let by_filters: u64 = asked.iter().map(|asked| asked.dropped).sum();
+        Self {
+            input: early + report.local_drops + report.cross_drops,
+            reference: report.reference_drops + by_filters,
+        }
+    }
+}
 
 /// What the summary is made of.
 pub(crate) struct Facts<'a> {
@@ -23,6 +43,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) records: u64,
     pub(crate) exempt: u64,
     pub(crate) left_out: u64,
+    /// Not from the report of the exchange: cells that were exchanged twice are there twice.
+    pub(crate) dropped: DroppedItems,
     pub(crate) exchange: &'a Outcome,
     pub(crate) asked: &'a [Asked],
     pub(crate) bad: &'a BadRecords,
@@ -46,24 +68,17 @@ impl Summary {
     /// Computes it.
     pub(crate) fn new(facts: &Facts<'_>) -> Self {
         let report = &facts.exchange.report;
-        let dropped = facts.early_drops + report.local_drops + report.cross_drops;
-        let asked: u64 = facts.asked.iter().map(|asked| asked.dropped).sum();
-        let known = report.reference_drops + asked;
-        let keep = match (facts.job.spec.keep, &facts.job.spec.best) {
-            (_, Some(best)) => best.to_string(),
-            (Keep::Last, None) => "last".to_owned(),
-            (_, None) => "first".to_owned(),
-        };
+        let DroppedItems { input: dropped, reference: known } = facts.dropped;
         let (groups, most_repeated) = facts.groups.clone().unwrap_or_default();
         let value = json!({
             "job": format!("{:#018x}", facts.job.id),
             "seed": format!("{:#018x}", facts.job.spec.seed),
             "spec": spec(facts.job),
             "level": level_name(facts),
-            "keep": keep,
+            "keep": facts.job.spec.keep_name(),
             "records": facts.records,
             "items": facts.items,
-            "distinct": facts.items - dropped - known,
+            "distinct": facts.items.saturating_sub(dropped).saturating_sub(known),
             "exempt": facts.exempt,
             "collisions": report.collisions,
             "dropped": { "input": dropped, "reference": known, "missing_key": facts.left_out },

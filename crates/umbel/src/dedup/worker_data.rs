@@ -18,11 +18,13 @@ mod crash_test;
 mod drop_file;
 mod folder;
 mod journal;
+mod kept_index;
 mod notes;
 mod reading;
 #[cfg(test)]
 mod reading_test;
 mod report;
+mod same_job;
 mod segments;
 mod times;
 mod workshop;

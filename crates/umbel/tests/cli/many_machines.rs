@@ -1,129 +1,10 @@
 //! One job in several processes, as if each had a machine of its own: the outputs in the order of ranks are those of
 //! one process over all inputs, whoever is killed whenever.
 
+use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts};
 use crate::model::{Draws, lines, unlike_lines};
-use crate::sandbox::{Ran, Sandbox};
-use std::net::TcpListener;
-use std::process::{Child, Command};
-
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// Addresses on this machine that nobody listens on.
-fn peers(count: usize) -> String {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string());
-    addresses.collect::<Vec<_>>().join(",")
-}
-
-/// One job over the folders `in0`, `in1` and so on.
-struct Job {
-    sandbox: Sandbox,
-    workers: usize,
-    peers: String,
-    options: String,
-    suffix: &'static str,
-}
-
-impl Job {
-    fn new(
-        workers: usize,
-        suffix: &'static str,
-        options: &str,
-        content: impl Fn(u64) -> Vec<u8>,
-    ) -> Self {
-        let sandbox = Sandbox::new();
-        for worker in 0..workers {
-            for (file, seed) in (0u64..3).enumerate() {
-                let name = format!("in{worker}/{file}.{suffix}");
-                sandbox.write(name, content(3 * worker as u64 + seed));
-            }
-        }
-        let options = format!("{options} --seed 7 --memory 64M --worker-timeout 2m -q");
-        Self { sandbox, workers, peers: peers(workers), options, suffix }
-    }
-
-    fn command(&self, rank: usize) -> Command {
-        let Self { peers, options, suffix, .. } = self;
-        let args = format!(
-            "in{rank} --rank {rank} --peers {peers} --job-dir job{rank} --output out{rank}.{suffix} \
-             --duplicates drops{rank}.jsonl --summary summary.json {options}"
-        );
-        let mut command = self.sandbox.command(&args);
-        command.env("UMBEL_JOB_TOKEN", TOKEN);
-        command
-    }
-
-    fn start(&self, rank: usize) -> Child {
-        self.command(rank).spawn().unwrap()
-    }
-
-    fn start_all(&self) -> Vec<Child> {
-        (0..self.workers).map(|rank| self.start(rank)).collect()
-    }
-
-    fn wait(&self, children: Vec<Child>) -> Vec<Ran> {
-        let outputs: Vec<_> =
-            children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
-        outputs.into_iter().map(|output| self.sandbox.ended(output)).collect()
-    }
-
-    /// The outputs of all workers, in their order.
-    fn concatenated(&self, name: &str, suffix: &str) -> Vec<u8> {
-        let read = |rank| self.sandbox.read(format!("{name}{rank}.{suffix}"));
-        (0..self.workers).flat_map(read).collect()
-    }
-
-    /// Checks that the outputs are those of one process.
-    fn assert_as_one_process(&self) {
-        let inputs: Vec<String> = (0..self.workers).map(|rank| format!("in{rank}")).collect();
-        let Self { suffix, .. } = self;
-        let options = self.options.replace("--worker-timeout 2m", "");
-        let args = format!(
-            "{} --output one.{suffix} --duplicates drops.jsonl --summary one.json {options}",
-            inputs.join(" ")
-        );
-        self.sandbox.run(&args).kept();
-        assert_eq!(self.concatenated("out", suffix), self.sandbox.read(format!("one.{suffix}")));
-        let named = |text: &[u8]| -> Vec<serde_json::Value> {
-            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            lines
-                .map(|line| {
-                    let mut line: serde_json::Value = serde_json::from_slice(line).unwrap();
-                    let fields = line.as_object_mut().unwrap();
-                    for (worker, file) in [("worker", "file"), ("kept_worker", "kept_file")] {
-                        if let Some(worker) = fields.remove(worker) {
-                            let folder = format!("in{worker}/");
-                            assert!(fields[file].as_str().unwrap().starts_with(&folder));
-                        }
-                    }
-                    line
-                })
-                .collect()
-        };
-        let drops = named(&self.concatenated("drops", "jsonl"));
-        assert_eq!(drops, named(&self.sandbox.read("drops.jsonl")));
-        let summary = |name: &str| -> serde_json::Value {
-            serde_json::from_slice(&self.sandbox.read(name)).unwrap()
-        };
-        let (many, one) = (summary("summary.json"), summary("one.json"));
-        for field in
-            ["records", "items", "distinct", "collisions", "dropped", "bad", "level", "keep"]
-        {
-            assert_eq!(many[field], one[field], "{field}");
-        }
-        assert_eq!(many["run"]["rss_bytes_max"].as_array().unwrap().len(), self.workers);
-        for rank in 0..self.workers {
-            assert!(!self.sandbox.exists(&format!("job{rank}")), "job{rank} is left");
-        }
-    }
-}
-
-fn json_lines(seed: u64) -> Vec<u8> {
-    let mut numbers = Draws(seed);
-    let line = |number: u64| format!("{{\"at\": {number}, \"id\": {}}}\n", number % 97);
-    (0..200).flat_map(|_| line(numbers.below(10_000)).into_bytes()).collect()
-}
+use crate::sandbox::Sandbox;
+use std::process::Child;
 
 #[test]
 fn outputs_of_workers_are_those_of_one_process() {
@@ -138,16 +19,134 @@ fn outputs_of_workers_are_those_of_one_process() {
     ];
     for (workers, options) in all {
         let job = Job::new(workers, "txt", options, |seed| lines(seed, 700));
-        job.wait(job.start_all()).into_iter().for_each(|ran| {
-            ran.kept();
-        });
-        job.assert_as_one_process();
+        job.run_as_one_process();
     }
     let job = Job::new(3, "jsonl", "--key id --keep last", json_lines);
-    job.wait(job.start_all()).into_iter().for_each(|ran| {
-        ran.kept();
-    });
-    job.assert_as_one_process();
+    job.run_as_one_process();
+}
+
+#[test]
+fn every_keep_rule_and_exactness_keeps_what_one_process_keeps() {
+    for (workers, keep, exactness) in [
+        (2, "best:at", "fingerprint"),
+        (2, "best:at:min", "bytes"),
+        (2, "best:at", "approximate"),
+        (4, "best:at:min", "fingerprint --filter single-shot"),
+        (4, "best:at", "fingerprint --filter wide"),
+        (4, "best:at", "bytes"),
+        (4, "best:at:min", "approximate"),
+        (4, "first", "fingerprint"),
+        (4, "last", "bytes"),
+    ] {
+        let options = format!("--key id --keep {keep} --exactness {exactness}");
+        let job = Job::new(workers, "jsonl", &options, |seed| scored_lines(seed, 600, 701));
+        job.run_as_one_process();
+    }
+}
+
+/// Checks the indexes that workers and one process have saved.
+fn assert_indexes_hold_what_is_kept(job: &Job) {
+    let indexes = (0..job.workers).map(|rank| format!("--reference kept{rank}.umbi"));
+    let indexes = indexes.collect::<Vec<_>>().join(" ");
+    // Nothing is new to all of them together, and each item is known to one of them alone.
+    let inputs: Vec<String> = (0..job.workers).map(|rank| format!("in{rank}")).collect();
+    let what = if job.suffix == "jsonl" { "--key id" } else { "" };
+    let args = format!("{} {indexes} {what} --seed 7 -q", inputs.join(" "));
+    assert!(job.sandbox.run(&format!("{args} --summary again.json")).kept().is_empty());
+    let count = |name: &str| -> u64 {
+        let summary = job.summary(name);
+        let files = summary["references"]["files"].as_array().unwrap();
+        files.iter().map(|file| file["items"].as_u64().unwrap()).sum()
+    };
+    let args = format!("in0 --reference keptone.umbi {what} -q --summary again_one.json");
+    job.sandbox.run(&args).kept();
+    assert_eq!(count("again.json"), count("again_one.json"));
+    assert_eq!(job.summary("summary.json")["distinct"], count("again.json"));
+}
+
+#[test]
+fn indexes_of_all_workers_hold_what_the_index_of_one_process_holds() {
+    for options in ["--keep last", "--exactness bytes --index-bits 64", "--exactness approximate"] {
+        let options = &format!("{options} --save-index kept{{rank}}.umbi");
+        let job = Job::new(3, "txt", options, |seed| lines(seed, 700));
+        job.run_as_one_process();
+        assert_indexes_hold_what_is_kept(&job);
+    }
+}
+
+#[test]
+fn what_earlier_jobs_have_kept_is_dropped_by_all_workers() {
+    for (workers, bits, options) in [
+        (2, 128, "--keep first"),
+        (3, 96, "--exactness approximate --filter single-shot"),
+        (4, 64, "--keep last --filter single-shot"),
+        (4, 128, "--keep last --filter wide"),
+    ] {
+        let references = "--reference old.umbi --reference older.umbi";
+        let job = Job::new(workers, "txt", &format!("{options} {references}"), |s| lines(s, 700));
+        for (name, seed) in [("old", 1), ("older", 100)] {
+            job.sandbox.write(format!("{name}.txt"), lines(seed, 500));
+            let args = format!("{name}.txt --save-index {name}.umbi --index-bits {bits}");
+            job.sandbox.run(&format!("{args} --seed 7 --output {name}.kept -q")).kept();
+        }
+        job.run_as_one_process();
+        let known = job.summary("summary.json")["dropped"]["reference"].as_u64().unwrap();
+        assert!(known > 400, "{known} of {options}");
+    }
+}
+
+#[test]
+fn workers_that_know_of_other_jobs_are_refused() {
+    let job = Job::new(2, "txt", "--reference old.umbi", |seed| lines(seed, 100));
+    for (name, seed) in [("old", 1), ("other", 2)] {
+        job.sandbox.write(format!("{name}.txt"), lines(seed, 50));
+        let args = format!("{name}.txt --save-index {name}.umbi --seed 7 --output {name}.kept -q");
+        job.sandbox.run(&args).kept();
+    }
+    let first = job.start(0);
+    let other = Job { options: job.options.replace("old.umbi", "other.umbi"), ..job };
+    let second = other.start(1);
+    for ran in other.wait(vec![first, second]) {
+        ran.refused(1, &["worker 1", "its references are not those of worker 0"]);
+    }
+}
+
+#[test]
+fn folders_and_files_are_compared_among_themselves() {
+    for (workers, options) in [
+        (2, "--scope dir"),
+        (3, "--scope dir --exactness bytes --keep last"),
+        (2, "--scope file"),
+        (3, "--scope file --exactness bytes"),
+    ] {
+        let job = Job::new(workers, "txt", options, |seed| lines(seed % 2, 300));
+        job.run_as_one_process();
+        let job = Job::new(workers, "txt", options, |seed| lines(seed % 2, 300));
+        job.in_shared_folders().run_as_one_process();
+    }
+}
+
+#[test]
+fn pieces_of_records_are_dropped_by_all_workers() {
+    for (workers, options) in [
+        (2, "--keep first"),
+        (3, "--keep last --exactness bytes --empty keep"),
+        (3, "--keep best:at --paragraph-bytes-min 8"),
+    ] {
+        let options = format!("--granularity paragraph --key t {options}");
+        Job::new(workers, "jsonl", &options, texts).run_as_one_process();
+    }
+}
+
+#[test]
+fn workers_that_rank_by_other_fields_are_refused() {
+    let job = Job::new(2, "jsonl", "--key id --keep best:at", json_lines);
+    let mut first = job.start(0);
+    let other = Job { options: job.options.replace("best:at", "best:at:min"), ..job };
+    let ran = other.wait(vec![other.start(1)]).remove(0);
+    ran.refused(1, &["was told another job"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 /// Waits until a worker's journal has so many bytes; false if the worker ends before.
@@ -167,14 +166,37 @@ fn wait_for_journal(job: &Job, rank: usize, child: &mut Child, bytes: u64) -> bo
 #[test]
 fn workers_that_are_killed_and_started_again_change_nothing() {
     let mut numbers = Draws(11);
-    for round in 0..6 {
-        let options = ["--keep first", "--exactness bytes --keep last"][round % 2];
-        let job = Job::new(3, "txt", options, |seed| lines(seed, 2000));
+    for round in 0..10 {
+        let job = match round % 5 {
+            0 => Job::new(3, "txt", "--keep first", |seed| lines(seed, 2000)),
+            1 => {
+                let options = "--key id --exactness bytes --keep last";
+                Job::new(3, "jsonl", options, |seed| scored_lines(seed, 2000, 3000))
+            }
+            2 => {
+                let options = "--granularity paragraph --key t --keep best:at:min";
+                Job::new(3, "jsonl", options, texts)
+            }
+            3 => {
+                let job = Job::new(3, "txt", "--reference old.umbi", |seed| lines(seed, 2000));
+                job.sandbox.write("old.txt", lines(3, 1000));
+                let args = "old.txt --save-index old.umbi --seed 7 --output old.kept -q";
+                job.sandbox.run(args).kept();
+                job
+            }
+            _ => {
+                let options = "--key id --keep best:at --save-index kept{rank}.umbi";
+                Job::new(3, "jsonl", options, |seed| scored_lines(seed, 2000, 3000))
+            }
+        };
         let mut children = job.start_all();
-        // Worker 0, which coordinates, in every third round; two kills a round.
+        // Two kills a round; one of them hits worker 0, which coordinates.
         for kill in 0..2 {
-            let victim =
-                if (round + kill) % 3 == 0 { 0 } else { 1 + usize::from(numbers.below(2) == 1) };
+            let victim = if (round / 5 + kill) % 2 == 0 {
+                0
+            } else {
+                1 + usize::from(numbers.below(2) == 1)
+            };
             let bytes = numbers.below(6000);
             if wait_for_journal(&job, victim, &mut children[victim], bytes) {
                 children[victim].kill().unwrap();
@@ -185,10 +207,11 @@ fn workers_that_are_killed_and_started_again_change_nothing() {
                 children[victim] = job.start(victim);
             }
         }
-        job.wait(children).into_iter().for_each(|ran| {
-            ran.kept();
-        });
+        job.assert_ended_well(children);
         job.assert_as_one_process();
+        if job.options.contains("--save-index") {
+            assert_indexes_hold_what_is_kept(&job);
+        }
     }
 }
 
@@ -201,8 +224,7 @@ fn memory_is_kept_by_every_worker() {
     job.wait(job.start_all()).into_iter().for_each(|ran| {
         ran.kept();
     });
-    let summary: serde_json::Value =
-        serde_json::from_slice(&job.sandbox.read("summary.json")).unwrap();
+    let summary = job.summary("summary.json");
     assert_eq!((&summary["records"], &summary["distinct"]), (&1_440_000.into(), &720_000.into()));
     for bytes in summary["run"]["rss_bytes_max"].as_array().unwrap() {
         assert!(bytes.as_u64().unwrap() <= (64 << 20) + BESIDE_BYTES, "{bytes} bytes");
@@ -241,8 +263,13 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
         (format!("a.txt {at}"), "needs an --output"),
         (format!("- {at} --output o.txt"), "not a file"),
         (format!("a.txt {at} --output a.txt"), "a.txt exists"),
-        (format!("a.txt {at} --output o.txt --scope file"), "--scope"),
+        (format!("a.txt {at} --output o.txt --scope file --save-index i"), "--scope"),
         (format!("a.txt {at} --output o.txt --groups g.jsonl"), "--groups"),
+        (
+            format!("a.txt {at} --output o.txt --granularity paragraph --key t --duplicates d"),
+            "--duplicates is not possible with --granularity paragraph",
+        ),
+        (format!("a.txt {at} --output o.txt --duplicates -"), "name files for outputs"),
         ("a.txt --rank 2 --peers h:1,h:2 --output o.txt".to_owned(), "--rank 2"),
     ] {
         sandbox.run(&format!("{args} --job-token-file token")).refused(2, &[said]);

@@ -60,12 +60,13 @@ impl Site {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What one process on one machine keeps of each file.
-    async fn expected(&self) -> Vec<Vec<u8>> {
+    /// What one process on one machine keeps of each file, told so much more.
+    async fn expected(&self, more: &[&str]) -> Vec<Vec<u8>> {
         let folder = self.root().join("expected");
         let mut args = vec!["dedup".to_owned(), "--quiet".to_owned()];
         args.extend(self.inputs.iter().map(|input| input.display().to_string()));
         args.extend(["--output".to_owned(), format!("{}/", folder.display())]);
+        args.extend(more.iter().map(ToString::to_string));
         let output = run(args).await;
         assert!(output.status.success(), "{}", said(&output));
         self.files(&folder)
@@ -124,7 +125,7 @@ async fn nodes_keep_what_one_machine_keeps() {
     let (kept, summary) = (site.root().join("kept"), site.root().join("summary.json"));
     let output = site.dedup(&kept, &["--summary", &summary.display().to_string()]).await;
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(site.files(&kept), site.expected().await);
+    assert_eq!(site.files(&kept), site.expected(&[]).await);
     let text = std::fs::read_to_string(&summary).unwrap();
     assert!(text.contains("\"records\": 12000"), "{text}");
     let listed = site.job(&["list"]).await;
@@ -137,6 +138,25 @@ async fn nodes_keep_what_one_machine_keeps() {
     let again = site.dedup(&kept, &[]).await;
     assert_eq!(again.status.code(), Some(1), "{}", said(&again));
     assert!(said(&again).contains("exists: --overwrite replaces it"), "{}", said(&again));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_earlier_jobs_have_kept_is_dropped_by_all_nodes() {
+    let site = Site::new(3, 2000).await;
+    let index = site.root().join("old.umbi").display().to_string();
+    let [input, old] = [&site.inputs[1], &site.root().join("old.txt")];
+    let [input, old] = [input, old].map(|path| path.display().to_string());
+    let args = ["dedup", "-q", &input, "--output", &old, "--save-index", &index];
+    assert!(run(args.map(str::to_owned).to_vec()).await.status.success());
+    // The seed is that of the index, which the nodes read and the command does not.
+    let (kept, reference) = (site.root().join("kept"), ["--reference", &index]);
+    let output = site.dedup(&kept, &reference).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let files = site.files(&kept);
+    assert_eq!(files, site.expected(&reference).await);
+    assert!(files[1].is_empty() && !files[0].is_empty());
+    let outside = site.dedup(&site.root().join("other"), &["--reference", "/etc/hosts"]).await;
+    assert!(said(&outside).contains("/etc/hosts: may not be read by jobs"), "{}", said(&outside));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,7 +175,7 @@ async fn a_node_that_is_killed_in_the_middle_goes_on_where_it_was() {
     site.cluster.nodes[1].start();
     site.cluster.nodes[1].ready().await;
     site.job(&["wait", &number]).await;
-    assert_eq!(site.files(&kept), site.expected().await);
+    assert_eq!(site.files(&kept), site.expected(&[]).await);
     site.cleared().await;
 }
 

@@ -1,7 +1,7 @@
 //! Jobs of a plan.
 
 use super::dice::Dice;
-use crate::plan::{JobFilter, JobLevel, JobPlan, WorldShape};
+use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan, WorldShape};
 
 /// Records of a machine, at most: a job of a handful of machines reads for a tenth of a second.
 const RECORDS_MAX: u32 = 400;
@@ -11,6 +11,8 @@ const CELLS_MAX: u32 = 16;
 
 const LEVELS: [JobLevel; 4] =
     [JobLevel::Fingerprint, JobLevel::Fingerprint, JobLevel::Bytes, JobLevel::Approximate];
+
+const KEEPS: [JobKeep; 3] = [JobKeep::First, JobKeep::Last, JobKeep::Best];
 
 const FILTERS: [JobFilter; 4] =
     [JobFilter::SingleShot, JobFilter::SingleShot, JobFilter::Wide, JobFilter::Auto];
@@ -31,12 +33,14 @@ fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
         1 => dice.spread_count(1, RECORDS_MAX),
         _ => dice.count(1, RECORDS_MAX / 4),
     };
+    let level = *dice.pick(&LEVELS);
     JobPlan {
         at_ms,
         records: (0..world.nodes).map(|_| records(dice)).collect(),
         distinct: dice.spread_count(1, 4 * RECORDS_MAX),
-        level: *dice.pick(&LEVELS),
-        keep_last: dice.one_in(3),
+        level,
+        keep: *dice.pick(&KEEPS),
+        known: dice.one_in(3) && level != JobLevel::Bytes,
         report: dice.one_in(2),
         filter: *dice.pick(&FILTERS),
         cells: dice.spread_count(1, CELLS_MAX),

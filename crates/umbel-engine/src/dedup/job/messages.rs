@@ -1,7 +1,7 @@
 //! What coordinator and workers of a job say to each other.
 
 use super::super::entry::WorkerId;
-use super::super::plan::{JobShape, Plan, SampleOrder};
+use super::super::plan::{JobShape, Plan, ReferenceShape, SampleOrder};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,17 @@ pub struct Forecast {
     pub chunks: u32,
     /// Memory that the worker may use, in bytes.
     pub memory_bytes: u64,
+    /// What earlier jobs have kept, if the job drops that: the same at all workers.
+    pub references: Option<KnownReferences>,
+}
+
+/// The references of a job, as a worker holds them. Each holds all, for an owner asks those of its own hash ranges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KnownReferences {
+    /// How many hashes, and how much of each.
+    pub shape: ReferenceShape,
+    /// Over their content.
+    pub digest: [u8; 16],
 }
 
 /// What a worker has read.

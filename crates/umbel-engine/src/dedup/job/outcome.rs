@@ -74,6 +74,14 @@ pub enum JobFailure {
         /// What it said.
         what: &'static str,
     },
+    /// Workers would drop what they do not all know. Give all the same files; order does not matter.
+    #[error(
+        "worker {}: its references are not those of worker 0: give all workers the same index files", worker.0
+    )]
+    References {
+        /// Who.
+        worker: WorkerId,
+    },
     /// A limit of the exchange. Ask for less.
     #[error(transparent)]
     Dedup(#[from] DedupError),

@@ -1,5 +1,6 @@
 //! How many cells a job has, from what its workers expect to read.
 
+use super::super::entry::Keep;
 use super::super::plan::{JobShape, Level};
 use super::coordinator::JobRules;
 use super::messages::Forecast;
@@ -17,6 +18,9 @@ const CELLS_MAX: u64 = 1 << 12;
 
 /// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared.
 const CELL_BYTES_PER_ENTRY: u64 = 96;
+
+/// The same where entries rank: a third more.
+const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
 /// Share of a worker's memory that one cell may take.
 const CELL_MEMORY_SHARE: u64 = 16;
@@ -43,7 +47,13 @@ pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
     cells = cells.min(CELLS_MAX);
     // Where that would make cells too large for the memory, more of them are needed whatever they cost.
     let cell_bytes_max = (memory_bytes / CELL_MEMORY_SHARE).max(1);
-    cells = cells.max(records.saturating_mul(CELL_BYTES_PER_ENTRY) / cell_bytes_max);
+    let known = forecasts.first().and_then(|forecast| forecast.references);
+    let compared = records.saturating_add(known.map_or(0, |known| known.shape.entries));
+    let per_entry = match rules.keep {
+        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
+        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    };
+    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
     if rules.level == Level::Bytes {
         cells = cells.max(content_bytes / cell_bytes_max);
     }

@@ -1,7 +1,7 @@
 //! A worker of a job: which order begins something, which one was carried out before.
 
 use super::super::entry::WorkerId;
-use super::super::plan::{Plan, SampleOrder};
+use super::super::plan::{Plan, ReferenceShape, SampleOrder};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
@@ -178,6 +178,12 @@ impl JobWorker {
     #[must_use]
     pub const fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// What the worker knows of earlier jobs.
+    #[must_use]
+    pub fn references(&self) -> Option<ReferenceShape> {
+        self.forecast.references.map(|references| references.shape)
     }
 
     /// By what the worker reads, once it was told.

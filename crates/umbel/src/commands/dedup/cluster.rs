@@ -54,12 +54,12 @@ struct Words {
     args: DedupArgs,
 }
 
-/// What a node does of a job that it read in the ledger.
+/// What a node does of a job that it read in the ledger, and whether the user gave its seed.
 ///
 /// # Errors
 ///
 /// If the description is none, or of another release; as the command's own arguments.
-pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<JobSpec> {
+pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> {
     let job: Description =
         serde_json::from_slice(description).context("this is no description of a job")?;
     let ours = env!("CARGO_PKG_VERSION");
@@ -81,7 +81,7 @@ pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<JobSpec> {
     if !own.is_empty() {
         spec.inputs = own;
     }
-    Ok(spec)
+    Ok((spec, args.seed.is_some()))
 }
 
 /// Submits the job, and follows it to its end unless it is to be left alone.

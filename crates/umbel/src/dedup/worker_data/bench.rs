@@ -4,7 +4,7 @@ use super::super::chunks::{Chunk, cut};
 use super::super::drops::SharedBits;
 use super::super::inputs::Source;
 use super::super::job::{Job, JobSpec, open_sources};
-use super::super::local_pass::{ChunkFacts, InputError};
+use super::super::local_pass::ChunkFacts;
 use super::super::outputs::{check_against_inputs, check_named};
 use super::super::plan;
 use super::super::references::References;
@@ -12,10 +12,10 @@ use super::super::turns::lock;
 use super::drop_file;
 use super::folder::{Blob, DataFile, JobFolder};
 use super::notes::{
-    BadNote, ChunkNote, InputNote, Known, LAYOUT_VERSION, Note, Notebook, OpenedNote, ReadingNote,
-    Told,
+    BadNote, ChunkNote, Known, LAYOUT_VERSION, Note, Notebook, OpenedNote, ReadingNote, Told,
 };
-use super::segments::{CellReader, Segment};
+use super::same_job::{check_same_input, check_same_job, check_same_references, notes_of};
+use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::UsageError;
@@ -23,9 +23,8 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::UNIX_EPOCH;
 use umbel_engine::dedup::job::{CellSet, Forecast};
-use umbel_engine::dedup::{ExchangeReport, JobShape, Keep, Level, Place};
+use umbel_engine::dedup::{ExchangeReport, JobShape, Level, Place};
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
@@ -49,6 +48,7 @@ pub(super) struct Bench {
     pub(super) member: Membership,
     pub(super) sources: Vec<Source>,
     pub(super) chunks: Vec<Chunk>,
+    pub(super) references: References,
     pub(super) forecast: Forecast,
     pub(super) threads: usize,
     pub(super) folder: JobFolder,
@@ -92,8 +92,28 @@ pub(super) struct Settling {
     pub(super) sealed: CellSet,
     pub(super) sealed_bytes: u64,
     pub(super) report: ExchangeReport,
+    /// Items dropped there because a reference holds them.
+    pub(super) reference_drops: u64,
     /// Settled since the last seal.
     pub(super) open: Vec<u32>,
+    /// As above, in these.
+    pub(super) open_reference_drops: u64,
+}
+
+impl Settling {
+    /// As the journal has it.
+    fn of(told: &Told) -> Self {
+        let mut sealed = CellSet::new(told.reading.map_or(0, ReadingNote::cells));
+        told.settled.iter().for_each(|&cell| sealed.insert(cell));
+        Self {
+            sealed,
+            sealed_bytes: told.drops_bytes,
+            report: told.report,
+            reference_drops: told.reference_drops,
+            open: Vec::new(),
+            open_reference_drops: 0,
+        }
+    }
 }
 
 impl ReadingNote {
@@ -109,6 +129,7 @@ impl Bench {
         let clocks = (Stopwatch::start(), ProcessorTime::start());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads_for(spec.memory_bytes, cores);
+        let references = References::open(&spec)?;
         // Before the folder is made: a command that cannot work leaves nothing behind.
         let new_input = || {
             check_named(&spec)?;
@@ -129,6 +150,7 @@ impl Bench {
         let forecast = match &told.opened {
             Some(opened) => {
                 check_same_job(&folder, opened, &member)?;
+                check_same_references(opened, &references)?;
                 if needs_input {
                     check_same_input(&opened.inputs, &notes_of(&sources)?)?;
                 }
@@ -136,7 +158,7 @@ impl Bench {
                 opened.forecast
             }
             None => {
-                let forecast = forecast(&spec, &sources, &chunks)?;
+                let forecast = forecast(&spec, &references, &sources, &chunks)?;
                 let Membership { worker, job, spec_digest, .. } = member;
                 let (version, inputs) = (LAYOUT_VERSION, notes_of(&sources)?);
                 let opened = OpenedNote { version, job, worker, spec_digest, inputs, forecast };
@@ -146,15 +168,13 @@ impl Bench {
         };
         let runs = Arc::new(DataFile::open(&folder, "runs", told.runs_bytes)?);
         let drops = DataFile::open(&folder, "drops", told.drops_bytes)?;
-        let mut sealed = CellSet::new(told.reading.map_or(0, ReadingNote::cells));
-        told.settled.iter().for_each(|&cell| sealed.insert(cell));
-        let (sealed_bytes, report) = (told.drops_bytes, told.report);
-        let settling = Mutex::new(Settling { sealed, sealed_bytes, report, open: Vec::new() });
+        let settling = Mutex::new(Settling::of(&told));
         let bench = Self {
             spec,
             member,
             sources,
             chunks,
+            references,
             forecast,
             threads,
             folder,
@@ -200,14 +220,14 @@ impl Bench {
             cells_per_owner: reading.cells_per_owner,
             level: self.spec.level,
             keep: self.spec.keep,
-            report_kept: self.spec.duplicates.is_some(),
+            report_kept: self.spec.reports_kept(),
             item_bytes_mean: 0.0,
         };
         Job {
             spec: &self.spec,
             sources: &self.sources,
             chunks: &self.chunks,
-            references: References::none(),
+            references: &self.references,
             online: None,
             shape,
             hasher: ItemHasher::Xxh3 { seed: self.spec.seed },
@@ -238,7 +258,9 @@ impl Bench {
         self.set_read(reading, restored.facts, restored.segments, restored.pairs)?;
         let sealed_bytes = lock(&self.settling).sealed_bytes;
         let state = self.read_state()?;
-        drop_file::for_each(&self.drops, sealed_bytes, |place, _| self.mark_dropped(&state, place))
+        drop_file::for_each(&self.drops, sealed_bytes, |place, _, _| {
+            self.mark_dropped(&state, place)
+        })
     }
 
     /// What earlier processes found in the chunks that they have read.
@@ -267,9 +289,9 @@ impl Bench {
         segments: Vec<Segment>,
         pairs: Vec<Blob>,
     ) -> Result<()> {
-        let cells = self.job(reading).cells();
+        let layout = SegmentLayout::of(&self.job(reading).shape);
         let (data, base) = (Arc::clone(&self.runs), reading.chunk_base);
-        let cells = CellReader::new(data, segments, cells, base, self.spec.memory_bytes)?;
+        let cells = CellReader::new(data, segments, layout, base, self.spec.memory_bytes)?;
         let mut settling = lock(&self.settling);
         if !settling.sealed.is_of(reading.cells()) {
             settling.sealed = CellSet::new(reading.cells());
@@ -305,7 +327,7 @@ impl Bench {
             dropped,
             early_drops,
             bad,
-            starts: None, // Records with parts are refused.
+            starts: None, // Only reports ask for them, and those of parts are refused.
         })
     }
 
@@ -357,79 +379,21 @@ fn open_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
     Ok((sources, chunks))
 }
 
-fn forecast(spec: &JobSpec, sources: &[Source], chunks: &[Chunk]) -> Result<Forecast> {
+fn forecast(
+    spec: &JobSpec,
+    references: &References,
+    sources: &[Source],
+    chunks: &[Chunk],
+) -> Result<Forecast> {
     let plan::Forecast { stored_bytes, content_bytes, records } = plan::forecast(spec, sources)?;
     let chunks = u32::try_from(chunks.len()).context("number of chunks")?;
     let memory_bytes = spec.memory_bytes;
-    Ok(Forecast { stored_bytes, content_bytes, records, chunks, memory_bytes })
-}
-
-fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
-    let note = |source: &Source| {
-        let cannot = || format!("{}: cannot read", source.name);
-        let metadata = source.open()?.metadata().with_context(cannot)?;
-        let modified = metadata.modified().with_context(cannot)?;
-        let modified_ns = match modified.duration_since(UNIX_EPOCH) {
-            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
-        };
-        Ok(InputNote { name: source.name.clone(), bytes: metadata.len(), modified_ns })
-    };
-    sources.iter().map(note).collect()
-}
-
-fn check_same_job(folder: &JobFolder, opened: &OpenedNote, member: &Membership) -> Result<()> {
-    let path = folder.path().display();
-    if opened.version != LAYOUT_VERSION {
-        bail!(
-            "{path}: written by another release (layout {}, expected {LAYOUT_VERSION}): finish the job with that one, \
-             or remove the folder",
-            opened.version
-        );
-    }
-    if (opened.job, opened.worker, opened.spec_digest)
-        != (member.job, member.worker, member.spec_digest)
-    {
-        let text = format!(
-            "{path}: belongs to worker {} of another job (another secret, other options); finish that one, remove the \
-             folder, or name another --job-dir",
-            opened.worker
-        );
-        return Err(UsageError(text).into());
-    }
-    Ok(())
-}
-
-/// Fails if files came, went or changed while no process looked.
-fn check_same_input(then: &[InputNote], now: &[InputNote]) -> Result<()> {
-    let mut pairs = then
-        .iter()
-        .map(Some)
-        .chain(std::iter::repeat(None))
-        .zip(now.iter().map(Some).chain(std::iter::repeat(None)));
-    let rows = then.len().max(now.len());
-    let Some((then, now)) = pairs.by_ref().take(rows).find(|(then, now)| then != now) else {
-        return Ok(());
-    };
-    let (name, what) = match (then, now) {
-        (Some(then), Some(now)) if then.name == now.name => {
-            (&now.name, format!("{} bytes then, {} now, or written again", then.bytes, now.bytes))
-        }
-        (_, Some(now)) => (&now.name, "not in its place then".to_owned()),
-        (Some(then), None) => (&then.name, "not there now".to_owned()),
-        (None, None) => return Ok(()),
-    };
-    let text = format!("{name}: the input has changed since the job began ({what})");
-    Err(InputError::Bad(text).into())
+    let references = references.known();
+    Ok(Forecast { stored_bytes, content_bytes, records, chunks, memory_bytes, references })
 }
 
 /// What all workers of a job must agree on, in words.
 pub(crate) fn agreed(spec: &JobSpec) -> String {
-    let keep = match spec.keep {
-        Keep::First => "first",
-        Keep::Last => "last",
-        Keep::Best => "best",
-    };
     let level = match spec.level {
         Level::Approximate { false_positive_rate } => {
             format!("approximate {false_positive_rate:e}")
@@ -438,16 +402,19 @@ pub(crate) fn agreed(spec: &JobSpec) -> String {
         Level::Bytes => "bytes".to_owned(),
     };
     format!(
-        "granularity {:?} {}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {keep}; filter {:?}; report {}; bad {:?}; seed {:#x}",
+        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {}; bad {:?}; seed {:#x}",
         spec.granularity,
         spec.names_granularity,
+        spec.scope,
         spec.normalise,
         spec.missing_key,
         spec.empty,
         spec.paragraph_bytes_min,
         spec.format,
+        spec.keep,
+        spec.best,
         spec.filter,
-        spec.duplicates.is_some(),
+        spec.reports_kept(),
         spec.skip_bad,
         spec.seed,
     )

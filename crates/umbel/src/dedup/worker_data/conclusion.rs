@@ -5,7 +5,7 @@ use super::super::exchange::Outcome;
 use super::super::local_pass::LocalTimes;
 use super::super::output::OutputTimes;
 use super::super::sink::{Sink, commit, compression_of_name, path_aside};
-use super::super::summary::{Facts, Summary};
+use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
 use super::notes::ReadingNote;
 use super::times::Part;
@@ -52,12 +52,16 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
     let exchange =
         Outcome { plan: result.plan, report: result.report, settle_time: Duration::ZERO };
     let sum = |part: fn(&Part) -> u64| parts.iter().map(part).fold(0, u64::saturating_add);
+    let known = sum(|part| part.reference_drops);
+    let dropped = result.written.iter().map(|written| written.dropped);
+    let dropped = dropped.fold(0, u64::saturating_add);
     let facts = Facts {
         job: &job,
         items: result.counts.iter().map(|counts| counts.items).sum(),
         records: result.counts.iter().map(|counts| counts.records).sum(),
         exempt: sum(|part| part.exempt),
         left_out: sum(|part| part.left_out),
+        dropped: DroppedItems { input: dropped.saturating_sub(known), reference: known },
         exchange: &exchange,
         asked: &[],
         bad: &BadRecords::default(),
@@ -71,12 +75,6 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
         scratch_bytes: 0,
     };
     let mut summary = Summary::new(&facts);
-    // Cells that were exchanged twice are in the report twice; what was dropped, workers have counted at the end.
-    let total = |part: fn(&umbel_engine::dedup::job::Written) -> u64| -> u64 {
-        result.written.iter().map(part).sum()
-    };
-    summary.set("/dropped/input", total(|written| written.dropped));
-    summary.set("/distinct", total(|written| written.kept));
     let inputs: Vec<&String> = parts.iter().flat_map(|part| &part.inputs).collect();
     summary.set("/spec/inputs", json!(inputs));
     let causes = added(parts.iter().map(|part| &part.bad_by_cause), |sum, part| sum + part);

@@ -1,10 +1,12 @@
 //! Whole jobs over several workshops, carried by hand, with a crash after every step: the outputs are those of one
 //! process, and what was durable is not done again.
 
+use super::super::best::BestField;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::scope::Scope;
 use super::bench::{Bench, Membership};
 use super::workshop::FileWorkshop;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -33,11 +35,12 @@ impl Place {
         let place = Self { root };
         let mut number = 7u32;
         for worker in 0..WORKERS {
-            for (file, lines) in [("a.txt", 300), ("b.txt", 20), ("c.txt", 1)] {
+            for (file, lines) in [("a.jsonl", 300), ("b.jsonl", 20), ("c.jsonl", 1)] {
                 let mut text = String::new();
                 for _ in 0..lines {
                     number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    text.push_str(&format!("line {}\n", number >> 23));
+                    let (id, score) = (number >> 23, number >> 9 & 7);
+                    text.push_str(&format!("{{\"id\": {id}, \"score\": {score}}}\n"));
                 }
                 let path = place.path(&format!("in{worker}/{file}"));
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -60,11 +63,12 @@ impl Place {
         JobSpec {
             inputs,
             workers: Some(2),
-            granularity: Granularity::Line,
+            granularity: Granularity::Key(vec!["id".into()]),
             paragraph_bytes_min: 0,
             names_granularity: false,
             normalise: Vec::new(),
             scope: Scope::Global,
+            rank: None,
             missing_key: MissingKey::Fail,
             empty: EmptyItems::Compare,
             format: None,
@@ -75,7 +79,8 @@ impl Place {
             },
             annotates: false,
             groups: None,
-            best: None,
+            best: (keep == Keep::Best)
+                .then(|| BestField { field: "score".into(), smallest: false }),
             duplicates: Some(self.path(&format!("{}.drops", output.trim_end_matches('/')))),
             bad: None,
             references: Vec::new(),
@@ -195,9 +200,9 @@ impl Carrier<'_> {
         let mut suspects: BTreeMap<WorkerId, Vec<Suspect>> = BTreeMap::new();
         let mut inputs: Vec<(WorkerId, Input)> = Vec::new();
         for id in 0..WORKERS {
-            let entries = self.shops[usize::from(id)].entries(cell).unwrap();
+            let (entries, ranks) = self.shops[usize::from(id)].ranked_entries(cell).unwrap();
             inputs.push((WorkerId(id), Input::Plan(plan)));
-            inputs.push((WorkerId(id), Input::Cell { cell, entries, ranks: Vec::new() }));
+            inputs.push((WorkerId(id), Input::Cell { cell, entries, ranks }));
         }
         loop {
             for (id, input) in inputs.drain(..) {
@@ -264,6 +269,8 @@ impl Carrier<'_> {
         let mut report = ExchangeReport::default();
         for (shop, expected) in self.shops.iter().zip(&self.reports) {
             assert_eq!(shop.sealed().unwrap().1, *expected);
+            // As if all cells had been exchanged twice: the summary counts what is dropped once.
+            report += *expected;
             report += *expected;
         }
         let result = JobResult { plan, report, counts, written, attempts: 1 };
@@ -290,13 +297,13 @@ fn rules(level: Level, keep: Keep) -> JobRules {
 fn workers_keep_what_one_process_keeps() {
     let approximate = Level::Approximate { false_positive_rate: 1e-3 };
     for level in [Level::Fingerprint, Level::Bytes, approximate] {
-        for keep in [Keep::First, Keep::Last] {
+        for keep in [Keep::First, Keep::Last, Keep::Best] {
             let place = Place::new();
             let expected = place.expected(level, keep);
             carrier(&place, rules(level, keep), false, u32::MAX).run();
             let kept: String = (0..WORKERS).map(|w| place.read(&format!("out{w}.txt"))).collect();
             assert_eq!(kept, expected, "{level:?} {keep:?}");
-            let dropped = |report: &str| -> Vec<(String, u64, String, u64)> {
+            let dropped = |report: &str| -> Vec<(String, u64, String, u64, Value)> {
                 let lines = place.read(report);
                 lines.lines().map(|line| named(&serde_json::from_str(line).unwrap())).collect()
             };
@@ -307,27 +314,30 @@ fn workers_keep_what_one_process_keeps() {
     }
 }
 
-fn named(line: &serde_json::Value) -> (String, u64, String, u64) {
+fn named(line: &Value) -> (String, u64, String, u64, Value) {
     let text = |field: &str| line[field].as_str().unwrap().to_owned();
     let number = |field: &str| line[field].as_u64().unwrap();
     if let Some(worker) = line["kept_worker"].as_u64() {
         assert!(text("kept_file").contains(&format!("/in{worker}/")));
     }
-    (text("file"), number("record"), text("kept_file"), number("kept_record"))
+    let (file, kept_file, score) = (text("file"), text("kept_file"), line["score"].clone());
+    (file, number("record"), kept_file, number("kept_record"), score)
 }
 
 #[test]
 fn a_crash_after_any_step_changes_nothing() {
-    for directory in [false, true] {
+    for (directory, level, keep) in
+        [(false, Level::Bytes, Keep::Last), (true, Level::Fingerprint, Keep::Best)]
+    {
         // Every other step for each kind of output: a run takes a while where disks are slow to sync.
         let mut crash_at = 1 + u32::from(directory);
         loop {
             let place = Place::new();
-            let expected = place.expected(Level::Bytes, Keep::Last);
-            let job = carrier(&place, rules(Level::Bytes, Keep::Last), directory, crash_at);
+            let expected = place.expected(level, keep);
+            let job = carrier(&place, rules(level, keep), directory, crash_at);
             let crashed = job.run();
             let names: Vec<String> = if directory {
-                let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.txt"));
+                let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.jsonl"));
                 (0..WORKERS).flat_map(names).collect()
             } else {
                 (0..WORKERS).map(|w| format!("out{w}.txt")).collect()
@@ -335,7 +345,7 @@ fn a_crash_after_any_step_changes_nothing() {
             let kept: String = names.iter().map(|name| place.read(name)).collect();
             assert_eq!(kept, expected, "crash after step {crash_at}");
             let summary = if directory { "out0.json" } else { "out0.txt.json" };
-            let summary: serde_json::Value = serde_json::from_str(&place.read(summary)).unwrap();
+            let summary: Value = serde_json::from_str(&place.read(summary)).unwrap();
             let resumed = if crashed { u64::from(WORKERS) } else { 0 };
             // A crash after the outputs were written is none of what the workers told of.
             assert!(
@@ -373,13 +383,13 @@ fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
     };
     assert_eq!(open(77), None);
     assert!(open(78).unwrap().contains("belongs to worker 0 of another job"));
-    std::fs::write(place.path("in0/b.txt"), "other\n").unwrap();
+    std::fs::write(place.path("in0/b.jsonl"), "{\"id\": 1}\n").unwrap();
     let error = open(77).unwrap();
-    assert!(error.contains("in0/b.txt: the input has changed since the job began"), "{error}");
-    std::fs::remove_file(place.path("in0/b.txt")).unwrap();
+    assert!(error.contains("in0/b.jsonl: the input has changed since the job began"), "{error}");
+    std::fs::remove_file(place.path("in0/b.jsonl")).unwrap();
     let error = open(77).unwrap();
     assert!(
-        error.contains("in0/c.txt: the input has changed since the job began (not in"),
+        error.contains("in0/c.jsonl: the input has changed since the job began (not in"),
         "{error}"
     );
 }

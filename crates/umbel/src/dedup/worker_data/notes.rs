@@ -17,7 +17,7 @@ const MARK: u8 = 1;
 const NOTE: u8 = 2;
 
 /// Version of the notes and of the files that they speak of.
-pub(super) const LAYOUT_VERSION: u32 = 1;
+pub(super) const LAYOUT_VERSION: u32 = 2;
 
 /// An input file as it was when the job began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -116,8 +116,8 @@ pub(super) enum Note {
         /// Good bytes of the file of runs.
         runs_bytes: u64,
     },
-    /// These cells are settled too; drops up to there are durable.
-    Sealed { cells: Vec<u32>, drops_bytes: u64, report: ExchangeReport },
+    /// These cells are settled too; drops up to there are durable, so many of all of them for a reference.
+    Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: ExchangeReport },
     /// These outputs are written, aside.
     Outputs(Vec<OutputNote>),
     /// All outputs are.
@@ -146,6 +146,7 @@ pub(super) struct Told {
     pub(super) runs_bytes: u64,
     pub(super) settled: Vec<u32>,
     pub(super) drops_bytes: u64,
+    pub(super) reference_drops: u64,
     pub(super) report: ExchangeReport,
     pub(super) outputs: Vec<OutputNote>,
     pub(super) written: Option<Written>,
@@ -168,9 +169,9 @@ impl Told {
                 self.known.chunks.extend(chunks);
                 self.runs_bytes = self.runs_bytes.max(runs_bytes);
             }
-            Note::Sealed { cells, drops_bytes, report } => {
+            Note::Sealed { cells, drops_bytes, reference_drops, report } => {
                 self.settled.extend(cells);
-                self.drops_bytes = drops_bytes;
+                (self.drops_bytes, self.reference_drops) = (drops_bytes, reference_drops);
                 self.report = report;
             }
             Note::Outputs(outputs) => self.outputs.extend(outputs),
@@ -238,13 +239,15 @@ mod tests {
         let mut report = ExchangeReport::default();
         report.items = u64::MAX;
         notebook.mark(b"{not json").unwrap();
-        notebook.note(&Note::Sealed { cells: vec![1, 9], drops_bytes: 3, report }).unwrap();
-        notebook.note(&Note::Sealed { cells: vec![2], drops_bytes: 8, report }).unwrap();
+        for (cells, drops_bytes, reference_drops) in [(vec![1, 9], 3, 0), (vec![2], 8, 5)] {
+            let sealed = Note::Sealed { cells, drops_bytes, reference_drops, report };
+            notebook.note(&sealed).unwrap();
+        }
         notebook.note(&Note::Resumed).unwrap();
         drop(notebook);
         let (_, told) = Notebook::open(&path).unwrap();
         assert_eq!(told.marks, [b"{not json"]);
         assert_eq!((told.settled, told.drops_bytes, told.resumed), (vec![1, 9, 2], 8, 1));
-        assert_eq!((told.report, told.committing), (report, false));
+        assert_eq!((told.report, told.reference_drops, told.committing), (report, 5, false));
     }
 }

@@ -15,12 +15,12 @@ use super::catalogue;
 use super::folder::Blob;
 use super::notes::{BadNote, ChunkNote, Known, Note, ReadingNote};
 use super::report::push_pair;
-use super::segments::{GatheredRuns, Segment};
+use super::segments::{GatheredRuns, Segment, SegmentLayout};
 use crate::clock::Stopwatch;
 use anyhow::{Result, bail};
 use std::sync::Mutex;
-use umbel_engine::dedup::Level;
 use umbel_engine::dedup::job::{Counts, ReadOrder};
+use umbel_engine::dedup::{JobShape, Level};
 
 /// Stored bytes of input after which a thread makes what it has read durable: reading them again takes a second or
 /// so, and the disk is asked to hurry no more often than that.
@@ -55,7 +55,7 @@ pub(super) fn read(bench: &Bench, order: ReadOrder) -> Result<Counts> {
         bench,
         job: &job,
         sealed: Mutex::new((segments, pairs)),
-        segment_bytes: segment_bytes(bench),
+        segment_bytes: segment_bytes(bench, &job.shape),
         seal_bytes: (bytes / SEALS_MIN).min(SEAL_INPUT_BYTES),
     };
     let bar = Bar::new("read", bytes, Unit::Bytes, bench.spec.quiet);
@@ -89,11 +89,11 @@ fn begin(bench: &Bench, reading: ReadingNote) -> Result<Known> {
 }
 
 /// Bytes that a thread gathers: a segment as large as the memory allows, at least one run.
-fn segment_bytes(bench: &Bench) -> usize {
+fn segment_bytes(bench: &Bench, shape: &JobShape) -> usize {
     let bytes = bench.spec.memory_bytes / 16 / bench.threads as u64;
     usize::try_from(bytes)
         .unwrap_or(usize::MAX)
-        .clamp(RUN_ENTRIES_MAX * entry_bytes(false), 256 << 20)
+        .clamp(RUN_ENTRIES_MAX * entry_bytes(shape.ranks_entries()), 256 << 20)
 }
 
 fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
@@ -114,9 +114,10 @@ fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
 fn counts(bench: &Bench) -> Result<Counts> {
     let state = bench.read_state()?;
     let facts = &state.facts;
-    let catalogue = match bench.spec.duplicates {
-        Some(_) => catalogue::encode(&bench.sources, &bench.chunks, facts),
-        None => Vec::new(),
+    let catalogue = if bench.spec.reports_kept() {
+        catalogue::encode(&bench.sources, &bench.chunks, facts)
+    } else {
+        Vec::new()
     };
     Ok(Counts {
         items: facts.iter().map(|facts| facts.items).sum(),
@@ -157,7 +158,7 @@ impl<'a> Gatherer<'a> {
     fn new(shared: &'a Shared<'a>) -> Self {
         Self {
             shared,
-            reports: shared.bench.spec.duplicates.is_some(),
+            reports: shared.bench.spec.reports_kept(),
             current: GatheredRuns::default(),
             current_segments: Vec::new(),
             pairs: Vec::new(),
@@ -180,8 +181,8 @@ impl<'a> Gatherer<'a> {
     /// Makes what was read durable.
     fn seal(&mut self) -> Result<()> {
         let Shared { bench, job, sealed, .. } = self.shared;
-        let cells = job.cells();
-        self.segments.extend(self.complete.write(&bench.runs, cells)?);
+        let layout = SegmentLayout::of(&job.shape);
+        self.segments.extend(self.complete.write(&bench.runs, layout)?);
         let (segments, chunks) =
             (std::mem::take(&mut self.segments), std::mem::take(&mut self.chunks));
         self.input_bytes = 0;
@@ -190,7 +191,7 @@ impl<'a> Gatherer<'a> {
         }
         bench.runs.sync()?;
         let blobs = chunks.iter().flat_map(|chunk| chunk.pairs.iter().chain(&chunk.dropped));
-        let ends = segments.iter().map(|segment| segment.end(cells)).chain(blobs.map(|b| b.end()));
+        let ends = segments.iter().map(|segment| segment.end(layout)).chain(blobs.map(|b| b.end()));
         let runs_bytes = ends.max().unwrap_or(0);
         let note = Note::Batch { segments, chunks, runs_bytes };
         bench.note(&note)?;
@@ -209,14 +210,15 @@ impl ChunkSink for Gatherer<'_> {
         self.current.push(chunk, run);
         let Shared { bench, job, segment_bytes, .. } = self.shared;
         if self.current.bytes() >= *segment_bytes {
-            self.current_segments.extend(self.current.write(&bench.runs, job.cells())?);
+            self.current_segments
+                .extend(self.current.write(&bench.runs, SegmentLayout::of(&job.shape))?);
         }
         Ok(())
     }
 
     fn early_drop(&mut self, row: DropRow) -> Result<()> {
         if self.reports {
-            push_pair(row, &mut self.pairs);
+            push_pair(row, self.shared.bench.spec.keep, &mut self.pairs);
             if self.pairs.len() >= PAIRS_BYTES_MAX {
                 self.write_pairs()?;
             }

@@ -24,7 +24,7 @@ fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
     let state = bench.read_state().unwrap();
     assert_eq!(state.reading, ReadingNote { workers: 2, cells_per_owner: 2, chunk_base: 5 });
     let cell = |cell| {
-        let mut entries = state.cells.entries(cell).unwrap();
+        let mut entries = state.cells.entries(cell).unwrap().entries;
         entries.sort_unstable();
         entries
     };

@@ -11,15 +11,17 @@ use super::drop_file;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use umbel_engine::dedup::job::WriteOrder;
-use umbel_engine::dedup::{Place, Rank};
+use umbel_engine::dedup::{Keep, Place, Rank};
 
-/// Bytes of a pair of places, dropped and kept.
-const PAIR_BYTES: usize = 16;
+/// Words of a pair of the first reading: the places dropped and kept, and where the best stays the rank of the former.
+const fn pair_words(keep: Keep) -> usize {
+    if matches!(keep, Keep::Best) { 3 } else { 2 }
+}
 
 /// A pair of the first reading, by the worker's own numbers of chunks, as it is kept on disk.
-pub(super) fn push_pair(row: DropRow, bytes: &mut Vec<u8>) {
-    bytes.extend(row.place.to_bits().to_le_bytes());
-    bytes.extend(row.kept.to_bits().to_le_bytes());
+pub(super) fn push_pair(row: DropRow, keep: Keep, bytes: &mut Vec<u8>) {
+    let words = [row.place.to_bits(), row.kept.to_bits(), row.rank.0];
+    bytes.extend(words[..pair_words(keep)].iter().flat_map(|word| word.to_le_bytes()));
 }
 
 /// Writes the report.
@@ -31,7 +33,7 @@ pub(super) fn write(
 ) -> Result<Complete> {
     let names = Catalogues::decode(&order.chunk_bases, &order.catalogues)?;
     let rows = gather(bench, state)?;
-    let mut report = Report::new(&names, None, sink);
+    let mut report = Report::new(&names, bench.spec.best.as_ref(), sink);
     rows.for_each(|row| report.add(row))?;
     report.complete()
 }
@@ -42,24 +44,25 @@ fn gather(bench: &Bench, state: &ReadState) -> Result<DropRows> {
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
     let rows = DropRows::on_disk(&bench.job(state.reading), base, &scratch);
     let mut writer = rows.writer();
-    let mut add = |place: Place, kept: Place| {
+    let mut add = |place: Place, kept: Place, rank: Rank| {
         bench.own_place(state, place)?;
-        writer.append(DropRow { place, kept, rank: Rank::default() })
+        writer.append(DropRow { place, kept, rank })
     };
     for blob in &state.pairs {
         let bytes = bench.runs.read_blob(*blob)?;
-        for pair in bytes.as_chunks::<PAIR_BYTES>().0 {
-            let (words, _) = pair.as_chunks::<8>();
+        let (words, _) = bytes.as_chunks::<8>();
+        for pair in words.chunks_exact(pair_words(bench.spec.keep)) {
+            let word = |at: usize| pair.get(at).map_or(0, |word| u64::from_le_bytes(*word));
             let [place, kept] = [0, 1].map(|at| {
-                let own = Place::from_bits(u64::from_le_bytes(words[at]));
+                let own = Place::from_bits(word(at));
                 Place::new(own.chunk() + base, own.item())
             });
-            add(place, kept)?;
+            add(place, kept, Rank(word(2)))?;
         }
     }
     let good_bytes = lock(&bench.settling).sealed_bytes;
-    drop_file::for_each(&bench.drops, good_bytes, |place, kept| {
-        add(place, kept.context("a drop does not name what was kept")?)
+    drop_file::for_each(&bench.drops, good_bytes, |place, kept, rank| {
+        add(place, kept.context("a drop does not name what was kept")?, rank)
     })?;
     writer.finish()?;
     Ok(rows)

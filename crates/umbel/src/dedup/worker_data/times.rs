@@ -26,6 +26,8 @@ pub(super) struct Part {
     pub(super) exempt: u64,
     pub(super) left_out: u64,
     pub(super) early_drops: u64,
+    /// Items dropped because a reference holds them.
+    pub(super) reference_drops: u64,
     pub(super) resumed: u64,
     pub(super) threads: usize,
     pub(super) rss_bytes_max: u64,

@@ -1,6 +1,7 @@
 //! The workshop of a worker: [`umbel_node::jobs::Workshop`] on files and threads.
 
 use super::super::compare::{self, Suspects};
+use super::super::hash_runs::CellEntries;
 use super::super::job::JobSpec;
 use super::super::local_pass::InputError;
 use super::super::progress::{Bar, Unit};
@@ -18,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::dedup::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Suspect};
+use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
+use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{Workshop, WorkshopError};
 use umbel_node::ports::PortFuture;
 
@@ -112,6 +114,7 @@ impl FileWorkshop {
             return Err(error);
         }
         settling.open.push(cell);
+        settling.open_reference_drops += drops.reference;
         Ok(())
     }
 
@@ -122,16 +125,19 @@ impl FileWorkshop {
         }
         self.bench.drops.sync()?;
         let (cells, drops_bytes) = (settling.open.clone(), self.bench.drops.bytes());
-        self.bench.note(&Note::Sealed { cells, drops_bytes, report: *report })?;
+        let reference_drops = settling.reference_drops + settling.open_reference_drops;
+        self.bench.note(&Note::Sealed { cells, drops_bytes, reference_drops, report: *report })?;
         let Settling { sealed, open, .. } = &mut *settling;
         open.drain(..).for_each(|cell| sealed.insert(cell));
         (settling.sealed_bytes, settling.report) = (drops_bytes, *report);
+        (settling.reference_drops, settling.open_reference_drops) = (reference_drops, 0);
         Ok(())
     }
 
     fn sealed_cells(&self) -> Result<(CellSet, ExchangeReport)> {
         let mut settling = lock(&self.bench.settling);
         settling.open.clear();
+        settling.open_reference_drops = 0;
         self.bench.drops.cut(settling.sealed_bytes)?;
         Ok((settling.sealed.clone(), settling.report))
     }
@@ -141,7 +147,8 @@ impl FileWorkshop {
         let shape = self.bench.job(state.reading).shape;
         let list = |owner: u32| {
             let range = shape.sample_range(owner);
-            let mut entries = state.cells.entries(owner * shape.cells_per_owner)?;
+            let cell = owner * shape.cells_per_owner;
+            let CellEntries { mut entries, .. } = state.cells.entries(cell)?;
             entries.retain(|entry| range.contains(entry.hash.hi()));
             Ok(entries)
         };
@@ -216,8 +223,18 @@ impl Workshop for FileWorkshop {
     }
 
     fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
+        self.ranked_entries(cell).map(|(entries, _)| entries)
+    }
+
+    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
         let state = self.bench.read_state();
-        state.and_then(|state| state.cells.entries(cell)).map_err(|error| explain(&error))
+        let found = state.and_then(|state| state.cells.entries(cell));
+        let CellEntries { entries, ranks } = found.map_err(|error| explain(&error))?;
+        Ok((entries, ranks))
+    }
+
+    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
+        self.bench.references.hashes(range).map_err(|error| explain(&error))
     }
 
     fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {

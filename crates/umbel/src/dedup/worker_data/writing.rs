@@ -11,6 +11,7 @@ use super::super::sink::{Complete, Sink, compression_of_name, is_device, path_as
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::folder::sync_folder;
+use super::kept_index;
 use super::notes::{Note, OutputNote, Told};
 use super::report;
 use super::times::Part;
@@ -113,6 +114,11 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     if let Some(path) = &bench.spec.duplicates {
         write_one(bench, path, |sink| report::write(bench, &state, order, sink))?;
     }
+    if let Some(index) = &bench.spec.save_index {
+        // Never packed: it is read block by block.
+        let write = |sink| kept_index::write(bench, &state, index, sink);
+        write_packed(bench, &index.path, Compression::Plain, write)?;
+    }
     write_bad_list(bench, &state)?;
     let mut part_times = lock(&bench.times);
     (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
@@ -123,10 +129,19 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     Ok(written)
 }
 
-/// Writes one output aside, unless it is there.
+/// Writes one output aside, packed as its name says, unless it is there.
 fn write_one(
     bench: &Bench,
     path: &Path,
+    write: impl FnOnce(Sink) -> Result<Complete>,
+) -> Result<()> {
+    write_packed(bench, path, compression_of_name(path), write)
+}
+
+fn write_packed(
+    bench: &Bench,
+    path: &Path,
+    compression: Compression,
     write: impl FnOnce(Sink) -> Result<Complete>,
 ) -> Result<()> {
     if lock(&bench.told).outputs.iter().any(|output| output.path == path && is_whole(output)) {
@@ -136,7 +151,7 @@ fn write_one(
     let aside = aside(bench, path);
     let parent = aside.parent().filter(|parent| !parent.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new(".")).to_owned();
-    let complete = write(Sink::file_aside(path, compression_of_name(path), aside)?)?;
+    let complete = write(Sink::file_aside(path, compression, aside)?)?;
     let Some(output) = note_of(None, complete)? else { return Ok(()) };
     sync_folder(&folder)?;
     lock(&bench.told).outputs.push(output.clone());
@@ -209,6 +224,7 @@ fn part(bench: &Bench, state: &ReadState) -> Part {
         exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
         left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
         early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
+        reference_drops: lock(&bench.settling).reference_drops,
         resumed: lock(&bench.told).resumed,
         threads: bench.threads,
         rss_bytes_max: rss_bytes_max(),

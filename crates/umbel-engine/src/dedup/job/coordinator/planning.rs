@@ -20,6 +20,11 @@ impl JobCoordinator {
     /// All are there: what they expect of their input gives the shape.
     pub(super) fn begin_reading(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
         let forecasts: Vec<Forecast> = self.rows.iter().filter_map(|row| row.forecast).collect();
+        let differs = |forecast: &&Forecast| forecast.references != forecasts[0].references;
+        let others = self.workers().zip(&forecasts).find(|(_, forecast)| differs(forecast));
+        if let Some((worker, _)) = others {
+            return Err(JobFailure::References { worker });
+        }
         let shape = shape_for(self.rules, &forecasts);
         shape.validate()?;
         let mut chunk_bases = Vec::new();
@@ -84,6 +89,10 @@ impl JobCoordinator {
             return Ok(());
         }
         let mut planner = Coordinator::new(shape, self.rules.choice)?;
+        let references = self.rows.iter().find_map(|row| row.forecast?.references);
+        if let Some(references) = references {
+            planner = planner.with_references(references.shape)?;
+        }
         let mut planned = Outbox::new();
         for (worker, row) in self.workers().zip(&self.rows) {
             let Some(counts) = &row.counts else { continue };

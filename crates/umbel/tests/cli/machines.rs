@@ -1,0 +1,216 @@
+//! One job in several processes, as if each had a machine of its own, and the same in one process.
+
+use crate::model::Draws;
+use crate::sandbox::{Ran, Sandbox};
+use std::net::TcpListener;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The secret of all jobs.
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Ports that systems do not give to outgoing connections, of which other tests make many: first, and how many.
+const PORTS: (u32, u32) = (12_000, 20_000);
+
+/// Addresses on this machine that nobody listens on, each given once in this process.
+fn peers(count: usize) -> String {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let (first, ports) = PORTS;
+    let begin = std::process::id().wrapping_mul(97);
+    let next = || {
+        let port = first + begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % ports;
+        Some(format!("127.0.0.1:{port}"))
+    };
+    let free = std::iter::from_fn(next).filter(|address| TcpListener::bind(address).is_ok());
+    free.take(count).collect::<Vec<_>>().join(",")
+}
+
+/// One job over the folders `in0`, `in1` and so on, or the files `all/*/0-*`, `all/*/1-*` and so on.
+pub(crate) struct Job {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) shares_folders: bool,
+    pub(crate) workers: usize,
+    pub(crate) peers: String,
+    pub(crate) options: String,
+    pub(crate) suffix: &'static str,
+}
+
+impl Job {
+    /// A job with three files of content a worker.
+    pub(crate) fn new(
+        workers: usize,
+        suffix: &'static str,
+        options: &str,
+        content: impl Fn(u64) -> Vec<u8>,
+    ) -> Self {
+        let sandbox = Sandbox::new();
+        for worker in 0..workers {
+            for (file, seed) in (0u64..3).enumerate() {
+                let name = format!("in{worker}/{file}.{suffix}");
+                sandbox.write(name, content(3 * worker as u64 + seed));
+            }
+        }
+        let options = format!("{options} --seed 7 --memory 64M --worker-timeout 2m -q");
+        let (peers, shares_folders) = (peers(workers), false);
+        Self { sandbox, shares_folders, workers, peers, options, suffix }
+    }
+
+    /// The same, but each folder has files of all workers.
+    pub(crate) fn in_shared_folders(self) -> Self {
+        for worker in 0..self.workers {
+            for file in 0..3 {
+                let text = self.sandbox.read(format!("in{worker}/{file}.{}", self.suffix));
+                self.sandbox.write(format!("all/{}/{worker}-{file}", file % 2), text);
+            }
+        }
+        Self { shares_folders: true, ..self }
+    }
+
+    /// The flag for a report, which pieces of records have none of.
+    fn report(&self, name: &str) -> String {
+        if self.options.contains("paragraph") {
+            String::new()
+        } else {
+            format!("--duplicates {name}")
+        }
+    }
+
+    fn input(&self, rank: usize) -> String {
+        if self.shares_folders { format!("all/*/{rank}-*") } else { format!("in{rank}") }
+    }
+
+    /// The command of a worker.
+    pub(crate) fn command(&self, rank: usize) -> Command {
+        let Self { peers, options, suffix, .. } = self;
+        let args = format!(
+            "{} --rank {rank} --peers {peers} --job-dir job{rank} --output out{rank}.{suffix} \
+             --summary summary.json {} {}",
+            self.input(rank),
+            self.report(&format!("drops{rank}.jsonl")),
+            options.replace("{rank}", &rank.to_string())
+        );
+        let mut command = self.sandbox.command(&args);
+        command.env("UMBEL_JOB_TOKEN", TOKEN);
+        command
+    }
+
+    /// Starts a worker.
+    pub(crate) fn start(&self, rank: usize) -> Child {
+        self.command(rank).spawn().unwrap()
+    }
+
+    /// Starts all workers.
+    pub(crate) fn start_all(&self) -> Vec<Child> {
+        (0..self.workers).map(|rank| self.start(rank)).collect()
+    }
+
+    /// Waits for the ends of these.
+    pub(crate) fn wait(&self, children: Vec<Child>) -> Vec<Ran> {
+        let outputs: Vec<_> =
+            children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+        outputs.into_iter().map(|output| self.sandbox.ended(output)).collect()
+    }
+
+    /// The outputs of all workers, in their order.
+    fn concatenated(&self, name: &str, suffix: &str) -> Vec<u8> {
+        let read = |rank| self.sandbox.read(format!("{name}{rank}.{suffix}"));
+        (0..self.workers).flat_map(read).collect()
+    }
+
+    /// A summary in the sandbox.
+    pub(crate) fn summary(&self, name: &str) -> serde_json::Value {
+        serde_json::from_slice(&self.sandbox.read(name)).unwrap()
+    }
+
+    /// Runs all workers to their ends, and checks that the outputs are those of one process.
+    pub(crate) fn run_as_one_process(&self) {
+        self.assert_ended_well(self.start_all());
+        self.assert_as_one_process();
+    }
+
+    /// Waits for the ends of these, which must be good.
+    pub(crate) fn assert_ended_well(&self, children: Vec<Child>) {
+        let ran = self.wait(children);
+        let said: Vec<&str> = ran.iter().map(|ran| &ran.stderr[..]).collect();
+        assert!(said.iter().all(|said| said.is_empty()), "{said:?}");
+        ran.into_iter().for_each(|ran| {
+            ran.kept();
+        });
+    }
+
+    /// Checks that the outputs are those of one process.
+    pub(crate) fn assert_as_one_process(&self) {
+        let inputs: Vec<String> = (0..self.workers).map(|rank| self.input(rank)).collect();
+        let Self { suffix, .. } = self;
+        let options = self.options.replace("--worker-timeout 2m", "").replace("{rank}", "one");
+        let args = format!(
+            "{} --output one.{suffix} {} --summary one.json {options}",
+            inputs.join(" "),
+            self.report("drops.jsonl")
+        );
+        self.sandbox.run(&args).kept();
+        assert_eq!(self.concatenated("out", suffix), self.sandbox.read(format!("one.{suffix}")));
+        let named = |text: &[u8]| -> Vec<serde_json::Value> {
+            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines
+                .map(|line| {
+                    let mut line: serde_json::Value = serde_json::from_slice(line).unwrap();
+                    let fields = line.as_object_mut().unwrap();
+                    for (worker, file) in [("worker", "file"), ("kept_worker", "kept_file")] {
+                        if let Some(worker) = fields.remove(worker) {
+                            let names = [format!("in{worker}/"), format!("/{worker}-")];
+                            let file = fields[file].as_str().unwrap();
+                            assert!(names.iter().any(|name| file.contains(name)), "{file}");
+                        }
+                    }
+                    line
+                })
+                .collect()
+        };
+        if self.sandbox.exists("drops.jsonl") {
+            let drops = named(&self.concatenated("drops", "jsonl"));
+            assert_eq!(drops, named(&self.sandbox.read("drops.jsonl")));
+        }
+        let (many, one) = (self.summary("summary.json"), self.summary("one.json"));
+        for field in
+            ["records", "items", "distinct", "collisions", "dropped", "references", "bad", "level"]
+        {
+            assert_eq!(many[field], one[field], "{field}");
+        }
+        assert_eq!(many["keep"], one["keep"]);
+        assert_eq!(many["run"]["rss_bytes_max"].as_array().unwrap().len(), self.workers);
+        for rank in 0..self.workers {
+            assert!(!self.sandbox.exists(&format!("job{rank}")), "job{rank} is left");
+        }
+    }
+}
+
+/// Records with one of 97 keys.
+pub(crate) fn json_lines(seed: u64) -> Vec<u8> {
+    scored_lines(seed, 200, 97)
+}
+
+/// Records with so many keys and a number, which every seventh of them lacks and many share.
+pub(crate) fn scored_lines(seed: u64, count: u64, keys: u64) -> Vec<u8> {
+    let mut numbers = Draws(seed);
+    let line = |number: u64| {
+        let at = match number % 7 {
+            0 => "null".to_owned(),
+            _ => (number / 7 % 40).to_string(),
+        };
+        format!("{{\"at\": {at}, \"id\": {}}}\n", number % keys)
+    };
+    (0..count).flat_map(|_| line(numbers.below(1 << 40)).into_bytes()).collect()
+}
+
+/// Records with a text of some lines, or of none, and a number.
+pub(crate) fn texts(seed: u64) -> Vec<u8> {
+    let mut numbers = Draws(seed);
+    let mut text = |_| {
+        let lines: Vec<String> =
+            (0..numbers.below(6)).map(|_| format!("piece {}", numbers.below(900))).collect();
+        let (at, lines) = (numbers.below(30), lines.join("\\n"));
+        format!("{{\"at\": {at}, \"t\" : \"{lines}\"}}\n").into_bytes()
+    };
+    (0..300).flat_map(&mut text).collect()
+}
