@@ -4,6 +4,7 @@
 //! What a session works on is frozen when it begins; what it hands out is put into the set when it is
 //! verified. Then all heals, and a few sessions must make the sets equal.
 
+mod carrier;
 mod desk;
 mod host;
 mod items;
@@ -42,6 +43,9 @@ const LOOK_INTERVAL_US: u64 = 1_000_000;
 /// Between the end of the faults and the first healing session: what was held arrives.
 const CALM_US: u64 = 3_000_000;
 
+/// After a cut session: both sides have noticed by then, and what was held has come.
+const AGAIN_AFTER_US: u64 = 8_000_000;
+
 /// Items of the next host, and of the next growth, begin so much later.
 const NUMBERS_APART: u64 = 1 << 32;
 
@@ -62,6 +66,8 @@ struct World {
     links: Links,
     /// Hosts that have crashed.
     down: BTreeSet<u32>,
+    /// Cut sessions that are about to go on, by the number of their first run.
+    again: BTreeSet<usize>,
     /// By time, and in the order in which they were planned.
     events: BTreeMap<(u64, u64), Event>,
     planned: u64,
@@ -127,6 +133,7 @@ impl World {
             hosts,
             links: Links::default(),
             down: BTreeSet::new(),
+            again: BTreeSet::new(),
             events: BTreeMap::new(),
             planned: 0,
         };
@@ -232,13 +239,30 @@ impl World {
             Event::Start(host) => {
                 if self.down.remove(&host) {
                     self.sim.bounce(host_name(host));
+                    for meeting in self.hosts[host as usize - 1].unfinished() {
+                        self.go_on(meeting);
+                    }
                 }
             }
         }
     }
 
-    fn meet(&self, number: usize) {
+    /// A cut session goes on after a while.
+    fn go_on(&mut self, number: usize) {
         let mut judge = self.desk.judge.borrow_mut();
+        let first = judge.origin(number);
+        if self.again.contains(&first) {
+            return;
+        }
+        let Some(again) = judge.add_again(number) else { return };
+        drop(judge);
+        self.again.insert(first);
+        self.plan_event(now_us() + AGAIN_AFTER_US, Event::Meet(again));
+    }
+
+    fn meet(&mut self, number: usize) {
+        let mut judge = self.desk.judge.borrow_mut();
+        self.again.remove(&judge.origin(number));
         let meeting = judge.meeting(number);
         let pair = [meeting.initiator, meeting.responder];
         if pair.iter().any(|host| self.down.contains(host)) || !self.links.is_healthy(pair) {
@@ -270,7 +294,10 @@ impl World {
     /// What a session's trouble does outside of it.
     fn follow(&mut self, order: Order) {
         trace::line(now_us(), "world", "order", format_args!("{order:?}"));
-        let (Order::Crash(place) | Order::Link(place)) = order;
+        let place = match order {
+            Order::Again(place) => return self.go_on(place.meeting),
+            Order::Crash(place) | Order::Link(place) => place,
+        };
         let meeting = self.desk.meeting(place.meeting);
         match meeting.trouble {
             Trouble::Crash { for_ms, .. } => {
@@ -337,6 +364,7 @@ const fn healing(way: Way, initiator: u32, responder: u32) -> Meeting {
         expected: None,
         bytes_max: None,
         short: false,
+        resume: false,
         chunk_bytes: 8_192,
         trouble: Trouble::Nothing,
     }

@@ -164,6 +164,17 @@ pub const RECONCILE_INBOX_BYTES_MAX: usize = 16 << 20;
 /// Most attempts of a reconciliation session: the first frame's, the plan's, two more keys, the whole list.
 pub const RECONCILE_ATTEMPTS_MAX: u8 = 5;
 
+/// Bytes of a session that are on their way to a peer with a journal, and not yet durable there: those of both directions
+/// are what travels again after a cut, and shall be at most 64 kB with the frames around them.
+pub const RECONCILE_RESUME_WINDOW_BYTES: u64 = 30 << 10;
+
+/// Longest piece of a resumable session's stream in one frame: four fill the window, so that the first is durable when the
+/// last is sent.
+pub const RECONCILE_RESUME_PIECE_BYTES_MAX: usize = 8 << 10;
+
+/// What a side keeps of the end of what it sent, once its set has changed and cannot say it again: its window and more.
+pub const RECONCILE_RESUME_TAIL_BYTES_MAX: usize = 64 << 10;
+
 /// Most coded symbols of a sketch file: they settle 48 million differences, and are 1.5 GiB in memory.
 pub const RECONCILE_SKETCH_SYMBOLS_MAX: usize = 1 << 26;
 

@@ -121,6 +121,10 @@ planted! {
     CloseIsConsent = "close_is_consent",
     /// A session spends more bytes than it may.
     ByteCapIgnored = "byte_cap_ignored",
+    /// A resumed session goes on at the other side's count of bytes, whatever their hash.
+    ResumeTrustsOffset = "resume_trusts_offset",
+    /// A resumable session sends on without waiting until what it sent is durable.
+    ResumeWindowIgnored = "resume_window_ignored",
 }
 
 impl Planted {
@@ -182,6 +186,8 @@ impl Planted {
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
             Self::CloseIsConsent => &[BOTH, EXACT],
             Self::ByteCapIgnored => &["byte_cap_holds"],
+            Self::ResumeTrustsOffset => &[EXACT, BOTH, "honest_sessions_succeed"],
+            Self::ResumeWindowIgnored => &["little_travels_again"],
         }
     }
 
@@ -227,7 +233,9 @@ impl Planted {
             | Self::ToldUnverified
             | Self::RetryKeepsKey
             | Self::CloseIsConsent
-            | Self::ByteCapIgnored => "reconcile",
+            | Self::ByteCapIgnored
+            | Self::ResumeTrustsOffset
+            | Self::ResumeWindowIgnored => "reconcile",
         }
     }
 

@@ -51,6 +51,7 @@ mod pass;
 mod plan;
 mod receive;
 mod responder;
+mod resume;
 mod session;
 #[cfg(test)]
 mod session_test;
@@ -68,5 +69,10 @@ pub use offline::{
 };
 pub use options::{Aim, Direction, Kind, Limits, Optimize, Options, Role};
 pub use outcome::{BytesByPhase, Outcome};
-pub use pass::Pass;
+pub use pass::{Fingerprint, Pass};
+pub use resume::{
+    JournalHeader, JournalReader, JournalRecord, JournalState, Regenerated, ResumeError,
+    ResumeFrame, ResumeOffer, ResumeReader, ResumeVerdict, Resumption, SendWindow, StreamEnd,
+    StreamHash, StreamMark,
+};
 pub use session::{Input, Output, Session};

@@ -3,6 +3,7 @@
 //! ```text
 //!   set.rs        a frozen set of items: scanned, fetched, changed     records.rs, tree.rs  the sorts of them
 //!   endpoint.rs   where the other set is, and a connection to it       drive.rs    a session over a connection
+//!   link.rs       threads of a connection, frames of a resumable one    journal.rs  what came, on disk
 //!   apply.rs      what shall become of a set, and how a file changes     report.rs   the difference and what it cost
 //!   contents.rs   what items name but do not hold                       listen.rs   sessions that others begin
 //!   offline.rs    sketch files in place of a set
@@ -17,8 +18,10 @@ mod drive;
 mod endpoint;
 mod frozen;
 mod ids;
+mod journal;
 mod keyed;
 mod lines;
+mod link;
 mod listen;
 mod offline;
 mod records;
@@ -31,5 +34,5 @@ pub(crate) use drive::{Ended, Initiative, answer, reconcile};
 pub(crate) use endpoint::{Connection, Endpoint};
 pub(crate) use listen::listen;
 pub(crate) use offline::{SketchFile, compare_sketches, compare_with_set, sketch_of, write_new};
-pub(crate) use report::{Report, show_difference};
+pub(crate) use report::{Report, count_changed, show_difference};
 pub(crate) use set::{Form, ItemSet, open_set};

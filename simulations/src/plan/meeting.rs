@@ -70,6 +70,9 @@ pub(crate) struct Meeting {
     pub(crate) bytes_max: Option<u64>,
     /// Whether symbols are so short that they collide now and then.
     pub(crate) short: bool,
+    /// Whether it goes on where it was cut.
+    #[serde(default)]
+    pub(crate) resume: bool,
     /// Bytes that a side writes in a simulated millisecond.
     pub(crate) chunk_bytes: u32,
     /// What goes wrong.

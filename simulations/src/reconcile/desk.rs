@@ -29,6 +29,8 @@ pub(super) enum Order {
     Crash(Place),
     /// The link of the session's hosts fails, as its plan says.
     Link(Place),
+    /// The session was cut, and goes on later.
+    Again(Place),
 }
 
 /// Of two to this power of keys one makes symbols collide, about.
@@ -150,7 +152,7 @@ impl Desk {
 }
 
 /// States that sessions reach, counted by their ends.
-pub(super) const STATES: [&str; 8] = [
+pub(super) const STATES: [&str; 9] = [
     "session_equal",
     "session_by_hello",
     "session_by_sketch",
@@ -159,6 +161,7 @@ pub(super) const STATES: [&str; 8] = [
     "session_filtered",
     "session_resalted",
     "session_grown",
+    "session_resumed",
 ];
 
 fn note_plan(outcome: &Outcome) {

@@ -1,20 +1,22 @@
 //! A host with a set: it begins sessions when it is told to, and answers others'.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
 use rand::Rng as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use turmoil::net::{TcpListener, TcpStream};
-use umbel_engine::reconcile::{Aim, Direction, Item, Kind, Optimize, Options, Role};
+use umbel_engine::reconcile::{Aim, Direction, Item, Kind, Optimize, Options, Resumption, Role};
 
-use super::desk::{Desk, Place};
+use super::carrier::{Carrier, SharedJournal};
+use super::desk::{Desk, Order, Place};
 use super::items::kind_of;
 use super::lie::Liar;
 use super::side::{Blow, Failure, IDLE, Side, Task};
+use crate::counters;
 use crate::host::host_name;
 use crate::plan::meeting::{Meeting, Stranger, Trouble, Way};
 use crate::seed::stream;
@@ -27,13 +29,28 @@ pub(super) struct Host {
     pub(super) number: u32,
     /// What survives a crash.
     pub(super) set: RefCell<BTreeSet<Item>>,
+    /// Journals of sessions that it began, by their first runs' numbers, and of those that it answered, by their names;
+    /// they survive too.
+    begun: RefCell<BTreeMap<usize, SharedJournal>>,
+    answered: RefCell<BTreeMap<u128, SharedJournal>>,
     /// Takes numbers of sessions that it shall begin; of a host that is down it is of no use.
     orders: RefCell<Option<UnboundedSender<usize>>>,
 }
 
 impl Host {
     pub(super) fn new(number: u32, set: BTreeSet<Item>) -> Rc<Self> {
-        Rc::new(Self { number, set: RefCell::new(set), orders: RefCell::new(None) })
+        Rc::new(Self {
+            number,
+            set: RefCell::new(set),
+            begun: RefCell::default(),
+            answered: RefCell::default(),
+            orders: RefCell::new(None),
+        })
+    }
+
+    /// First runs of sessions that it began and that have not ended.
+    pub(super) fn unfinished(&self) -> Vec<usize> {
+        self.begun.borrow().keys().copied().collect()
     }
 
     /// Begins a session; false if the host is down.
@@ -72,7 +89,74 @@ impl Host {
         };
         match tokio::time::timeout(IDLE, connected).await {
             Ok(Ok(stream)) => self.take_part(desk, place, frozen, stream).await,
-            _ => desk.end(place, Err(Failure::Unreachable), Vec::new()),
+            _ => self.failed(&desk, place, Failure::Unreachable),
+        }
+    }
+
+    /// Agrees with the other side on which session goes on.
+    async fn greet(
+        &self,
+        desk: &Desk,
+        place: Place,
+        task: &mut Task,
+        frozen: &Rc<Vec<Item>>,
+        (reader, writer): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    ) -> Result<Carrier, Failure> {
+        let first = desk.judge.borrow().origin(place.meeting);
+        let own = self.begun.borrow().get(&first).filter(|_| place.first).cloned();
+        let fresh = place.first.then_some(place.meeting as u128 + 1);
+        let find = |session| self.answered.borrow().get(&session).cloned();
+        let (carrier, resumption) = Carrier::greet(place, own, fresh, find, reader, writer).await?;
+        let journal = carrier.journal();
+        match resumption {
+            Resumption::Rejoin { .. } => {
+                counters::state("session_resumed");
+                let journal = journal.borrow();
+                (task.options.nonce, task.symbol_bits) = (journal.nonce, journal.symbol_bits);
+            }
+            Resumption::Anew => {
+                let mut journal = journal.borrow_mut();
+                (journal.nonce, journal.symbol_bits) = (task.options.nonce, task.symbol_bits);
+                journal.frozen = Rc::clone(frozen);
+            }
+        }
+        desk.trace(place, "greeted", format_args!("{resumption:?}"));
+        if place.first {
+            self.begun.borrow_mut().insert(first, journal);
+        } else {
+            let session = journal.borrow().session;
+            self.answered.borrow_mut().insert(session, journal);
+        }
+        Ok(carrier)
+    }
+
+    /// A side of a session that may go on has failed.
+    fn failed(&self, desk: &Desk, place: Place, failure: Failure) {
+        let is_stale = matches!(failure, Failure::Stale);
+        if is_stale {
+            desk.judge.borrow_mut().disturb_one(place.meeting);
+        }
+        if !failure.is_cut() {
+            self.forget(desk, place);
+        }
+        let goes_on = desk.meeting(place.meeting).resume && (is_stale || failure.is_cut());
+        if place.first && goes_on {
+            desk.order(Order::Again(place));
+        }
+        desk.end(place, Err(failure), Vec::new());
+    }
+
+    /// The session has ended.
+    fn forget(&self, desk: &Desk, place: Place) {
+        let first = desk.judge.borrow().origin(place.meeting);
+        if place.first {
+            self.begun.borrow_mut().remove(&first);
+        } else {
+            let is_other = |session: &u128| {
+                let run = usize::try_from(*session - 1).expect("a number of a run");
+                desk.judge.borrow().origin(run) != first
+            };
+            self.answered.borrow_mut().retain(|session, _| is_other(session));
         }
     }
 
@@ -105,16 +189,37 @@ impl Host {
         stream: TcpStream,
     ) {
         let meeting = desk.meeting(place.meeting);
-        let task = task(&desk, place, &meeting, frozen.len());
-        let mut side = Side::new(task, Rc::clone(&desk), place, frozen);
+        let mut task = task(&desk, place, &meeting, frozen.len());
         let (mut reader, mut writer) = tokio::io::split(stream);
+        let carrier = match meeting.resume {
+            false => None,
+            true => {
+                let ends = (&mut reader, &mut writer);
+                match self.greet(&desk, place, &mut task, &frozen, ends).await {
+                    Ok(carrier) => Some(carrier),
+                    Err(failure) => return self.failed(&desk, place, failure),
+                }
+            }
+        };
+        let was = carrier.as_ref().map(|carrier| Rc::clone(&carrier.journal().borrow().frozen));
+        let is_same = was.is_some_and(|was| was == frozen);
+        let mut side = Side::new(task, Rc::clone(&desk), place, frozen, carrier);
         let result = side.run(&mut reader, &mut writer).await;
+        if matches!(result, Err(Failure::Stale)) && is_same && side.is_refuted() {
+            desk.judge.borrow().refuted(place);
+        }
         let is_over = !matches!(result, Ok(_) | Err(Failure::Session(_)));
         let takes = result.is_ok() && meeting.changes(place.first);
         let taken = if takes { side.applied() } else { Vec::new() };
         // What was added meanwhile stays.
         self.set.borrow_mut().extend(taken.iter().cloned());
-        desk.end(place, result, taken);
+        match result {
+            Err(failure) if meeting.resume => self.failed(&desk, place, failure),
+            result => {
+                self.forget(&desk, place);
+                desk.end(place, result, taken);
+            }
+        }
         if is_over {
             return;
         }

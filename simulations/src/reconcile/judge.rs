@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use umbel_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 use umbel_engine::reconcile::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
 
 use super::desk::Place;
@@ -23,6 +24,9 @@ const TOLD: &str = "told_when_verified";
 /// No side spends more bytes than it may.
 const CAP: &str = "byte_cap_holds";
 
+/// What was sent and is not durable is little, so that little travels again.
+const AGAIN: &str = "little_travels_again";
+
 /// Nothing comes of sessions with strangers.
 const STRANGERS: &str = "strangers_part";
 
@@ -40,6 +44,9 @@ const LAST_WORD_BYTES: u64 = 300;
 
 /// Longest time that messages are held and a session still succeeds, in simulated milliseconds.
 const HARMLESS_HOLD_MS: u64 = 1_000;
+
+/// Runs of a session that is cut again and again.
+const RUNS_MAX: usize = 5;
 
 /// How a side ended.
 #[derive(Debug)]
@@ -100,6 +107,8 @@ impl Seen {
 /// A session.
 struct Record {
     meeting: Meeting,
+    /// The number of its first run.
+    origin: usize,
     /// Whether something was in its way that it did not bring.
     is_disturbed: bool,
     /// The initiator's and the responder's.
@@ -143,8 +152,47 @@ const fn at(first: bool) -> usize {
 impl Judge {
     /// Adds a session, and tells its number.
     pub(super) fn add(&mut self, meeting: Meeting) -> usize {
-        self.records.push(Record { meeting, is_disturbed: false, sides: [None, None] });
-        self.records.len() - 1
+        let origin = self.records.len();
+        self.records.push(Record { meeting, origin, is_disturbed: false, sides: [None, None] });
+        origin
+    }
+
+    /// Adds another run of a session that was cut, with nothing in its way, unless there were enough.
+    pub(super) fn add_again(&mut self, number: usize) -> Option<usize> {
+        let Record { meeting, origin, .. } = self.records[number];
+        let runs = self.records.iter().filter(|record| record.origin == origin).count();
+        if runs >= RUNS_MAX {
+            return None;
+        }
+        let meeting = Meeting { trouble: Trouble::Nothing, ..meeting };
+        let number = self.add(meeting);
+        let record = &mut self.records[number];
+        record.origin = origin;
+        // Its symbols are as short as the sets of the first run were small: since they have grown, keys
+        // may run out.
+        record.is_disturbed = meeting.short;
+        Some(number)
+    }
+
+    /// The number of a session's first run.
+    pub(super) fn origin(&self, number: usize) -> usize {
+        self.records[number].origin
+    }
+
+    /// A side cannot go on, although its set is the same: only lies in the first run explain that.
+    pub(super) fn refuted(&self, place: Place) {
+        let first = self.records[self.records[place.meeting].origin].meeting;
+        if !matches!(first.trouble, Trouble::Lie { .. }) {
+            violated(HONEST, format!("{place:?} cannot go on with the set that it had"));
+        }
+    }
+
+    /// A cut session goes on: what each side had sent, and the other did not get, travels again.
+    pub(super) fn resume(place: Place, lost: [u64; 2]) {
+        counters::checked(AGAIN, 1);
+        if lost.iter().any(|bytes| *bytes > RECONCILE_RESUME_WINDOW_BYTES) {
+            violated(AGAIN, format!("{place:?}: {lost:?} bytes travel again"));
+        }
     }
 
     /// Some host was given these items.
@@ -225,6 +273,12 @@ impl Judge {
         };
         self.items_checked += (here.frozen.len() + there.frozen.len()) as u64;
         check_verified(place, &record.meeting, here, there);
+        // A side that goes on holds back what came in an earlier run until it has heard the other's
+        // verdict. Programs end behind the byte that says that it is applied; here there is none.
+        let is_held_back = record.origin != place.meeting && there.end.is_none();
+        if !is_held_back {
+            check_both(place, &record.meeting, here, there);
+        }
     }
 
     /// A host crashes: its sides end.
@@ -348,7 +402,7 @@ fn check_failed(place: Place, meeting: &Meeting, here: &Seen, there: Option<&See
     }
 }
 
-/// A side that succeeded has told the exact difference, and the other one has what it lacked.
+/// A side that succeeded has told the exact difference.
 fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
     let Some(End::Verified(outcome)) = &here.end else { return };
     counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);
@@ -395,11 +449,17 @@ fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
         let (handed, is) = (handed.len(), only_there.len());
         violated(EXACT, format!("{place:?} handed {handed} items out of {is}: {outcome:?}"));
     }
-    if meeting.changes(!place.first) && !is_lie {
-        counters::checked(BOTH, 1);
-        if there.items_there() != only_here {
-            let (has, lacks) = (there.only_there.len(), only_here.len());
-            violated(BOTH, format!("{place:?} succeeds, the other has {has} of {lacks} items"));
-        }
+}
+
+/// The other side of one that succeeded has been handed what it lacked.
+fn check_both(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
+    if !meeting.changes(!place.first) || meeting.trouble.is_plausible_lie() {
+        return;
+    }
+    counters::checked(BOTH, 1);
+    let only_here: BTreeSet<Item> = here.frozen.difference(&there.frozen).cloned().collect();
+    if there.items_there() != only_here {
+        let (has, lacks) = (there.only_there.len(), only_here.len());
+        violated(BOTH, format!("{place:?} succeeds, the other has {has} of {lacks} items"));
     }
 }

@@ -11,9 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 use umbel_engine::Outbox;
 use umbel_engine::reconcile::{
-    Input, Item, ItemIndex, Options, Outcome, Output, Pass, Session, SessionError,
+    Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, ResumeError, Session,
+    SessionError,
 };
 
+use super::carrier::Carrier;
 use super::desk::{Desk, Order, Place};
 use super::lie::Liar;
 use crate::plan::meeting::After;
@@ -64,12 +66,31 @@ pub(super) enum Failure {
     Reset,
     /// There was no connection.
     Unreachable,
+    /// What is around a resumable session is none.
+    Resume(ResumeError),
+    /// The session cannot go on: what this side would say is not what the other one has.
+    Stale,
+}
+
+impl Failure {
+    /// Whether the connection failed, and not the session.
+    pub(super) const fn is_cut(&self) -> bool {
+        matches!(
+            self,
+            Self::Silent
+                | Self::Broken
+                | Self::Reset
+                | Self::Unreachable
+                | Self::Session(SessionError::Disconnected { .. })
+        )
+    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Session(error) => write!(f, "{error}"),
+            Self::Resume(error) => write!(f, "{error}"),
             other => write!(f, "{other:?}"),
         }
     }
@@ -94,11 +115,22 @@ pub(super) struct Side {
     /// What was handed out.
     applied: Vec<Item>,
     result: Option<Result<Outcome, SessionError>>,
+    /// What is to be told, once both sides agree that the session is the same.
+    only_here: Option<Vec<ItemIndex>>,
+    only_there: Vec<Vec<RemoteItem>>,
+    /// Of a session that goes on where it is cut.
+    carrier: Option<Carrier>,
 }
 
 impl Side {
     /// A side that works on these items.
-    pub(super) fn new(task: Task, desk: Rc<Desk>, place: Place, frozen: Rc<Vec<Item>>) -> Self {
+    pub(super) fn new(
+        task: Task,
+        desk: Rc<Desk>,
+        place: Place,
+        frozen: Rc<Vec<Item>>,
+        carrier: Option<Carrier>,
+    ) -> Self {
         let mut session = Session::new(task.options);
         if let Some(bits) = task.symbol_bits {
             session = session.with_symbol_bits(bits);
@@ -119,6 +151,9 @@ impl Side {
             is_closed: false,
             applied: Vec::new(),
             result: None,
+            only_here: None,
+            only_there: Vec::new(),
+            carrier,
         }
     }
 
@@ -137,11 +172,30 @@ impl Side {
                 self.input_count += 1;
                 self.session.step(input, &mut self.out);
                 self.out.take().into_iter().for_each(|output| self.follow(output));
-                if let Some(result) = self.result.take() {
-                    return result.map_err(Failure::Session);
+                if let Some(result) = self.take_result() {
+                    return result;
                 }
             }
             self.wait(reader, writer).await?;
+            if let Some(result) = self.take_result() {
+                return result;
+            }
+        }
+    }
+
+    /// How the session ended, once both sides agree that it is the same.
+    fn take_result(&mut self) -> Option<Result<Outcome, Failure>> {
+        let is_checked = self.carrier.as_ref().is_some_and(Carrier::is_checked);
+        if !is_checked {
+            let (desk, place) = (&self.desk, self.place);
+            self.only_there.drain(..).for_each(|items| desk.only_there(place, items));
+            self.only_here.take().into_iter().for_each(|items| desk.only_here(place, &items));
+        }
+        match (&self.result, is_checked) {
+            // Before it said again all that the other side has.
+            (Some(Err(_)), true) => Some(Err(Failure::Stale)),
+            (_, true) => None,
+            (_, false) => self.result.take().map(|result| result.map_err(Failure::Session)),
         }
     }
 
@@ -159,7 +213,10 @@ impl Side {
                     }
                     None => bytes,
                 };
-                self.outgoing.extend(bytes);
+                match &mut self.carrier {
+                    Some(carrier) => carrier.send(&bytes),
+                    None => self.outgoing.extend(bytes),
+                }
             }
             Output::Pause => self.is_paused = true,
             Output::RunPass(pass) => self.inputs.push_back(self.scan(pass)),
@@ -170,10 +227,10 @@ impl Side {
                 };
                 self.inputs.push_back(Input::Items(wanted.iter().map(item).collect()));
             }
-            Output::OnlyHere(items) => self.desk.only_here(self.place, &items),
+            Output::OnlyHere(items) => self.only_here = Some(items),
             Output::OnlyThere(items) => {
                 self.applied.extend(items.iter().filter_map(|item| item.item.clone()));
-                self.desk.only_there(self.place, items);
+                self.only_there.push(items);
                 self.inputs.push_back(Input::Applied);
             }
             Output::Phase(phase) => self.desk.trace(self.place, "phase", phase),
@@ -197,23 +254,32 @@ impl Side {
         reader: &mut (impl AsyncRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Failure> {
-        if self.outgoing.is_empty() && self.is_paused {
+        if self.feed()? {
+            return Ok(());
+        }
+        let is_sent = self.carrier.as_ref().is_none_or(Carrier::is_sent);
+        if self.outgoing.is_empty() && self.is_paused && is_sent {
             self.is_paused = false;
             self.inputs.push_back(Input::Resume);
             return Ok(());
         }
-        let can_read = self.session.wants_bytes() && !self.is_closed;
+        let can_read = (self.session.wants_bytes() || self.carrier.is_some()) && !self.is_closed;
         let mut buffer = [0; READ_BYTES];
         tokio::select! {
             biased;
             read = reader.read(&mut buffer), if can_read => match read {
                 Ok(0) => {
                     self.is_closed = true;
-                    self.inputs.push_back(Input::Closed);
+                    if self.carrier.is_none() {
+                        self.inputs.push_back(Input::Closed);
+                    }
                 }
                 Ok(count) => {
                     self.desk.trace(self.place, "read", count);
-                    self.inputs.push_back(Input::Received(buffer[..count].to_vec()));
+                    match &mut self.carrier {
+                        Some(carrier) => carrier.hear(&buffer[..count])?,
+                        None => self.inputs.push_back(Input::Received(buffer[..count].to_vec())),
+                    }
                 }
                 Err(_) => return Err(Failure::Broken),
             },
@@ -223,6 +289,24 @@ impl Side {
             () = tokio::time::sleep(IDLE) => return Err(Failure::Silent),
         }
         Ok(())
+    }
+
+    /// What the journal has for the session, and what may go out; whether there is something to work on.
+    fn feed(&mut self) -> Result<bool, Failure> {
+        let Some(carrier) = &mut self.carrier else { return Ok(false) };
+        if self.session.wants_bytes() {
+            if let Some(bytes) = carrier.feed() {
+                self.inputs.push_back(Input::Received(bytes));
+                return Ok(true);
+            }
+            carrier.journal_ended();
+        }
+        self.outgoing.extend(carrier.frames()?);
+        // Only now, for the session has heard all that came.
+        if self.is_closed {
+            return Err(Failure::Broken);
+        }
+        Ok(false)
     }
 
     async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> Result<(), Failure> {
@@ -270,14 +354,34 @@ impl Side {
         reader: &mut (impl AsyncRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Failure> {
-        while !self.outgoing.is_empty() {
-            tokio::time::sleep_until(self.next_write).await;
-            self.write(writer).await?;
+        loop {
+            if let Some(carrier) = &mut self.carrier {
+                self.outgoing.extend(carrier.frames()?);
+            }
+            if !self.outgoing.is_empty() {
+                tokio::time::sleep_until(self.next_write).await;
+                self.write(writer).await?;
+                continue;
+            }
+            let Some(carrier) = self.carrier.as_mut().filter(|one| !one.is_acknowledged()) else {
+                break;
+            };
+            let mut buffer = [0; READ_BYTES];
+            let read = tokio::time::timeout(IDLE, reader.read(&mut buffer)).await;
+            match read.map_err(|_| Failure::Silent)? {
+                Ok(count @ 1..) => carrier.hear(&buffer[..count])?,
+                _ => return Err(Failure::Broken),
+            }
         }
         writer.shutdown().await.map_err(|_| Failure::Broken)?;
         let mut buffer = [0; READ_BYTES];
         let drain = async { while reader.read(&mut buffer).await.is_ok_and(|count| count > 0) {} };
         tokio::time::timeout(IDLE, drain).await.map_err(|_| Failure::Silent)
+    }
+
+    /// Whether it is this side that cannot go on.
+    pub(super) fn is_refuted(&self) -> bool {
+        self.carrier.as_ref().is_some_and(Carrier::is_refuted)
     }
 
     /// What the session handed out.

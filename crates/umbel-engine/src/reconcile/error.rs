@@ -93,6 +93,9 @@ pub enum SessionError {
     /// The peer's bytes are no frame. Run a new session; if that fails too, report it.
     #[error("malformed frame")]
     Frame(#[from] FrameError),
+    /// The peer wants a session that outlives its connection, and this side keeps no journal. Let both keep one, or none.
+    #[error("one side keeps a journal to resume the session by, the other does not")]
+    Resumable,
     /// A frame that makes no sense here: a bug of the peer, or an attack.
     #[error("{frame} frame while {phase}")]
     OutOfOrder {

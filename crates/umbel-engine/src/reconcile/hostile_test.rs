@@ -200,6 +200,7 @@ fn kind_of(error: &SessionError) -> usize {
         SessionError::Disconnected { .. } => 7,
         SessionError::Cancelled => 8,
         SessionError::Key => 9,
+        SessionError::Resumable => 10,
         SessionError::Driver { what } => panic!("the driver did nothing wrong: {what}"),
     }
 }

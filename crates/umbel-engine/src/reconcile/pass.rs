@@ -4,8 +4,9 @@ use umbel_sketch::{Estimator, Field, PinSketch};
 
 use super::digest::SetDigest;
 use super::item::{ItemIndex, ItemRef};
-use super::keys::SessionKey;
+use super::keys::{KeySource, SessionKey};
 use super::offline::CodedSums;
+use super::options::Kind;
 use super::table::{APPLIED, Entry, top_bits};
 
 /// Symbols that wait to be sketched together.
@@ -69,6 +70,27 @@ pub(crate) struct Gathered {
     pub(crate) item_bytes: u64,
 }
 
+/// By which a set is known again: how many items it has, and the sum of their hashes under a secret. Nobody who does not
+/// know the secret can change a set so that it stays the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Fingerprint {
+    /// How many items.
+    pub count: u64,
+    /// The sum of their hashes, modulo 2^128.
+    pub sum: u128,
+}
+
+impl Fingerprint {
+    /// That of the set without some of its items, and with others, by the fingerprints of these.
+    #[must_use]
+    pub const fn changed(self, removed: Self, added: Self) -> Self {
+        Self {
+            count: self.count.wrapping_sub(removed.count).wrapping_add(added.count),
+            sum: self.sum.wrapping_sub(removed.sum).wrapping_add(added.sum),
+        }
+    }
+}
+
 impl Pass {
     pub(crate) fn hello(key: SessionKey, sketch: Option<(Field, u8)>, estimates: bool) -> Self {
         let sketch = sketch.map(|(field, count)| PinSketch::new(field, count.into()));
@@ -87,6 +109,32 @@ impl Pass {
 
     pub(crate) fn coded(key: SessionKey, sums: CodedSums) -> Self {
         Self::new(key, Work::Coded { sums, estimator: Box::default() })
+    }
+
+    /// A pass that computes nothing but the fingerprint of a set, under a secret that no peer hears of.
+    ///
+    /// ```
+    /// use umbel_engine::reconcile::{ItemIndex, ItemRef, Kind, Pass};
+    ///
+    /// let fingerprint = |ids: &[u64]| {
+    ///     let mut pass = Pass::fingerprint(Kind::Id64, [7; 16]);
+    ///     ids.iter().for_each(|id| pass.add(ItemIndex(0), ItemRef::Id(*id)));
+    ///     pass.into_fingerprint()
+    /// };
+    /// assert_eq!(fingerprint(&[1, 2]), fingerprint(&[2, 1]));
+    /// assert_ne!(fingerprint(&[1, 2]), fingerprint(&[1, 3]));
+    /// ```
+    #[must_use]
+    pub fn fingerprint(kind: Kind, secret: [u8; 16]) -> Self {
+        let source = KeySource { secret, dataset_id: 0, nonce_initiator: 0, nonce_responder: 0 };
+        Self::hello(SessionKey::derive(&source, 0, kind), None, false)
+    }
+
+    /// What a pass of [`fingerprint`](Self::fingerprint) found; none if an item was of another kind.
+    #[must_use]
+    pub fn into_fingerprint(self) -> Option<Fingerprint> {
+        let SetDigest { count, sum } = self.finish()?.digest;
+        Some(Fingerprint { count, sum })
     }
 
     fn new(key: SessionKey, work: Work) -> Self {

@@ -9,6 +9,7 @@ use super::options::{Aim, Direction, Optimize, Options, Role};
 use super::outcome::Outcome;
 use super::pass::Pass;
 use super::responder::Responder;
+use super::resume::OFFER;
 use super::wire::FrameBuffer;
 use crate::Outbox;
 use crate::limits::RECONCILE_INBOX_BYTES_MAX as INBOX_BYTES_MAX;
@@ -220,6 +221,9 @@ impl Session {
                 return Ok(());
             }
             let Some(frame) = self.inbox.next()? else { break };
+            if frame.frame_type == OFFER {
+                return Err(SessionError::Resumable);
+            }
             let message = Message::read(&frame)?;
             self.core.meter.count_received(&message, frame.wire_bytes);
             self.core.check_bytes()?;

@@ -40,7 +40,7 @@ impl Side {
     }
 
     /// Works on what waits; true if something did.
-    fn work(&mut self) -> bool {
+    pub(crate) fn work(&mut self) -> bool {
         let mut did = false;
         while let Some(input) = self.inputs.pop_front() {
             did = true;
@@ -88,6 +88,16 @@ impl Side {
             Output::Phase(_) => {}
             Output::Finish(result) => self.result = Some(result),
         }
+    }
+
+    /// Bytes that are to be sent.
+    pub(crate) fn take_sent(&mut self) -> Option<Vec<u8>> {
+        self.sent.pop_front()
+    }
+
+    /// Bytes that came.
+    pub(crate) fn receive(&mut self, bytes: Vec<u8>) {
+        self.inputs.push_back(Input::Received(bytes));
     }
 
     /// What only the other side has, by item.

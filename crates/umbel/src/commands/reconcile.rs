@@ -3,8 +3,8 @@
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::reconcile::{
-    Connection, Ended, Endpoint, Form, Initiative, ItemSet, OnConflict, Report, answer, listen,
-    open_set, reconcile, show_difference,
+    Connection, Ended, Endpoint, Form, Initiative, ItemSet, OnConflict, Report, answer,
+    count_changed, listen, open_set, reconcile, show_difference,
 };
 use crate::say::say;
 use anyhow::{Context, Result};
@@ -74,6 +74,10 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     idle_timeout: u64,
+    /// Go on where a cut session was: what comes is kept in this file until the session has ended;
+    /// with --stdio or --listen in this folder, for all who come
+    #[arg(long, value_name = "PATH")]
+    resume: Option<PathBuf>,
     /// Answer one session over standard input and output
     #[arg(long, conflicts_with_all = ["listen", "change"], help_heading = "Answering")]
     stdio: bool,
@@ -160,6 +164,10 @@ impl ReconcileArgs {
             return Err(usage("two sets are compared: A and B"));
         };
         let (a, b) = (Endpoint::parse(a)?, Endpoint::parse(b)?);
+        let is_far = |end: &Endpoint| end.path().is_none() && end.sketch().is_none();
+        if self.resume.is_some() && !is_far(&a) && !is_far(&b) {
+            return Err(usage("--resume is for a session with another process or machine"));
+        }
         if a.sketch().is_some() || b.sketch().is_some() {
             return self.offline(&form, &a, &b);
         }
@@ -239,14 +247,15 @@ impl ReconcileArgs {
         };
         let initiative = self.initiative(!self.as_a);
         if let Some(address) = &self.listen {
-            let file = (path, form);
+            let file = (path, form, self.resume.as_deref());
             let (insecure, once) = (self.insecure, self.once);
             let timeout = self.idle_timeout();
             return listen(address, insecure, once, file, responder, initiative, timeout);
         }
         let set = open_set(path, form)?;
         let connection = Connection::stdio();
-        answer(&*set, responder(&*set)?, initiative, connection, self.idle_timeout())?;
+        let (timeout, journals) = (self.idle_timeout(), self.resume.as_deref());
+        answer(&*set, responder(&*set)?, initiative, connection, timeout, journals)?;
         Ok(())
     }
 
@@ -263,9 +272,9 @@ impl ReconcileArgs {
         let [to_b, to_a] = Connection::pair(names)?;
         let timeout = self.idle_timeout();
         let ended = std::thread::scope(|scope| {
-            let answering =
-                scope.spawn(|| answer(&*there, answering, self.initiative(true), to_a, timeout));
-            let ended = reconcile(&*here, options, self.initiative(false), to_b, timeout);
+            let answering = scope
+                .spawn(|| answer(&*there, answering, self.initiative(true), to_a, timeout, None));
+            let ended = reconcile(&*here, options, self.initiative(false), to_b, timeout, None);
             let answered = answering.join().expect("it does not panic");
             match (answered, ended) {
                 // What went wrong there says more than that the connection ended.
@@ -294,10 +303,11 @@ impl ReconcileArgs {
         if is_b {
             arguments.push("--as-a".to_owned());
         }
-        let connection = other.connect(form, &arguments)?;
+        let journal = self.resume.as_deref();
+        let connection = other.connect(form, &arguments, journal.is_some())?;
         let options = self.initiator(form, &*set, is_b);
         let timeout = self.idle_timeout();
-        let ended = reconcile(&*set, options, self.initiative(is_b), connection, timeout)?;
+        let ended = reconcile(&*set, options, self.initiative(is_b), connection, timeout, journal)?;
         self.conclude(&report, &*set, &ended, is_b)
     }
 
@@ -313,11 +323,15 @@ impl ReconcileArgs {
         is_b: bool,
     ) -> Result<Exit> {
         let is_dry = self.direction(is_b) == Direction::Compare;
+        let mut changed = None;
         if is_dry && !self.quiet {
             show_difference(set, ended, is_b, &mut std::io::stdout().lock())?;
+            changed = count_changed(set, ended)?;
+        } else if ended.change.differing_count > 0 {
+            changed = Some(ended.change.differing_count);
         }
-        write_report(self.report.as_deref(), &report.json(ended, is_b))?;
-        say(report.text(ended, is_b));
+        write_report(self.report.as_deref(), &report.json(ended, is_b, changed))?;
+        say(report.text(ended, is_b, changed));
         let outcome = &ended.outcome;
         let (here, there) = (outcome.only_here_count, outcome.only_there_count);
         let stays = match self.direction(is_b) {

@@ -34,6 +34,8 @@ pub(crate) struct Change {
     pub(crate) replaced: BTreeMap<ItemIndex, Item>,
     /// Records that differ on both sides and stay so.
     pub(crate) conflict_count: u64,
+    /// Records that both sides have in different versions, whatever becomes of them.
+    pub(crate) differing_count: u64,
 }
 
 impl Change {
@@ -55,11 +57,14 @@ impl Change {
         for item in added {
             match set.key(&item).and_then(|key| ours.get(key).copied()) {
                 None => change.added.push(item),
-                Some(index) => match theirs_win {
-                    Some(true) => drop(change.replaced.insert(index, item)),
-                    Some(false) => {}
-                    None => change.conflict_count += 1,
-                },
+                Some(index) => {
+                    change.differing_count += 1;
+                    match theirs_win {
+                        Some(true) => drop(change.replaced.insert(index, item)),
+                        Some(false) => {}
+                        None => change.conflict_count += 1,
+                    }
+                }
             }
         }
         change.removed = removed;

@@ -88,8 +88,7 @@ fn send_wanted(drive: &mut Drive<'_>, wanted: &[Wanted], salt: u64) -> Result<()
         delta::write_number(hashes.len() as u64, &mut message)?;
         message.extend(hashes.as_flattened());
     }
-    drive.send(message);
-    Ok(())
+    drive.send(message)
 }
 
 fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
@@ -138,8 +137,7 @@ fn send(
     }
     let mut pieces = encoder.finish()?;
     pieces.cut()?;
-    pieces.drive.send(vec![0; 4]);
-    Ok(())
+    pieces.drive.send(vec![0; 4])
 }
 
 fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) -> Result<()> {
@@ -175,8 +173,8 @@ impl Pieces<'_, '_> {
         let length = u32::try_from(piece.len()).expect("a short piece");
         let mut message = length.to_le_bytes().to_vec();
         message.extend(piece);
-        self.drive.send(message);
-        self.drive.wait_written().map_err(io::Error::other)
+        let sent = self.drive.send(message).and_then(|()| self.drive.wait_written());
+        sent.map_err(io::Error::other)
     }
 }
 

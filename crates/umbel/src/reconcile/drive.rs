@@ -1,19 +1,18 @@
 //! A session over a connection: bytes in and out, scans of the set, and what comes of it.
 //!
-//! One thread reads, one writes, this one computes, so that no side ever waits for the other to read. Behind the
-//! session's last frame come contents, if the items have any, and one byte of the responder: that it has put what came
-//! where it belongs. The initiator puts
-//! its own part there only then.
+//! Behind the session's last frame come contents, if the items have any, and one byte of the responder: that it has put
+//! what came where it belongs. The initiator puts its own part there only then.
 
 use super::apply::{Change, OnConflict};
 use super::contents;
 use super::endpoint::Connection;
+use super::link::{Event, Link, READ_BYTES, Reading};
 use super::set::ItemSet;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
 use std::time::Duration;
 use umbel_engine::Outbox;
 use umbel_engine::limits::RECONCILE_INBOX_BYTES_MAX;
@@ -21,11 +20,10 @@ use umbel_engine::reconcile::{
     Direction, Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, Session,
 };
 
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 64 << 10;
+mod again;
+mod resumed;
 
-/// Chunks that wait for the session: a few round trips of a fast network.
-const CHUNKS_WAITING_MAX: usize = 64;
+use again::Resumed;
 
 /// The byte behind the session: what came is where it belongs.
 const APPLIED: u8 = b'+';
@@ -41,6 +39,10 @@ pub(crate) struct Ended {
     pub(crate) change: Change,
     /// Bytes that were sent and received behind the session: contents, and that all is applied.
     pub(crate) behind: [u64; 2],
+    /// Of a resumable session, how often it went on after a cut, and bytes that travelled again.
+    pub(crate) resumed: [u64; 2],
+    /// Bytes that lay around those of the session, sent and received, since it last went on.
+    pub(crate) around: [u64; 2],
 }
 
 impl Ended {
@@ -73,19 +75,8 @@ impl Initiative {
     }
 }
 
-enum Event {
-    Bytes(Vec<u8>),
-    Closed(Option<io::Error>),
-    /// Everything in front of a mark is written, or could not be.
-    Written(io::Result<()>),
-}
-
-enum Writing {
-    Bytes(Vec<u8>),
-    Mark,
-}
-
-/// Begins a session with the other side, and changes this side's set if that is wanted.
+/// Begins a session with the other side, and changes this side's set if that is wanted. With a journal it goes on where it
+/// was cut.
 ///
 /// # Errors
 ///
@@ -96,21 +87,21 @@ pub(crate) fn reconcile(
     initiative: Initiative,
     connection: Connection,
     idle_timeout: Duration,
+    journal: Option<&Path>,
 ) -> Result<Ended> {
-    let mut drive = Drive::new(set, options.nonce, connection, idle_timeout);
+    let reading = if journal.is_some() { Reading::Resumable } else { Reading::Plain };
+    let mut drive = Drive::new(set, Link::new(connection, idle_timeout, reading));
     drive.progress = spinner();
-    let mut ended = drive.run(options)?;
-    drive.prepare(&mut ended, initiative, true)?;
-    drive.hear_applied().with_context(|| {
-        format!("{}: it could not change its set; this side's is unchanged", drive.peer)
-    })?;
-    drive.apply(&ended)?;
-    ended.behind = drive.behind;
+    let ended = match journal {
+        Some(path) => drive.begin_resumable(options, initiative, path)?,
+        None => drive.begin(options, initiative)?,
+    };
     drive.end();
     Ok(ended)
 }
 
-/// Answers a session that the other side begins.
+/// Answers a session that the other side begins. With a folder of journals, one that was cut goes on; none if there was
+/// nothing left of it to do.
 ///
 /// # Errors
 ///
@@ -121,26 +112,31 @@ pub(crate) fn answer(
     initiative: Initiative,
     connection: Connection,
     idle_timeout: Duration,
-) -> Result<Ended> {
-    let mut drive = Drive::new(set, options.nonce, connection, idle_timeout);
-    let mut ended = drive.run(options)?;
-    let outcome = drive.prepare(&mut ended, initiative, false).and_then(|()| drive.apply(&ended));
-    if outcome.is_ok() {
-        drive.send(vec![APPLIED]);
-    }
-    ended.behind = drive.behind;
+    journals: Option<&Path>,
+) -> Result<Option<Ended>> {
+    let reading = if journals.is_some() { Reading::Resumable } else { Reading::Plain };
+    let mut drive = Drive::new(set, Link::new(connection, idle_timeout, reading));
+    let outcome = match journals {
+        Some(folder) => drive.respond_resumable(options, initiative, folder),
+        None => drive.respond(options, initiative).map(Some),
+    };
     // What the session wrote must arrive in any case, so that the other side knows how far it came.
     drive.end();
-    outcome.map(|()| ended)
+    outcome
 }
 
 /// A session while it runs.
 pub(super) struct Drive<'s> {
     set: &'s dyn ItemSet,
-    peer: String,
-    idle_timeout: Duration,
-    events: Receiver<Event>,
-    writing: Sender<Writing>,
+    link: Link,
+    /// What of it outlives the connection.
+    resumed: Option<Resumed>,
+    /// Whether it was the connection that failed.
+    is_cut: bool,
+    /// Whether this side's set was about to be changed.
+    is_applying: bool,
+    /// Bytes of a plain session that came before it began.
+    early: Option<Vec<u8>>,
     /// Items that came to be applied.
     applied: Vec<Item>,
     /// Bytes that came so far.
@@ -154,41 +150,56 @@ pub(super) struct Drive<'s> {
     salt: u64,
     /// What goes on, on a terminal.
     progress: ProgressBar,
-    guard: super::endpoint::Guard,
 }
 
 impl<'s> Drive<'s> {
-    fn new(
-        set: &'s dyn ItemSet,
-        salt: u64,
-        connection: Connection,
-        idle_timeout: Duration,
-    ) -> Self {
-        let Connection { reader, writer, peer, guard } = connection;
-        let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
-        let (writing, orders) = channel();
-        spawn({
-            let event = event.clone();
-            move || read_all(reader, &event)
-        });
-        spawn(move || write_all(writer, &orders, &event));
+    fn new(set: &'s dyn ItemSet, link: Link) -> Self {
         Self {
             set,
-            peer,
-            idle_timeout,
-            events,
-            writing,
+            link,
+            resumed: None,
+            is_cut: false,
+            is_applying: false,
+            early: None,
             applied: Vec::new(),
             received: 0,
             pending: VecDeque::new(),
             behind: [0; 2],
-            salt,
+            salt: 0,
             progress: ProgressBar::hidden(),
-            guard,
         }
     }
 
+    /// The whole of a session that this side begins.
+    fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
+        let mut ended = self.run(options)?;
+        self.prepare(&mut ended, initiative, true)?;
+        let heard = self.hear_applied();
+        heard.with_context(|| {
+            format!("{}: it could not change its set; this side's is unchanged", self.link.peer)
+        })?;
+        self.check_again()?;
+        self.apply(&ended)?;
+        ended.behind = self.behind;
+        Ok(ended)
+    }
+
+    /// The whole of a session that the other side begins.
+    fn respond(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
+        let mut ended = self.run(options)?;
+        self.prepare(&mut ended, initiative, false)?;
+        if !ended.change.is_empty() {
+            self.check_again()?;
+            self.note_end(&ended.change)?;
+        }
+        self.apply(&ended)?;
+        self.send(vec![APPLIED])?;
+        ended.behind = self.behind;
+        Ok(ended)
+    }
+
     fn run(&mut self, options: Options) -> Result<Ended> {
+        self.salt = options.nonce;
         let mut session = Session::new(options);
         let mut out = Outbox::new();
         let (mut only_here, mut only_there) = (Vec::new(), Vec::new());
@@ -197,8 +208,8 @@ impl<'s> Drive<'s> {
             let mut inputs = VecDeque::new();
             for order in out.take() {
                 match order {
-                    Output::Send(bytes) => drop(self.writing.send(Writing::Bytes(bytes))),
-                    Output::Pause => drop(self.writing.send(Writing::Mark)),
+                    Output::Send(bytes) => self.put(bytes)?,
+                    Output::Pause => self.link.mark(),
                     Output::RunPass(pass) => inputs.push_back(self.scan(pass)?),
                     Output::Fetch(wanted) => {
                         inputs.push_back(Input::Items(self.set.items(&wanted)?));
@@ -216,17 +227,25 @@ impl<'s> Drive<'s> {
                         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
                         self.pending.drain(..self.pending.len().saturating_sub(behind));
                         let change = Change::default();
-                        let behind = [0; 2];
-                        return Ok(Ended { outcome, only_here, only_there, change, behind });
+                        let [behind, resumed, around] = [[0; 2]; 3];
+                        return Ok(Ended {
+                            outcome,
+                            only_here,
+                            only_there,
+                            change,
+                            behind,
+                            resumed,
+                            around,
+                        });
                     }
                     Output::Finish(Err(error)) => {
                         self.flush();
-                        return Err(anyhow!(error).context(self.peer.clone()));
+                        return Err(anyhow!(error).context(self.link.peer.clone()));
                     }
                 }
             }
             if inputs.is_empty() {
-                inputs.push_back(self.next_input()?);
+                inputs.push_back(self.next_input(session.wants_bytes())?);
             }
             inputs.into_iter().for_each(|input| session.step(input, &mut out));
         }
@@ -240,33 +259,52 @@ impl<'s> Drive<'s> {
         Ok(Input::PassDone(pass))
     }
 
-    fn next_input(&mut self) -> Result<Input> {
-        Ok(match self.next_event()? {
-            Event::Bytes(bytes) => {
+    fn next_input(&mut self, wants_bytes: bool) -> Result<Input> {
+        if let Some(bytes) = self.early.take() {
+            self.note(&bytes);
+            return Ok(Input::Received(bytes));
+        }
+        loop {
+            if wants_bytes && let Some(bytes) = self.next_journaled()? {
                 self.note(&bytes);
-                Input::Received(bytes)
+                return Ok(Input::Received(bytes));
             }
-            Event::Closed(None) => Input::Closed,
-            Event::Closed(Some(error)) => {
-                return Err(error).context(format!("{}: cannot read", self.peer));
-            }
-            Event::Written(Ok(())) => Input::Resume,
-            Event::Written(Err(error)) => {
-                return Err(error).context(format!("{}: cannot write", self.peer));
-            }
-        })
+            return Ok(match self.next_event()? {
+                Event::Bytes(bytes) => {
+                    self.note(&bytes);
+                    Input::Received(bytes)
+                }
+                Event::Closed(None) => Input::Closed,
+                Event::Closed(Some(error)) => {
+                    return Err(error).context(format!("{}: cannot read", self.link.peer));
+                }
+                Event::Written(Ok(())) => Input::Resume,
+                Event::Written(Err(error)) => {
+                    return Err(error).context(format!("{}: cannot write", self.link.peer));
+                }
+                _ => continue,
+            });
+        }
     }
 
-    fn next_event(&self) -> Result<Event> {
-        match self.events.recv_timeout(self.idle_timeout) {
-            Ok(event) => Ok(event),
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "{}: nothing came for {} s; nothing was applied here",
-                self.peer,
-                self.idle_timeout.as_secs()
-            ),
-            Err(RecvTimeoutError::Disconnected) => Ok(Event::Closed(None)),
+    /// The next event; what is no news for a session is dealt with.
+    fn next_event(&mut self) -> Result<Event> {
+        let event = self.link.next_event();
+        match &event {
+            Event::Silent(time) => {
+                self.is_cut = true;
+                bail!(
+                    "{}: nothing came for {} s; nothing was applied here",
+                    self.link.peer,
+                    time.as_secs()
+                )
+            }
+            Event::Closed(_) | Event::Written(Err(_)) => self.is_cut = true,
+            Event::Journaled(bytes) => self.note_journaled(*bytes),
+            Event::Control(frame) => self.note_control(frame)?,
+            Event::Bytes(_) | Event::Written(Ok(())) => {}
         }
+        Ok(event)
     }
 
     fn note(&mut self, bytes: &[u8]) {
@@ -295,7 +333,7 @@ impl<'s> Drive<'s> {
             if initiative.delete && ended.unlisted_count() > 0 {
                 bail!(
                     "{}: which items are to be removed is not known, for hashes collided; nothing was applied here: run it again",
-                    self.peer
+                    self.link.peer
                 );
             }
             ended.change = Change::new(self.set, came, removed, theirs_win)?;
@@ -303,20 +341,21 @@ impl<'s> Drive<'s> {
         match self.set.contents() {
             Some(contents) if direction != Direction::Compare => {
                 contents::exchange(self, contents, &ended.change, self.salt, is_initiator)
-                    .with_context(|| format!("{}: nothing was applied here", self.peer))
+                    .with_context(|| format!("{}: nothing was applied here", self.link.peer))
             }
             _ => Ok(()),
         }
     }
 
-    fn apply(&self, ended: &Ended) -> Result<()> {
+    fn apply(&mut self, ended: &Ended) -> Result<()> {
+        self.is_applying = true;
         if ended.change.is_empty() { Ok(()) } else { self.set.apply(&ended.change) }
     }
 
     /// Waits until everything is written, or cannot be.
-    fn flush(&self) {
+    fn flush(&mut self) {
         self.progress.finish_and_clear();
-        drop(self.writing.send(Writing::Mark));
+        self.link.mark();
         while let Ok(event) = self.next_event() {
             if matches!(event, Event::Written(_) | Event::Closed(_)) {
                 break;
@@ -324,11 +363,26 @@ impl<'s> Drive<'s> {
         }
     }
 
+    /// Waits until the other side has everything in its journal: whether it came to that.
+    fn settle(&mut self) -> bool {
+        self.link.settle();
+        // The end of the connection may overtake the answer to the last acknowledgement, once.
+        let mut is_closed = false;
+        while let Ok(event) = self.next_event() {
+            match event {
+                Event::Written(outcome) => return outcome.is_ok(),
+                Event::Closed(_) if is_closed => return false,
+                Event::Closed(_) => is_closed = true,
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// Writes what is left and lets the other side go.
-    fn end(self) {
+    fn end(mut self) {
         self.flush();
-        drop(self.writing);
-        self.guard.end();
+        self.link.end();
     }
 
     /// Waits for the byte that says that the other side has applied what came to it.
@@ -345,11 +399,16 @@ impl<'s> Drive<'s> {
         while filled < buffer.len() {
             filled += self.pending.read(&mut buffer[filled..])?;
             if self.pending.is_empty() && filled < buffer.len() {
+                if let Some(bytes) = self.next_journaled()? {
+                    self.pending.extend(bytes);
+                    continue;
+                }
                 match self.next_event()? {
                     Event::Bytes(bytes) => self.pending.extend(bytes),
                     Event::Closed(Some(error)) => return Err(error).context("cannot read"),
                     Event::Closed(None) => bail!("the connection ended too early"),
                     Event::Written(outcome) => outcome.context("cannot write")?,
+                    _ => {}
                 }
             }
         }
@@ -357,21 +416,22 @@ impl<'s> Drive<'s> {
     }
 
     /// Sends bytes behind the session.
-    pub(super) fn send(&mut self, bytes: Vec<u8>) {
+    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<()> {
         self.behind[0] += bytes.len() as u64;
         // If the writer has ended, the next wait says why.
-        drop(self.writing.send(Writing::Bytes(bytes)));
+        self.put(bytes)
     }
 
     /// Waits until everything that was sent is on its way.
     pub(super) fn wait_written(&mut self) -> Result<()> {
-        drop(self.writing.send(Writing::Mark));
+        self.link.mark();
         loop {
             match self.next_event()? {
                 Event::Bytes(bytes) => self.pending.extend(bytes),
                 Event::Written(outcome) => return outcome.context("cannot write"),
                 Event::Closed(Some(error)) => return Err(error).context("cannot read"),
                 Event::Closed(None) => bail!("the connection ended too early"),
+                _ => {}
             }
         }
     }
@@ -391,52 +451,5 @@ impl Read for Drive<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_exact(buffer).map_err(io::Error::other)?;
         Ok(buffer.len())
-    }
-}
-
-/// A thread that may outlive its session: one that waits for a peer which neither writes nor closes.
-#[expect(clippy::disallowed_methods, reason = "a silent peer must not hold the process")]
-fn spawn(work: impl FnOnce() + Send + 'static) {
-    drop(std::thread::spawn(work));
-}
-
-fn read_all(mut reader: Box<dyn Read + Send>, events: &SyncSender<Event>) {
-    loop {
-        let mut buffer = vec![0; READ_BYTES];
-        let event = match reader.read(&mut buffer) {
-            Ok(0) => Event::Closed(None),
-            Ok(count) => {
-                buffer.truncate(count);
-                Event::Bytes(buffer)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => Event::Closed(Some(error)),
-        };
-        let is_last = matches!(event, Event::Closed(_));
-        if events.send(event).is_err() || is_last {
-            return;
-        }
-    }
-}
-
-fn write_all(
-    mut writer: Box<dyn Write + Send>,
-    orders: &Receiver<Writing>,
-    events: &SyncSender<Event>,
-) {
-    let mut outcome = Ok(());
-    for order in orders {
-        match order {
-            Writing::Bytes(bytes) if outcome.is_ok() => {
-                outcome = writer.write_all(&bytes).and_then(|()| writer.flush());
-            }
-            Writing::Bytes(_) => {}
-            Writing::Mark => {
-                let outcome = std::mem::replace(&mut outcome, Ok(()));
-                if events.send(Event::Written(outcome)).is_err() {
-                    return;
-                }
-            }
-        }
     }
 }

@@ -10,6 +10,9 @@ use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// What the folder of journals beside a set of another machine is called, behind the set's name.
+const JOURNALS_SUFFIX: &str = ".umbel-resume";
+
 /// Where a set is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Endpoint {
@@ -128,12 +131,18 @@ impl Endpoint {
         }
     }
 
-    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are.
+    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are. If it is to keep a
+    /// journal there, it does so beside the set.
     ///
     /// # Errors
     ///
     /// If that cannot be reached; a path or a sketch never can.
-    pub(crate) fn connect(&self, form: &Form, arguments: &[String]) -> Result<Connection> {
+    pub(crate) fn connect(
+        &self,
+        form: &Form,
+        arguments: &[String],
+        is_resumable: bool,
+    ) -> Result<Connection> {
         match self {
             Self::Path(path) => unreachable!("{} is of this machine", path.display()),
             Self::Sketch(place) => unreachable!("{place} answers nobody"),
@@ -151,6 +160,9 @@ impl Endpoint {
                 let mut words = vec!["umbel".to_owned(), "reconcile".into(), "--stdio".into()];
                 words.extend(form.arguments());
                 words.extend_from_slice(arguments);
+                if is_resumable {
+                    words.push(format!("--resume={}{JOURNALS_SUFFIX}", path.trim_end_matches('/')));
+                }
                 words.extend(["--".to_owned(), path.clone()]);
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
                 let mut program = Command::new("ssh");

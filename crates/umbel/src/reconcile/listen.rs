@@ -11,7 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 use umbel_engine::reconcile::Options;
 
-/// Answers sessions, one after another, each with the file as it is then.
+/// Answers sessions, one after another, each with the file as it is then. With a folder of journals, those that are cut
+/// can go on.
 ///
 /// # Errors
 ///
@@ -20,7 +21,7 @@ pub(crate) fn listen(
     address: &str,
     is_insecure: bool,
     once: bool,
-    (path, form): (&Path, &Form),
+    (path, form, journals): (&Path, &Form, Option<&Path>),
     options: impl Fn(&dyn ItemSet) -> Result<Options>,
     initiative: Initiative,
     idle_timeout: Duration,
@@ -42,10 +43,11 @@ pub(crate) fn listen(
         let session = || {
             let set = open_set(path, form)?;
             let connection = Connection::tcp(stream, peer.to_string())?;
-            answer(&*set, options(&*set)?, initiative, connection, idle_timeout)
+            answer(&*set, options(&*set)?, initiative, connection, idle_timeout, journals)
         };
         match session() {
-            Ok(ended) => say_line(format_args!(
+            Ok(None) => say_line(format_args!("{peer}: nothing was left to do")),
+            Ok(Some(ended)) => say_line(format_args!(
                 "{peer}: {} items came, {} bytes sent, {} received",
                 ended.change.added.len() + ended.change.replaced.len(),
                 ended.outcome.sent_bytes,

@@ -6,6 +6,7 @@ use crate::clock::{ProcessorTime, Stopwatch};
 use crate::say::say_line;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 use umbel_engine::reconcile::Item;
@@ -22,14 +23,16 @@ impl Report {
         Self { stopwatch: Stopwatch::start(), processor: ProcessorTime::start() }
     }
 
-    /// As JSON. `is_b`: whether this side is the B of the command.
-    pub(crate) fn json(&self, ended: &Ended, is_b: bool) -> Value {
+    /// As JSON. `is_b`: whether this side is the B of the command. `changed`: how many records or files both sides have in
+    /// different versions, if that is known and the items have keys.
+    pub(crate) fn json(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> Value {
         let outcome = &ended.outcome;
         let bytes = outcome.bytes;
         let here_there = |here: u64, there: u64| if is_b { (there, here) } else { (here, there) };
         let (only_a, only_b) = here_there(outcome.only_here_count, outcome.only_there_count);
         let (items_a, items_b) = here_there(outcome.here_count, outcome.there_count);
         let [sent_behind, received_behind] = ended.behind;
+        let ([sent_around, received_around], [times, again]) = (ended.around, ended.resumed);
         let total = outcome.sent_bytes + outcome.received_bytes;
         let ratio = match outcome.lower_bound_bytes {
             0 => Value::Null,
@@ -38,7 +41,7 @@ impl Report {
         json!({
             "verified": outcome.verified,
             "items": { "a": items_a, "b": items_b },
-            "difference": { "only_a": only_a, "only_b": only_b },
+            "difference": { "only_a": only_a, "only_b": only_b, "changed": changed },
             "applied": {
                 "added": ended.change.added.len(),
                 "replaced": ended.change.replaced.len(),
@@ -49,8 +52,8 @@ impl Report {
             "attempts": outcome.attempt_count,
             "rounds": outcome.round_count,
             "estimated_difference": outcome.estimated_count,
-            "bytes_sent": outcome.sent_bytes + sent_behind,
-            "bytes_received": outcome.received_bytes + received_behind,
+            "bytes_sent": outcome.sent_bytes + sent_behind + sent_around,
+            "bytes_received": outcome.received_bytes + received_behind + received_around,
             "bytes_by_phase": {
                 "hello": bytes.hello,
                 "estimator": bytes.estimator,
@@ -61,7 +64,9 @@ impl Report {
                 "items": bytes.items,
                 "control": bytes.control,
                 "contents": sent_behind + received_behind,
+                "resume": sent_around + received_around,
             },
+            "resumed": { "times": times, "bytes_again": again },
             "predicted_bytes": outcome.predicted_bytes,
             "lower_bound_bytes": outcome.lower_bound_bytes,
             "ratio": ratio,
@@ -71,11 +76,16 @@ impl Report {
     }
 
     /// A few lines for people.
-    pub(crate) fn text(&self, ended: &Ended, is_b: bool) -> String {
-        let value = self.json(ended, is_b);
+    pub(crate) fn text(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> String {
+        let value = self.json(ended, is_b, changed);
         let get = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        // Both versions of it are counted as only in A and only in B.
+        let versions = match changed {
+            None | Some(0) => String::new(),
+            Some(count) => format!(" ({count} in two versions)"),
+        };
         let mut text = format!(
-            "{} only in A, {} only in B; {} bytes sent, {} received ({}), {} rounds, {:.2} s\n",
+            "{} only in A, {} only in B{versions}; {} bytes sent, {} received ({}), {} rounds, {:.2} s\n",
             get("/difference/only_a"),
             get("/difference/only_b"),
             get("/bytes_sent"),
@@ -97,6 +107,23 @@ impl Report {
 
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// How many records or files both sides have in different versions, of a difference that was told and not applied;
+/// nothing where items have no keys.
+///
+/// # Errors
+///
+/// If the set cannot be read.
+pub(crate) fn count_changed(set: &dyn ItemSet, ended: &Ended) -> Result<Option<u64>> {
+    let theirs = ended.only_there.iter().filter_map(|item| set.key(item.item.as_ref()?));
+    let theirs: BTreeSet<&[u8]> = theirs.collect();
+    let ours = set.items(&ended.only_here)?;
+    let keys: Vec<&[u8]> = ours.iter().filter_map(|item| set.key(item)).collect();
+    if keys.is_empty() && theirs.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(keys.iter().filter(|key| theirs.contains(*key)).count() as u64))
 }
 
 /// Prints the difference, in the order of the text: `- ` before what only A has, `+ ` before what only B has, `~ ` before

@@ -28,6 +28,7 @@ mod parquet;
 mod plan;
 mod reconcile;
 mod reference;
+mod resume;
 mod rules;
 mod sandbox;
 mod serve;

@@ -133,10 +133,20 @@ fn raw_ids_are_compared_and_appended() {
 fn records_with_keys_have_versions() {
     let (a, b) = ("k1\told\nk2\tsame\nk3\tonly a\n", "k1\tnew\nk2\tsame\nk4\tonly b\n");
     let sandbox = Sandbox::with(&[("a", a), ("b", b)]);
-    let shown = String::from_utf8(reconcile(&sandbox, "--kv a b").ended_with(1)).unwrap();
+    let difference = || {
+        let report: Value = serde_json::from_str(&sandbox.text("r.json")).unwrap();
+        report["difference"].clone()
+    };
+    let expected = serde_json::json!({"only_a": 2, "only_b": 2, "changed": 1});
+    let shown = reconcile(&sandbox, "--kv a b --report r.json").ended_with(1);
+    let shown = String::from_utf8(shown).unwrap();
     assert_eq!(shown, "+ k1\tnew\n- k1\told\n- k3\tonly a\n+ k4\tonly b\n");
+    assert_eq!(difference(), expected);
     // Nobody wins unless that is said.
-    reconcile(&sandbox, "--kv a b --two-way").ended_with(1);
+    reconcile(&sandbox, "--kv a b --two-way --report r.json").ended_with(1);
+    assert_eq!(difference(), expected);
+    reconcile(&sandbox, "a b --report r.json").ended_with(1);
+    assert_eq!(difference()["changed"], Value::Null);
     assert_eq!(sandbox.text("a"), "k1\told\nk2\tsame\nk3\tonly a\nk4\tonly b\n");
     assert_eq!(sandbox.text("b"), "k1\tnew\nk2\tsame\nk4\tonly b\nk3\tonly a\n");
     reconcile(&sandbox, "--kv a b --two-way --on-conflict a").kept();

@@ -6,7 +6,7 @@ use crate::plan::meeting::{
 };
 
 /// Most items that all hosts have, and that one alone has.
-const ITEMS_MAX: [u32; 2] = [3_000, 1_200];
+const ITEMS_MAX: [u32; 2] = [3_000, 3_000];
 
 /// Sessions, a longest time apart, that a plan has at most.
 const MEETINGS_MAX: u64 = 24;
@@ -79,6 +79,7 @@ fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
         expected: dice.one_in(4).then(|| dice.spread(1, 2_000)),
         bytes_max: dice.one_in(5).then(|| dice.spread(100, 100_000)),
         short: dice.one_in(2),
+        resume: dice.one_in(2),
         chunk_bytes: dice.spread_count(64, 8_192),
         trouble: draw_trouble(dice),
     }

@@ -1,0 +1,239 @@
+//! What carries a resumable session over one connection after the other.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use umbel_engine::reconcile::{
+    Item, Regenerated, ResumeError, ResumeFrame, ResumeOffer, ResumeReader, ResumeVerdict,
+    Resumption, SendWindow, StreamHash, StreamMark,
+};
+
+use super::desk::Place;
+use super::judge::Judge;
+use super::side::{Failure, IDLE};
+
+/// What survives a crash of a session under way.
+#[derive(Default)]
+pub(super) struct Journal {
+    /// Its name.
+    pub(super) session: u128,
+    pub(super) nonce: u64,
+    pub(super) symbol_bits: Option<u8>,
+    /// The set as it was when it began.
+    pub(super) frozen: Rc<Vec<Item>>,
+    /// What came.
+    pub(super) received: Vec<u8>,
+    /// Bytes that were ever written.
+    pub(super) sent: u64,
+}
+
+impl Journal {
+    fn mark(&self) -> StreamMark {
+        let mut hash = StreamHash::default();
+        hash.update(&self.received);
+        hash.mark()
+    }
+}
+
+/// A journal that a side and its host have.
+pub(super) type SharedJournal = Rc<RefCell<Journal>>;
+
+/// One connection of a session.
+pub(super) struct Carrier {
+    journal: SharedJournal,
+    reader: ResumeReader,
+    window: SendWindow,
+    /// What is said again, until both verdicts are known.
+    regenerated: Option<(Regenerated, StreamMark)>,
+    has_told: bool,
+    heard: Option<ResumeVerdict>,
+    /// Bytes of the journal that the session was fed.
+    fed: usize,
+    frames: VecDeque<u8>,
+}
+
+impl Carrier {
+    /// Says which session goes on, and hears it: how the connection begins, and what follows from it.
+    pub(super) async fn greet(
+        place: Place,
+        own: Option<SharedJournal>,
+        fresh: Option<u128>,
+        find: impl FnOnce(u128) -> Option<SharedJournal>,
+        reader: &mut (impl AsyncRead + Unpin),
+        writer: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(Self, Resumption), Failure> {
+        let mut frames = ResumeReader::default();
+        let known = |journal: &SharedJournal| {
+            let journal = journal.borrow();
+            (journal.mark(), journal.sent)
+        };
+        let (journal, ours, theirs) = match fresh {
+            Some(fresh) => {
+                let first = ResumeOffer::first(fresh);
+                let ours = own.as_ref().map_or(first, |journal| {
+                    let session = journal.borrow().session;
+                    ResumeOffer { session, ..first }.answer(Some(known(journal)))
+                });
+                tell(writer, ours).await?;
+                (own, ours, hear(reader, &mut frames).await?)
+            }
+            None => {
+                let theirs = hear(reader, &mut frames).await?;
+                let journal =
+                    if theirs.session == theirs.fresh { None } else { find(theirs.session) };
+                let ours = theirs.answer(journal.as_ref().map(known));
+                tell(writer, ours).await?;
+                (journal, ours, theirs)
+            }
+        };
+        let resumption = ours.with(&theirs).map_err(Failure::Resume)?;
+        let (journal, mark) = match (resumption, journal) {
+            (Resumption::Rejoin { theirs: mark, .. }, Some(journal)) => {
+                // Of each direction, for the window is one of each.
+                let lost = [
+                    ours.sent.saturating_sub(mark.bytes),
+                    theirs.sent.saturating_sub(ours.received.bytes),
+                ];
+                Judge::resume(place, lost);
+                (journal, Some(mark))
+            }
+            _ => {
+                (Rc::new(RefCell::new(Journal { session: ours.fresh, ..Journal::default() })), None)
+            }
+        };
+        let carrier = Self {
+            journal,
+            reader: frames,
+            window: SendWindow::new(mark.map_or(0, |mark| mark.bytes)),
+            regenerated: mark.map(|mark| (Regenerated::new(mark), mark)),
+            has_told: false,
+            heard: None,
+            fed: 0,
+            frames: VecDeque::new(),
+        };
+        Ok((carrier, resumption))
+    }
+
+    pub(super) fn journal(&self) -> SharedJournal {
+        Rc::clone(&self.journal)
+    }
+
+    /// Whether both sides' verdicts are not yet known.
+    pub(super) const fn is_checked(&self) -> bool {
+        self.regenerated.is_some()
+    }
+
+    /// Whether it is this side that cannot go on.
+    pub(super) fn is_refuted(&self) -> bool {
+        let verdict = self.regenerated.as_ref().and_then(|(regenerated, _)| regenerated.verdict());
+        verdict != Some(ResumeVerdict::Same)
+    }
+
+    /// Bytes of the session that are to be sent.
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        let known = self.regenerated.as_mut().map_or(0, |(regenerated, _)| regenerated.skip(bytes));
+        self.window.push(&bytes[known..]);
+    }
+
+    /// The next bytes for the session; none if all of the journal was fed.
+    pub(super) fn feed(&mut self) -> Option<Vec<u8>> {
+        let journal = self.journal.borrow();
+        let left = &journal.received[self.fed..];
+        let piece = left[..left.len().min(4 << 10)].to_vec();
+        self.fed += piece.len();
+        (!piece.is_empty()).then_some(piece)
+    }
+
+    /// The session has worked on all that the journal had.
+    pub(super) fn journal_ended(&mut self) {
+        if let Some((regenerated, _)) = &mut self.regenerated {
+            regenerated.journal_ended();
+        }
+    }
+
+    /// Frames that may go out now, and the most bytes of the stream that are on their way then.
+    pub(super) fn frames(&mut self) -> Result<Vec<u8>, Failure> {
+        if let Some((regenerated, _)) = &self.regenerated {
+            if let (Some(verdict), false) = (regenerated.verdict(), self.has_told) {
+                self.has_told = true;
+                self.frames.extend(ResumeFrame::Verdict(verdict).to_bytes());
+            }
+            if let (true, Some(heard)) = (self.has_told, self.heard) {
+                let verdicts = [regenerated.verdict(), Some(heard)];
+                if verdicts != [Some(ResumeVerdict::Same); 2] {
+                    return Err(Failure::Stale);
+                }
+                self.regenerated = None;
+            }
+        }
+        if self.regenerated.is_none() {
+            while let Some(frame) = self.window.next_frame() {
+                self.frames.extend(frame);
+            }
+            let mut journal = self.journal.borrow_mut();
+            journal.sent = journal.sent.max(self.window.sent());
+        }
+        Ok(self.frames.drain(..).collect())
+    }
+
+    /// Bytes of the connection.
+    pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.reader.push(bytes);
+        self.take().map_err(Failure::Resume)
+    }
+
+    fn take(&mut self) -> Result<(), ResumeError> {
+        while let Some(frame) = self.reader.next_frame()? {
+            match frame {
+                ResumeFrame::Verdict(verdict) => self.heard = Some(verdict),
+                ResumeFrame::Data(bytes) => {
+                    let mut journal = self.journal.borrow_mut();
+                    journal.received.extend(bytes);
+                    let ack = ResumeFrame::Ack(journal.received.len() as u64);
+                    self.frames.extend(ack.to_bytes());
+                }
+                ResumeFrame::Ack(bytes) => self.window.acknowledge(bytes)?,
+                offer @ ResumeFrame::Offer(_) => {
+                    return Err(ResumeError::OutOfOrder { frame: offer.name() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.regenerated.is_none() && self.window.is_sent()
+    }
+
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.window.is_acknowledged()
+    }
+}
+
+async fn tell(writer: &mut (impl AsyncWrite + Unpin), offer: ResumeOffer) -> Result<(), Failure> {
+    let bytes = ResumeFrame::Offer(offer).to_bytes();
+    writer.write_all(&bytes).await.map_err(|_| Failure::Broken)
+}
+
+async fn hear(
+    reader: &mut (impl AsyncRead + Unpin),
+    frames: &mut ResumeReader,
+) -> Result<ResumeOffer, Failure> {
+    loop {
+        match frames.next_frame().map_err(Failure::Resume)? {
+            Some(ResumeFrame::Offer(offer)) => return Ok(offer),
+            Some(frame) => {
+                return Err(Failure::Resume(ResumeError::OutOfOrder { frame: frame.name() }));
+            }
+            None => {}
+        }
+        let mut buffer = [0; 256];
+        let read = tokio::time::timeout(IDLE, reader.read(&mut buffer)).await;
+        match read.map_err(|_| Failure::Silent)? {
+            Ok(count @ 1..) => frames.push(&buffer[..count]),
+            _ => return Err(Failure::Broken),
+        }
+    }
+}
