@@ -19,6 +19,7 @@ use crate::world::World;
 
 pub(crate) mod copies;
 pub(crate) mod jobs;
+mod shards;
 
 /// After the end of all faults, every shard serves within this time.
 const SERVE_MAX_US: u64 = 30_000_000;
@@ -86,6 +87,7 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
         return Ok(());
     }
     copies::heal(world)?;
+    shards::rot(world)?;
     if world.is_violated() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbel_engine::GroupId;
-use umbel_engine::shard::{InsertPart, ShardCommand};
+use umbel_engine::shard::{InsertPart, RepairPart, ShardCommand};
 use umbel_node::ports::Observer;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
@@ -126,6 +126,11 @@ impl fmt::Display for Short<'_> {
                 Ok(())
             }
             Payload::Shard(ShardCommand::LoadFrame { filter, .. }, _) => write!(f, "load {filter}"),
+            Payload::Shard(ShardCommand::Repair(part), _) => {
+                let RepairPart { filter, generation, read_at, blocks, .. } = part;
+                let blocks: Vec<u32> = blocks.iter().map(|&(block, _)| block).collect();
+                write!(f, "repair {filter} {generation} as of {read_at} {blocks:?}")
+            }
             Payload::Shard(command, _) => write!(f, "{command:?}"),
         }
     }

@@ -150,9 +150,10 @@ impl Client {
         Ok(answer.await?.restored)
     }
 
-    /// Has the copies of a replicated filter, or of all of them, compared bit by bit: each pair of
-    /// partners in the cube once. What only one of two copies has is set in the other. The reports come
-    /// as pairs are done, which may take minutes for large filters that differ, and then the end.
+    /// Has a filter, or all of them, compared bit by bit wherever it is more than once, and mended: of a
+    /// replicated filter the copies of each pair of partners in the cube, of a partitioned one the
+    /// replicas of each shard. The reports come as they are done, which may take minutes for large
+    /// filters that differ, and then the end.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {

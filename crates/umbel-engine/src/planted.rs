@@ -111,6 +111,8 @@ planted! {
     UnsealedTold = "unsealed_told",
     /// The last record that a verdict drops stays.
     LastDropLost = "last_drop_lost",
+    /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
+    ScrubTrustsLeader = "scrub_trusts_leader",
     /// A session ends well without comparing the digests of the union.
     UnionUnchecked = "union_unchecked",
     /// What a dry run found is told before it is verified.
@@ -181,6 +183,7 @@ impl Planted {
             | Self::CommitEarly
             | Self::UnsealedTold
             | Self::LastDropLost => &[DEDUP, "jobs_end"],
+            Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -195,7 +198,7 @@ impl Planted {
     #[must_use]
     pub const fn profile(self) -> &'static str {
         match self {
-            Self::AnyReplicaNo | Self::IdsOnLeaderOnly => "calm",
+            Self::AnyReplicaNo | Self::IdsOnLeaderOnly | Self::ScrubTrustsLeader => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex
             | Self::PresentUnconfirmed

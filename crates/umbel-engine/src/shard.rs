@@ -8,6 +8,8 @@
 //! | `slice` | one filter's share and what its kind can do |
 //! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
 //! | `replay` | requests that come again |
+//! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
+//! | `vote`, `scrubber` | what the replicas together hold, and how the leader has them compared |
 //! | `snapshot` | from one replica's state to another's |
 //!
 //! ```
@@ -38,20 +40,26 @@
 //! ```
 
 mod bitmap;
+mod blocks;
 mod command;
 mod digest;
 mod hash_list;
 mod prepare;
 mod replay;
+mod scrub;
+mod scrubber;
 mod slice;
 mod slice_copy;
 mod slice_plan;
 mod slice_shape;
 mod snapshot;
 mod state;
+mod vote;
 
 #[cfg(test)]
 mod replay_test;
+#[cfg(test)]
+mod scrub_test;
 #[cfg(test)]
 mod shape_test;
 #[cfg(test)]
@@ -68,6 +76,12 @@ pub use command::{
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
 pub use prepare::{PreparedInsert, PreparedRemove};
+pub use scrub::{
+    BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
+};
+pub use scrubber::{
+    ReplicaAnswer, ReplicaBits, ReplicaQuestion, ScrubInput, ScrubOutput, Scrubber, SliceScrubbed,
+};
 pub use slice::{SliceDescription, SliceSummary};
 pub use slice_copy::SliceCopy;
 pub use slice_plan::PlanError;

@@ -266,6 +266,25 @@ impl Scalable {
         &self.levels
     }
 
+    /// The words of a level's filter, for whoever mends what memory has lost; None if there is no such
+    /// level. Bits beyond those that inserts set only make the filter err more often; a bit that is
+    /// cleared forgets its items.
+    pub fn level_words_mut(&mut self, level: usize) -> Option<&mut [u64]> {
+        Some(self.levels.get_mut(level)?.filter.words_mut())
+    }
+
+    /// Sets how many new items a level took, for whoever mends it. False, and nothing changed, if there
+    /// is no such level or it has not that capacity.
+    pub fn set_level_item_count(&mut self, level: usize, item_count: u64) -> bool {
+        match self.levels.get_mut(level) {
+            Some(level) if item_count <= level.capacity => {
+                level.item_count = item_count;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The filter's shape.
     #[must_use]
     pub const fn scalable_shape(&self) -> ScalableShape {

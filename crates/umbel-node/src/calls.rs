@@ -5,7 +5,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use umbel_engine::hypercube::Knowledge;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
-use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp, ShardCommand};
+use umbel_engine::shard::{
+    Bitmap, HashList, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp, ShardCommand,
+    SliceScrubbed,
+};
 use umbel_engine::{Epoch, FilterId, Generation, NodeId};
 
 use crate::cube::{Compared, CopyFailure};
@@ -40,6 +43,10 @@ pub(crate) enum ShardRequest {
     ExportNext { export: u64 },
     /// Say how the replica is, for status tables.
     Status,
+    /// Have the replicas of a slice compared, and mended.
+    Scrub { filter: FilterId, generation: Generation },
+    /// Say what this replica holds, once it has applied this entry.
+    Compare { question: ReplicaQuestion, applied_index: u64 },
 }
 
 impl ShardRequest {
@@ -51,8 +58,10 @@ impl ShardRequest {
             | Self::Command(_)
             | Self::Describe { .. }
             | Self::ExportBegin { .. }
+            | Self::Compare { .. }
             | Self::Status => true,
-            Self::ExportNext { .. } => false,
+            // A comparison does no harm, but takes long: it is given all the time that there is.
+            Self::ExportNext { .. } | Self::Scrub { .. } => false,
         }
     }
 }
@@ -72,6 +81,10 @@ pub(crate) enum ShardAnswer {
     Frames { frames: Vec<Bytes>, is_last: bool },
     /// How the replica is.
     Status(ReplicaStatus),
+    /// What the replicas differed in.
+    Scrubbed(SliceScrubbed),
+    /// What this replica holds.
+    Held(ReplicaAnswer),
     /// Why nothing was done.
     Failed(ShardFailure),
 }
@@ -126,6 +139,9 @@ pub(crate) enum ShardFailure {
     /// As many exports as a node serves are running; nothing was done.
     #[error("too many exports are running on the node")]
     TooManyExports,
+    /// The comparison was given up; what was mended stays. Ask again later.
+    #[error("the comparison was given up: {0}")]
+    NotCompared(String),
 }
 
 /// What a node asks the meta group's leader.

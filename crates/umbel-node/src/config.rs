@@ -208,7 +208,8 @@ settings! {
         /// Bytes of deltas that the node sends in a second, at least 65536; 0 for no limit.
         exchange_bytes_per_second_max: u64 = 0,
         /// Seconds in which every copy of a replicated filter is compared bit by bit once, with one
-        /// partner's copy after the other's, 1 to 31536000; 0 for never. What a copy has lost is set again.
+        /// partner's copy after the other's, and every shard's replicas with each other, 1 to 31536000; 0
+        /// for never. What one of them has lost is mended.
         scrub_interval_s: u64 = 86_400,
         /// Inserts are refused while the disk has fewer bytes free than this; queries go on.
         disk_reserve_bytes: u64 = 256 << 20,

@@ -21,9 +21,9 @@ pub(crate) use self::jobs::NewJob;
 pub(crate) use self::levels::{AckLevel, ReadLevel};
 use self::old_map::OldMap;
 use self::refusals::{refused, unexpected};
+use self::tries::Tries;
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
 use crate::failure::CallFailure;
-use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 use crate::local::Local;
 use crate::peer::CallKind;
 use crate::ports::Seed;
@@ -37,7 +37,9 @@ mod levels;
 mod old_map;
 mod refusals;
 pub(crate) mod replicated;
+pub(crate) mod scrub;
 pub(crate) mod sizes;
+mod tries;
 
 /// A client's name for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,18 +73,6 @@ enum Tried<T> {
     Elsewhere(Option<NodeId>),
     /// It may have been done there.
     Unknown(String),
-}
-
-/// The tries of one call.
-struct Tries {
-    deadline: Instant,
-    began: Instant,
-    wait: Duration,
-    count: usize,
-    /// Whether the last try was at a leader that the one before had named.
-    has_followed: bool,
-    /// What left an outcome open, if anything did.
-    open: Option<String>,
 }
 
 impl Coordinator {
@@ -403,44 +393,6 @@ impl Coordinator {
     fn lock_leaders(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
         // No holder of the lock panics, and the map is whole after every statement.
         self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tries {
-    fn new(deadline: Instant) -> Self {
-        let began = Instant::now();
-        Self { deadline, began, wait: RETRY_WAIT_MIN, count: 0, has_followed: false, open: None }
-    }
-
-    fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
-
-    fn timeout(&self) -> Duration {
-        self.remaining().min(TRY_TIMEOUT)
-    }
-
-    /// Waits before the next try; the first time that a try says whom to ask, not at all.
-    async fn pause(&mut self, knows_leader: bool) {
-        if knows_leader && !self.has_followed {
-            self.has_followed = true;
-            return;
-        }
-        self.has_followed = false;
-        self.count += 1;
-        tokio::time::sleep(self.wait.min(self.remaining())).await;
-        self.wait = (self.wait * 2).min(RETRY_WAIT_MAX);
-    }
-
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.deadline
-    }
-
-    fn failure(self, what: &str) -> CallFailure {
-        match self.open {
-            Some(what) => CallFailure::OutcomeUnknown { what },
-            None => CallFailure::NoQuorum { what: what.to_owned(), within: self.began.elapsed() },
-        }
     }
 }
 

@@ -38,4 +38,6 @@ pub(crate) use failure::CopyFailure;
 pub(crate) use image::assembler;
 #[cfg(test)]
 pub(crate) use scrub::shape_id;
-pub(crate) use scrub::{Compared, SESSION_TIME_MAX, ScrubAnswer, answer_scrub, take_turns};
+pub(crate) use scrub::{
+    Compared, SESSION_TIME_MAX, ScrubAnswer, answer_scrub, take_turns, turn_pause,
+};

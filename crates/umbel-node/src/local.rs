@@ -336,6 +336,7 @@ impl Local {
             queue,
             Arc::clone(&self.space),
             Arc::clone(&self.exports),
+            Arc::clone(&self.links),
         );
         self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
         tracing::info!(%shard, "replica started");
@@ -431,6 +432,9 @@ impl Local {
             leaderless: shards.iter().filter(|shard| shard.group().leader().is_none()).count(),
             filter_bytes: shards.iter().map(filter_bytes).sum(),
         });
+        for shard in &shards {
+            metrics::shard_scrub_age(shard.group().id(), shard.scrub_age());
+        }
         let (filter_count, epoch) =
             self.meta.replica().read_meta(|state| (state.filters().count(), state.epoch().0));
         metrics::catalogue(filter_count, epoch);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+use umbel_engine::GroupId;
 
 const INSERT_NEW: &str = "umbel_insert_new_total";
 const INSERT_PRESENT: &str = "umbel_insert_present_total";
@@ -38,6 +39,9 @@ const SCRUB_REPAIRED: &str = "umbel_scrub_repaired_bits_total";
 const SCRUB_SENT: &str = "umbel_scrub_sent_bytes_total";
 const SCRUB_RECEIVED: &str = "umbel_scrub_received_bytes_total";
 const SCRUB_AGE: &str = "umbel_scrub_age_seconds";
+const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
+const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
+const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
 
 /// Describes all measurements to the recorder that is installed.
 pub(crate) fn describe() {
@@ -96,6 +100,22 @@ fn describe_scrubs() {
         SCRUB_AGE,
         Unit::Seconds,
         "Time since a copy was last found equal to another or made so, by the filter's number."
+    );
+    describe_counter!(
+        SHARD_SCRUBS,
+        Unit::Count,
+        "Comparisons of a slice's replicas that this node led, by outcome: equal, partial (a replica \
+         was away), mended, left (they still differ), failed."
+    );
+    describe_counter!(
+        SHARD_SCRUB_DIFFERING,
+        Unit::Count,
+        "Bits of replicas that had changed, by cause: lost, or surplus."
+    );
+    describe_gauge!(
+        SHARD_SCRUB_AGE,
+        Unit::Seconds,
+        "Longest time since replicas of a slice were found equal or made so, by shard, at its leader."
     );
 }
 
@@ -215,4 +235,22 @@ pub(crate) fn scrub_received(byte_count: usize) {
 
 pub(crate) fn scrub_age(filter: u64, age: Duration) {
     gauge!(SCRUB_AGE, "filter" => filter.to_string()).set(age.as_secs_f64());
+}
+
+/// Replicas of a slice were compared, or not.
+pub(crate) fn shard_scrubbed(outcome: &'static str) {
+    counter!(SHARD_SCRUBS, "outcome" => outcome).increment(1);
+}
+
+/// A replica of a slice had lost bits, or had others that the majority has not.
+pub(crate) fn shard_bits_differed(lost_count: u64, surplus_count: u64) {
+    counter!(SHARD_SCRUB_DIFFERING, "cause" => "lost").increment(lost_count);
+    counter!(SHARD_SCRUB_DIFFERING, "cause" => "surplus").increment(surplus_count);
+}
+
+/// At the leader; elsewhere it is 0.
+pub(crate) fn shard_scrub_age(group: GroupId, age: Option<Duration>) {
+    let Some(shard) = group.shard() else { return };
+    gauge!(SHARD_SCRUB_AGE, "shard" => shard.0.to_string())
+        .set(age.unwrap_or_default().as_secs_f64());
 }

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use umbel_engine::meta::MetaState;
-use umbel_engine::{FilterId, Generation, GroupId, NodeId};
+use umbel_engine::shard::ShardState;
+use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 
 use crate::config::{Config, ConfigError};
@@ -26,6 +27,7 @@ use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{PortFuture, Ports, Purpose, Rare};
 use crate::raft::group::Group;
+use crate::shard_leader;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
 };
@@ -38,6 +40,8 @@ mod replicated_copies_test;
 pub(crate) mod replicated_test;
 #[cfg(test)]
 mod scrub_test;
+#[cfg(test)]
+mod shard_scrub_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -161,6 +165,7 @@ impl Node {
         tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
+        tasks.spawn(shard_leader::take_turns(Arc::clone(&local), local.scrub_interval()));
         formation::complete(&door, &local, &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;
@@ -222,6 +227,27 @@ impl Node {
     #[must_use]
     pub fn rot_copy(&self, filter: FilterId, every: usize) -> u64 {
         self.local.copies().get(filter).map_or(0, |copy| copy.rot(every))
+    }
+
+    /// For simulations and tests of what mends replicas: flips every so many-th bit of a filter's slice in
+    /// this node's replica of a shard, or clears every so many-th of those that are set, as if memory had
+    /// rotted, and says how many; 0 if there is none. Nothing that a client or a peer sends comes here.
+    #[must_use]
+    pub fn rot_slice(
+        &self,
+        shard: ShardId,
+        filter: FilterId,
+        every: usize,
+        only_clears: bool,
+    ) -> u64 {
+        let replica = self.local.shard(shard);
+        replica.map_or(0, |replica| replica.group().replica().rot(filter, every, only_clears))
+    }
+
+    /// A number that stands for all that this node's replica of a shard holds, if it has one.
+    #[must_use]
+    pub fn shard_digest(&self, shard: ShardId) -> Option<u64> {
+        Some(self.local.shard(shard)?.group().replica().read_shard(ShardState::digest))
     }
 
     /// Has every group write a snapshot and let go of the whole log behind it, one group after the

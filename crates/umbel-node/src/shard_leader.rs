@@ -2,8 +2,9 @@
 //! behind a confirmation, and nothing that grows without bound.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{RwLock, Semaphore, mpsc, oneshot};
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
@@ -15,10 +16,16 @@ use crate::calls::{ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest, Slice
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
+use crate::peer::Links;
 use crate::ports::Rare;
 use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
+
+mod scrub;
+mod scrub_turns;
+
+pub(crate) use scrub_turns::take_turns;
 
 /// The answer to one part of an entry.
 type PartAnswer = Result<Bitmap, ShardFailure>;
@@ -39,7 +46,15 @@ pub(crate) struct ShardLeader {
     room_items: usize,
     space: Arc<Space>,
     exports: Arc<Exports>,
+    links: Arc<Links>,
+    /// Held for reading by every write on its way to the log, and for writing where none may be.
+    writes: Writes,
+    /// When each slice was last compared, and that only one is at a time.
+    scrubs: scrub::Scrubs,
 }
+
+/// Writes on their way.
+type Writes = Arc<RwLock<()>>;
 
 impl ShardLeader {
     pub(crate) fn start(
@@ -48,11 +63,25 @@ impl ShardLeader {
         queue_items_max: usize,
         space: Arc<Space>,
         exports: Arc<Exports>,
+        links: Arc<Links>,
     ) -> Arc<Self> {
         let (queue, waiting) = mpsc::channel(PROPOSAL_QUEUE_MAX);
-        tokio::spawn(propose_together(Arc::clone(&group), waiting));
+        let writes = Writes::default();
+        tokio::spawn(propose_together(Arc::clone(&group), waiting, Arc::clone(&writes)));
         let room = Arc::new(Semaphore::new(queue_items_max));
-        Arc::new(Self { node, group, queue, room, room_items: queue_items_max, space, exports })
+        let (room_items, scrubs) = (queue_items_max, scrub::Scrubs::default());
+        Arc::new(Self {
+            node,
+            group,
+            queue,
+            room,
+            room_items,
+            space,
+            exports,
+            links,
+            writes,
+            scrubs,
+        })
     }
 
     pub(crate) fn group(&self) -> &Arc<Group> {
@@ -84,6 +113,12 @@ impl ShardLeader {
                 .await
                 .map(|(frames, is_last)| ShardAnswer::Frames { frames, is_last }),
             ShardRequest::Status => Ok(ShardAnswer::Status(self.status())),
+            ShardRequest::Scrub { filter, generation } => {
+                self.scrub(filter, generation, Duration::ZERO).await.map(ShardAnswer::Scrubbed)
+            }
+            ShardRequest::Compare { question, applied_index } => {
+                self.answer(&question, applied_index).await.map(ShardAnswer::Held)
+            }
         };
         outcome.unwrap_or_else(ShardAnswer::Failed)
     }
@@ -155,6 +190,7 @@ impl ShardLeader {
             }
             PreparedRemove::Propose(part) => part,
         };
+        let _writing = self.writes.read().await;
         match self.propose(ShardCommand::Remove(part)).await? {
             ShardReply::Removed(outcome) => Ok(outcome?),
             other => Err(unexpected(&other)),
@@ -186,6 +222,7 @@ impl ShardLeader {
         if grows && let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
+        let _writing = self.writes.read().await;
         match self.propose(command).await? {
             ShardReply::Merged(outcome) => Ok(outcome?),
             ShardReply::Done(outcome) => Ok(outcome.map(|()| 0)?),
@@ -277,7 +314,7 @@ fn unexpected(reply: &ShardReply) -> ShardFailure {
 }
 
 /// Proposes what waits, many parts in one entry, a few entries on their way at once.
-async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>) {
+async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, writes: Writes) {
     let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
     let mut next = None;
     loop {
@@ -307,8 +344,9 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>)
             parts.push(waiting.part);
             answers.push(waiting.answer);
         }
-        let group = Arc::clone(&group);
+        let (group, writes) = (Arc::clone(&group), Arc::clone(&writes));
         tokio::spawn(async move {
+            let _writing = writes.read().await;
             let outcome = group.propose(Command::Shard(ShardCommand::Insert(parts))).await;
             drop(permit);
             answer_parts(outcome, answers);

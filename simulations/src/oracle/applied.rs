@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use umbel_engine::shard::{
-    InsertPart, PartError, ShardCommand, ShardReply, ShardState, SliceSummary,
+    InsertPart, PartError, RepairPart, ScrubPart, ShardCommand, ShardReply, ShardState,
+    SliceSummary,
 };
 use umbel_engine::{FilterId, Generation, RequestId};
 
@@ -29,7 +30,9 @@ impl Before {
             }
             ShardCommand::ClearSlice { filter, .. }
             | ShardCommand::DropSlice(filter)
-            | ShardCommand::LoadFrame { filter, .. } => vec![*filter],
+            | ShardCommand::LoadFrame { filter, .. }
+            | ShardCommand::Scrub(ScrubPart { filter, .. })
+            | ShardCommand::Repair(RepairPart { filter, .. }) => vec![*filter],
             ShardCommand::CreateSlice(_) => Vec::new(),
         };
         Self(filters.into_iter().map(|filter| (filter, state.summary(filter))).collect())

@@ -28,10 +28,12 @@ impl Plan {
         let is_cube = profile == Profile::Cube;
         let mut world_dice = Dice::new(seed, Stream::World);
         let world = match profile {
-            Profile::Cube => draw_cube_world(&mut world_dice, seed),
+            Profile::Cube => draw_cube_world(&mut world_dice),
             Profile::Moves => draw_moving_world(&mut world_dice),
             _ => draw_world(&mut world_dice),
         };
+        let (scrub_s, rot_every) = scrubs_of(seed);
+        let world = WorldShape { scrub_s, rot_every, ..world };
         let mut copies = Dice::new(seed, Stream::Copies);
         let is_jobs = profile == Profile::Jobs;
         let mut job_dice = Dice::new(seed, Stream::Jobs);
@@ -114,15 +116,13 @@ fn draw_world(dice: &mut Dice) -> WorldShape {
 const CUBE_NODES: [u32; 11] = [2, 3, 3, 4, 5, 5, 6, 7, 8, 8, 13];
 
 /// Many nodes, and one shard that has little to do.
-fn draw_cube_world(dice: &mut Dice, seed: u64) -> WorldShape {
+fn draw_cube_world(dice: &mut Dice) -> WorldShape {
     let nodes = *dice.pick(&CUBE_NODES);
     let replicas = if nodes >= 5 && dice.one_in(2) { 5 } else { 3 };
-    let (scrub_s, rot_every) = scrubs_of(seed);
-    let world = WorldShape::new(nodes, 1, replicas, dice.count(1, 8));
-    WorldShape { scrub_s, rot_every, ..world }
+    WorldShape::new(nodes, 1, replicas, dice.count(1, 8))
 }
 
-/// How often copies are compared, and what they lose in the end that only this finds. Of the seed alone,
+/// How often copies and replicas are compared, and what they lose in the end that only this finds. Of the seed alone,
 /// so that no draw is shifted.
 const fn scrubs_of(seed: u64) -> (u32, u32) {
     match seed % 8 {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bitmap::Bitmap;
 use super::hash_list::HashList;
+use super::scrub::{RepairPart, ScrubPart};
 use super::slice_shape::SliceShape;
 use crate::ids::{FilterId, Generation, RequestId, ShardId};
 
@@ -50,6 +51,10 @@ pub enum ShardCommand {
         /// The frame's bytes, checked again when applied.
         frame: Bytes,
     },
+    /// Has every replica digest a piece of a slice, so that they can be compared.
+    Scrub(ScrubPart),
+    /// Gives blocks of a slice what the majority of replicas holds.
+    Repair(RepairPart),
 }
 
 /// A filter's share of a shard, as it is created.

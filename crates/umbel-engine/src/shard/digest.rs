@@ -33,6 +33,22 @@ impl Digest {
         rest.iter().for_each(|&byte| self.push(byte.into()));
     }
 
+    /// A keyed digest of a block of words. Four of them are mixed side by side: one alone waits for its
+    /// multiplications and reads memory at a third of its speed.
+    pub(super) fn of_block(key: u64, words: &[u64]) -> u64 {
+        let mut lanes = [Self::new(); 4];
+        lanes.iter_mut().for_each(|lane| lane.push(key));
+        let (quads, rest) = words.as_chunks::<4>();
+        for quad in quads {
+            lanes.iter_mut().zip(quad).for_each(|(lane, &word)| lane.push(word));
+        }
+        let mut digest = Self::new();
+        digest.push_words(rest);
+        digest.push(words.len() as u64);
+        lanes.into_iter().for_each(|lane| digest.push(lane.finish()));
+        digest.finish()
+    }
+
     /// The last bits reach all others.
     pub(super) const fn finish(mut self) -> u64 {
         self.push(0);
@@ -49,6 +65,22 @@ mod tests {
         let mut digest = Digest::new();
         digest.push_words(words);
         digest.finish()
+    }
+
+    #[test]
+    fn every_word_of_a_block_counts_and_the_key() {
+        let words: Vec<u64> = (0..11).collect();
+        let whole = Digest::of_block(7, &words);
+        assert_eq!(Digest::of_block(7, &words), whole);
+        assert_ne!(Digest::of_block(8, &words), whole);
+        for at in 0..words.len() {
+            let mut other = words.clone();
+            other[at] ^= 1 << 40;
+            assert_ne!(Digest::of_block(7, &other), whole, "{at}");
+            other.swap_remove(at);
+            assert_ne!(Digest::of_block(7, &other), whole, "{at}");
+        }
+        assert_ne!(Digest::of_block(7, &[]), Digest::of_block(7, &[0]));
     }
 
     #[test]

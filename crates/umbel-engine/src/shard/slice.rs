@@ -23,6 +23,9 @@ pub(super) struct Slice {
     pub(super) generation: Generation,
     /// Items that were called new since the generation began.
     pub(super) new_count: u64,
+    /// Index of the last entry that may have changed it. No part of the replicated state: a replica
+    /// that was loaded knows only an index that is as high or higher.
+    pub(super) written_index: u64,
     pub(super) filter: AnyFilter,
 }
 
@@ -72,7 +75,8 @@ impl Slice {
             SliceShapeError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
             error => PartError::Malformed { what: error.to_string() },
         })?;
-        Ok(Self { spec: spec.clone(), generation: spec.generation, new_count: 0, filter })
+        let (spec, generation) = (spec.clone(), spec.generation);
+        Ok(Self { spec, generation, new_count: 0, written_index: 0, filter })
     }
 
     /// Empties the slice and begins a generation.
@@ -88,6 +92,11 @@ impl Slice {
 
     pub(super) fn kind(&self) -> Kind {
         self.filter.kind()
+    }
+
+    /// Whether what is set stays so until the slice is emptied.
+    pub(super) fn is_monotone(&self) -> bool {
+        self.kind() != Kind::Counting
     }
 
     /// Refuses a request of another generation.

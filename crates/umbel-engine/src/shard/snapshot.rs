@@ -17,6 +17,7 @@ use umbel_filter::HashRange;
 
 use super::command::{PartError, SliceSpec};
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
+use super::scrub::NO_INDEX;
 use super::slice::{Slice, frame_key};
 use super::slice_shape::SliceShapeError;
 use super::state::ShardState;
@@ -145,7 +146,7 @@ impl ShardSnapshot {
     /// All but the positions.
     #[must_use]
     pub fn head(&self) -> ShardSnapshotHead {
-        let ShardState { shard, range, ref slices, ref replay } = self.state;
+        let ShardState { shard, range, ref slices, ref replay, .. } = self.state;
         let slices = slices.values().map(|slice| SliceHead {
             spec: slice.spec.clone(),
             generation: slice.generation,
@@ -222,7 +223,7 @@ impl SnapshotLoader {
             }
         }
         let replay = ReplayTable::from_head(ReplayLimits::SHARD, &replay).map_err(malformed)?;
-        let state = ShardState { shard, range, slices: BTreeMap::new(), replay };
+        let state = ShardState { shard, range, slices: BTreeMap::new(), replay, scrubbed: None };
         Ok(Self { state, heads, loaded: 0, assembler: None })
     }
 
@@ -257,7 +258,8 @@ impl SnapshotLoader {
         }
         let filter = assembler.finish().map_err(wrong)?;
         let SliceHead { ref spec, generation, new_count } = *head;
-        let loaded = Slice { spec: spec.clone(), generation, new_count, filter };
+        let written_index = NO_INDEX;
+        let loaded = Slice { spec: spec.clone(), generation, new_count, written_index, filter };
         self.state.slices.insert(spec.filter, loaded);
         self.loaded += 1;
         Ok(())

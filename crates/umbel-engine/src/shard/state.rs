@@ -10,6 +10,7 @@ use super::command::{InsertPart, PartError, RemovePart, ShardCommand, ShardReply
 use super::digest::Digest;
 use super::hash_list::HashList;
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::scrub::{NO_INDEX, ScrubbedPiece};
 use super::slice::{Slice, SliceDescription, SliceSummary, check_range};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
@@ -37,6 +38,9 @@ pub struct ShardState {
     pub(super) range: HashRange,
     pub(super) slices: BTreeMap<FilterId, Slice>,
     pub(super) replay: ReplayTable,
+    /// What was digested last, to be compared with other replicas' digests. No part of the replicated
+    /// state.
+    pub(super) scrubbed: Option<ScrubbedPiece>,
 }
 
 impl ShardState {
@@ -44,7 +48,7 @@ impl ShardState {
     #[must_use]
     pub const fn new(shard: ShardId, range: HashRange) -> Self {
         let replay = ReplayTable::new(ReplayLimits::SHARD);
-        Self { shard, range, slices: BTreeMap::new(), replay }
+        Self { shard, range, slices: BTreeMap::new(), replay, scrubbed: None }
     }
 
     /// Which shard this is.
@@ -59,8 +63,14 @@ impl ShardState {
         self.range
     }
 
-    /// Applies a command of the log.
+    /// Applies a command of the log whose place in it does not matter: repairs only add.
     pub fn apply(&mut self, command: &ShardCommand) -> ShardReply {
+        self.apply_at(NO_INDEX, command)
+    }
+
+    /// Applies the entry of the log with this index.
+    pub fn apply_at(&mut self, index: u64, command: &ShardCommand) -> ShardReply {
+        self.note_written(index, command);
         match command {
             ShardCommand::Insert(parts) => {
                 ShardReply::Inserted(parts.iter().map(|part| self.insert(part)).collect())
@@ -81,6 +91,29 @@ impl ShardState {
                 let slice = self.slice_mut(*filter, *generation);
                 ShardReply::Merged(slice.and_then(|slice| slice.load(frame)))
             }
+            ShardCommand::Scrub(part) => ShardReply::Done(self.scrub(part)),
+            ShardCommand::Repair(part) => ShardReply::Done(self.repair(index, part)),
+        }
+    }
+
+    /// Notes which slices an entry may change. Repairs do so themselves.
+    fn note_written(&mut self, index: u64, command: &ShardCommand) {
+        let mut note = |filter: &FilterId| {
+            if let Some(slice) = self.slices.get_mut(filter) {
+                slice.written_index = index;
+            }
+        };
+        match command {
+            ShardCommand::Insert(parts) => parts.iter().for_each(|part| note(&part.filter)),
+            ShardCommand::Remove(part) => note(&part.filter),
+            ShardCommand::ClearSlice { filter, .. }
+            | ShardCommand::MergeSlices { target: filter, .. }
+            | ShardCommand::LoadFrame { filter, .. } => note(filter),
+            // A slice that is created is empty, and equal however it came to be.
+            ShardCommand::CreateSlice(_)
+            | ShardCommand::DropSlice(_)
+            | ShardCommand::Scrub(_)
+            | ShardCommand::Repair(_) => {}
         }
     }
 
@@ -207,7 +240,7 @@ impl ShardState {
         Ok(slice)
     }
 
-    fn slice_mut(
+    pub(super) fn slice_mut(
         &mut self,
         filter: FilterId,
         generation: Generation,

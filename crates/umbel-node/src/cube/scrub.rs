@@ -45,7 +45,7 @@ pub(crate) use answering::{ScrubAnswer, answer_scrub};
 pub(crate) use asking::compare;
 #[cfg(test)]
 pub(crate) use image::shape_id;
-pub(crate) use turns::take_turns;
+pub(crate) use turns::{take_turns, turn_pause};
 
 /// Comparisons that a node asks for at once, and as many that it answers: each holds an image of a
 /// copy, up to 1 GiB. One of each, and no one waits for a turn of the other kind, so none wait in a ring.

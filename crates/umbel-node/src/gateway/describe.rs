@@ -1,5 +1,7 @@
 //! What is known of a filter, as a message.
 
+use std::collections::BTreeSet;
+
 use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::NodeId;
 use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
@@ -10,6 +12,7 @@ use crate::calls::CopyReport;
 use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
 use crate::coordinator::replicated::scrub::ScrubbedPair;
 use crate::coordinator::replicated::{ExchangeReport, Flushed};
+use crate::coordinator::scrub::{Scrubbed, ScrubbedSlice};
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
     let filter = Some(summary(info.id, &info.record));
@@ -122,25 +125,54 @@ pub(super) fn exchange(report: ExchangeReport) -> v1::ExchangeStatus {
     }
 }
 
-/// The reports of pairs as they come, and the end.
+/// The reports as they come, and the end.
 pub(super) fn scrub(
-    pairs: impl Stream<Item = ScrubbedPair> + Send + 'static,
+    reports: impl Stream<Item = Scrubbed> + Send + 'static,
 ) -> impl Stream<Item = v1::ScrubReport> + Send + 'static {
-    let report = |part| v1::ScrubReport { part: Some(part) };
-    let state = (Some(Box::pin(pairs)), 0);
-    stream::unfold(state, move |(pairs, pair_count)| async move {
-        let mut pairs = pairs?;
-        Some(match pairs.next().await {
-            Some(pair) => {
-                let part = v1::scrub_report::Part::Pair(scrubbed(pair));
-                (report(part), (Some(pairs), pair_count + 1))
+    use v1::scrub_report::Part;
+    let state = (Some(Box::pin(reports)), v1::ScrubDone::default());
+    stream::unfold(state, |(reports, mut done)| async move {
+        let mut reports = reports?;
+        let (part, reports) = match reports.next().await {
+            Some(Scrubbed::Pair(pair)) => {
+                done.pair_count += 1;
+                (Part::Pair(scrubbed(pair)), Some(reports))
             }
-            None => {
-                let part = v1::scrub_report::Part::Done(v1::ScrubDone { pair_count });
-                (report(part), (None, pair_count))
+            Some(Scrubbed::Slice(slice)) => {
+                done.shard_count += 1;
+                (Part::Shard(scrubbed_slice(slice)), Some(reports))
             }
-        })
+            None => (Part::Done(done), None),
+        };
+        Some((v1::ScrubReport { part: Some(part) }, (reports, done)))
     })
+}
+
+fn scrubbed_slice(slice: ScrubbedSlice) -> v1::ScrubShard {
+    let ScrubbedSlice { filter, shard, compared } = slice;
+    let head = v1::ScrubShard { filter, shard: shard.0, ..Default::default() };
+    let report = match compared {
+        Ok(report) => report,
+        Err(failure) => return v1::ScrubShard { failure, ..head },
+    };
+    let nodes: BTreeSet<NodeId> =
+        report.compared.iter().chain(report.away.keys()).copied().collect();
+    let replica = |node: NodeId| {
+        let bits = report.differing.get(&node).copied().unwrap_or_default();
+        v1::ScrubReplica {
+            node: node.0,
+            lost_bits: bits.lost,
+            surplus_bits: bits.surplus,
+            failure: report.away.get(&node).cloned().unwrap_or_default(),
+        }
+    };
+    v1::ScrubShard {
+        replicas: nodes.into_iter().map(replica).collect(),
+        union_blocks: report.union_blocks,
+        left_blocks: report.left_blocks,
+        answers_differ: report.answers_differ,
+        ..head
+    }
 }
 
 fn scrubbed(pair: ScrubbedPair) -> v1::ScrubPair {

@@ -17,6 +17,7 @@ use super::*;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::replicated::scrub::ScrubbedPair;
+use crate::coordinator::scrub::Scrubbed;
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::peer::{LocalIdentity, add_hello, peer_client};
@@ -36,8 +37,12 @@ async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId
 }
 
 async fn scrub(coordinator: &Arc<Coordinator>, filter: &str) -> Vec<ScrubbedPair> {
-    let pairs = coordinator.scrub(Some(filter), deadline()).await.unwrap();
-    let mut pairs: Vec<ScrubbedPair> = pairs.collect().await;
+    let reports = coordinator.scrub(Some(filter), deadline()).await.unwrap();
+    let pair = |report| match report {
+        Scrubbed::Pair(pair) => pair,
+        Scrubbed::Slice(slice) => panic!("{slice:?}"),
+    };
+    let mut pairs: Vec<ScrubbedPair> = reports.map(pair).collect().await;
     pairs.sort_by_key(|pair| (pair.node, pair.partner));
     pairs
 }

@@ -224,6 +224,11 @@ impl Group {
             >= behind(metrics.snapshot).saturating_add(ENTRIES_OF_PROVOKED_SNAPSHOT)
     }
 
+    /// A number drawn for this group.
+    pub(crate) fn number(&self, purpose: Purpose) -> u64 {
+        self.seed.number(purpose)
+    }
+
     /// Index of the last entry that this node applied.
     pub(crate) fn applied_index(&self) -> u64 {
         *self.replica.applied_index().borrow()

@@ -13,7 +13,7 @@ use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::MetaState;
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader};
-use umbel_engine::{GroupId, ShardId};
+use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 
 use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
@@ -85,6 +85,26 @@ impl Replica {
         }
     }
 
+    /// Reads a shard's state as it is after an entry, with the index of that entry.
+    ///
+    /// # Panics
+    /// If this is the meta group's replica.
+    pub(crate) fn read_shard_at<T>(&self, read: impl FnOnce(u64, &ShardState) -> T) -> T {
+        let inner = self.read();
+        match &inner.state {
+            GroupState::Shard(state) => read(inner.applied.map_or(0, |id| id.index), state),
+            GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
+        }
+    }
+
+    /// For tests and simulations of what mends replicas: flips bits of a slice, or clears some.
+    pub(crate) fn rot(&self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
+        match &mut self.write().state {
+            GroupState::Shard(state) => state.rot(filter, every, only_clears),
+            GroupState::Meta(_) => 0,
+        }
+    }
+
     /// Reads the meta group's state.
     ///
     /// # Panics
@@ -116,7 +136,7 @@ impl Replica {
                 Reply::Meta(state.apply(entry.log_id.index, command))
             }
             (GroupState::Shard(state), EntryPayload::Normal(Command::Shard(command))) => {
-                Reply::Shard(state.apply(command))
+                Reply::Shard(state.apply_at(entry.log_id.index, command))
             }
             _ => Reply::None,
         }
@@ -155,7 +175,9 @@ impl Replica {
                     loader.push(&frame).map_err(invalid)?;
                     tokio::task::yield_now().await;
                 }
-                GroupState::Shard(Box::new(loader.finish().map_err(invalid)?))
+                let mut state = loader.finish().map_err(invalid)?;
+                state.loaded_at(file.meta().last_log_id.map_or(0, |id| id.index));
+                GroupState::Shard(Box::new(state))
             }
         };
         let mut inner = self.write();

@@ -87,7 +87,7 @@ enum AdminVerb {
         #[arg(long, value_name = "NODE")]
         to: u64,
     },
-    /// Compare the copies of replicated filters bit by bit, and set again what one of them has lost
+    /// Compare copies and replicas of filters bit by bit, and mend what one of them has lost
     Scrub {
         /// The filter
         #[arg(required_unless_present = "all", conflicts_with = "all")]

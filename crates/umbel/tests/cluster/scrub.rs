@@ -65,6 +65,17 @@ async fn an_operator_has_copies_compared() {
     }
     assert!(metrics.contains("umbel_scrub_differing_bits_total{cause=\"lost\"} 0"), "{metrics}");
 
+    // Of a partitioned filter the replicas of every shard.
+    client.create("cut", &NewFilter::for_rate(100_000, 1e-3)).await.unwrap();
+    client.filter("cut").insert((0..5_000).map(item)).await.unwrap();
+    let output = scrub(&address, &["cut"]);
+    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{rows}");
+    let shard_count = client.status().await.unwrap().shards.len();
+    let expected: Vec<String> =
+        (0..shard_count).map(|shard| format!("cut\t{shard}\t1 2 3\tequal")).collect();
+    assert_eq!(rows.lines().collect::<Vec<_>>(), expected);
+
     for (args, says) in [
         (&["unknown"][..], "unknown"),
         (&[], "<FILTER>"),
@@ -90,4 +101,8 @@ async fn an_operator_has_copies_compared() {
     let json: Value = serde_json::from_slice(&json.unwrap().stdout).unwrap();
     assert_eq!(json["pairs"][0]["failure"], Value::Null);
     assert!(json["pairs"][1]["failure"].is_string(), "{json}");
+    let output = scrub(&address, &["cut"]);
+    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{rows}");
+    assert!(rows.lines().all(|row| row.contains("node 3 not compared: ")), "{rows}");
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use tokio::time::Instant;
 use umbel_engine::hypercube::{Cube, Rank};
-use umbel_engine::meta::{FilterState, MetaState};
+use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 
 use crate::calls::{CopyAnswer, CopyRequest};
 use crate::coordinator::Coordinator;
+use crate::coordinator::scrub::Wanted;
 use crate::cube::{Compared, SESSION_TIME_MAX};
 use crate::failure::CallFailure;
 
@@ -26,31 +26,16 @@ pub(crate) struct ScrubbedPair {
     pub(crate) compared: Result<Compared, String>,
 }
 
-#[derive(Clone)]
-struct Wanted {
-    name: String,
-    filter: FilterId,
-    generation: Generation,
-}
-
 impl Coordinator {
-    /// Has the copies of a replicated filter, or of all of them, compared: each pair of partners in the
-    /// cube once. The pairs come as they are done.
+    /// Has copies of replicated filters compared: each pair of partners in the cube once. The pairs
+    /// come as they are done.
     ///
     /// # Errors
-    /// If there is no such filter, or it is partitioned. Nothing was compared.
-    pub(crate) async fn scrub(
+    /// If this node belongs to no cluster.
+    pub(in crate::coordinator) fn scrub_pairs(
         self: &Arc<Self>,
-        name: Option<&str>,
-        deadline: Instant,
+        filters: Vec<Wanted>,
     ) -> Result<impl Stream<Item = ScrubbedPair> + use<>, CallFailure> {
-        let filters = match name {
-            Some(name) => vec![self.wanted(name, deadline).await?],
-            None => {
-                self.meta_refresh(deadline).await?;
-                self.read_meta(all_replicated)?
-            }
-        };
         let pairs = Arc::new(self.read_meta(partners)?);
         let of_filter = move |filter: Wanted| {
             let pairs = Arc::clone(&pairs);
@@ -62,16 +47,6 @@ impl Coordinator {
             async move { coordinator.scrub_pair(pair).await }
         });
         Ok(compared.buffer_unordered(PAIRS_AT_ONCE_MAX))
-    }
-
-    async fn wanted(&self, name: &str, deadline: Instant) -> Result<Wanted, CallFailure> {
-        let filter = self.live_filter(name, deadline).await?;
-        if !filter.record.is_replicated() {
-            let what = format!("filter {name:?} is partitioned, expected a replicated one");
-            return Err(CallFailure::Invalid { what });
-        }
-        let (name, generation) = (name.to_owned(), filter.record.generation);
-        Ok(Wanted { name, filter: filter.id, generation })
     }
 
     async fn scrub_pair(
@@ -102,18 +77,6 @@ impl Coordinator {
             Err(error) => Err(error.to_string()),
         }
     }
-}
-
-/// The replicated filters that are live, by their numbers.
-fn all_replicated(state: &MetaState) -> Vec<Wanted> {
-    let replicated = state.filters().filter(|(_, record)| record.is_replicated());
-    let live = replicated.filter(|(_, record)| record.state == FilterState::Live);
-    let wanted = live.map(|(filter, record)| Wanted {
-        name: record.name.to_string(),
-        filter,
-        generation: record.generation,
-    });
-    wanted.collect()
 }
 
 /// All pairs of partners in the cube of the live nodes, each once, the lower node first.

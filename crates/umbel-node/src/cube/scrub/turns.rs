@@ -11,7 +11,7 @@ use super::asking::compare;
 use super::{Due, Scrubs};
 use crate::cube::Copy;
 use crate::local::Local;
-use crate::ports::Purpose;
+use crate::ports::{Purpose, Seed};
 
 /// Least pause between two comparisons that this node begins by itself: with many filters and a short
 /// interval there is time for other things still.
@@ -113,11 +113,16 @@ fn chosen(local: &Local, turn: u64) -> Option<(Arc<Copy>, NodeId)> {
     Some((Arc::clone(copy), *partners.get(partner)?))
 }
 
-/// How long until the next turn: the interval's share of one copy, half to one and a half of it, so
-/// that nodes that were started together do not compare together.
+/// How long until the next turn.
 fn pause(local: &Local, interval: Duration) -> Duration {
-    let count = u32::try_from(local.copies().all().len().max(1)).unwrap_or(u32::MAX);
+    turn_pause(local.seed(), interval, local.copies().all().len())
+}
+
+/// How long until the next turn of so many in an interval: one's share of it, half to one and a half
+/// times, so that nodes that were started together do not compare together.
+pub(crate) fn turn_pause(seed: &dyn Seed, interval: Duration, count: usize) -> Duration {
+    let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
     let share = (interval / count).max(PAUSE_MIN);
     let spread = u64::try_from(share.as_micros()).unwrap_or(u64::MAX).max(1);
-    share / 2 + Duration::from_micros(local.seed().number(Purpose::Scrub) % spread)
+    share / 2 + Duration::from_micros(seed.number(Purpose::Scrub) % spread)
 }

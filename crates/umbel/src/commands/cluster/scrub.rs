@@ -1,30 +1,111 @@
-//! `umbel cluster scrub`: copies of replicated filters compared bit by bit.
+//! `umbel cluster scrub`: copies and replicas compared bit by bit.
 
 use super::show::{Rows, print};
 use crate::exit::Exit;
 use anyhow::Result;
 use serde_json::{Value, json};
 use umbel_client::Client;
-use umbel_client::proto::ScrubPair;
 use umbel_client::proto::scrub_report::Part;
+use umbel_client::proto::{ScrubPair, ScrubReplica, ScrubShard};
 
-/// Compares the copies of a filter, or of all replicated ones, and prints each pair of nodes.
+/// Compares a filter, or all of them, and prints each pair of nodes and each shard.
 ///
 /// # Errors
 ///
 /// As the call of the cluster.
 pub(super) async fn scrub(client: &Client, filter: Option<&str>, as_json: bool) -> Result<Exit> {
     let mut reports = client.scrub(filter).await?;
-    let mut pairs = Vec::new();
+    let (mut pairs, mut shards) = (Vec::new(), Vec::new());
     while let Some(report) = reports.next().await? {
-        if let Some(Part::Pair(pair)) = report.part {
-            pairs.push(pair);
+        match report.part {
+            Some(Part::Pair(pair)) => pairs.push(pair),
+            Some(Part::Shard(shard)) => shards.push(shard),
+            Some(Part::Done(_)) | None => {}
         }
     }
     pairs.sort_by(|one, other| key(one).cmp(&key(other)));
-    let values: Value = pairs.iter().map(json_of).collect();
-    print(as_json, &json!({ "pairs": values }), || rows(&pairs).text())?;
-    Ok(exit(&pairs))
+    shards.sort_by(|one, other| (&one.filter, one.shard).cmp(&(&other.filter, other.shard)));
+    let of_pairs: Value = pairs.iter().map(json_of).collect();
+    let of_shards: Value = shards.iter().map(json_of_shard).collect();
+    print(as_json, &json!({ "pairs": of_pairs, "shards": of_shards }), || {
+        let tables = [(!pairs.is_empty(), rows(&pairs)), (!shards.is_empty(), shard_rows(&shards))];
+        let tables: Vec<String> = tables
+            .into_iter()
+            .filter(|(is_full, _)| *is_full)
+            .map(|(_, rows)| rows.text())
+            .collect();
+        tables.join("\n")
+    })?;
+    Ok(if shards.iter().all(is_well) { exit(&pairs) } else { Exit::Failed })
+}
+
+/// Whether all replicas of a shard were compared and are as they were.
+fn is_well(shard: &ScrubShard) -> bool {
+    let is_replica_well = |replica: &ScrubReplica| {
+        replica.failure.is_empty() && replica.lost_bits + replica.surplus_bits == 0
+    };
+    shard.failure.is_empty()
+        && shard.left_blocks == 0
+        && !shard.answers_differ
+        && shard.replicas.iter().all(is_replica_well)
+}
+
+/// What became of a shard, in words.
+fn outcome_of_shard(shard: &ScrubShard) -> String {
+    if !shard.failure.is_empty() {
+        return format!("failed: {}", shard.failure);
+    }
+    let mut parts = Vec::new();
+    for replica in &shard.replicas {
+        let ScrubReplica { node, lost_bits, surplus_bits, failure } = replica;
+        if lost_bits + surplus_bits > 0 {
+            parts.push(format!("node {node}: {lost_bits} bits lost, {surplus_bits} surplus"));
+        }
+        if !failure.is_empty() {
+            parts.push(format!("node {node} not compared: {failure}"));
+        }
+    }
+    if shard.union_blocks > 0 {
+        parts.push(format!("{} blocks without a majority", shard.union_blocks));
+    }
+    if shard.left_blocks > 0 {
+        parts.push(format!("{} blocks still differ", shard.left_blocks));
+    }
+    if shard.answers_differ {
+        parts.push("remembered answers differ".to_owned());
+    }
+    if parts.is_empty() { "equal".to_owned() } else { parts.join("; ") }
+}
+
+fn shard_rows(shards: &[ScrubShard]) -> Rows {
+    let mut rows = Rows::new(&["filter", "shard", "nodes", "result"], &[1]);
+    for shard in shards {
+        let nodes: Vec<String> =
+            shard.replicas.iter().map(|replica| replica.node.to_string()).collect();
+        let (number, outcome) = (shard.shard.to_string(), outcome_of_shard(shard));
+        rows.push(vec![shard.filter.clone(), number, nodes.join(" "), outcome]);
+    }
+    rows
+}
+
+fn json_of_shard(shard: &ScrubShard) -> Value {
+    let replica = |replica: &ScrubReplica| {
+        json!({
+            "node": replica.node,
+            "lost_bits": replica.lost_bits,
+            "surplus_bits": replica.surplus_bits,
+            "failure": (!replica.failure.is_empty()).then_some(&replica.failure),
+        })
+    };
+    json!({
+        "filter": shard.filter,
+        "shard": shard.shard,
+        "replicas": shard.replicas.iter().map(replica).collect::<Value>(),
+        "union_blocks": shard.union_blocks,
+        "left_blocks": shard.left_blocks,
+        "answers_differ": shard.answers_differ,
+        "failure": (!shard.failure.is_empty()).then_some(&shard.failure),
+    })
 }
 
 fn key(pair: &ScrubPair) -> (&str, u64, u64) {
@@ -86,6 +167,30 @@ fn json_of(pair: &ScrubPair) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shard_is_well_if_all_its_replicas_are() {
+        let replica = |node| ScrubReplica { node, ..ScrubReplica::default() };
+        let shard = |second| ScrubShard {
+            replicas: vec![replica(1), second, replica(3)],
+            ..ScrubShard::default()
+        };
+        let equal = shard(replica(2));
+        assert_eq!((outcome_of_shard(&equal).as_str(), is_well(&equal)), ("equal", true));
+        let rotten = shard(ScrubReplica { lost_bits: 5, surplus_bits: 2, ..replica(2) });
+        assert_eq!(outcome_of_shard(&rotten), "node 2: 5 bits lost, 2 surplus");
+        let away = shard(ScrubReplica { failure: "it is away".to_owned(), ..replica(2) });
+        assert_eq!(outcome_of_shard(&away), "node 2 not compared: it is away");
+        let left = ScrubShard { left_blocks: 3, union_blocks: 1, ..equal.clone() };
+        assert_eq!(outcome_of_shard(&left), "1 blocks without a majority; 3 blocks still differ");
+        let answers = ScrubShard { answers_differ: true, ..equal.clone() };
+        assert_eq!(outcome_of_shard(&answers), "remembered answers differ");
+        let failed = ScrubShard { failure: "no leader".to_owned(), ..equal };
+        assert_eq!(outcome_of_shard(&failed), "failed: no leader");
+        for bad in [rotten, away, left, answers, failed] {
+            assert!(!is_well(&bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn only_losses_and_failures_fail() {

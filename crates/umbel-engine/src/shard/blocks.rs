@@ -1,0 +1,266 @@
+//! A slice as numbered blocks that can be compared, read and written one by one.
+//!
+//! | kind | block |
+//! |---|---|
+//! | words (all but single-shot) | 512 words, 4 KiB; of a scalable slice level by level |
+//! | single-shot | the set positions in a 4,096th of the array, ascending |
+//!
+//! The blocks are a function of what is stored and of nothing else, so replicas that are equal have
+//! equal blocks. Beside them a slice has counters: items called new and, of a scalable slice, the
+//! items of each level.
+
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+use umbel_filter::{AnyFilter, StoredSingleShot};
+
+use super::digest::Digest;
+use super::slice::Slice;
+
+/// Words of a block: 4 KiB, so that a flipped bit costs little to mend, and a digest of 8 bytes for
+/// each is 1/512 of the slice.
+pub(super) const BLOCK_WORDS: usize = 512;
+
+/// Blocks of a single-shot slice: each has 80 KiB of positions if the slice is as large as one may be.
+const POSITION_BLOCKS: u64 = 4096;
+
+impl Slice {
+    /// The words, array by array; none for a single-shot slice.
+    fn arrays(&self) -> Vec<&[u64]> {
+        match &self.filter {
+            AnyFilter::SingleShot(_) => Vec::new(),
+            AnyFilter::Blocked(filter) => vec![filter.words()],
+            AnyFilter::Classic(filter) => vec![filter.words()],
+            AnyFilter::Partitioned(filter) => vec![filter.words()],
+            AnyFilter::Counting(filter) => vec![filter.words()],
+            AnyFilter::Scalable(filter) => {
+                filter.levels().iter().map(|level| level.filter().words()).collect()
+            }
+        }
+    }
+
+    /// The words of an array, to be mended.
+    fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
+        match &mut self.filter {
+            AnyFilter::SingleShot(_) => None,
+            AnyFilter::Scalable(filter) => filter.level_words_mut(array),
+            _ if array > 0 => None,
+            AnyFilter::Blocked(filter) => Some(filter.words_mut()),
+            AnyFilter::Classic(filter) => Some(filter.words_mut()),
+            AnyFilter::Partitioned(filter) => Some(filter.words_mut()),
+            AnyFilter::Counting(filter) => Some(filter.words_mut()),
+        }
+    }
+
+    /// Number of blocks.
+    pub(super) fn block_count(&self) -> u32 {
+        let count = match &self.filter {
+            AnyFilter::SingleShot(filter) => {
+                filter.single_shot_shape().width().min(POSITION_BLOCKS)
+            }
+            _ => self.arrays().iter().map(|words| words.len().div_ceil(BLOCK_WORDS) as u64).sum(),
+        };
+        // A slice has 256 MiB at most.
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Words of a block on average, rounded up.
+    pub(super) fn block_words(&self) -> u64 {
+        match &self.filter {
+            AnyFilter::SingleShot(filter) => {
+                filter.len() / u64::from(self.block_count()).max(1) + 1
+            }
+            _ => BLOCK_WORDS as u64,
+        }
+    }
+
+    /// Calls with each of these blocks, ascending; a block that there is not is left out.
+    pub(super) fn visit_blocks(
+        &self,
+        mut is_wanted: impl FnMut(u32) -> bool,
+        mut visit: impl FnMut(u32, &[u64]),
+    ) {
+        if let AnyFilter::SingleShot(filter) = &self.filter {
+            let mut content = Vec::new();
+            let mut positions = filter.positions().peekable();
+            for block in 0..self.block_count() {
+                let end = block_start(filter, block + 1);
+                content.clear();
+                let is_wanted = is_wanted(block);
+                while let Some(position) = positions.next_if(|&position| position < end) {
+                    if is_wanted {
+                        content.push(position);
+                    }
+                }
+                if is_wanted {
+                    visit(block, &content);
+                }
+            }
+            return;
+        }
+        let blocks = self.arrays().into_iter().flat_map(|words| words.chunks(BLOCK_WORDS));
+        for (block, words) in (0..).zip(blocks) {
+            if is_wanted(block) {
+                visit(block, words);
+            }
+        }
+    }
+
+    /// Keyed digests of some blocks from one on, fewer where the slice ends.
+    pub(super) fn block_digests(&self, seed: u64, first: u32, count: u32) -> Vec<u64> {
+        let mut digests = Vec::new();
+        let wanted = first..first.saturating_add(count);
+        self.visit_blocks(
+            |block| wanted.contains(&block),
+            |_, content| {
+                digests.push(Digest::of_block(seed, content));
+            },
+        );
+        digests
+    }
+
+    /// The blocks' contents, in the order in which they are named, which rises; nothing for a block
+    /// that there is not.
+    pub(super) fn read_blocks(&self, blocks: &[u32]) -> Vec<Vec<u64>> {
+        let mut contents: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        let is_wanted = |block| blocks.binary_search(&block).is_ok();
+        self.visit_blocks(is_wanted, |block, content| {
+            contents.insert(block, content.to_vec());
+        });
+        blocks.iter().map(|block| contents.remove(block).unwrap_or_default()).collect()
+    }
+
+    /// Gives blocks these contents, or with `only_adds` what they have and these contents. Contents
+    /// that do not fit the slice's shape are left out.
+    pub(super) fn write_blocks(&mut self, contents: &[(u32, Vec<u64>)], only_adds: bool) {
+        if let AnyFilter::SingleShot(filter) = &self.filter {
+            if let Some(filter) = with_blocks(filter, contents, only_adds) {
+                self.filter = AnyFilter::SingleShot(filter);
+            }
+            return;
+        }
+        for (block, content) in contents {
+            let Some(words) = self.block_mut(*block) else { continue };
+            if words.len() != content.len() {
+                continue;
+            }
+            for (word, &right) in words.iter_mut().zip(content) {
+                *word = if only_adds { *word | right } else { right };
+            }
+        }
+    }
+
+    fn block_mut(&mut self, block: u32) -> Option<&mut [u64]> {
+        let mut at = block as usize;
+        let counts = self.arrays().into_iter().map(|words| words.len().div_ceil(BLOCK_WORDS));
+        let mut array = None;
+        for (number, count) in counts.enumerate() {
+            if at < count {
+                array = Some(number);
+                break;
+            }
+            at -= count;
+        }
+        self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
+    }
+
+    /// Items called new, then those of each level.
+    pub(super) fn counters(&self) -> Vec<u64> {
+        let levels = match &self.filter {
+            AnyFilter::Scalable(filter) => filter.levels(),
+            _ => &[],
+        };
+        let levels = levels.iter().map(umbel_filter::FilterLevel::item_count);
+        std::iter::once(self.new_count).chain(levels).collect()
+    }
+
+    /// Sets the counters; what does not fit the slice's shape is left out.
+    pub(super) fn set_counters(&mut self, counters: &[u64]) {
+        let Some((&new_count, levels)) = counters.split_first() else { return };
+        self.new_count = new_count;
+        if let AnyFilter::Scalable(filter) = &mut self.filter {
+            for (level, &item_count) in levels.iter().enumerate() {
+                filter.set_level_item_count(level, item_count);
+            }
+        }
+    }
+}
+
+/// First position of a block of a single-shot slice.
+fn block_start(filter: &StoredSingleShot, block: u32) -> u64 {
+    let width = filter.single_shot_shape().width();
+    let count = width.clamp(1, POSITION_BLOCKS);
+    let start = u128::from(width) * u128::from(block) / u128::from(count);
+    u64::try_from(start).unwrap_or(width).min(width)
+}
+
+/// The filter with other contents of some blocks; None if one has positions that are not its own or
+/// do not rise, or the blocks do not.
+fn with_blocks(
+    filter: &StoredSingleShot,
+    contents: &[(u32, Vec<u64>)],
+    only_adds: bool,
+) -> Option<StoredSingleShot> {
+    let range = |block: u32| block_start(filter, block)..block_start(filter, block + 1);
+    let are_own = |(block, content): &(u32, Vec<u64>)| {
+        u64::from(*block) < POSITION_BLOCKS
+            && content.iter().all(|position| range(*block).contains(position))
+    };
+    if !contents.iter().all(are_own) {
+        return None;
+    }
+    let ranges: Vec<_> = contents.iter().map(|&(block, _)| range(block)).collect();
+    let is_replaced = |position: u64| {
+        let at = ranges.partition_point(|range| range.end <= position);
+        !only_adds && ranges.get(at).is_some_and(|range| range.contains(&position))
+    };
+    let kept = || filter.positions().filter(|&position| !is_replaced(position));
+    let added = || contents.iter().flat_map(|(_, content)| content.iter().copied());
+    let count = Union { one: kept().peekable(), other: added().peekable() }.count();
+    let union = Union { one: kept().peekable(), other: added().peekable() };
+    let sized = Sized { left: count, of: union };
+    StoredSingleShot::from_positions(filter.single_shot_shape(), sized).ok()
+}
+
+/// Both of two rising sequences, as one that rises.
+struct Union<A: Iterator<Item = u64>, B: Iterator<Item = u64>> {
+    one: Peekable<A>,
+    other: Peekable<B>,
+}
+
+impl<A: Iterator<Item = u64>, B: Iterator<Item = u64>> Iterator for Union<A, B> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        match (self.one.peek().copied(), self.other.peek().copied()) {
+            (Some(one), Some(other)) if one == other => {
+                self.other.next();
+                self.one.next()
+            }
+            (Some(one), Some(other)) if one > other => self.other.next(),
+            (Some(_), _) => self.one.next(),
+            (None, _) => self.other.next(),
+        }
+    }
+}
+
+/// A sequence whose length was counted.
+struct Sized<I> {
+    left: usize,
+    of: I,
+}
+
+impl<I: Iterator> Iterator for Sized<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.left = self.left.saturating_sub(1);
+        self.of.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Sized<I> {}

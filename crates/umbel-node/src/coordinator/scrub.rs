@@ -1,0 +1,121 @@
+//! Replicas and copies compared with each other because somebody asks for it.
+
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterState, MetaState};
+use umbel_engine::shard::SliceScrubbed;
+use umbel_engine::{FilterId, Generation, ShardId};
+
+use super::replicated::scrub::ScrubbedPair;
+use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::Coordinator;
+use crate::cube::SESSION_TIME_MAX;
+use crate::failure::CallFailure;
+
+/// Shards of a filter whose replicas are compared at once: each comparison has a shard wait some
+/// milliseconds for every 16 MiB, and the others serve meanwhile.
+const SHARDS_AT_ONCE_MAX: usize = 4;
+
+/// What was compared.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Scrubbed {
+    /// Two copies of a replicated filter.
+    Pair(ScrubbedPair),
+    /// The replicas of a slice of a partitioned one.
+    Slice(ScrubbedSlice),
+}
+
+/// A filter's slice in a shard, and what its replicas differed in or why they were not compared.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ScrubbedSlice {
+    pub(crate) filter: String,
+    pub(crate) shard: ShardId,
+    pub(crate) compared: Result<SliceScrubbed, String>,
+}
+
+/// A filter to be compared.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) filter: FilterId,
+    pub(super) generation: Generation,
+}
+
+impl Coordinator {
+    /// Has a filter compared wherever it is, or all live ones: of a replicated filter each pair of
+    /// partners in the cube once, of a partitioned one the replicas of each shard. Reports come as they
+    /// are done.
+    ///
+    /// # Errors
+    /// If there is no such filter. Nothing was compared.
+    pub(crate) async fn scrub(
+        self: &Arc<Self>,
+        name: Option<&str>,
+        deadline: Instant,
+    ) -> Result<impl Stream<Item = Scrubbed> + use<>, CallFailure> {
+        let (replicated, partitioned) = match name {
+            Some(name) => {
+                let filter = self.live_filter(name, deadline).await?;
+                let (name, generation) = (name.to_owned(), filter.record.generation);
+                let wanted = vec![Wanted { name, filter: filter.id, generation }];
+                match filter.record.is_replicated() {
+                    true => (wanted, Vec::new()),
+                    false => (Vec::new(), wanted),
+                }
+            }
+            None => {
+                self.meta_refresh(deadline).await?;
+                self.read_meta(all_live)?
+            }
+        };
+        let pairs = self.scrub_pairs(replicated)?.map(Scrubbed::Pair);
+        let slices = self.scrub_slices(partitioned)?.map(Scrubbed::Slice);
+        Ok(pairs.chain(slices))
+    }
+
+    fn scrub_slices(
+        self: &Arc<Self>,
+        filters: Vec<Wanted>,
+    ) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
+        let shard_count = self.read_meta(MetaState::shard_count)?;
+        let of_filter = move |filter: Wanted| {
+            (0..shard_count).map(move |shard| (filter.clone(), ShardId(shard)))
+        };
+        let coordinator = Arc::clone(self);
+        let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
+            let coordinator = Arc::clone(&coordinator);
+            async move { coordinator.scrub_slice(slice).await }
+        });
+        Ok(compared.buffer_unordered(SHARDS_AT_ONCE_MAX))
+    }
+
+    async fn scrub_slice(&self, (wanted, shard): (Wanted, ShardId)) -> ScrubbedSlice {
+        let Wanted { name, filter, generation } = wanted;
+        let request = ShardRequest::Scrub { filter, generation };
+        let answer = self.shard_call(shard, request, Instant::now() + SESSION_TIME_MAX).await;
+        let compared = match answer {
+            Ok(ShardAnswer::Scrubbed(report)) => Ok(report),
+            Ok(other) => Err(super::unexpected(&other).to_string()),
+            Err(failure) => Err(failure.to_string()),
+        };
+        ScrubbedSlice { filter: name, shard, compared }
+    }
+}
+
+/// The live filters, replicated and partitioned ones, by their numbers.
+fn all_live(state: &MetaState) -> (Vec<Wanted>, Vec<Wanted>) {
+    let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
+    let (replicated, partitioned): (Vec<_>, Vec<_>) =
+        live.partition(|(_, record)| record.is_replicated());
+    let wanted = |all: Vec<(FilterId, &umbel_engine::meta::FilterRecord)>| {
+        let wanted = |(filter, record): (FilterId, &umbel_engine::meta::FilterRecord)| Wanted {
+            name: record.name.to_string(),
+            filter,
+            generation: record.generation,
+        };
+        all.into_iter().map(wanted).collect()
+    };
+    (wanted(replicated), wanted(partitioned))
+}

@@ -1,0 +1,58 @@
+//! How often, and how long, a call tries to reach whoever can answer it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::failure::CallFailure;
+use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
+
+/// The tries of one call.
+pub(super) struct Tries {
+    deadline: Instant,
+    began: Instant,
+    wait: Duration,
+    pub(super) count: usize,
+    /// Whether the last try was at a leader that the one before had named.
+    has_followed: bool,
+    /// What left an outcome open, if anything did.
+    pub(super) open: Option<String>,
+}
+
+impl Tries {
+    pub(super) fn new(deadline: Instant) -> Self {
+        let began = Instant::now();
+        Self { deadline, began, wait: RETRY_WAIT_MIN, count: 0, has_followed: false, open: None }
+    }
+
+    pub(super) fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.remaining().min(TRY_TIMEOUT)
+    }
+
+    /// Waits before the next try; the first time that a try says whom to ask, not at all.
+    pub(super) async fn pause(&mut self, knows_leader: bool) {
+        if knows_leader && !self.has_followed {
+            self.has_followed = true;
+            return;
+        }
+        self.has_followed = false;
+        self.count += 1;
+        tokio::time::sleep(self.wait.min(self.remaining())).await;
+        self.wait = (self.wait * 2).min(RETRY_WAIT_MAX);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    pub(super) fn failure(self, what: &str) -> CallFailure {
+        match self.open {
+            Some(what) => CallFailure::OutcomeUnknown { what },
+            None => CallFailure::NoQuorum { what: what.to_owned(), within: self.began.elapsed() },
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The replicas of a shard compared with each other, and mended: the leader's side and each one's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{OwnedRwLockWriteGuard, Semaphore};
+use tokio::time::{Instant, timeout};
+use umbel_engine::shard::{
+    ReplicaAnswer, ReplicaQuestion, ScrubInput, ScrubOutput, Scrubber, ShardCommand, ShardReply,
+    SliceScrubbed,
+};
+use umbel_engine::{FilterId, Generation, NodeId, Outbox};
+
+use super::{ShardLeader, failure, unexpected};
+use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
+use crate::metrics;
+use crate::peer::CallKind;
+use crate::ports::Purpose;
+use crate::raft::encoding::{decode, encode};
+use crate::raft::types::{Command, Reply};
+
+/// How long a replica may take to apply what the leader has applied, and to answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same while inserts are held back: who is so slow is left out.
+const HELD_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long writes that are on their way may take before they are not waited for.
+const HOLD_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Comparisons of a shard's slices, as its leader runs them.
+pub(super) struct Scrubs {
+    turn: Semaphore,
+    /// When a slice's replicas were last found equal, or made so, or when this node first saw it.
+    verified: Mutex<BTreeMap<FilterId, Instant>>,
+}
+
+impl Default for Scrubs {
+    fn default() -> Self {
+        Self { turn: Semaphore::new(1), verified: Mutex::default() }
+    }
+}
+
+impl Scrubs {
+    fn verified(&self) -> std::sync::MutexGuard<'_, BTreeMap<FilterId, Instant>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ShardLeader {
+    /// Has the replicas of a slice compared, piece by piece with pauses in between, and mended; one
+    /// slice of the shard after the other.
+    ///
+    /// # Errors
+    /// If this node does not lead, or the slice goes away. What was mended stays.
+    pub(super) async fn scrub(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        pause: Duration,
+    ) -> Result<SliceScrubbed, ShardFailure> {
+        self.check_leader()?;
+        self.check_slice(filter, generation)?;
+        let _turn = self.scrubs.turn.acquire().await.expect("it is never closed");
+        let scrubbed = self.scrub_now(filter, generation, pause).await;
+        match &scrubbed {
+            Ok(report) => self.tell(filter, report),
+            Err(error) => {
+                metrics::shard_scrubbed("failed");
+                tracing::debug!(shard = %self.shard(), %filter, %error, "replicas were not compared");
+            }
+        }
+        scrubbed
+    }
+
+    async fn scrub_now(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        pause: Duration,
+    ) -> Result<SliceScrubbed, ShardFailure> {
+        let others = self.group.view().voters.into_iter().filter(|&voter| voter != self.node);
+        let voters = [self.node].into_iter().chain(others).collect();
+        let seed = self.group.number(Purpose::Scrub);
+        let mut scrubber = Scrubber::new(filter, generation, voters, seed);
+        let mut out = Outbox::new();
+        // Writes, while they are held back.
+        let mut held: Option<OwnedRwLockWriteGuard<()>> = None;
+        let mut refused = None;
+        scrubber.step(ScrubInput::Start, &mut out);
+        loop {
+            let (mut inputs, mut asks) = (Vec::new(), Vec::new());
+            for order in out.take() {
+                match order {
+                    ScrubOutput::Propose(command) => {
+                        if matches!(command, ShardCommand::Scrub(_)) && !pause.is_zero() {
+                            tokio::time::sleep(pause).await;
+                        }
+                        let applied = self.apply(command).await;
+                        inputs.push(ScrubInput::Applied(applied.map_err(|error| {
+                            let why = error.to_string();
+                            refused = Some(error);
+                            why
+                        })));
+                    }
+                    ScrubOutput::Ask { replica, question } => asks.push((replica, question)),
+                    ScrubOutput::Hold => {
+                        let hold = timeout(HOLD_PATIENCE, Arc::clone(&self.writes).write_owned());
+                        let why = || "writes on their way do not end".to_owned();
+                        held = Some(hold.await.map_err(|_| ShardFailure::NotCompared(why()))?);
+                        inputs.push(ScrubInput::Held);
+                    }
+                    ScrubOutput::Release => held = None,
+                    ScrubOutput::Finish(Ok(report)) => return Ok(report),
+                    ScrubOutput::Finish(Err(why)) => {
+                        return Err(refused.unwrap_or(ShardFailure::NotCompared(why)));
+                    }
+                }
+            }
+            let patience = if held.is_some() { HELD_PATIENCE } else { ANSWER_PATIENCE };
+            let asked = asks.into_iter().map(|(replica, question)| async move {
+                let answer = self.ask(replica, question, patience).await;
+                ScrubInput::Answered { replica, answer }
+            });
+            inputs.extend(join_all(asked).await);
+            inputs.into_iter().for_each(|input| scrubber.step(input, &mut out));
+        }
+    }
+
+    /// Has an order of a comparison applied, which writes that are held back do not hold back.
+    async fn apply(&self, command: ShardCommand) -> Result<(), ShardFailure> {
+        match self.group.propose(Command::Shard(command)).await.map_err(failure)? {
+            Reply::Shard(ShardReply::Done(outcome)) => Ok(outcome?),
+            Reply::Shard(other) => Err(unexpected(&other)),
+            other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
+        }
+    }
+
+    /// Asks a replica, or this one.
+    async fn ask(
+        &self,
+        replica: NodeId,
+        question: ReplicaQuestion,
+        patience: Duration,
+    ) -> Result<ReplicaAnswer, String> {
+        let applied_index = self.group.applied_index();
+        if replica == self.node {
+            return self.answer(&question, applied_index).await.map_err(|error| error.to_string());
+        }
+        let address = self.group.address_of(replica);
+        let address = address.ok_or_else(|| format!("{replica} has no address"))?;
+        let request = encode(&ShardRequest::Compare { question, applied_index });
+        let group = self.group.id();
+        let called =
+            self.links.call(replica, &address, CallKind::Shard, group, request, patience).await;
+        match decode(&called.map_err(|error| error.to_string())?) {
+            Ok(ShardAnswer::Held(answer)) => Ok(answer),
+            Ok(ShardAnswer::Failed(failure)) => Err(failure.to_string()),
+            Ok(other) => Err(format!("it answered {other:?}")),
+            Err(error) => Err(format!("it answered nonsense: {error}")),
+        }
+    }
+
+    /// What this replica holds, once it has applied an entry. The caller says how long that may take.
+    pub(super) async fn answer(
+        &self,
+        question: &ReplicaQuestion,
+        applied_index: u64,
+    ) -> Result<ReplicaAnswer, ShardFailure> {
+        let mut applied = self.group.replica().applied_index();
+        let stopped = |_| ShardFailure::Stopped(format!("{} stopped", self.group.id()));
+        let reached = timeout(ANSWER_PATIENCE, applied.wait_for(|&index| index >= applied_index));
+        let late = |_| ShardFailure::NotCompared(format!("it has not applied {applied_index}"));
+        reached.await.map_err(late)?.map_err(stopped)?;
+        let missed = || ShardFailure::NotCompared("it was given a snapshot meanwhile".to_owned());
+        self.group.replica().read_shard_at(|index, state| match question {
+            ReplicaQuestion::Root { seed } => {
+                let piece = state.scrubbed(*seed).ok_or_else(missed)?;
+                Ok(ReplicaAnswer::Root {
+                    root: piece.root(),
+                    answers: piece.answers,
+                    block_count: piece.block_count,
+                    block_words: piece.block_words,
+                })
+            }
+            ReplicaQuestion::Digests { seed } => {
+                Ok(ReplicaAnswer::Digests(state.scrubbed(*seed).ok_or_else(missed)?.clone()))
+            }
+            ReplicaQuestion::Blocks { filter, generation, blocks } => {
+                let held = state.read_blocks(index, *filter, *generation, blocks)?;
+                Ok(ReplicaAnswer::Blocks(held))
+            }
+        })
+    }
+
+    /// Counts and logs what a comparison came to.
+    fn tell(&self, filter: FilterId, report: &SliceScrubbed) {
+        let shard = self.shard();
+        for (node, bits) in &report.differing {
+            metrics::shard_bits_differed(bits.lost, bits.surplus);
+            let (lost, surplus) = (bits.lost, bits.surplus);
+            tracing::error!(%shard, %filter, %node, lost, surplus, "a replica's bits had changed");
+        }
+        if report.left_blocks > 0 || report.answers_differ {
+            let (blocks, answers) = (report.left_blocks, report.answers_differ);
+            tracing::error!(%shard, %filter, blocks, answers, "replicas still differ");
+        }
+        let is_equal = report.differing.is_empty() && report.left_blocks == 0;
+        metrics::shard_scrubbed(match report {
+            _ if report.left_blocks > 0 => "left",
+            _ if !is_equal => "mended",
+            _ if !report.away.is_empty() => "partial",
+            _ => "equal",
+        });
+        if report.left_blocks == 0 && report.away.is_empty() {
+            self.scrubs.verified().insert(filter, Instant::now());
+        }
+    }
+
+    /// The longest time since a slice's replicas were compared, if this node leads and has slices.
+    pub(crate) fn scrub_age(&self) -> Option<Duration> {
+        let slices: Vec<FilterId> =
+            self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
+        let mut verified = self.scrubs.verified();
+        if !self.group.is_leader() {
+            // Whoever leads now knows; if this node leads again, it begins anew.
+            verified.clear();
+            return None;
+        }
+        verified.retain(|filter, _| slices.contains(filter));
+        let now = Instant::now();
+        slices.iter().map(|&filter| verified.entry(filter).or_insert(now).elapsed()).max()
+    }
+}

@@ -1,0 +1,47 @@
+//! Which slice's replicas are compared next: every slice that this node leads once in an interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use umbel_engine::{FilterId, Generation};
+
+use super::ShardLeader;
+use crate::cube::turn_pause;
+use crate::local::Local;
+use crate::ports::Purpose;
+
+/// Pause before each piece of 16 MiB that is not asked for by somebody: the shard waits some
+/// milliseconds for it, half a per cent of this.
+const PIECE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Compares for ever; with no interval, never.
+pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
+    let Some(interval) = interval else { return std::future::pending().await };
+    let mut turn = local.seed().number(Purpose::Scrub);
+    loop {
+        let slice_count = slices(&local).len();
+        tokio::time::sleep(turn_pause(local.seed(), interval, slice_count)).await;
+        let slices = slices(&local);
+        if let Some((shard, filter, generation)) = chosen(&slices, turn) {
+            let pause = PIECE_PAUSE.min(interval / 64);
+            // How it went is counted and logged; the next turn is another one's.
+            let _ = shard.scrub(*filter, *generation, pause).await;
+        }
+        turn = turn.wrapping_add(1);
+    }
+}
+
+/// All slices of shards that this node leads.
+fn slices(local: &Local) -> Vec<(Arc<ShardLeader>, FilterId, Generation)> {
+    let led = local.shards().into_iter().filter(|shard| shard.group().is_leader());
+    led.flat_map(|shard| {
+        let slices: Vec<_> = shard.group().replica().read_shard(|state| state.slices().collect());
+        let of_shard = move |(filter, generation)| (Arc::clone(&shard), filter, generation);
+        slices.into_iter().map(of_shard)
+    })
+    .collect()
+}
+
+fn chosen<T>(slices: &[T], turn: u64) -> Option<&T> {
+    slices.get(usize::try_from(turn % slices.len().max(1) as u64).ok()?)
+}
