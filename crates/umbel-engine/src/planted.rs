@@ -127,6 +127,8 @@ planted! {
     ResumeTrustsOffset = "resume_trusts_offset",
     /// A resumable session sends on without waiting until what it sent is durable.
     ResumeWindowIgnored = "resume_window_ignored",
+    /// What stored sketches tell is taken to be the other side's, without a look into the own set.
+    StoredSidesGuessed = "stored_sides_guessed",
 }
 
 impl Planted {
@@ -189,6 +191,7 @@ impl Planted {
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
             Self::CloseIsConsent => &[BOTH, EXACT],
             Self::ByteCapIgnored => &["byte_cap_holds"],
+            Self::StoredSidesGuessed => &[EXACT],
             Self::ResumeTrustsOffset => &[EXACT, BOTH, "honest_sessions_succeed"],
             Self::ResumeWindowIgnored => &["little_travels_again"],
         }
@@ -238,7 +241,8 @@ impl Planted {
             | Self::CloseIsConsent
             | Self::ByteCapIgnored
             | Self::ResumeTrustsOffset
-            | Self::ResumeWindowIgnored => "reconcile",
+            | Self::ResumeWindowIgnored
+            | Self::StoredSidesGuessed => "reconcile",
         }
     }
 

@@ -57,6 +57,9 @@ mod session;
 mod session_test;
 #[cfg(test)]
 mod shuttle;
+mod stored;
+#[cfg(test)]
+mod stored_test;
 mod table;
 mod transfer;
 pub(crate) mod wire;

@@ -31,22 +31,75 @@ const fn sum_bytes(symbol_bits: u8) -> usize {
     (symbol_bits as usize).div_ceil(8)
 }
 
+/// Where a side's coded symbols come from.
+#[derive(Debug)]
+enum Source {
+    Encoder(RibltEncoder),
+    /// From index 0, and how many were taken.
+    Stored {
+        symbols: Vec<CodedSymbol>,
+        taken: usize,
+    },
+}
+
+impl Source {
+    fn next_index(&self) -> u64 {
+        match self {
+            Self::Encoder(encoder) => encoder.next_index() as u64,
+            Self::Stored { taken, .. } => *taken as u64,
+        }
+    }
+
+    /// How many there are.
+    const fn len(&self) -> u64 {
+        match self {
+            Self::Encoder(_) => u64::MAX,
+            Self::Stored { symbols, .. } => symbols.len() as u64,
+        }
+    }
+
+    /// The next ones, of which there are so many.
+    fn next_symbols(&mut self, count: usize) -> Vec<CodedSymbol> {
+        match self {
+            Self::Encoder(encoder) => encoder.next_symbols(count),
+            Self::Stored { symbols, taken } => {
+                let begin = *taken;
+                *taken = begin.saturating_add(count).min(symbols.len());
+                symbols.get(begin..*taken).unwrap_or_default().to_vec()
+            }
+        }
+    }
+}
+
 /// The responder's half.
 #[derive(Debug)]
 pub(crate) struct CodedJob {
-    encoder: RibltEncoder,
+    source: Source,
     symbol_bits: u8,
     credit: u64,
 }
 
 impl CodedJob {
     pub(crate) fn new(table: &Table, key: &SessionKey, symbol_bits: u8, credit: u64) -> Self {
-        Self { encoder: encoder_of(table, key, symbol_bits), symbol_bits, credit }
+        let source = Source::Encoder(encoder_of(table, key, symbol_bits));
+        Self { source, symbol_bits, credit }
+    }
+
+    /// The same of coded symbols that are stored, of which there are as many as there is credit for.
+    pub(crate) fn stored(
+        symbols: Vec<CodedSymbol>,
+        symbol_bits: u8,
+        credit: u64,
+    ) -> Result<Self, FrameError> {
+        if credit > symbols.len() as u64 {
+            return Err(FrameError::Field { field: "credit", got: credit });
+        }
+        Ok(Self { source: Source::Stored { symbols, taken: 0 }, symbol_bits, credit })
     }
 
     /// Takes more credit, counted from the first coded symbol.
     pub(crate) fn extend(&mut self, credit: u64) -> Result<(), FrameError> {
-        if credit <= self.credit {
+        if credit <= self.credit || credit > self.source.len() {
             return Err(FrameError::Field { field: "credit", got: credit });
         }
         self.credit = credit;
@@ -54,12 +107,12 @@ impl CodedJob {
     }
 
     pub(crate) fn next(&mut self) -> Option<Message> {
-        let first = self.encoder.next_index() as u64;
+        let first = self.source.next_index();
         let left = self.credit.checked_sub(first).filter(|&left| left > 0)?;
         let bytes_each = sum_bytes(self.symbol_bits) + CHECK_BYTES;
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(BODY_BYTES_CUT / bytes_each);
         let mut symbols = Vec::with_capacity(count * bytes_each);
-        for coded in self.encoder.next_symbols(count) {
+        for coded in self.source.next_symbols(count) {
             let sum = coded.sum.to_le_bytes();
             symbols.extend_from_slice(sum.get(..sum_bytes(self.symbol_bits)).unwrap_or_default());
             symbols.extend_from_slice(&coded.check.to_le_bytes());
@@ -72,7 +125,7 @@ type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
 
 /// The initiator's half.
 pub(crate) struct CodedDecoder {
-    encoder: RibltEncoder,
+    own: Source,
     decoder: RibltDecoder<CheckHash>,
     symbol_bits: u8,
     credit: u64,
@@ -108,14 +161,24 @@ impl CodedDecoder {
         credit: u64,
         credit_max: u64,
     ) -> Self {
+        let own = Source::Encoder(encoder_of(table, &key, symbol_bits));
+        Self::of(own, key, symbol_bits, (credit, credit_max))
+    }
+
+    /// The same where this side's coded symbols are stored, at least `credit_max` of them.
+    pub(crate) fn stored(
+        symbols: Vec<CodedSymbol>,
+        key: SessionKey,
+        symbol_bits: u8,
+        credit: u64,
+        credit_max: u64,
+    ) -> Self {
+        Self::of(Source::Stored { symbols, taken: 0 }, key, symbol_bits, (credit, credit_max))
+    }
+
+    fn of(own: Source, key: SessionKey, symbol_bits: u8, (credit, credit_max): (u64, u64)) -> Self {
         let hash: CheckHash = Box::new(move |symbol| key.check(symbol));
-        Self {
-            encoder: encoder_of(table, &key, symbol_bits),
-            decoder: RibltDecoder::new(hash),
-            symbol_bits,
-            credit,
-            credit_max,
-        }
+        Self { own, decoder: RibltDecoder::new(hash), symbol_bits, credit, credit_max }
     }
 
     /// Coded symbols that there is credit for and that did not come.
@@ -141,7 +204,7 @@ impl CodedDecoder {
         if !is_whole {
             return Err(FrameError::Field { field: "coded symbol count", got: count });
         }
-        let mut coded = self.encoder.next_symbols(bytes.len() / bytes_each);
+        let mut coded = self.own.next_symbols(bytes.len() / bytes_each);
         let mask = u64::MAX >> (64 - self.symbol_bits);
         for (own, theirs) in coded.iter_mut().zip(bytes.chunks_exact(bytes_each)) {
             let mut reader = Reader::new(theirs);

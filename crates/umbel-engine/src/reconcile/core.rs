@@ -12,6 +12,7 @@ use super::keys::{KeySource, SessionKey};
 use super::lists::ListReader;
 use super::message::Message;
 use super::meter::Meter;
+use super::offline::StoredSketch;
 use super::options::{Aim, Direction, Kind, Options};
 use super::outcome::Outcome;
 use super::partition::Encoder;
@@ -88,6 +89,10 @@ pub(crate) struct Core {
     pub(crate) encoder: Option<Box<Encoder>>,
     /// The same of coded symbols.
     pub(crate) coded: Option<Box<CodedJob>>,
+    /// The stored sketch of this side's set.
+    pub(crate) sketch: Option<Box<StoredSketch>>,
+    /// Whether the key is that of stored sketches.
+    pub(crate) is_stored: bool,
     pub(crate) sent_since_pause: u64,
     pub(crate) done_sent: Option<SetDigest>,
     pub(crate) done_received: Option<SetDigest>,
@@ -137,6 +142,8 @@ impl Core {
             queue: VecDeque::new(),
             encoder: None,
             coded: None,
+            sketch: None,
+            is_stored: false,
             sent_since_pause: 0,
             done_sent: None,
             done_received: None,
@@ -159,6 +166,7 @@ impl Core {
     /// Takes the key of an attempt and forgets what the former one found, but not what was applied.
     pub(crate) fn begin_attempt(&mut self, attempt: u8) {
         self.attempt = attempt;
+        self.is_stored = false;
         let salt = if planted::on(Planted::RetryKeepsKey) { attempt.min(1) } else { attempt };
         self.key = SessionKey::derive(&self.source, salt, self.kind());
         self.received = SetDigest::default();
@@ -221,7 +229,10 @@ impl Core {
         gathered: &Gathered,
         is_new_key: bool,
     ) -> Result<(), SessionError> {
-        let changed = SessionError::Driver { what: "two scans of the snapshot differ" };
+        let changed = match self.sketch {
+            Some(_) => SessionError::StaleSketch,
+            None => SessionError::Driver { what: "two scans of the snapshot differ" },
+        };
         if !is_new_key && gathered.digest != self.own {
             return Err(changed);
         }

@@ -96,6 +96,10 @@ pub enum SessionError {
     /// The peer wants a session that outlives its connection, and this side keeps no journal. Let both keep one, or none.
     #[error("one side keeps a journal to resume the session by, the other does not")]
     Resumable,
+    /// The stored sketch is not that of the set that was scanned. Tell it what has changed, or build it again; or run the
+    /// session without it.
+    #[error("the stored sketch is not of this set: tell it what has changed, or build it again")]
+    StaleSketch,
     /// A frame that makes no sense here: a bug of the peer, or an attack.
     #[error("{frame} frame while {phase}")]
     OutOfOrder {

@@ -9,7 +9,7 @@ use super::error::SessionError;
 use super::item::Item;
 use super::options::{Direction, Kind, Optimize, Options, Role};
 use super::session_test::sets;
-use super::shuttle::{Damage, Shuttle, Side};
+use super::shuttle::{Damage, Shuttle, Side, sketch_of};
 use super::wire::{FrameBuffer, put_frame};
 
 /// Seeded sessions of the test that runs always; the ignored one runs all.
@@ -123,6 +123,14 @@ fn case(seed: u64, fault: &'static str) -> Case {
     shuttle.ours.session = shuttle.ours.session.with_symbol_bits(bits);
     shuttle.chunk_bytes = dice.pick(&[0, 0, 1, 7]);
     shuttle.damage = damage(fault, dice);
+    // One in three has stored sketches, which tell some of the differences, and not others.
+    if seed.is_multiple_of(3) {
+        let coded_count = 10 << (seed % 5);
+        let [(for_ours, our_side), (for_theirs, their_side)] =
+            [(&ours, &mut shuttle.ours), (&theirs, &mut shuttle.theirs)];
+        our_side.begin_with(sketch_of(kind, for_ours, coded_count));
+        their_side.begin_with(sketch_of(kind, for_theirs, coded_count + seed % 7));
+    }
     Case { shuttle, ours, theirs, text, is_honest: !fault.starts_with("lie") }
 }
 
@@ -201,6 +209,7 @@ fn kind_of(error: &SessionError) -> usize {
         SessionError::Cancelled => 8,
         SessionError::Key => 9,
         SessionError::Resumable => 10,
+        SessionError::StaleSketch => panic!("the sketches are of the sets"),
         SessionError::Driver { what } => panic!("the driver did nothing wrong: {what}"),
     }
 }

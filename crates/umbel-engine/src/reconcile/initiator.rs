@@ -1,8 +1,7 @@
 //! The initiator: greets, estimates, chooses the plan, decodes.
 
+mod greeting;
 mod planning;
-
-use umbel_sketch::Field;
 
 use super::coded::{CodedDecoder, CodedVerdict};
 use super::core::{Core, field};
@@ -11,7 +10,7 @@ use super::error::SessionError;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
-use super::message::{Estimate, Hello, HelloSketch, Message, RequestMode, Welcome};
+use super::message::{Message, RequestMode};
 use super::options::{Direction, Kind};
 use super::partition::{Decoder, Verdict};
 use super::pass::{Gathered, Pass, Work};
@@ -55,6 +54,10 @@ enum State {
     Listing(Box<Listing>),
     /// All items of the responder.
     Whole,
+    /// Stored sketches told these symbols: which of them are here is looked for.
+    Splitting {
+        symbols: Vec<u64>,
+    },
     /// The small sketch was enough: what the responder asks for is looked for.
     Answering,
     Finding {
@@ -106,23 +109,6 @@ impl Initiator {
         }
     }
 
-    pub(crate) fn start(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<Output>,
-    ) -> Result<(), SessionError> {
-        if !matches!(self.state, State::Idle) {
-            return Err(SessionError::Driver { what: "a second start" });
-        }
-        core.enter("greeting", out);
-        self.state = State::Greeting;
-        let estimates = core.aim.expected_difference.is_some_and(|d| d >= HELLO_SYNDROMES.into());
-        let field = Field::new(hello_bits(core.kind())).ok().filter(|_| !estimates);
-        let sketch = field.map(|field| (field, HELLO_SYNDROMES));
-        core.run_pass(Pass::hello(core.key, sketch, estimates), out);
-        Ok(())
-    }
-
     pub(crate) fn on_pass(
         &mut self,
         core: &mut Core,
@@ -135,6 +121,17 @@ impl Initiator {
                 self.greet(core, &gathered, out);
                 Ok(())
             }
+            State::Splitting { symbols } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { mut found, .. } = gathered.work else { return Ok(()) };
+                if planted::on(Planted::StoredSidesGuessed) {
+                    found.clear();
+                }
+                match core.split_by_found(&symbols, &found) {
+                    Some(difference) => self.transfer(core, difference, out),
+                    None => self.retry(core, out),
+                }
+            }
             State::Finding { mode, symbols } => {
                 core.note_pass(&gathered, false)?;
                 let Work::Find { found, .. } = gathered.work else { return Ok(()) };
@@ -145,36 +142,13 @@ impl Initiator {
                 core.note_pass(&gathered, true)?;
                 let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
                 core.table = Some(Table::new(entries));
+                if self.mean_item_bytes == 0 {
+                    self.mean_item_bytes = core.mean_item_bytes();
+                }
                 self.make_plan(core, &estimator, &estimate, out)
             }
             _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
         }
-    }
-
-    fn greet(&mut self, core: &mut Core, gathered: &Gathered, out: &mut Outbox<Output>) {
-        let Work::Hello { sketch, estimator, .. } = &gathered.work else { return };
-        let sketch = sketch.as_ref().map(|sketch| {
-            let mut syndromes = sketch.to_bytes();
-            core.key.mask_hello(&mut syndromes);
-            HelloSketch {
-                field_bits: sketch.field().bits(),
-                syndrome_count: HELLO_SYNDROMES,
-                has_zero: sketch.has_zero(),
-                syndromes,
-            }
-        });
-        let estimator = estimator.as_ref().map(|estimator| estimator.to_bytes());
-        let hello = Hello {
-            kind: core.kind(),
-            aim: core.aim,
-            dataset_id: core.options.dataset_id,
-            nonce: core.options.nonce,
-            digest: core.own,
-            sketch,
-            estimator,
-        };
-        core.send(&Message::Hello(Box::new(hello)), out);
-        self.state = State::AwaitWelcome;
     }
 
     pub(crate) fn on_message(
@@ -247,49 +221,6 @@ impl Initiator {
         }
     }
 
-    fn on_welcome(
-        &mut self,
-        core: &mut Core,
-        welcome: Welcome,
-        out: &mut Outbox<Output>,
-    ) -> Result<(), SessionError> {
-        match welcome {
-            Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
-            Welcome::InSync { digest, .. } => {
-                core.there_count = digest.count;
-                (core.done_sent, core.done_received) = (Some(core.own), Some(digest));
-                Ok(())
-            }
-            Welcome::Resolved { nonce, item_count } => {
-                core.source.nonce_responder = nonce;
-                core.there_count = item_count;
-                core.check_skew(item_count)?;
-                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
-                core.symbol_bits = hello_bits(core.kind());
-                core.accept = Accept::Any;
-                core.enter("transferring", out);
-                self.state = State::Answering;
-                Ok(())
-            }
-            Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
-                core.source.nonce_responder = nonce;
-                core.there_count = item_count;
-                core.check_skew(item_count)?;
-                self.mean_item_bytes = mean_item_bytes;
-                core.begin_attempt(1);
-                if core.key.short_mark() != key_mark {
-                    return Err(SessionError::Key);
-                }
-                let estimate = match estimate {
-                    Estimate::Estimator(bytes) => Known::Estimator(bytes),
-                    Estimate::Count(count) => Known::Count { count: count as f64, is_exact: false },
-                };
-                self.survey(core, estimate, out);
-                Ok(())
-            }
-        }
-    }
-
     fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<Output>) {
         core.enter("scanning", out);
         self.state = State::Surveying { estimate };
@@ -331,6 +262,13 @@ impl Initiator {
             CodedVerdict::Waiting => Ok(()),
             CodedVerdict::Ask(count) => {
                 core.queue.push_back(Job::Message(Message::Credit { count }));
+                Ok(())
+            }
+            CodedVerdict::Decoded(symbols) if core.table.is_none() => {
+                self.note_late_coded();
+                core.check_difference(symbols.len() as u64)?;
+                core.run_pass(Pass::find(core.key, core.symbol_bits, symbols.clone()), out);
+                self.state = State::Splitting { symbols };
                 Ok(())
             }
             CodedVerdict::Decoded(symbols) => {

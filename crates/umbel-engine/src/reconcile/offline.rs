@@ -25,7 +25,7 @@
 //!
 //! Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation", SIGCOMM 2024, doi:10.1145/3651890.3672219.
 
-use umbel_sketch::Estimator;
+use umbel_sketch::{CodedSymbol, Estimator};
 
 use super::digest::SetDigest;
 use super::keys::{KeySource, SessionKey};
@@ -133,7 +133,7 @@ impl SketchSpec {
         Ok(Pass::coded(self.key(), CodedSums::new(self.symbol_bits, count)))
     }
 
-    fn key(&self) -> SessionKey {
+    pub(crate) fn key(&self) -> SessionKey {
         let source = KeySource {
             secret: self.salt,
             dataset_id: self.dataset_id,
@@ -250,6 +250,27 @@ impl StoredSketch {
     #[must_use]
     pub const fn coded_count(&self) -> usize {
         self.sums.cells.len()
+    }
+
+    /// Count and digest of the items under the sketch's key.
+    pub(crate) const fn digest(&self) -> SetDigest {
+        self.digest
+    }
+
+    /// What tells how much differs.
+    pub(crate) const fn estimator(&self) -> &Estimator {
+        &self.estimator
+    }
+
+    /// Takes over what the header of another sketch of as many coded symbols says, for tests of what contradicts itself.
+    #[cfg(test)]
+    pub(crate) fn set_header_of(&mut self, other: &Self) {
+        (self.digest, self.estimator) = (other.digest, other.estimator.clone());
+    }
+
+    /// The coded symbols from index 0, as they travel.
+    pub(crate) fn coded_symbols(&self) -> Vec<CodedSymbol> {
+        self.sums.cells.iter().map(|cell| cell.coded).collect()
     }
 
     /// Adds the items of another sketch of at least as many coded symbols. The set must have none of them, which cannot

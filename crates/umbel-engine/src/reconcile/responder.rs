@@ -9,7 +9,7 @@ use super::error::{Refusal, SessionError};
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::initiator::hello_bits;
 use super::job::{ItemsJob, Job, ListJob};
-use super::message::{Estimate, Hello, HelloSketch, Message, Welcome};
+use super::message::{Estimate, Hello, HelloSketch, Message, RequestMode, Welcome};
 use super::options::Role;
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
@@ -29,6 +29,12 @@ enum State {
     /// The items of the symbols that the first frame led to.
     Finding {
         symbols: Vec<u64>,
+    },
+    /// What the initiator asks for, after stored sketches told the difference.
+    Seeking {
+        mode: RequestMode,
+        asked_count: usize,
+        is_exact: bool,
     },
     /// The scan of everything; at first the initiator waits for its estimate.
     Surveying {
@@ -76,7 +82,14 @@ impl Responder {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting(hello) => {
                 core.note_pass(&gathered, true)?;
-                self.compare(core, &hello, gathered, out)
+                let Work::Hello { sketch, estimator, .. } = gathered.work else { return Ok(()) };
+                self.compare(core, &hello, (sketch, estimator), out)
+            }
+            State::Seeking { mode, asked_count, is_exact } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                self.state = State::Serving;
+                core.answer(mode, found, asked_count, is_exact)
             }
             State::Finding { symbols } => {
                 core.note_pass(&gathered, false)?;
@@ -158,14 +171,19 @@ impl Responder {
             (State::Serving, Message::Request { mode, list }) => {
                 let Some(plan) = self.plan else { return Ok(()) };
                 // What says more than items travels whole: sums, and what this side shall hear.
-                let is_cut = mode == super::message::RequestMode::Contents
-                    && core.flow(false) != Flow::Symbols;
+                let is_cut = mode == RequestMode::Contents && core.flow(false) != Flow::Symbols;
                 let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
                 self.asked.extend(core.take_request(&list, bits)?);
                 if core.symbols.is_none() {
                     let symbols = std::mem::take(&mut self.asked);
-                    let entries = core.entries_with(&symbols, bits);
                     let is_exact = bits == plan.symbol_bits && !is_cut;
+                    if core.table.is_none() {
+                        let asked_count = symbols.len();
+                        core.run_pass(Pass::find(core.key, bits, symbols), out);
+                        self.state = State::Seeking { mode, asked_count, is_exact };
+                        return Ok(());
+                    }
+                    let entries = core.entries_with(&symbols, bits);
                     core.answer(mode, entries, symbols.len(), is_exact)?;
                 }
                 Ok(())
@@ -211,6 +229,9 @@ impl Responder {
         core.there_count = hello.digest.count;
         core.begin_attempt(0);
         core.enter("greeting", out);
+        if let Some(estimator) = core.meet_stored(hello.stored)? {
+            return self.compare(core, &hello, (None, Some(estimator)), out);
+        }
         let sketch = match &hello.sketch {
             Some(sketch) if sketch.field_bits == hello_bits(core.kind()) => {
                 let bits = u64::from(sketch.field_bits);
@@ -230,7 +251,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         hello: &Hello,
-        gathered: Gathered,
+        (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
         out: &mut Outbox<Output>,
     ) -> Result<(), SessionError> {
         if core.check_skew(core.there_count).is_err() {
@@ -242,13 +263,19 @@ impl Responder {
             (core.done_sent, core.done_received) = (Some(core.own), Some(hello.digest));
             return Ok(());
         }
-        let Work::Hello { sketch, estimator, .. } = gathered.work else { return Ok(()) };
         if let (Some(own), Some(bytes)) = (estimator, &hello.estimator) {
             let theirs = Estimator::from_bytes(bytes, hello.digest.count);
             let estimate = own.estimate(&theirs.map_err(|_| field("estimator", 0))?).round();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "squares")]
             let estimate = (estimate as u64).min(core.own.count.saturating_add(core.there_count));
             self.estimate = Some(estimate);
+            if let Some(start) = hello.stored
+                && let Some(welcome) = core.stored_welcome(start, estimate)
+            {
+                core.send(&Message::Welcome(welcome), out);
+                self.state = State::AwaitPlan;
+                return Ok(());
+            }
         }
         let decoded = match (sketch, &hello.sketch) {
             (Some(own), Some(theirs)) => decode_hello(core, own, theirs)?,
@@ -289,6 +316,11 @@ impl Responder {
         core.accept = Accept::Any;
         core.enter("encoding", out);
         self.plan = Some(plan);
+        if core.is_stored {
+            core.serve_stored(&plan)?;
+            self.state = State::Serving;
+            return Ok(());
+        }
         if plan.filter_quarters != [0, 0] {
             self.filter(core, plan);
             return Ok(());

@@ -5,6 +5,7 @@ use super::error::SessionError;
 use super::initiator::Initiator;
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::message::Message;
+use super::offline::StoredSketch;
 use super::options::{Aim, Direction, Optimize, Options, Role};
 use super::outcome::Outcome;
 use super::pass::Pass;
@@ -133,6 +134,27 @@ impl Session {
         let is_initiator = matches!(half, Half::Initiator(_));
         let core = Core::new(options, aim, is_initiator);
         Self { core, half, inbox: FrameBuffer::default(), is_closed: false }
+    }
+
+    /// A session that begins with the stored sketch of the set, which is then not scanned before it is known what differs.
+    /// Where more differs than the sketch tells, or the peer has none of its salt, the set is scanned after all. Both
+    /// sides must trust whoever knows the salt; sessions with a secret do not take sketches.
+    ///
+    /// # Errors
+    /// If the sketch is of items of another kind or dataset, or the session has a secret.
+    pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self, SessionError> {
+        let options = &self.core.options;
+        let spec = sketch.spec();
+        if (spec.kind(), spec.dataset_id()) != (options.kind, options.dataset_id) {
+            return Err(SessionError::Driver { what: "a sketch of another sort of items" });
+        }
+        if options.secret != [0; 16] {
+            return Err(SessionError::Driver {
+                what: "a stored sketch in a session with a secret",
+            });
+        }
+        self.core.sketch = Some(Box::new(sketch));
+        Ok(self)
     }
 
     /// An initiator whose symbols are so short that they collide: for tests and simulations of what follows then.

@@ -4,10 +4,19 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::error::SessionError;
 use super::item::{Item, ItemIndex, RemoteItem};
+use super::offline::{SketchSpec, StoredSketch};
 use super::options::{Direction, Kind, Options, Role};
 use super::outcome::Outcome;
 use super::session::{Input, Output, Session};
 use crate::Outbox;
+
+/// The stored sketch of a set, always with the same salt.
+pub(crate) fn sketch_of(kind: Kind, items: &BTreeSet<Item>, coded_count: u64) -> StoredSketch {
+    let spec = SketchSpec::new(kind, 0, [7; 16], 64).expect("64 bits");
+    let mut pass = spec.pass(coded_count).expect("a sketch of this length");
+    items.iter().for_each(|item| pass.add(ItemIndex(0), item.as_item_ref()));
+    StoredSketch::of_pass(spec, pass).expect("items of this kind")
+}
 
 /// One side with its set.
 pub(crate) struct Side {
@@ -17,6 +26,8 @@ pub(crate) struct Side {
     pub(crate) only_here: Option<Vec<ItemIndex>>,
     pub(crate) only_there: Vec<RemoteItem>,
     pub(crate) result: Option<Result<Outcome, SessionError>>,
+    /// Passes over the whole set.
+    pub(crate) scan_count: usize,
     changes: bool,
     inputs: VecDeque<Input>,
     sent: VecDeque<Vec<u8>>,
@@ -32,11 +43,19 @@ impl Side {
             only_here: None,
             only_there: Vec::new(),
             result: None,
+            scan_count: 0,
             changes,
             inputs: VecDeque::from([Input::Start]),
             sent: VecDeque::new(),
             out: Outbox::new(),
         }
+    }
+
+    /// Gives the session a stored sketch.
+    pub(crate) fn begin_with(&mut self, sketch: StoredSketch) {
+        let other = Session::new(Options::responder(Kind::Hashed, 0));
+        let session = std::mem::replace(&mut self.session, other);
+        self.session = session.with_sketch(sketch).expect("a sketch of these items");
     }
 
     /// Works on what waits; true if something did.
@@ -57,6 +76,7 @@ impl Side {
         match output {
             Output::Send(bytes) => self.sent.push_back(bytes),
             Output::RunPass(mut pass) => {
+                self.scan_count += 1;
                 let mut fork = pass.fork();
                 for (item, number) in self.items.iter().zip(0..) {
                     let part = if number % 3 == 0 { &mut fork } else { &mut pass };

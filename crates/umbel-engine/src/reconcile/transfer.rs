@@ -16,7 +16,7 @@ use super::message::{ItemsBody, Message, RequestMode};
 use super::options::Kind;
 use super::receive::Accept;
 use super::session::Output;
-use super::table::{Entry, top_bits};
+use super::table::{Entry, Table};
 use super::wire::Reader;
 use crate::Outbox;
 
@@ -297,13 +297,12 @@ impl Core {
 
     /// The same by a list of the entries that were found.
     pub(crate) fn split_by_found(&self, symbols: &[u64], found: &[Entry]) -> Option<Difference> {
+        let found = Table::new(found.to_vec());
         let mut difference = Difference { here: Vec::new(), there: Vec::new() };
         for &symbol in symbols {
-            let mut same =
-                found.iter().filter(|e| top_bits(e.hash.symbol, self.symbol_bits) == symbol);
-            match (same.next(), same.next()) {
-                (None, _) => difference.there.push(symbol),
-                (Some(entry), None) => difference.here.push(*entry),
+            match found.with_prefix(symbol, self.symbol_bits) {
+                [] => difference.there.push(symbol),
+                [entry] => difference.here.push(*entry),
                 _ => return None,
             }
         }

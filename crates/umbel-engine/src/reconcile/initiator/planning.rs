@@ -11,9 +11,10 @@ use crate::reconcile::filter::{FilterJob, FilterStage, FilterTest};
 use crate::reconcile::job::Job;
 use crate::reconcile::listing::Listing;
 use crate::reconcile::message::Message;
+use crate::reconcile::options::Optimize;
 use crate::reconcile::partition::{Decoder, Partition};
 use crate::reconcile::plan::{
-    Plan, Situation, Stage, clamp_difference, estimate_deviation, rate_of,
+    Plan, Priced, Situation, Stage, clamp_difference, estimate_deviation, rate_of,
 };
 use crate::reconcile::receive::Accept;
 use crate::reconcile::session::Output;
@@ -57,6 +58,23 @@ impl Initiator {
             return self.follow(core, plan, out);
         }
         self.filter(core, plan, situation, out)
+    }
+
+    /// What it costs to settle so large a difference by stored coded symbols.
+    pub(in crate::reconcile) fn stored_price(
+        &mut self,
+        core: &mut Core,
+        count: f64,
+        symbol_bits: u8,
+    ) -> Priced {
+        let difference = clamp_difference(count, core.own.count, core.there_count_now());
+        core.estimated = difference;
+        let mut situation = self.situation(core, difference, estimate_deviation(false));
+        situation.symbol_bits = Some(symbol_bits);
+        situation.optimize = Optimize::Time;
+        let priced = situation.residual(difference);
+        self.plan = Some(priced.plan);
+        priced
     }
 
     fn situation(&self, core: &Core, difference: f64, deviation: f64) -> Situation {

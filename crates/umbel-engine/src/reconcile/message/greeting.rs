@@ -3,12 +3,15 @@
 use super::{code_in, put_digest, read_digest};
 use crate::limits::{
     RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
-    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX,
+    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
 };
 use crate::reconcile::digest::SetDigest;
 use crate::reconcile::error::{FrameError, Refusal};
 use crate::reconcile::options::{Aim, Direction, Kind, Optimize};
+use crate::reconcile::stored::StoredStart;
 use crate::reconcile::wire::{Reader, put_varint};
+
+const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
 
 /// The version of everything here.
 const VERSION: u8 = 1;
@@ -24,6 +27,8 @@ pub(crate) struct Hello {
     /// Syndromes under K(0), unless an estimator stands in their place.
     pub(crate) sketch: Option<HelloSketch>,
     pub(crate) estimator: Option<Vec<u8>>,
+    /// The stored sketch that digest and estimator are of, in place of a scan.
+    pub(crate) stored: Option<StoredStart>,
 }
 
 /// The small sketch of the first frame.
@@ -53,7 +58,7 @@ pub(crate) enum Welcome {
         nonce: u64,
         item_count: u64,
         mean_item_bytes: u64,
-        /// Shows that both have K(1).
+        /// Shows that both have K(1), or the key of both stored sketches.
         key_mark: u32,
         estimate: Estimate,
     },
@@ -67,6 +72,8 @@ pub(crate) enum Estimate {
     Estimator(Vec<u8>),
     /// The estimate, for the initiator's estimator was in the Hello.
     Count(u64),
+    /// The same of two stored sketches, and how many coded symbols the responder's has: it settles the difference.
+    Stored { count: u64, coded_count: u64 },
 }
 
 const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
@@ -77,7 +84,8 @@ const WANT_ITEMS: u16 = 8;
 const TELL_RESPONDER: u16 = 16;
 const HAS_SKETCH: u16 = 32;
 const HAS_ESTIMATOR: u16 = 64;
-const FLAGS_ALL: u16 = 127;
+const IS_STORED: u16 = 128;
+const FLAGS_ALL: u16 = 255;
 
 pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
     let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
@@ -86,12 +94,16 @@ pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
         | flag(hello.aim.want_items, WANT_ITEMS)
         | flag(hello.aim.tell_responder, TELL_RESPONDER)
         | flag(hello.sketch.is_some(), HAS_SKETCH)
-        | flag(hello.estimator.is_some(), HAS_ESTIMATOR);
+        | flag(hello.estimator.is_some(), HAS_ESTIMATOR)
+        | flag(hello.stored.is_some(), IS_STORED);
     body.extend_from_slice(&[VERSION, code_in(&KINDS, &hello.kind)]);
     body.extend_from_slice(&flags.to_le_bytes());
     body.extend_from_slice(&hello.dataset_id.to_le_bytes());
     body.extend_from_slice(&hello.nonce.to_le_bytes());
     put_digest(body, hello.digest);
+    if let Some(stored) = &hello.stored {
+        stored.put(body);
+    }
     if let Some(sketch) = &hello.sketch {
         let has_zero = u8::from(sketch.has_zero);
         body.extend_from_slice(&[sketch.field_bits, sketch.syndrome_count, has_zero]);
@@ -126,9 +138,13 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
     };
     let (dataset_id, nonce) = (reader.u64("dataset id")?, reader.u64("nonce")?);
     let digest = read_digest(reader)?;
+    let stored = if is_set(IS_STORED) { Some(StoredStart::read(reader)?) } else { None };
+    if stored.is_some() && (is_set(HAS_SKETCH) || !is_set(HAS_ESTIMATOR)) {
+        return Err(field("flags", flags.into()));
+    }
     let sketch = if is_set(HAS_SKETCH) { Some(read_hello_sketch(reader)?) } else { None };
     let estimator = is_set(HAS_ESTIMATOR).then(|| reader.rest().to_vec());
-    Ok(Hello { kind, aim, dataset_id, nonce, digest, sketch, estimator })
+    Ok(Hello { kind, aim, dataset_id, nonce, digest, sketch, estimator, stored })
 }
 
 fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, FrameError> {
@@ -163,13 +179,21 @@ pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
             put_varint(body, *item_count);
         }
         Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
-            body.push(if matches!(estimate, Estimate::Count(_)) { 4 } else { 2 });
+            body.push(match estimate {
+                Estimate::Estimator(_) => 2,
+                Estimate::Count(_) => 4,
+                Estimate::Stored { .. } => 5,
+            });
             body.extend_from_slice(&nonce.to_le_bytes());
             put_varint(body, *item_count);
             put_varint(body, *mean_item_bytes);
             body.extend_from_slice(&key_mark.to_le_bytes());
             match estimate {
                 Estimate::Count(count) => put_varint(body, *count),
+                Estimate::Stored { count, coded_count } => {
+                    put_varint(body, *count);
+                    put_varint(body, *coded_count);
+                }
                 Estimate::Estimator(bytes) => body.extend_from_slice(bytes),
             }
         }
@@ -191,13 +215,17 @@ pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, FrameErro
     let item_count = reader.varint_at_most("item count", ITEM_COUNT_MAX)?;
     match verdict {
         1 => Ok(Welcome::Resolved { nonce, item_count }),
-        2 | 4 => {
+        2 | 4 | 5 => {
             let mean_item_bytes = reader.varint("mean item bytes")?;
             let key_mark = reader.u32("key mark")?;
-            let estimate = if verdict == 4 {
-                Estimate::Count(reader.varint_at_most("estimate", 2 * ITEM_COUNT_MAX)?)
-            } else {
-                Estimate::Estimator(reader.rest().to_vec())
+            let mut count = || reader.varint_at_most("estimate", 2 * ITEM_COUNT_MAX);
+            let estimate = match verdict {
+                4 => Estimate::Count(count()?),
+                5 => Estimate::Stored {
+                    count: count()?,
+                    coded_count: reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?,
+                },
+                _ => Estimate::Estimator(reader.rest().to_vec()),
             };
             Ok(Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate })
         }

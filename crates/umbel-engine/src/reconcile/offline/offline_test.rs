@@ -285,7 +285,7 @@ proptest! {
         let spec = spec(Kind::Id64, 64);
         let mut forged = sketch(spec, &ours, cells.len() as u64);
         for (cell, (sum, check, count)) in forged.sums.cells.iter_mut().zip(cells) {
-            *cell = SketchCell { coded: umbel_sketch::CodedSymbol { sum, check }, count };
+            *cell = SketchCell { coded: CodedSymbol { sum, check }, count };
         }
         prop_assert!(decode(&ours, &forged.to_bytes(), 500).is_err());
         prop_assert!(sketch(spec, &ours, 500).difference(&forged).is_err());

@@ -1,0 +1,169 @@
+//! Sessions that begin with stored sketches, against plain sets.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::error::SessionError;
+use super::item::Item;
+use super::options::{Direction, Kind, Options};
+use super::session::Session;
+use super::session_test::{item, sets};
+use super::shuttle::{Shuttle, sketch_of};
+
+const DIRECTIONS: [Direction; 4] =
+    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
+
+const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+
+/// A session of which both sides have sketches of so many coded symbols.
+fn stored(
+    kind: Kind,
+    direction: Direction,
+    (ours, theirs): (&BTreeSet<Item>, &BTreeSet<Item>),
+    coded_counts: (u64, u64),
+) -> Shuttle {
+    let mut shuttle = Shuttle::of(kind, direction, ours, theirs);
+    shuttle.ours.begin_with(sketch_of(kind, ours, coded_counts.0));
+    shuttle.theirs.begin_with(sketch_of(kind, theirs, coded_counts.1));
+    shuttle
+}
+
+#[test]
+fn equal_sets_are_not_scanned() {
+    for kind in KINDS {
+        let (ours, _) = sets(kind, true, 3000, 0, 0);
+        let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &ours), (9, 40));
+        shuttle.run();
+        shuttle.check(Direction::TwoWay);
+        assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (0, 0));
+        let outcome = shuttle.ours.result.unwrap().unwrap();
+        // 55 bytes before the estimator, which is 64 numbers of 9 bits here, then the digest that answers.
+        assert!(outcome.bytes.total() < 55 + 80 + 40, "{}", outcome.bytes.total());
+    }
+}
+
+/// One scan finds what differs, and gives what the other side asks for; who only takes does not look at all.
+#[test]
+fn what_differs_takes_one_scan_of_a_side() {
+    for kind in KINDS {
+        let (ours, theirs) = sets(kind, true, 3000, 30, 60);
+        let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (500, 400));
+        shuttle.run();
+        shuttle.check(Direction::TwoWay);
+        // Nobody asks for ids, which are told by their symbols.
+        let asked = usize::from(kind != Kind::Id64);
+        assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, asked), "{kind:?}");
+        let outcome = shuttle.ours.result.unwrap().unwrap();
+        assert!(outcome.plan.starts_with("stored riblt"), "{}", outcome.plan);
+        assert_eq!(outcome.attempt_count, 1);
+    }
+    let (ours, theirs) = sets(Kind::Hashed, true, 300, 20, 0);
+    let mut shuttle = stored(Kind::Hashed, Direction::Push, (&ours, &theirs), (200, 200));
+    shuttle.run();
+    shuttle.check(Direction::Push);
+    assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, 0));
+}
+
+#[test]
+fn sketches_that_do_not_tell_it_lead_to_a_session_like_any_other() {
+    let (ours, theirs) = sets(Kind::Hashed, true, 2000, 300, 200);
+    // Too short, on both sides or one, or on one side only.
+    for coded_counts in [(5, 5), (5, 2000), (2000, 5), (500, 500)] {
+        let mut shuttle = stored(Kind::Hashed, Direction::TwoWay, (&ours, &theirs), coded_counts);
+        shuttle.run();
+        shuttle.check(Direction::TwoWay);
+        let outcome = shuttle.ours.result.unwrap().unwrap();
+        assert!(!outcome.plan.contains("stored"), "{}", outcome.plan);
+    }
+    for is_ours in [true, false] {
+        let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &theirs);
+        let (side, items) =
+            if is_ours { (&mut shuttle.ours, &ours) } else { (&mut shuttle.theirs, &theirs) };
+        side.begin_with(sketch_of(Kind::Hashed, items, 2000));
+        shuttle.run();
+        shuttle.check(Direction::TwoWay);
+    }
+    // Equal sets of which one has no sketch: it scans once, and that was all.
+    let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &ours);
+    shuttle.ours.begin_with(sketch_of(Kind::Hashed, &ours, 20));
+    shuttle.run();
+    shuttle.check(Direction::TwoWay);
+    assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (0, 1));
+}
+
+/// A sketch that its set has left behind ends the session as soon as a scan shows it. A responder of ids does not scan.
+#[test]
+fn a_stale_sketch_is_noticed_by_the_first_scan() {
+    for kind in KINDS {
+        let (ours, theirs) = sets(kind, true, 500, 4, 3);
+        let sides: &[bool] = if kind == Kind::Id64 { &[true] } else { &[true, false] };
+        for &is_ours in sides {
+            for (gone, more) in [(0, 1), (1, 0), (1, 1)] {
+                let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (300, 300));
+                let side = if is_ours { &mut shuttle.ours } else { &mut shuttle.theirs };
+                side.items.drain(..gone);
+                side.items.extend((0..more).map(|at| item(kind, (9 << 40) + at, true)));
+                shuttle.run();
+                let side = if is_ours { &shuttle.ours } else { &shuttle.theirs };
+                let result = side.result.as_ref().unwrap();
+                assert_eq!(result, &Err(SessionError::StaleSketch), "{kind:?} {gone} {more}");
+            }
+        }
+    }
+}
+
+/// Coded symbols of another set under the right digest decode to nothing that is believed.
+#[test]
+fn a_sketch_that_contradicts_itself_costs_an_attempt() {
+    let (ours, theirs) = sets(Kind::Hashed, true, 500, 10, 10);
+    let (_, other) = sets(Kind::Hashed, true, 450, 0, 60);
+    let (true_bytes, mut forged) =
+        (sketch_of(Kind::Hashed, &theirs, 100), sketch_of(Kind::Hashed, &other, 100));
+    forged.set_header_of(&true_bytes);
+    let mut shuttle = stored(Kind::Hashed, Direction::TwoWay, (&ours, &theirs), (100, 100));
+    shuttle.theirs.begin_with(forged);
+    shuttle.run();
+    shuttle.check(Direction::TwoWay);
+    assert_eq!(shuttle.ours.result.unwrap().unwrap().attempt_count, 2);
+}
+
+#[test]
+fn sketches_of_other_items_and_sessions_with_secrets_do_not_go_together() {
+    let (ours, _) = sets(Kind::Hashed, true, 5, 0, 0);
+    let sketch = sketch_of(Kind::Hashed, &ours, 9);
+    let other_kind = Session::new(Options::responder(Kind::Keyed, 1));
+    assert!(other_kind.with_sketch(sketch.clone()).is_err());
+    let other_set = Options { dataset_id: 3, ..Options::responder(Kind::Hashed, 1) };
+    assert!(Session::new(other_set).with_sketch(sketch.clone()).is_err());
+    let secret = Options { secret: [1; 16], ..Options::responder(Kind::Hashed, 1) };
+    assert!(Session::new(secret).with_sketch(sketch.clone()).is_err());
+    // Nor does a side with a secret answer one that begins so.
+    let initiator = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
+    let mut shuttle = Shuttle::new(initiator, secret, &ours, &ours);
+    shuttle.ours.begin_with(sketch);
+    shuttle.run();
+    assert_eq!(shuttle.theirs.result, Some(Err(SessionError::Key)));
+    assert!(shuttle.ours.result.unwrap().is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_sets_are_reconciled(
+        kind in prop::sample::select(&KINDS),
+        direction in prop::sample::select(&DIRECTIONS),
+        is_fixed: bool,
+        shared in 0..800u64,
+        sides in prop_oneof![(0..12u64, 0..12u64), (0..300u64, 0..300u64)],
+        coded_counts in (1..900u64, 1..900u64),
+        chunk_bytes in prop_oneof![Just(0usize), Just(1), 1..200usize],
+    ) {
+        let (ours, theirs) = sets(kind, is_fixed, shared, sides.0, sides.1);
+        let mut shuttle = stored(kind, direction, (&ours, &theirs), coded_counts);
+        shuttle.chunk_bytes = chunk_bytes;
+        shuttle.run();
+        shuttle.check(direction);
+    }
+}
