@@ -3,8 +3,8 @@
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::reconcile::{
-    Connection, Ended, Endpoint, Form, Initiative, ItemSet, OnConflict, Report, answer,
-    count_changed, listen, open_set, reconcile, show_difference,
+    Beside, Connection, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, OnConflict, Report,
+    answer, count_changed, listen, open_set, reconcile, show_difference,
 };
 use crate::say::say;
 use anyhow::{Context, Result};
@@ -78,6 +78,11 @@ pub(crate) struct ReconcileArgs {
     /// with --stdio or --listen in this folder, for all who come
     #[arg(long, value_name = "PATH")]
     resume: Option<PathBuf>,
+    /// Begin with this stored sketch of the local set (see `umbel sketch build --salt`), which is then not read unless
+    /// something differs, and is told what changes. The other side needs one of the same salt; over ssh that is
+    /// PATH.sketch beside its set
+    #[arg(long, value_name = "F.sketch", conflicts_with = "resume")]
+    sketch: Option<PathBuf>,
     /// Answer one session over standard input and output
     #[arg(long, conflicts_with_all = ["listen", "change"], help_heading = "Answering")]
     stdio: bool,
@@ -168,6 +173,11 @@ impl ReconcileArgs {
         if self.resume.is_some() && !is_far(&a) && !is_far(&b) {
             return Err(usage("--resume is for a session with another process or machine"));
         }
+        if self.sketch.is_some() && !is_far(&a) && !is_far(&b) {
+            return Err(usage(
+                "--sketch is for a session with another process or machine: here, compare A.sketch with B.sketch",
+            ));
+        }
         if a.sketch().is_some() || b.sketch().is_some() {
             return self.offline(&form, &a, &b);
         }
@@ -193,6 +203,13 @@ impl ReconcileArgs {
 
     fn initiative(&self, is_b: bool) -> Initiative {
         Initiative { delete: self.delete, on_conflict: self.on_conflict, is_b }
+    }
+
+    fn open(&self, path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
+        match &self.sketch {
+            Some(sketch) => Ok(Box::new(KeptSet::open(path, form, sketch)?)),
+            None => open_set(path, form),
+        }
     }
 
     fn idle_timeout(&self) -> Duration {
@@ -247,12 +264,12 @@ impl ReconcileArgs {
         };
         let initiative = self.initiative(!self.as_a);
         if let Some(address) = &self.listen {
-            let file = (path, form, self.resume.as_deref());
+            let file = (|| self.open(path, form), self.resume.as_deref());
             let (insecure, once) = (self.insecure, self.once);
             let timeout = self.idle_timeout();
             return listen(address, insecure, once, file, responder, initiative, timeout);
         }
-        let set = open_set(path, form)?;
+        let set = self.open(path, form)?;
         let connection = Connection::stdio();
         let (timeout, journals) = (self.idle_timeout(), self.resume.as_deref());
         answer(&*set, responder(&*set)?, initiative, connection, timeout, journals)?;
@@ -291,7 +308,7 @@ impl ReconcileArgs {
             return Err(usage("--delete removes from A, which must be a file of this machine"));
         }
         let report = Report::start();
-        let set = open_set(path, form)?;
+        let set = self.open(path, form)?;
         let direction = self.direction(is_b);
         self.check_writable(&*set, direction.to_initiator())?;
         let mut arguments = Vec::new();
@@ -304,7 +321,8 @@ impl ReconcileArgs {
             arguments.push("--as-a".to_owned());
         }
         let journal = self.resume.as_deref();
-        let connection = other.connect(form, &arguments, journal.is_some())?;
+        let beside = Beside { journals: journal.is_some(), sketch: self.sketch.is_some() };
+        let connection = other.connect(form, &arguments, beside)?;
         let options = self.initiator(form, &*set, is_b);
         let timeout = self.idle_timeout();
         let ended = reconcile(&*set, options, self.initiative(is_b), connection, timeout, journal)?;

@@ -201,6 +201,9 @@ impl<'s> Drive<'s> {
     fn run(&mut self, options: Options) -> Result<Ended> {
         self.salt = options.nonce;
         let mut session = Session::new(options);
+        if let Some(sketch) = self.set.stored_sketch() {
+            session = session.with_sketch(sketch.clone())?;
+        }
         let mut out = Outbox::new();
         let (mut only_here, mut only_there) = (Vec::new(), Vec::new());
         session.step(Input::Start, &mut out);

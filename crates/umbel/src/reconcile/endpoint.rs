@@ -13,6 +13,18 @@ use std::process::{Child, Command, Stdio};
 /// What the folder of journals beside a set of another machine is called, behind the set's name.
 const JOURNALS_SUFFIX: &str = ".umbel-resume";
 
+/// What a sketch beside a set of another machine is called, behind the set's name.
+const SKETCH_SUFFIX: &str = ".sketch";
+
+/// What an `umbel reconcile` of another machine shall use beside its set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Beside {
+    /// A folder of journals.
+    pub(crate) journals: bool,
+    /// A stored sketch.
+    pub(crate) sketch: bool,
+}
+
 /// Where a set is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Endpoint {
@@ -131,8 +143,7 @@ impl Endpoint {
         }
     }
 
-    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are. If it is to keep a
-    /// journal there, it does so beside the set.
+    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are.
     ///
     /// # Errors
     ///
@@ -141,7 +152,7 @@ impl Endpoint {
         &self,
         form: &Form,
         arguments: &[String],
-        is_resumable: bool,
+        beside: Beside,
     ) -> Result<Connection> {
         match self {
             Self::Path(path) => unreachable!("{} is of this machine", path.display()),
@@ -160,8 +171,12 @@ impl Endpoint {
                 let mut words = vec!["umbel".to_owned(), "reconcile".into(), "--stdio".into()];
                 words.extend(form.arguments());
                 words.extend_from_slice(arguments);
-                if is_resumable {
-                    words.push(format!("--resume={}{JOURNALS_SUFFIX}", path.trim_end_matches('/')));
+                let base = path.trim_end_matches('/');
+                if beside.journals {
+                    words.push(format!("--resume={base}{JOURNALS_SUFFIX}"));
+                }
+                if beside.sketch {
+                    words.push(format!("--sketch={base}{SKETCH_SUFFIX}"));
                 }
                 words.extend(["--".to_owned(), path.clone()]);
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();

@@ -67,6 +67,11 @@ impl FrozenFile {
         self.state.bytes
     }
 
+    /// When it was last written to: seconds, and nanoseconds beyond.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        (self.state.modified_s, self.state.modified_ns)
+    }
+
     /// Whether the path still leads to this file, as it was.
     ///
     /// # Errors

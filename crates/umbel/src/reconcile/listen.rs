@@ -2,7 +2,7 @@
 
 use super::drive::{Initiative, answer};
 use super::endpoint::Connection;
-use super::set::{Form, ItemSet, open_set};
+use super::set::ItemSet;
 use crate::exit::UsageError;
 use crate::say::say_line;
 use anyhow::{Context, Result};
@@ -21,7 +21,7 @@ pub(crate) fn listen(
     address: &str,
     is_insecure: bool,
     once: bool,
-    (path, form, journals): (&Path, &Form, Option<&Path>),
+    (open, journals): (impl Fn() -> Result<Box<dyn ItemSet>>, Option<&Path>),
     options: impl Fn(&dyn ItemSet) -> Result<Options>,
     initiative: Initiative,
     idle_timeout: Duration,
@@ -41,7 +41,7 @@ pub(crate) fn listen(
     loop {
         let (stream, peer) = listener.accept().with_context(|| address.to_owned())?;
         let session = || {
-            let set = open_set(path, form)?;
+            let set = open()?;
             let connection = Connection::tcp(stream, peer.to_string())?;
             answer(&*set, options(&*set)?, initiative, connection, idle_timeout, journals)
         };

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use umbel_engine::reconcile::{
-    Item, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
+    Item, Kind, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
     SketchHeader, SketchReader, SketchSpec, StoredSketch,
 };
 
@@ -120,7 +120,7 @@ impl<'p> Reading<'p> {
 
 /// A sketch file that is changed.
 pub(crate) struct SketchFile {
-    file: FrozenFile,
+    pub(super) file: FrozenFile,
     /// What is in it.
     pub(crate) sketch: StoredSketch,
 }
@@ -150,7 +150,8 @@ impl SketchFile {
         coded_count: u64,
     ) -> Result<StoredSketch> {
         let set = open_set(path, form)?;
-        check_form(self.file.path().display(), &self.sketch.spec(), &*set, form)?;
+        let spec = &self.sketch.spec();
+        check_form(self.file.path().display(), spec, (set.kind(), set.id_bytes()), form)?;
         sketch_of(&*set, self.sketch.spec(), coded_count)
     }
 
@@ -164,13 +165,14 @@ impl SketchFile {
     }
 }
 
-fn check_form(
+/// Whether a sketch is of items of this kind, or of ids of so many bytes.
+pub(super) fn check_form(
     name: impl fmt::Display,
     spec: &SketchSpec,
-    set: &dyn ItemSet,
+    (kind, id_bytes): (Kind, usize),
     form: &Form,
 ) -> Result<(), UsageError> {
-    if (spec.kind(), spec.dataset_id()) == (set.kind(), form.dataset_id(set)) {
+    if (spec.kind(), spec.dataset_id()) == (kind, form.dataset_id_of(id_bytes)) {
         return Ok(());
     }
     Err(UsageError(format!(
@@ -239,7 +241,7 @@ pub(crate) fn compare_with_set(
     let set = open_set(path, form)?;
     let mut reading = Reading::new(place, limits.bytes_max)?;
     let header = reading.header()?;
-    check_form(place, &header.spec(), &*set, form)?;
+    check_form(place, &header.spec(), (set.kind(), set.id_bytes()), form)?;
     let mut pass = header.pass();
     set.scan(&mut pass)?;
     let explain = |error| explain(place, &error);

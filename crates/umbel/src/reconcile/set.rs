@@ -5,13 +5,13 @@ use super::contents::Wanted;
 use super::ids::{HexIds, RawIds};
 use super::keyed::{JsonRecords, TabRecords};
 use super::lines::Lines;
-use super::records::RecordSet;
+use super::records::{RecordItems as _, RecordSet};
 use super::tree::Tree;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
-use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass};
+use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass, StoredSketch};
 use umbel_filter::ItemHasher;
 
 /// A set of items that does not change until it is told to.
@@ -26,6 +26,11 @@ pub(crate) trait ItemSet: Send + Sync {
 
     /// How many items it has.
     fn item_count(&self) -> u64;
+
+    /// The stored sketch of the set, if one is kept with it.
+    fn stored_sketch(&self) -> Option<&StoredSketch> {
+        None
+    }
 
     /// Adds every item to a pass.
     ///
@@ -155,9 +160,14 @@ pub(crate) enum Form {
 impl Form {
     /// What both sides must agree on beside the kind of their items, as a number.
     pub(crate) fn dataset_id(&self, set: &dyn ItemSet) -> u64 {
+        self.dataset_id_of(set.id_bytes())
+    }
+
+    /// The same of a set whose ids, if it has ids, are of so many bytes.
+    pub(super) fn dataset_id_of(&self, id_bytes: usize) -> u64 {
         let name = match self {
             Self::Lines => "lines".to_owned(),
-            Self::HexIds | Self::RawIds(_) => format!("ids:{}", set.id_bytes()),
+            Self::HexIds | Self::RawIds(_) => format!("ids:{id_bytes}"),
             Self::TabKeyed => "kv".to_owned(),
             Self::Tree => "dir".to_owned(),
             Self::JsonKeyed(paths) => format!("kv:{}", paths.join(",")),
@@ -179,6 +189,19 @@ impl Form {
             }
         }
     }
+}
+
+/// How long the ids of a file are, if its items are ids; 0 if they are not.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
+    Ok(match form {
+        Form::HexIds => HexIds::of_file(path)?.id_bytes(),
+        Form::RawIds(bytes) => *bytes,
+        _ => 0,
+    })
 }
 
 /// Opens a file or directory as a set, and freezes it.

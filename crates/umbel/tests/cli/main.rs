@@ -17,6 +17,7 @@ mod inputs;
 mod interrupt;
 mod jsonl;
 mod keep_best;
+mod kept_sketch;
 mod machines;
 mod many_machines;
 mod model;

@@ -224,7 +224,7 @@ fn directories_exchange_both_ways_and_report_conflicts() {
 }
 
 /// A program `there.sh` that answers, for an endpoint without blanks.
-fn script(sandbox: &Sandbox, args: &str) {
+pub(crate) fn script(sandbox: &Sandbox, args: &str) {
     let umbel = env!("CARGO_BIN_EXE_umbel");
     sandbox.write("there.sh", format!("#!/bin/sh\nexec {umbel} reconcile --stdio {args}\n"));
     let mode = std::fs::Permissions::from_mode(0o755);
@@ -252,20 +252,25 @@ fn a_command_leads_to_another_process() {
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
 
-/// A stand-in for ssh shows that words reach the shell of the other machine whole.
-#[test]
-fn ssh_runs_the_command_on_the_other_machine() {
-    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("it's $b", "2\n3\n")]);
+/// Reconciles with a file of this name over a stand-in for ssh, on what passes for another machine.
+pub(crate) fn over_ssh(sandbox: &Sandbox, args: &str, there: &str) -> Ran {
     let umbel_there = env!("CARGO_BIN_EXE_umbel").strip_suffix("/umbel").unwrap();
     let ssh = "#!/bin/sh\n[ \"$1 $2 $3\" = \"-T -- u@host\" ] || exit 9\nexec sh -c \"$4\"\n";
     sandbox.write("bin/ssh", ssh);
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(sandbox.path("bin/ssh"), mode).unwrap();
     let path = format!("{}:{umbel_there}:/usr/bin:/bin", sandbox.path("bin").display());
-    let there = format!("ssh://u@host{}", sandbox.path("it's $b").display());
-    let mut command = umbel(&sandbox, "reconcile a --two-way");
+    let there = format!("ssh://u@host{}", sandbox.path(there).display());
+    let mut command = umbel(sandbox, &format!("reconcile {args}"));
     let output = command.arg(there).env("PATH", path).output().unwrap();
-    sandbox.ended(output).kept();
+    sandbox.ended(output)
+}
+
+/// A stand-in for ssh shows that words reach the shell of the other machine whole.
+#[test]
+fn ssh_runs_the_command_on_the_other_machine() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("it's $b", "2\n3\n")]);
+    over_ssh(&sandbox, "a --two-way", "it's $b").kept();
     assert_eq!(sandbox.text("a"), "1\n2\n3\n");
     assert_eq!(sandbox.text("it's $b"), "2\n3\n1\n");
 }
