@@ -20,13 +20,13 @@ use crate::host::host_name;
 use crate::links::{Claim, LinkState, Links};
 use crate::now::{now_us, set_now_us};
 use crate::plan::Plan;
-use crate::plan::meeting::{Meeting, SetsPlan, Trouble, Way};
+use crate::plan::meeting::{Kept, Meeting, SetsPlan, Trouble, Way};
 use crate::report::RunReport;
 use crate::{counters, trace, watch};
 
 use self::desk::{Desk, Order, Place, STATES};
 use self::host::Host;
-use self::items::item;
+use self::items::{item, kind_of};
 
 /// One step of simulated time.
 const TICK: Duration = Duration::from_millis(1);
@@ -117,7 +117,7 @@ impl World {
             let numbers = (0..u64::from(sets.shared)).chain(first..first + u64::from(*own));
             let set: BTreeSet<_> = numbers.map(|number| item(sets.items, number)).collect();
             desk.judge.borrow_mut().give(set.iter().cloned());
-            let host = Host::new(number, set);
+            let host = Host::new(number, set, kind_of(sets.items));
             let (program, its_desk) = (Rc::clone(&host), Rc::clone(&desk));
             sim.host(host_name(number), move || {
                 let (program, desk) = (Rc::clone(&program), Rc::clone(&its_desk));
@@ -288,7 +288,7 @@ impl World {
             counters::state("session_grown");
         }
         judge.give(items.iter().cloned());
-        self.hosts[growth.host as usize - 1].set.borrow_mut().extend(items);
+        self.hosts[growth.host as usize - 1].add(items);
     }
 
     /// What a session's trouble does outside of it.
@@ -365,6 +365,7 @@ const fn healing(way: Way, initiator: u32, responder: u32) -> Meeting {
         bytes_max: None,
         short: false,
         resume: false,
+        kept: Kept::Neither,
         chunk_bytes: 8_192,
         trouble: Trouble::Nothing,
     }

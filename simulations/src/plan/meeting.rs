@@ -73,10 +73,32 @@ pub(crate) struct Meeting {
     /// Whether it goes on where it was cut.
     #[serde(default)]
     pub(crate) resume: bool,
+    /// Who begins with a stored sketch.
+    #[serde(default, skip_serializing_if = "Kept::is_neither")]
+    pub(crate) kept: Kept,
     /// Bytes that a side writes in a simulated millisecond.
     pub(crate) chunk_bytes: u32,
     /// What goes wrong.
     pub(crate) trouble: Trouble,
+}
+
+/// Whose stored sketches a session begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kept {
+    /// Nobody's.
+    #[default]
+    Neither,
+    /// The initiator's alone.
+    First,
+    /// Both sides'.
+    Both,
+}
+
+impl Kept {
+    fn is_neither(&self) -> bool {
+        *self == Self::Neither
+    }
 }
 
 /// What becomes of the difference.

@@ -152,11 +152,12 @@ impl Desk {
 }
 
 /// States that sessions reach, counted by their ends.
-pub(super) const STATES: [&str; 9] = [
+pub(super) const STATES: [&str; 10] = [
     "session_equal",
     "session_by_hello",
     "session_by_sketch",
     "session_by_stream",
+    "session_by_stored",
     "session_by_list",
     "session_filtered",
     "session_resalted",
@@ -171,6 +172,7 @@ fn note_plan(outcome: &Outcome) {
         ("hello", "session_by_hello"),
         ("part", "session_by_sketch"),
         ("riblt", "session_by_stream"),
+        ("stored", "session_by_stored"),
         ("list", "session_by_list"),
         ("whole", "session_by_list"),
         ("filter", "session_filtered"),

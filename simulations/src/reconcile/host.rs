@@ -9,7 +9,10 @@ use rand::Rng as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use turmoil::net::{TcpListener, TcpStream};
-use umbel_engine::reconcile::{Aim, Direction, Item, Kind, Optimize, Options, Resumption, Role};
+use umbel_engine::reconcile::{
+    Aim, Direction, Item, ItemIndex, Kind, Optimize, Options, Resumption, Role, SketchSpec,
+    StoredSketch,
+};
 
 use super::carrier::{Carrier, SharedJournal};
 use super::desk::{Desk, Order, Place};
@@ -18,17 +21,34 @@ use super::lie::Liar;
 use super::side::{Blow, Failure, IDLE, Side, Task};
 use crate::counters;
 use crate::host::host_name;
-use crate::plan::meeting::{Meeting, Stranger, Trouble, Way};
+use crate::plan::meeting::{Kept, Meeting, Stranger, Trouble, Way};
 use crate::seed::stream;
 
 /// Where hosts listen.
 const PORT: u16 = 7_400;
+
+/// The salt of all hosts' sketches.
+const SKETCH_SALT: [u8; 16] = [7; 16];
+
+/// Coded symbols of the hosts' sketches: some tell what differs, some do not.
+const SKETCH_CODED_COUNTS: [u64; 3] = [3_000, 200, 800];
+
+/// A set as it was when a session began, and its sketch if that is used.
+type Frozen = (Rc<Vec<Item>>, Option<StoredSketch>);
+
+fn sketch_of(spec: SketchSpec, coded_count: u64, items: &BTreeSet<Item>) -> StoredSketch {
+    let mut pass = spec.pass(coded_count).expect("a length that sketches have");
+    items.iter().for_each(|item| pass.add(ItemIndex(0), item.as_item_ref()));
+    StoredSketch::of_pass(spec, pass).expect("items of its kind")
+}
 
 /// A set, and who has it.
 pub(super) struct Host {
     pub(super) number: u32,
     /// What survives a crash.
     pub(super) set: RefCell<BTreeSet<Item>>,
+    /// The stored sketch of it, which follows it and survives too.
+    sketch: RefCell<StoredSketch>,
     /// Journals of sessions that it began, by their first runs' numbers, and of those that it answered, by their names;
     /// they survive too.
     begun: RefCell<BTreeMap<usize, SharedJournal>>,
@@ -38,14 +58,27 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(number: u32, set: BTreeSet<Item>) -> Rc<Self> {
+    pub(super) fn new(number: u32, set: BTreeSet<Item>, kind: Kind) -> Rc<Self> {
+        let spec = SketchSpec::new(kind, 0, SKETCH_SALT, 64).expect("64 bits");
+        let coded_count = SKETCH_CODED_COUNTS[number as usize % SKETCH_CODED_COUNTS.len()];
         Rc::new(Self {
             number,
+            sketch: RefCell::new(sketch_of(spec, coded_count, &set)),
             set: RefCell::new(set),
             begun: RefCell::default(),
             answered: RefCell::default(),
             orders: RefCell::new(None),
         })
+    }
+
+    /// The set grows, and its sketch is told what is new.
+    pub(super) fn add(&self, items: impl IntoIterator<Item = Item>) {
+        let mut set = self.set.borrow_mut();
+        let new: BTreeSet<Item> = items.into_iter().filter(|item| !set.contains(item)).collect();
+        let mut sketch = self.sketch.borrow_mut();
+        let more = sketch_of(sketch.spec(), sketch.coded_count() as u64, &new);
+        sketch.add(&more).expect("a sketch of the same spec");
+        set.extend(new);
     }
 
     /// First runs of sessions that it began and that have not ended.
@@ -80,7 +113,7 @@ impl Host {
     async fn begin(self: Rc<Self>, desk: Rc<Desk>, number: usize) {
         let place = Place { meeting: number, first: true };
         let meeting = desk.meeting(number);
-        let frozen = self.freeze(&desk, place, false);
+        let (frozen, sketch) = self.freeze(&desk, place, false);
         let address = (host_name(meeting.responder), PORT);
         let connected = async {
             let mut stream = TcpStream::connect((address.0.as_str(), address.1)).await?;
@@ -88,7 +121,7 @@ impl Host {
             io::Result::Ok(stream)
         };
         match tokio::time::timeout(IDLE, connected).await {
-            Ok(Ok(stream)) => self.take_part(desk, place, frozen, stream).await,
+            Ok(Ok(stream)) => self.take_part(desk, place, (frozen, sketch), stream).await,
             _ => self.failed(&desk, place, Failure::Unreachable),
         }
     }
@@ -173,19 +206,20 @@ impl Host {
         self.take_part(desk, place, frozen, stream).await;
     }
 
-    /// The set as it is now; of one that is of another kind, nothing.
-    fn freeze(&self, desk: &Desk, place: Place, is_foreign: bool) -> Rc<Vec<Item>> {
+    /// The set as it is now, and its sketch if it is to be used; of one that is of another kind, nothing.
+    fn freeze(&self, desk: &Desk, place: Place, is_foreign: bool) -> Frozen {
         let frozen = if is_foreign { BTreeSet::new() } else { self.set.borrow().clone() };
         let items = Rc::new(frozen.iter().cloned().collect());
         desk.begin(place, self.number, frozen, Rc::clone(&items));
-        items
+        let sketch = desk.meeting(place.meeting).uses_sketch(place.first);
+        (items, sketch.then(|| self.sketch.borrow().clone()))
     }
 
     async fn take_part(
         self: Rc<Self>,
         desk: Rc<Desk>,
         place: Place,
-        frozen: Rc<Vec<Item>>,
+        (frozen, sketch): Frozen,
         stream: TcpStream,
     ) {
         let meeting = desk.meeting(place.meeting);
@@ -203,7 +237,7 @@ impl Host {
         };
         let was = carrier.as_ref().map(|carrier| Rc::clone(&carrier.journal().borrow().frozen));
         let is_same = was.is_some_and(|was| was == frozen);
-        let mut side = Side::new(task, Rc::clone(&desk), place, frozen, carrier);
+        let mut side = Side::new(task, Rc::clone(&desk), place, (frozen, sketch), carrier);
         let result = side.run(&mut reader, &mut writer).await;
         if matches!(result, Err(Failure::Stale)) && is_same && side.is_refuted() {
             desk.judge.borrow().refuted(place);
@@ -212,7 +246,7 @@ impl Host {
         let takes = result.is_ok() && meeting.changes(place.first);
         let taken = if takes { side.applied() } else { Vec::new() };
         // What was added meanwhile stays.
-        self.set.borrow_mut().extend(taken.iter().cloned());
+        self.add(taken.iter().cloned());
         match result {
             Err(failure) if meeting.resume => self.failed(&desk, place, failure),
             result => {
@@ -237,6 +271,17 @@ impl Meeting {
             Way::Pull => first,
             Way::Push => !first,
             Way::Both => true,
+        }
+    }
+
+    /// Whether the first side, or the other one, begins with its stored sketch. What another dataset, kind or secret has
+    /// to do with it is nothing.
+    const fn uses_sketch(&self, first: bool) -> bool {
+        let is_stranger = matches!(self.trouble, Trouble::Stranger { .. });
+        match self.kept {
+            Kept::Neither => false,
+            Kept::First => first,
+            Kept::Both => first || !is_stranger,
         }
     }
 

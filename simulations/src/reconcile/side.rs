@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use umbel_engine::Outbox;
 use umbel_engine::reconcile::{
     Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, ResumeError, Session,
-    SessionError,
+    SessionError, StoredSketch,
 };
 
 use super::carrier::Carrier;
@@ -128,12 +128,15 @@ impl Side {
         task: Task,
         desk: Rc<Desk>,
         place: Place,
-        frozen: Rc<Vec<Item>>,
+        (frozen, sketch): (Rc<Vec<Item>>, Option<StoredSketch>),
         carrier: Option<Carrier>,
     ) -> Self {
         let mut session = Session::new(task.options);
         if let Some(bits) = task.symbol_bits {
             session = session.with_symbol_bits(bits);
+        }
+        if let Some(sketch) = sketch {
+            session = session.with_sketch(sketch).expect("a sketch of this set");
         }
         Self {
             task,

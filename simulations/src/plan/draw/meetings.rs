@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 use crate::plan::meeting::{
-    After, Growth, ItemKind, Lie, Meeting, SetsPlan, Stranger, Trouble, Way,
+    After, Growth, ItemKind, Kept, Lie, Meeting, SetsPlan, Stranger, Trouble, Way,
 };
 
 /// Most items that all hosts have, and that one alone has.
@@ -67,6 +67,7 @@ pub(super) fn draw(dice: &mut Dice, hosts: u32, run_ms: u64) -> Vec<Meeting> {
 fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
     let initiator = dice.count(1, hosts);
     let other = dice.count(1, hosts - 1);
+    let kept = *dice.pick(&[Kept::Neither, Kept::Neither, Kept::First, Kept::Both, Kept::Both]);
     Meeting {
         at_ms,
         initiator,
@@ -79,7 +80,9 @@ fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
         expected: dice.one_in(4).then(|| dice.spread(1, 2_000)),
         bytes_max: dice.one_in(5).then(|| dice.spread(100, 100_000)),
         short: dice.one_in(2),
-        resume: dice.one_in(2),
+        // What goes on later begins by a scan.
+        resume: dice.one_in(2) && kept == Kept::Neither,
+        kept,
         chunk_bytes: dice.spread_count(64, 8_192),
         trouble: draw_trouble(dice),
     }
