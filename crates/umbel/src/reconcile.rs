@@ -34,6 +34,7 @@ pub(crate) use apply::OnConflict;
 pub(crate) use drive::{Ended, Initiative, answer, reconcile};
 pub(crate) use endpoint::{Beside, Connection, Endpoint};
 pub(crate) use kept::KeptSet;
+pub(crate) use link::Patience;
 pub(crate) use listen::listen;
 pub(crate) use offline::{SketchFile, compare_sketches, compare_with_set, sketch_of, write_new};
 pub(crate) use report::{Report, count_changed, show_difference};

@@ -3,8 +3,8 @@
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::reconcile::{
-    Beside, Connection, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, OnConflict, Report,
-    answer, count_changed, listen, open_set, reconcile, show_difference,
+    Beside, Connection, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, OnConflict, Patience,
+    Report, answer, count_changed, listen, open_set, reconcile, show_difference,
 };
 use crate::say::say;
 use anyhow::{Context, Result};
@@ -74,6 +74,10 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     idle_timeout: u64,
+    /// Give up when a session takes so long altogether, with the contents of files
+    #[arg(long, value_name = "SECONDS", help_heading = "Limits",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    max_time: Option<u64>,
     /// Go on where a cut session was: what comes is kept in this file until the session has ended;
     /// with --stdio or --listen in this folder, for all who come
     #[arg(long, value_name = "PATH")]
@@ -212,8 +216,9 @@ impl ReconcileArgs {
         }
     }
 
-    fn idle_timeout(&self) -> Duration {
-        Duration::from_secs(self.idle_timeout)
+    fn patience(&self) -> Patience {
+        let whole = self.max_time.map(Duration::from_secs);
+        Patience { idle: Duration::from_secs(self.idle_timeout), whole }
     }
 
     fn limits(&self) -> Limits {
@@ -266,13 +271,13 @@ impl ReconcileArgs {
         if let Some(address) = &self.listen {
             let file = (|| self.open(path, form), self.resume.as_deref());
             let (insecure, once) = (self.insecure, self.once);
-            let timeout = self.idle_timeout();
-            return listen(address, insecure, once, file, responder, initiative, timeout);
+            let patience = self.patience();
+            return listen(address, insecure, once, file, responder, initiative, patience);
         }
         let set = self.open(path, form)?;
         let connection = Connection::stdio();
-        let (timeout, journals) = (self.idle_timeout(), self.resume.as_deref());
-        answer(&*set, responder(&*set)?, initiative, connection, timeout, journals)?;
+        let (patience, journals) = (self.patience(), self.resume.as_deref());
+        answer(&*set, responder(&*set)?, initiative, connection, patience, journals)?;
         Ok(())
     }
 
@@ -287,11 +292,11 @@ impl ReconcileArgs {
         let answering = self.options(form, &*there, role);
         let names = [a, b].map(|path| path.display().to_string());
         let [to_b, to_a] = Connection::pair(names)?;
-        let timeout = self.idle_timeout();
+        let patience = self.patience();
         let ended = std::thread::scope(|scope| {
             let answering = scope
-                .spawn(|| answer(&*there, answering, self.initiative(true), to_a, timeout, None));
-            let ended = reconcile(&*here, options, self.initiative(false), to_b, timeout, None);
+                .spawn(|| answer(&*there, answering, self.initiative(true), to_a, patience, None));
+            let ended = reconcile(&*here, options, self.initiative(false), to_b, patience, None);
             let answered = answering.join().expect("it does not panic");
             match (answered, ended) {
                 // What went wrong there says more than that the connection ended.
@@ -324,8 +329,9 @@ impl ReconcileArgs {
         let beside = Beside { journals: journal.is_some(), sketch: self.sketch.is_some() };
         let connection = other.connect(form, &arguments, beside)?;
         let options = self.initiator(form, &*set, is_b);
-        let timeout = self.idle_timeout();
-        let ended = reconcile(&*set, options, self.initiative(is_b), connection, timeout, journal)?;
+        let patience = self.patience();
+        let ended =
+            reconcile(&*set, options, self.initiative(is_b), connection, patience, journal)?;
         self.conclude(&report, &*set, &ended, is_b)
     }
 

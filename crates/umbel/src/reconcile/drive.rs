@@ -6,7 +6,7 @@
 use super::apply::{Change, OnConflict};
 use super::contents;
 use super::endpoint::Connection;
-use super::link::{Event, Link, READ_BYTES, Reading};
+use super::link::{Event, Link, Patience, READ_BYTES, Reading};
 use super::set::ItemSet;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
@@ -86,11 +86,11 @@ pub(crate) fn reconcile(
     options: Options,
     initiative: Initiative,
     connection: Connection,
-    idle_timeout: Duration,
+    patience: Patience,
     journal: Option<&Path>,
 ) -> Result<Ended> {
     let reading = if journal.is_some() { Reading::Resumable } else { Reading::Plain };
-    let mut drive = Drive::new(set, Link::new(connection, idle_timeout, reading));
+    let mut drive = Drive::new(set, Link::new(connection, patience, reading));
     drive.progress = spinner();
     let ended = match journal {
         Some(path) => drive.begin_resumable(options, initiative, path)?,
@@ -111,11 +111,11 @@ pub(crate) fn answer(
     options: Options,
     initiative: Initiative,
     connection: Connection,
-    idle_timeout: Duration,
+    patience: Patience,
     journals: Option<&Path>,
 ) -> Result<Option<Ended>> {
     let reading = if journals.is_some() { Reading::Resumable } else { Reading::Plain };
-    let mut drive = Drive::new(set, Link::new(connection, idle_timeout, reading));
+    let mut drive = Drive::new(set, Link::new(connection, patience, reading));
     let outcome = match journals {
         Some(folder) => drive.respond_resumable(options, initiative, folder),
         None => drive.respond(options, initiative).map(Some),
@@ -298,6 +298,14 @@ impl<'s> Drive<'s> {
                 self.is_cut = true;
                 bail!(
                     "{}: nothing came for {} s; nothing was applied here",
+                    self.link.peer,
+                    time.as_secs()
+                )
+            }
+            Event::Late(time) => {
+                self.is_cut = true;
+                bail!(
+                    "{}: not done within {} s, as --max-time has it; nothing was applied here",
                     self.link.peer,
                     time.as_secs()
                 )

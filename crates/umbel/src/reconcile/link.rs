@@ -7,6 +7,7 @@
 
 use super::endpoint::{Connection, Guard};
 use super::journal::JournalWriter;
+use crate::clock::Stopwatch;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,17 @@ pub(super) enum Event {
     Written(io::Result<()>),
     /// Nothing came for too long.
     Silent(Duration),
+    /// The session takes longer than it may.
+    Late(Duration),
+}
+
+/// How long a session waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For something to come.
+    pub(crate) idle: Duration,
+    /// For all of it together, if there is an end to that.
+    pub(crate) whole: Option<Duration>,
 }
 
 /// How the peer's bytes are to be read.
@@ -81,7 +93,8 @@ impl Around {
 pub(super) struct Link {
     pub(super) peer: String,
     pub(super) around: Arc<Around>,
-    idle_timeout: Duration,
+    patience: Patience,
+    since: Stopwatch,
     events: Receiver<Event>,
     writing: Sender<Writing>,
     going: Sender<Option<Arc<JournalWriter>>>,
@@ -89,7 +102,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(connection: Connection, idle_timeout: Duration, reading: Reading) -> Self {
+    pub(super) fn new(connection: Connection, patience: Patience, reading: Reading) -> Self {
         let Connection { reader, writer, peer, guard } = connection;
         let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
         let (writing, orders) = channel();
@@ -105,15 +118,20 @@ impl Link {
         spawn(move || reads.run(reader, reading));
         let mut writes = Writes::new(writer, event, Arc::clone(&around));
         spawn(move || writes.run(&orders));
-        Self { peer, around, idle_timeout, events, writing, going, guard }
+        let since = Stopwatch::start();
+        Self { peer, around, patience, since, events, writing, going, guard }
     }
 
     /// The next event, or that there was none for too long.
     pub(super) fn next_event(&self) -> Event {
-        match self.events.recv_timeout(self.idle_timeout) {
-            Ok(event) => event,
-            Err(RecvTimeoutError::Timeout) => Event::Silent(self.idle_timeout),
-            Err(RecvTimeoutError::Disconnected) => Event::Closed(None),
+        let Patience { idle, whole } = self.patience;
+        let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
+        match (self.events.recv_timeout(left.map_or(idle, |left| left.min(idle))), whole) {
+            // Who sends a byte now and then is not silent, and shall not hold others up for ever.
+            (_, Some(whole)) if self.since.elapsed() >= whole => Event::Late(whole),
+            (Ok(event), _) => event,
+            (Err(RecvTimeoutError::Timeout), _) => Event::Silent(idle),
+            (Err(RecvTimeoutError::Disconnected), _) => Event::Closed(None),
         }
     }
 

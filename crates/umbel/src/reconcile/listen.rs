@@ -2,13 +2,13 @@
 
 use super::drive::{Initiative, answer};
 use super::endpoint::Connection;
+use super::link::Patience;
 use super::set::ItemSet;
 use crate::exit::UsageError;
 use crate::say::say_line;
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::time::Duration;
 use umbel_engine::reconcile::Options;
 
 /// Answers sessions, one after another, each with the file as it is then. With a folder of journals, those that are cut
@@ -24,7 +24,7 @@ pub(crate) fn listen(
     (open, journals): (impl Fn() -> Result<Box<dyn ItemSet>>, Option<&Path>),
     options: impl Fn(&dyn ItemSet) -> Result<Options>,
     initiative: Initiative,
-    idle_timeout: Duration,
+    patience: Patience,
 ) -> Result<()> {
     let addresses: Vec<SocketAddr> =
         address.to_socket_addrs().with_context(|| address.to_owned())?.collect();
@@ -43,7 +43,7 @@ pub(crate) fn listen(
         let session = || {
             let set = open()?;
             let connection = Connection::tcp(stream, peer.to_string())?;
-            answer(&*set, options(&*set)?, initiative, connection, idle_timeout, journals)
+            answer(&*set, options(&*set)?, initiative, connection, patience, journals)
         };
         match session() {
             Ok(None) => say_line(format_args!("{peer}: nothing was left to do")),

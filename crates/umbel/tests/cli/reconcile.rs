@@ -252,6 +252,20 @@ fn a_command_leads_to_another_process() {
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
 
+/// The beginning of a frame of 64 KiB, and then a byte now and then.
+#[test]
+fn a_peer_that_never_ends_is_left_in_time() {
+    let sandbox = Sandbox::with(&[("a", "1\n")]);
+    script(&sandbox, "a");
+    let trickle = r"printf '\200\200\004'; while printf x; do sleep 0.1; done";
+    sandbox.write("there.sh", format!("#!/bin/sh\n{trickle}\n"));
+    let left = reconcile(&sandbox, "a exec:./there.sh --max-time 1");
+    left.refused(2, &["exec:./there.sh: not done within 1 s", "nothing was applied"]);
+    // One that has nothing to do with the time is not in its way.
+    script(&sandbox, "a");
+    reconcile(&sandbox, "a exec:./there.sh --max-time 600").kept();
+}
+
 /// Reconciles with a file of this name over a stand-in for ssh, on what passes for another machine.
 pub(crate) fn over_ssh(sandbox: &Sandbox, args: &str, there: &str) -> Ran {
     let umbel_there = env!("CARGO_BIN_EXE_umbel").strip_suffix("/umbel").unwrap();

@@ -380,6 +380,7 @@ impl Drive<'_> {
                 Error::from(error).context(format!("{peer}: cannot read"))
             }
             Event::Silent(time) => anyhow!("{peer}: nothing came for {} s", time.as_secs()),
+            Event::Late(time) => anyhow!("{peer}: not done within {} s", time.as_secs()),
             Event::Written(Err(error)) => {
                 Error::from(error).context(format!("{peer}: cannot write"))
             }
