@@ -74,7 +74,7 @@ impl Node {
     }
 }
 
-async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
+pub(super) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
     let new = NewFilter::Planned {
         kind,
         distribution: Distribution::Partitioned,
@@ -82,7 +82,7 @@ async fn create(coordinator: &Coordinator, name: &str, kind: Kind) {
         size: FilterSize::Rate(1e-4),
         hashing: Hashing::Keyed,
     };
-    coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap();
+    coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap().0
 }
 
 pub(crate) fn items(range: std::ops::Range<u32>) -> ItemBatch {

@@ -2,30 +2,16 @@
 
 use futures_util::StreamExt;
 use umbel_engine::ShardId;
-use umbel_engine::meta::Distribution;
 use umbel_engine::shard::ShardState;
 use umbel_filter::Kind;
 
-use super::node_test::{config, deadline, free_addresses, items, start, start_cluster};
-use super::replicated_test::{name, stop};
+use super::node_test::{config, create, deadline, free_addresses, items, start, start_cluster};
+use super::replicated_test::stop;
 use super::*;
 use crate::coordinator::ReadLevel;
-use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::scrub::{Scrubbed, ScrubbedSlice};
-use crate::coordinator::sizes::FilterSize;
 
 const SHARDS: u32 = 4;
-
-async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
-        kind,
-        distribution: Distribution::Partitioned,
-        capacity: 10_000,
-        size: FilterSize::Rate(1e-4),
-        hashing: Hashing::Keyed,
-    };
-    coordinator.create(&name(filter), &new, deadline()).await.unwrap().0
-}
 
 async fn insert(coordinator: &Coordinator, filter: &str, range: std::ops::Range<u32>) -> usize {
     let inserted = coordinator.insert(filter, &items(range), None, None, deadline()).await;
