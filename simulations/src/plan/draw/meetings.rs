@@ -1,5 +1,7 @@
 //! Sets and the sessions that reconcile them.
 
+use umbel_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
+
 use super::dice::Dice;
 use crate::plan::meeting::{
     After, Growth, ItemKind, Kept, Lie, Meeting, SetsPlan, Stranger, Trouble, Way,
@@ -10,6 +12,9 @@ const ITEMS_MAX: [u32; 2] = [3_000, 3_000];
 
 /// Sessions, a longest time apart, that a plan has at most.
 const MEETINGS_MAX: u64 = 24;
+
+/// Bytes of a session before something goes wrong with it, at most.
+const AFTER_BYTES_MAX: u64 = 2 * RECONCILE_RESUME_WINDOW_BYTES;
 
 /// Milliseconds of the phase with faults for each session.
 const MS_PER_MEETING: u64 = 1_200;
@@ -42,6 +47,8 @@ fn some_items(dice: &mut Dice, most: u32) -> u32 {
     match dice.count(0, 5) {
         0 => 0,
         1 | 2 => dice.count(1, 14),
+        // Some that take more than a window of a session that goes on later.
+        3 => dice.count(most / 2, most),
         _ => dice.spread_count(1, most),
     }
 }
@@ -67,7 +74,7 @@ pub(super) fn draw(dice: &mut Dice, hosts: u32, run_ms: u64) -> Vec<Meeting> {
 fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
     let initiator = dice.count(1, hosts);
     let other = dice.count(1, hosts - 1);
-    let kept = *dice.pick(&[Kept::Neither, Kept::Neither, Kept::First, Kept::Both, Kept::Both]);
+    let kept = *dice.pick(&[Kept::Neither, Kept::Neither, Kept::Neither, Kept::First, Kept::Both]);
     Meeting {
         at_ms,
         initiator,
@@ -81,9 +88,9 @@ fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
         bytes_max: dice.one_in(5).then(|| dice.spread(100, 100_000)),
         short: dice.one_in(2),
         // What goes on later begins by a scan.
-        resume: dice.one_in(2) && kept == Kept::Neither,
+        resume: !dice.one_in(5) && kept == Kept::Neither,
         kept,
-        chunk_bytes: dice.spread_count(64, 8_192),
+        chunk_bytes: if dice.one_in(4) { 8_192 } else { dice.spread_count(64, 8_192) },
         trouble: draw_trouble(dice),
     }
 }
@@ -91,7 +98,8 @@ fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
 fn draw_trouble(dice: &mut Dice) -> Trouble {
     let first = dice.one_in(2);
     let after = if dice.one_in(2) {
-        After::Bytes(dice.spread(1, 20_000))
+        // More than the window of a session that goes on later.
+        After::Bytes(dice.spread(1, AFTER_BYTES_MAX))
     } else {
         After::Inputs(dice.count(0, 14))
     };
