@@ -1,13 +1,10 @@
 //! The content of a file as it comes, for those whom records do not concern.
 
-use std::fs::File;
-use std::sync::Arc;
-
 use crate::digest::RunningDigest;
 use crate::error::ReadError;
 use crate::limits::BLOCK_BYTES_DEFAULT;
 use crate::source::Source;
-use crate::{ByteSpan, Compression, ContentDigest};
+use crate::{ByteSpan, Compression, ContentDigest, Stored};
 
 /// Reads the unpacked content of a file in blocks that end anywhere.
 ///
@@ -33,12 +30,12 @@ pub struct ContentReader {
 }
 
 impl ContentReader {
-    /// A reader of `file`, whose cursor is neither used nor moved. Nothing is read yet.
+    /// A reader of a file. Nothing is read yet.
     ///
     /// # Errors
     /// [`ReadError::Io`] if a decoder gets no memory.
-    pub fn open(file: Arc<File>, compression: Compression) -> Result<Self, ReadError> {
-        let source = Source::new(file, compression, ByteSpan::ALL)?;
+    pub fn open(file: impl Into<Stored>, compression: Compression) -> Result<Self, ReadError> {
+        let source = Source::new(&file.into(), compression, ByteSpan::ALL)?;
         Ok(Self { source, buffer: Vec::new(), digest: RunningDigest::new(), error: None })
     }
 

@@ -56,5 +56,6 @@ pub use reader::RecordReader;
 pub use records::{BlockRecords, Records, line_item, records};
 pub use score::{Score, ScoreError, ScoreExtractor, ScoreValue};
 pub use span::ByteSpan;
+pub use stored::{RemoteBytes, RemoteReader, Stored};
 pub use table::TableHeader;
 pub use text_field::TextField;

@@ -10,9 +10,6 @@
 //! a span are found as [`ByteSpan`] says: a record belongs to the span it starts in. In a table the
 //! cut is not behind the last `\n` but where its cutter says.
 
-use std::fs::File;
-use std::sync::Arc;
-
 use memchr::{memchr, memrchr};
 
 use crate::digest::RunningDigest;
@@ -20,7 +17,7 @@ use crate::error::ReadError;
 use crate::limits::KEPT_BLOCKS;
 use crate::source::Source;
 use crate::table::TableCutter;
-use crate::{BlockRecords, ByteSpan, Compression, ContentDigest, ReadLimits};
+use crate::{BlockRecords, ByteSpan, Compression, ContentDigest, ReadLimits, Stored};
 
 /// Reads a file, or a span of a plain file, as blocks of whole records with their exact bytes.
 ///
@@ -81,14 +78,13 @@ enum Stage {
 
 impl RecordReader {
     /// A reader of `file`, or of the records that start in `span` of it (plain files only; `None`
-    /// means all). The cursor of the file is neither used nor moved, so readers may share it.
-    /// Nothing is read yet.
+    /// means all). Readers may share it. Nothing is read yet.
     ///
     /// # Errors
     /// [`ReadError::SpanOfCompressed`] for a span of a compressed file; [`ReadError::Io`] if a
     /// decoder gets no memory.
     pub fn open(
-        file: Arc<File>,
+        file: impl Into<Stored>,
         compression: Compression,
         span: Option<ByteSpan>,
         limits: ReadLimits,
@@ -107,7 +103,7 @@ impl RecordReader {
         let record_bytes_max = limits.record_bytes_max.max(1);
         Ok(Self {
             source: Source::new(
-                file,
+                &file.into(),
                 compression,
                 ByteSpan { start: stored_start, end: span.end },
             )?,
@@ -133,7 +129,7 @@ impl RecordReader {
     /// # Errors
     /// [`ReadError::Io`] if a decoder gets no memory.
     pub fn open_table(
-        file: Arc<File>,
+        file: impl Into<Stored>,
         compression: Compression,
         delimiter: u8,
         limits: ReadLimits,
@@ -143,7 +139,7 @@ impl RecordReader {
 
     /// As [`open_table`](Self::open_table), with the header among the records.
     pub(crate) fn with_header(
-        file: Arc<File>,
+        file: impl Into<Stored>,
         compression: Compression,
         delimiter: u8,
         limits: ReadLimits,
@@ -152,7 +148,7 @@ impl RecordReader {
     }
 
     fn with_cutter(
-        file: Arc<File>,
+        file: impl Into<Stored>,
         compression: Compression,
         cutter: TableCutter,
         limits: ReadLimits,

@@ -3,13 +3,10 @@
 //! An enum and not a boxed reader: the plain path stays one positional read into the caller's
 //! buffer, and a decoder can return content and the error behind it in one call.
 
-use std::fs::File;
-use std::sync::Arc;
-
 use crate::error::ReadError;
 use crate::gzip::GzipSource;
 use crate::limits::OVERHANG_BYTES;
-use crate::stored::StoredFile;
+use crate::stored::{Stored, StoredFile};
 use crate::zstd_frames::ZstdSource;
 use crate::{ByteSpan, Compression};
 
@@ -25,18 +22,22 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The content of `file`, from `span.start` on. Compressed files are decoded from their start.
+    /// The content of what is stored, from `span.start` on. Compressed files are decoded from their start.
     pub(crate) fn new(
-        file: Arc<File>,
+        stored: &Stored,
         compression: Compression,
         span: ByteSpan,
     ) -> Result<Self, ReadError> {
+        let whole = || StoredFile::new(stored, ByteSpan::ALL);
         Ok(match compression {
             Compression::Plain => {
-                Self::Plain { stored: StoredFile::new(file, span.start), span_end: span.end }
+                // The last record that starts in the span mostly ends in the first stride behind it.
+                let end = span.end.saturating_add(OVERHANG_BYTES as u64);
+                let stored = StoredFile::new(stored, ByteSpan { end, ..span });
+                Self::Plain { stored, span_end: span.end }
             }
-            Compression::Gzip => Self::Gzip(Box::new(GzipSource::new(StoredFile::new(file, 0)))),
-            Compression::Zstd => Self::Zstd(Box::new(ZstdSource::new(StoredFile::new(file, 0))?)),
+            Compression::Gzip => Self::Gzip(Box::new(GzipSource::new(whole()))),
+            Compression::Zstd => Self::Zstd(Box::new(ZstdSource::new(whole())?)),
         })
     }
 

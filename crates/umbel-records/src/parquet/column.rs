@@ -6,7 +6,6 @@
 //! values      a b         c d
 //! ```
 
-use std::fs::File;
 use std::sync::Arc;
 
 use parquet::basic::Type;
@@ -23,6 +22,7 @@ use super::pages::{BatchUse, CheckedPages, has_prefixes};
 use super::panics::caught;
 use super::stored_column::StoredColumn;
 use super::value::{CanonicalValue, write_null};
+use crate::Stored;
 use crate::key_group::write_length;
 
 /// Most rows of a batch: enough that calls vanish against decoding.
@@ -62,7 +62,7 @@ pub(super) trait Column: Send {
 
 /// Opens a column chunk of `rows` rows, whose stored bytes end at `end`.
 pub(super) fn open(
-    file: &Arc<File>,
+    stored: &Stored,
     chunk: &ColumnChunkMetaData,
     rows: u64,
     form: Form,
@@ -70,7 +70,7 @@ pub(super) fn open(
     caught(|| {
         let (start, length) = chunk.byte_range();
         let end = start.checked_add(length).ok_or("its place is beyond any file")?;
-        let stored = StoredColumn::new(Arc::clone(file), (start, end), chunk.compression());
+        let stored = StoredColumn::new(stored, (start, end), chunk.compression());
         let batch = Arc::new(BatchUse::default());
         let rows_hint = usize::try_from(rows).unwrap_or(usize::MAX);
         let pages = CheckedPages::new(stored.clone(), chunk, rows_hint, Arc::clone(&batch))

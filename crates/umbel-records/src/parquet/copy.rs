@@ -132,11 +132,8 @@ impl Source<'_> {
     ) -> Result<StoredColumn, ParquetError> {
         let chunk = self.chunk();
         let (start, length) = chunk.byte_range();
-        let stored = StoredColumn::new(
-            Arc::clone(self.file.file()),
-            (start, start + length),
-            chunk.compression(),
-        );
+        let span = (start, start + length);
+        let stored = StoredColumn::new(self.file.stored(), span, chunk.compression());
         let close = ColumnCloseResult {
             bytes_written: length,
             rows_written: self.rows,
@@ -165,7 +162,7 @@ impl Source<'_> {
         self.file.check_codec(self.row_group, self.index)?;
         let form = Form::Bytes; // Values are not looked at.
         let all_rows = self.file.row_count(self.row_group);
-        let opened = column::open(self.file.file(), self.chunk(), all_rows, form);
+        let opened = column::open(self.file.stored(), self.chunk(), all_rows, form);
         let (mut column, stored) = opened.map_err(|detail| self.damaged(detail))?;
         let next = caught(|| writer.next_column().map_err(|error| text(&error)));
         let failed = |detail| ParquetError::Write { detail };

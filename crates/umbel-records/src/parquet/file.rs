@@ -1,6 +1,5 @@
 //! A Parquet file: what its footer says, checked.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
@@ -10,7 +9,7 @@ use super::error::ParquetError;
 use super::footer::{self, MAGIC};
 use super::form::Form;
 use super::panics::caught;
-use crate::ContentDigest;
+use crate::{ContentDigest, Stored};
 
 /// Most rows of a row group: 2^40, as many items as a chunk of a job may have.
 const ROWS_MAX: u64 = 1 << 40;
@@ -28,7 +27,7 @@ const ROWS_MAX: u64 = 1 << 40;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ParquetFile {
-    file: Arc<File>,
+    stored: Stored,
     metadata: Arc<ParquetMetaData>,
     footer: ContentDigest,
 }
@@ -44,13 +43,14 @@ impl ParquetFile {
         head.starts_with(MAGIC)
     }
 
-    /// Reads the footer. The cursor of the file is neither used nor moved.
+    /// Reads the footer.
     ///
     /// # Errors
     /// [`ParquetError::Io`]; [`ParquetError::Footer`] if the footer is damaged or speaks of bytes
     /// that the file does not have.
-    pub fn open(file: Arc<File>) -> Result<Self, ParquetError> {
-        let footer = footer::read(&file)?;
+    pub fn open(file: impl Into<Stored>) -> Result<Self, ParquetError> {
+        let stored = file.into();
+        let footer = footer::read(&stored)?;
         let metadata = caught(|| {
             let metadata = ParquetMetaDataReader::decode_metadata(&footer.bytes);
             let metadata = metadata.map_err(|error| super::column::text(&error))?;
@@ -61,7 +61,7 @@ impl ParquetFile {
             Ok(metadata)
         });
         let metadata = metadata.map_err(|detail| ParquetError::Footer { detail })?;
-        Ok(Self { file, metadata: Arc::new(metadata), footer: footer.digest })
+        Ok(Self { stored, metadata: Arc::new(metadata), footer: footer.digest })
     }
 
     /// Row groups of the file.
@@ -143,8 +143,8 @@ impl ParquetFile {
         Err(ParquetError::Codec { row_group, column, codec })
     }
 
-    pub(super) fn file(&self) -> &Arc<File> {
-        &self.file
+    pub(super) fn stored(&self) -> &Stored {
+        &self.stored
     }
 
     pub(super) fn group(&self, row_group: usize) -> &RowGroupMetaData {

@@ -4,12 +4,10 @@
 //! | "PAR1" | column chunks ... | footer: FileMetaData in Thrift | footer bytes u32 | "PAR1" |
 //! ```
 
-use std::fs::File;
-
 use super::error::ParquetError;
 use super::thrift::{I32, LIST, STRUCT, Thrift};
-use crate::stored::read_at;
-use crate::{ContentDigest, ReadError};
+use crate::stored::StoredReader;
+use crate::{ByteSpan, ContentDigest, ReadError, Stored};
 
 /// First and last bytes of a file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
@@ -24,6 +22,9 @@ const FOOTER_BYTES_MAX: u64 = 64 << 20;
 /// Deepest schema accepted: 64 levels. Lists and maps take three each. The crate recurses by it.
 const SCHEMA_DEPTH_MAX: usize = 64;
 
+/// Bytes at the end of a file that are asked for first: 64 KiB hold most footers whole.
+const END_BYTES: u64 = 64 << 10;
+
 /// A footer, and where it starts.
 pub(super) struct Footer {
     pub(super) bytes: Vec<u8>,
@@ -32,16 +33,17 @@ pub(super) struct Footer {
 }
 
 /// Reads the footer of a file.
-pub(super) fn read(file: &File) -> Result<Footer, ParquetError> {
+pub(super) fn read(stored: &Stored) -> Result<Footer, ParquetError> {
     let damaged = |detail: &str| ParquetError::Footer { detail: detail.to_owned() };
-    let metadata = file.metadata().map_err(|source| ParquetError::Io { offset: 0, source })?;
-    let file_bytes = metadata.len();
+    let file_bytes = stored.bytes().map_err(|source| ParquetError::Io { offset: 0, source })?;
     let tail_offset = file_bytes.saturating_sub(TAIL_BYTES as u64);
     let mut tail = [0; TAIL_BYTES];
     if file_bytes < (TAIL_BYTES + MAGIC.len()) as u64 {
         return Err(damaged("the file is too short to have one"));
     }
-    read_exactly(file, &mut tail, tail_offset)?;
+    let end = ByteSpan { start: file_bytes.saturating_sub(END_BYTES), end: file_bytes };
+    let mut reader = StoredReader::new(stored, end);
+    read_exactly(&mut reader, &mut tail, tail_offset)?;
     let (length, magic) = tail.split_at(4);
     if magic != MAGIC {
         return Err(damaged("the file does not end with `PAR1`; it may be cut short or encrypted"));
@@ -55,7 +57,7 @@ pub(super) fn read(file: &File) -> Result<Footer, ParquetError> {
     let offset = tail_offset.checked_sub(length).filter(|&offset| offset >= MAGIC.len() as u64);
     let offset = offset.ok_or_else(|| damaged("it claims to be longer than the file"))?;
     let mut bytes = vec![0; usize::try_from(length).expect("at most 64 MiB")];
-    read_exactly(file, &mut bytes, offset)?;
+    read_exactly(&mut reader, &mut bytes, offset)?;
     check(&bytes).ok_or_else(|| damaged("it is no Thrift message with a sound schema"))?;
     let digest = ContentDigest::of(&bytes);
     Ok(Footer { bytes, offset, digest })
@@ -63,14 +65,14 @@ pub(super) fn read(file: &File) -> Result<Footer, ParquetError> {
 
 /// Fills `target` from `offset`.
 pub(super) fn read_exactly(
-    file: &File,
+    reader: &mut StoredReader,
     target: &mut [u8],
     offset: u64,
 ) -> Result<(), ParquetError> {
     let mut filled = 0;
     while filled < target.len() {
         let at = offset + filled as u64;
-        match read_at(file, &mut target[filled..], at) {
+        match reader.read_at(&mut target[filled..], at) {
             Ok(0) => {
                 let source = std::io::ErrorKind::UnexpectedEof.into();
                 return Err(ParquetError::Io { offset: at, source });

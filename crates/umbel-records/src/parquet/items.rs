@@ -44,7 +44,7 @@ impl RowGroupItems {
             let index = selected.index;
             file.check_codec(row_group, index)?;
             let chunk = file.group(row_group).column(index);
-            let (rows, stored) = column::open(file.file(), chunk, rows, selected.form)
+            let (rows, stored) = column::open(file.stored(), chunk, rows, selected.form)
                 .map_err(|detail| file.damaged(row_group, index, detail))?;
             let start = stored.seen();
             Ok(OpenColumn { index, rows, stored, start })

@@ -3,7 +3,6 @@
 //! Pages are asked for from first to last: headers a few bytes at a time, bodies whole. All bytes of
 //! the chunk go through one running checksum on the way, so that two readings can be compared.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +13,9 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::footer::read_exactly;
 use super::page_head::{GZIP_TRIED_BYTES, PAGE_BYTES_MAX, PageHead};
-use crate::ContentDigest;
 use crate::digest::RunningDigest;
+use crate::stored::StoredReader;
+use crate::{ByteSpan, ContentDigest, Stored};
 
 /// Bytes of a header that are read at once; a header without statistics takes 20 to 40.
 const HEADER_BYTES: usize = 256;
@@ -23,10 +23,9 @@ const HEADER_BYTES: usize = 256;
 /// Bytes read at once where only the checksum wants them.
 const REST_BYTES: usize = 128 << 10;
 
-/// A column chunk in a file. Clones share the checksum.
+/// A column chunk in a file. Clones share the reader and the checksum.
 #[derive(Debug, Clone)]
 pub(super) struct StoredColumn {
-    file: Arc<File>,
     end: u64,
     codec: Compression,
     state: Arc<Mutex<State>>,
@@ -34,6 +33,7 @@ pub(super) struct StoredColumn {
 
 #[derive(Debug)]
 struct State {
+    reader: StoredReader,
     /// All bytes of the chunk in front of this place are in the digest.
     seen: u64,
     digest: RunningDigest,
@@ -43,9 +43,10 @@ struct State {
 
 impl StoredColumn {
     /// The bytes `start..end` of a file, whose pages are packed so.
-    pub(super) fn new(file: Arc<File>, (start, end): (u64, u64), codec: Compression) -> Self {
-        let state = State { seen: start, digest: RunningDigest::new(), level_bytes: 0 };
-        Self { file, end, codec, state: Arc::new(Mutex::new(state)) }
+    pub(super) fn new(stored: &Stored, (start, end): (u64, u64), codec: Compression) -> Self {
+        let reader = StoredReader::new(stored, ByteSpan { start, end });
+        let state = State { reader, seen: start, digest: RunningDigest::new(), level_bytes: 0 };
+        Self { end, codec, state: Arc::new(Mutex::new(state)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,11 +61,12 @@ impl StoredColumn {
     /// Takes the rest of the chunk into the checksum and returns it.
     pub(super) fn finish(&self) -> Result<ContentDigest, super::ParquetError> {
         let mut state = self.state();
+        let state = &mut *state;
         let mut buffer = Vec::new();
         while state.seen < self.end {
             let left = usize::try_from(self.end - state.seen).unwrap_or(usize::MAX);
             buffer.resize(left.min(REST_BYTES), 0);
-            read_exactly(&self.file, &mut buffer, state.seen)?;
+            read_exactly(&mut state.reader, &mut buffer, state.seen)?;
             state.digest.update(&buffer);
             state.seen += buffer.len() as u64;
         }
@@ -79,7 +81,7 @@ impl StoredColumn {
         let from = state.seen.min(start);
         let count = usize::try_from(end - from).map_err(|error| damaged(&error.to_string()))?;
         let mut bytes = vec![0; count];
-        read_exactly(&self.file, &mut bytes, from)
+        read_exactly(&mut state.reader, &mut bytes, from)
             .map_err(|error| CrateError::External(Box::new(error)))?;
         if end > state.seen {
             let news = usize::try_from(state.seen - from).expect("inside the bytes read");
@@ -140,7 +142,8 @@ impl HeaderReader {
         let count = usize::try_from(left).unwrap_or(usize::MAX);
         self.buffer.resize(count.min(HEADER_BYTES), 0);
         self.at = 0;
-        read_exactly(&self.stored.file, &mut self.buffer, self.offset).map_err(io::Error::other)?;
+        read_exactly(&mut self.stored.state().reader, &mut self.buffer, self.offset)
+            .map_err(io::Error::other)?;
         self.offset += self.buffer.len() as u64;
         if !self.is_begun {
             self.is_begun = true;

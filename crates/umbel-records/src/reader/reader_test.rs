@@ -2,7 +2,9 @@
 //!
 //! The slow twin cuts bytes in memory. Compressed files are in `packed_test.rs`.
 
+use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,10 +1,7 @@
 //! The header row of a table.
 
-use std::fs::File;
-use std::sync::Arc;
-
 use super::fields::TableFields;
-use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader};
+use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, Stored};
 
 /// Bytes read at first for a header: 64 KiB hold all but freaks.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
@@ -39,7 +36,7 @@ impl TableHeader {
     /// # Errors
     /// As [`RecordReader::next_block`], if the file is damaged in front of the header's end.
     pub fn read(
-        file: Arc<File>,
+        file: impl Into<Stored>,
         compression: Compression,
         delimiter: u8,
         limits: ReadLimits,
