@@ -26,12 +26,16 @@ impl Stopwatch {
     }
 }
 
-/// How long ago a moment was, for people, given in milliseconds since 1970.
+/// Seconds since 1970, for the signature of a request.
 #[expect(clippy::disallowed_methods, reason = "time is measured here and nowhere else")]
-pub(crate) fn age_text(moment_ms: u64) -> String {
+pub(crate) fn unix_seconds() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now_s = now.map_or(0, |since| since.as_secs());
-    let age_s = now_s.saturating_sub(moment_ms / 1000);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// How long ago a moment was, for people, given in milliseconds since 1970.
+pub(crate) fn age_text(moment_ms: u64) -> String {
+    let age_s = unix_seconds().saturating_sub(moment_ms / 1000);
     match age_s {
         0..120 => format!("{age_s} s ago"),
         120..7200 => format!("{} min ago", age_s / 60),

@@ -30,6 +30,7 @@ mod json_lines;
 mod local_pass;
 mod membership;
 mod memory;
+mod object_inputs;
 mod online;
 mod output;
 mod outputs;

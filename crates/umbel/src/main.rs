@@ -10,6 +10,7 @@ mod commands;
 mod dedup;
 mod exit;
 mod interrupt;
+mod objects;
 mod reconcile;
 mod say;
 

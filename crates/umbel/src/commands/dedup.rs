@@ -11,6 +11,7 @@ use crate::dedup::{
     seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
+use crate::objects::is_object_address;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -265,6 +266,26 @@ impl DedupArgs {
         })
     }
 
+    /// Refuses objects where only files can be.
+    fn check_written(&self) -> Result<()> {
+        let files = [
+            ("--output", &self.output),
+            ("--annotate", &self.annotate),
+            ("--duplicates", &self.duplicates),
+            ("--groups", &self.groups),
+            ("--bad", &self.bad),
+            ("--save-index", &self.save_index),
+            ("--summary", &self.summary),
+        ];
+        let files =
+            files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?.to_str()?)));
+        let references = self.reference.iter().map(|reference| ("--reference", &reference[..]));
+        let is_object = |(_, path): &(&str, &str)| is_object_address(path);
+        let Some((flag, path)) = files.chain(references).find(is_object) else { return Ok(()) };
+        let text = format!("{flag} {path}: objects can be inputs only; name a local file");
+        Err(UsageError(text).into())
+    }
+
     fn memory_bytes(&self) -> Result<u64> {
         match &self.memory {
             Some(text) => {
@@ -284,6 +305,7 @@ impl DedupArgs {
             FormatArg::Parquet => Format::Parquet,
         });
         let level = self.level()?;
+        self.check_written()?;
         let Beside { online, references, add_to, save_index } = self.beside(level)?;
         Ok(JobSpec {
             references,

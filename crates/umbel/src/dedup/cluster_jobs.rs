@@ -3,6 +3,7 @@
 use super::inputs::{identity, resolve};
 use super::job::{JobSpec, OutputTarget};
 use super::membership::{check_possible, rules, spec_digest, start_lanes};
+use super::object_inputs::ObjectStores;
 use super::references::seed_of_first;
 use super::worker_data::{FileWorkshop, Membership};
 use crate::commands::dedup::spec_of;
@@ -95,6 +96,8 @@ impl NodeJobs {
     /// Leaves out what matches nothing here: each node has other files.
     fn present(&self, spec: &mut JobSpec) -> Result<()> {
         let mut present = Vec::new();
+        // Not asked: addresses of objects are no absolute paths.
+        let stores = ObjectStores::new(spec.memory_bytes);
         for input in std::mem::take(&mut spec.inputs) {
             if !Path::new(&input).is_absolute() {
                 bail!("{input}: nodes need absolute paths");
@@ -103,11 +106,12 @@ impl NodeJobs {
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
-            let sources = match resolve(std::slice::from_ref(&input), spec.format, &spec.scratch) {
-                Ok(sources) => sources,
-                Err(error) if error.is::<UsageError>() => continue,
-                Err(error) => return Err(error),
-            };
+            let sources =
+                match resolve(std::slice::from_ref(&input), spec.format, &spec.scratch, &stores) {
+                    Ok(sources) => sources,
+                    Err(error) if error.is::<UsageError>() => continue,
+                    Err(error) => return Err(error),
+                };
             for source in sources {
                 let place = source.identity.as_deref().unwrap_or(Path::new(&input));
                 self.allow(place, "read")?;

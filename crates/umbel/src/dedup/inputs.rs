@@ -1,11 +1,14 @@
-//! Command line arguments to sources: files, directories, globs, standard input.
+//! Command line arguments to sources: files, directories, globs, standard input, objects.
 //!
 //! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
 //! directory and the matches of a glob by the bytes of their paths.
 
+use super::local_pass::InputError;
+use super::object_inputs::{ObjectStores, object_sources};
 use super::row_groups::RowGroups;
 use crate::exit::UsageError;
-use anyhow::{Context, Result};
+use crate::objects::{Failure, Object, is_object_address};
+use anyhow::{Context, Error, Result};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -13,9 +16,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 use umbel_records::{
     Compression, ExtractorError, Format, Granularity, ItemExtractor, ParquetFile, ScoreError,
-    ScoreExtractor, TableHeader, TextField,
+    ScoreExtractor, Stored, TableHeader, TextField,
 };
 
 /// Bytes that tell a compression from its magic.
@@ -23,11 +27,13 @@ const HEAD_BYTES: usize = 64;
 
 /// Where a source's bytes are.
 #[derive(Clone, Debug)]
-enum Stored {
+pub(super) enum Place {
     /// A regular file, opened when it is read: a job may have more files than a process may hold open.
     Path(PathBuf),
     /// An open file without a (lasting) name.
     Open(Arc<File>),
+    /// An object of a store.
+    Object(Arc<Object>),
 }
 
 /// One input file.
@@ -51,17 +57,17 @@ pub(crate) struct Source {
     pub(crate) row_groups: Option<Arc<RowGroups>>,
     /// Of a table, its header row, once it was read; a table without any row has none.
     pub(crate) header: Option<Arc<TableHeader>>,
-    stored: Stored,
+    pub(super) place: Place,
 }
 
 impl Source {
     /// A file of which nothing was read, and which is no other input under another name.
-    const fn new(
+    pub(super) const fn new(
         name: String,
         relative: PathBuf,
         bytes: u64,
         (compression, format): (Compression, Format),
-        stored: Stored,
+        place: Place,
     ) -> Self {
         let (identity, row_groups, header) = (None, None, None);
         Self {
@@ -74,20 +80,48 @@ impl Source {
             format,
             row_groups,
             header,
-            stored,
+            place,
         }
     }
 
-    /// The open file.
-    pub(crate) fn open(&self) -> Result<Arc<File>> {
-        match &self.stored {
-            Stored::Open(file) => Ok(Arc::clone(file)),
-            Stored::Path(path) => {
+    /// Its bytes.
+    pub(crate) fn open(&self) -> Result<Stored> {
+        match &self.place {
+            Place::Open(file) => Ok(Stored::File(Arc::clone(file))),
+            Place::Path(path) => {
                 let file =
                     File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
-                Ok(Arc::new(file))
+                Ok(Stored::File(Arc::new(file)))
             }
+            Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
         }
+    }
+
+    /// Why bytes of it could not be had, though it may be sound: no bad input, but the end of the job.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        let Place::Object(object) = &self.place else { return None };
+        let name = || self.name.clone();
+        object.failure().map(|failure| match failure {
+            Failure::Changed => InputError::Changed(name()).into(),
+            Failure::Other(text) => Error::msg(text).context(name()),
+        })
+    }
+
+    /// Its length, and what differs if it was written again: the time of that in nanoseconds since 1970, or the state
+    /// of an object.
+    pub(crate) fn state(&self) -> Result<(u64, i64)> {
+        let cannot = || format!("{}: cannot read", self.name);
+        let metadata = match (&self.place, self.open()?) {
+            (Place::Object(object), _) => return Ok((self.bytes, object.state())),
+            (_, Stored::File(file)) => file.metadata().with_context(cannot)?,
+            (_, Stored::Remote(_)) => unreachable!("objects alone are remote"),
+        };
+        let modified = metadata.modified().with_context(cannot)?;
+        let modified_ns = match modified.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        };
+        Ok((metadata.len(), modified_ns))
     }
 
     /// What finds the text field whose paragraphs are compared; `None` for a table that has no records.
@@ -162,12 +196,15 @@ pub(crate) fn resolve(
     args: &[String],
     format: Option<Format>,
     scratch: &Path,
+    stores: &ObjectStores,
 ) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut directories = Directories::default();
     for arg in args {
         let path = Path::new(arg);
-        if is_dash(path) {
+        if is_object_address(arg) {
+            sources.extend(object_sources(arg, format, stores)?);
+        } else if is_dash(path) {
             sources.push(stdin(format, scratch)?);
         } else if path.is_dir() {
             let mut files = Vec::new();
@@ -267,8 +304,8 @@ fn source(
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
-        let (absolute, stored) = (relative.clone(), Stored::Path(path));
-        let source = Source::new(name, relative, metadata.len(), (compression, format), stored);
+        let (absolute, place) = (relative.clone(), Place::Path(path));
+        let source = Source::new(name, relative, metadata.len(), (compression, format), place);
         return Ok(Source { identity, absolute, ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
@@ -290,8 +327,8 @@ fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
         let bytes = metadata.len();
         // Whoever shares the descriptor sees it read, as with any program.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
-        let stored = Stored::Open(Arc::new(file));
-        return Ok(Source::new(name, relative, bytes, (compression, format), stored));
+        let place = Place::Open(Arc::new(file));
+        return Ok(Source::new(name, relative, bytes, (compression, format), place));
     }
     spooled(file, name, relative, (format, Format::Text), scratch)
 }
@@ -309,8 +346,8 @@ fn spooled(
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
     let (compression, detected) = detect(&file).with_context(cannot)?;
     let format = format.or(detected).unwrap_or(by_name);
-    let stored = Stored::Open(Arc::new(file));
-    Ok(Source::new(name, relative, bytes, (compression, format), stored))
+    let place = Place::Open(Arc::new(file));
+    Ok(Source::new(name, relative, bytes, (compression, format), place))
 }
 
 /// How a file is packed, and its format if its content tells.
@@ -323,8 +360,12 @@ fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
             bytes => filled += bytes,
         }
     }
-    let head = &head[..filled];
-    Ok((Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet)))
+    Ok(detected(&head[..filled]))
+}
+
+/// As [`detect`], from the first bytes.
+pub(super) fn detected(head: &[u8]) -> (Compression, Option<Format>) {
+    (Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet))
 }
 
 /// Which file a path means, whether it is there or not: absolute, without links and detours.
@@ -382,7 +423,7 @@ mod tests {
         let root = directory.path().display().to_string();
         let scratch = directory.path();
         let relative = |args: &[String]| -> Vec<String> {
-            let sources = resolve(args, None, scratch).unwrap();
+            let sources = resolve(args, None, scratch, &ObjectStores::new(0)).unwrap();
             sources.iter().map(|source| source.relative.display().to_string()).collect()
         };
         assert_eq!(
@@ -402,9 +443,11 @@ mod tests {
     #[test]
     fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
         let scratch = std::env::temp_dir();
-        let error = resolve(&["/nonexistent-*.txt".into()], None, &scratch).unwrap_err();
+        let error = resolve(&["/nonexistent-*.txt".into()], None, &scratch, &ObjectStores::new(0))
+            .unwrap_err();
         assert!(error.is::<UsageError>());
-        let error = resolve(&["/nonexistent.txt".into()], None, &scratch).unwrap_err();
+        let error = resolve(&["/nonexistent.txt".into()], None, &scratch, &ObjectStores::new(0))
+            .unwrap_err();
         assert!(!error.is::<UsageError>() && format!("{error:#}").contains("/nonexistent.txt"));
     }
 }

@@ -11,6 +11,7 @@ use super::headers::{check_headers, read_headers};
 use super::inputs::{Source, resolve};
 use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::resident_bytes;
+use super::object_inputs::ObjectStores;
 use super::online::{Asked, FilterAddress, Online};
 use super::output::{self, Written};
 use super::outputs::{Named, Outputs, check_against_inputs, check_named, write_bad};
@@ -266,7 +267,8 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
 pub(crate) fn open_sources(spec: &JobSpec) -> Result<Vec<Source>> {
     // A file that is one record has no header.
     let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
-    let mut sources = resolve(&spec.inputs, format, &spec.scratch)?;
+    let mut sources =
+        resolve(&spec.inputs, format, &spec.scratch, &ObjectStores::new(spec.memory_bytes))?;
     read_headers(&mut sources)?;
     read_footers(spec, &mut sources)?;
     for source in &sources {

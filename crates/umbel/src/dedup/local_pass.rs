@@ -256,6 +256,9 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
+                    if let Some(failure) = source.failure() {
+                        return Err(failure);
+                    }
                     let cause = BadCause::Read(error);
                     found.add_bad(content.content_offset(), cause);
                     break;

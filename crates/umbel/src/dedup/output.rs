@@ -343,6 +343,9 @@ pub(crate) fn check_digest(
     facts: &ChunkFacts,
 ) -> Result<()> {
     if facts.digest != Some(digest) {
+        if let Some(failure) = source.failure() {
+            return Err(failure);
+        }
         return Err(InputError::Changed(source.name.clone()).into());
     }
     Ok(())

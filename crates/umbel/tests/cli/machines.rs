@@ -13,7 +13,7 @@ pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const PORTS: (u32, u32) = (12_000, 20_000);
 
 /// Addresses on this machine that nobody listens on, each given once in this process.
-fn peers(count: usize) -> String {
+pub(crate) fn peers(count: usize) -> String {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let (first, ports) = PORTS;
     let begin = std::process::id().wrapping_mul(97);

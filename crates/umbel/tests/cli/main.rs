@@ -21,6 +21,8 @@ mod kept_sketch;
 mod machines;
 mod many_machines;
 mod model;
+mod object_store;
+mod objects;
 mod odd_bytes;
 mod outputs;
 mod packed;

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-const SCHEMA: &str = "message rows { required int64 id; optional binary url (STRING); }";
+pub(crate) const SCHEMA: &str = "message rows { required int64 id; optional binary url (STRING); }";
 
-type Row = (i64, Option<&'static str>);
+pub(crate) type Row = (i64, Option<&'static str>);
 
 /// A file of these rows, so many a row group.
-fn table(schema: &str, rows: &[Row], group_rows: usize) -> Vec<u8> {
+pub(crate) fn table(schema: &str, rows: &[Row], group_rows: usize) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -54,12 +54,12 @@ fn ids(bytes: Vec<u8>) -> Vec<i64> {
 const URLS: [Option<&str>; 5] = [Some("a"), Some("b\n\"é"), None, Some(""), Some("a/very/long")];
 
 /// Rows with numbers of their own, and few different fields beside.
-fn rows(count: usize) -> Vec<Row> {
+pub(crate) fn rows(count: usize) -> Vec<Row> {
     let url = |at: usize| URLS[at * at % 7 % URLS.len()];
     (0..count).map(|at| (i64::try_from(at).unwrap(), url(at))).collect()
 }
 
-fn json_lines(rows: &[Row]) -> String {
+pub(crate) fn json_lines(rows: &[Row]) -> String {
     rows.iter().fold(String::new(), |mut text, (id, url)| {
         writeln!(text, "{}", json!({"id": id, "url": url})).unwrap();
         text

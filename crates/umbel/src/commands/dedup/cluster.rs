@@ -6,6 +6,7 @@ use crate::commands::cluster::show::print;
 use crate::commands::job;
 use crate::dedup::{JobSpec, OutputTarget, Sink, commit, refuse_existing_file, summary_table};
 use crate::exit::{Exit, UsageError};
+use crate::objects::is_object_address;
 use crate::say::{say, say_line};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
@@ -90,6 +91,14 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     if matches!(spec.output, OutputTarget::Stdout) {
         let text = "a job of a cluster needs an --output FILE or DIR/, which each node writes on its own disk";
         return Err(UsageError(text.into()).into());
+    }
+    let globs = args.on_cluster.on.iter().map(|(_, glob)| glob);
+    if let Some(object) = args.inputs.iter().chain(globs).find(|input| is_object_address(input)) {
+        let text = format!(
+            "{object}: jobs of a cluster read no objects, for whoever reaches a node would read with its credentials; \
+             start workers with --peers, or one process"
+        );
+        return Err(UsageError(text).into());
     }
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
     let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };

@@ -26,8 +26,9 @@ pub(super) struct InputNote {
     pub(super) name: String,
     /// Stored bytes.
     pub(super) bytes: u64,
-    /// When it was written last, in nanoseconds since 1970.
-    pub(super) modified_ns: i64,
+    /// What differs if it was written again.
+    #[serde(rename = "modified_ns")]
+    pub(super) state: i64,
 }
 
 /// The job that a folder belongs to.

@@ -7,20 +7,13 @@ use super::bench::Membership;
 use super::folder::JobFolder;
 use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
 use crate::exit::UsageError;
-use anyhow::{Context, Result, bail};
-use std::time::UNIX_EPOCH;
+use anyhow::{Result, bail};
 
 /// The inputs as they are now.
 pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
     let note = |source: &Source| {
-        let cannot = || format!("{}: cannot read", source.name);
-        let metadata = source.open()?.metadata().with_context(cannot)?;
-        let modified = metadata.modified().with_context(cannot)?;
-        let modified_ns = match modified.duration_since(UNIX_EPOCH) {
-            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
-        };
-        Ok(InputNote { name: source.name.clone(), bytes: metadata.len(), modified_ns })
+        let (bytes, state) = source.state()?;
+        Ok(InputNote { name: source.name.clone(), bytes, state })
     };
     sources.iter().map(note).collect()
 }

@@ -1,0 +1,119 @@
+//! Objects of a store as inputs: one by its key, all below a prefix, or those that a pattern matches.
+
+use super::inputs::{Place, Source, detected};
+use super::turns::{lock, run_tasks};
+use crate::exit::UsageError;
+use crate::objects::{ObjectAddress, ObjectStore};
+use anyhow::{Context, Result};
+use glob::{MatchOptions, Pattern};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use umbel_records::{Format, RemoteBytes};
+
+/// Objects that are opened at a time: each takes one answer of the store, and hardly any work here.
+const OPENING_THREADS: usize = 16;
+
+/// Patterns mean of keys what they mean of paths: `*` stays within a directory, and names may begin with a dot.
+const MATCHING: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+/// The store that the environment names, once it is needed.
+pub(crate) struct ObjectStores {
+    memory_bytes: u64,
+    store: Mutex<Option<Arc<ObjectStore>>>,
+}
+
+impl ObjectStores {
+    /// For a process of so much memory.
+    pub(crate) const fn new(memory_bytes: u64) -> Self {
+        Self { memory_bytes, store: Mutex::new(None) }
+    }
+
+    fn store(&self) -> Result<Arc<ObjectStore>> {
+        let mut store = lock(&self.store);
+        if store.is_none() {
+            *store = Some(ObjectStore::from_environment(self.memory_bytes)?);
+        }
+        Ok(Arc::clone(store.as_ref().expect("just set")))
+    }
+}
+
+/// The objects that an argument means, in order of the bytes of their keys.
+///
+/// # Errors
+///
+/// A [`UsageError`] if there is none; any other error names the object.
+pub(super) fn object_sources(
+    arg: &str,
+    format: Option<Format>,
+    stores: &ObjectStores,
+) -> Result<Vec<Source>> {
+    let address = ObjectAddress::parse(arg)?;
+    let store = stores.store()?;
+    let addresses = match address.prefix_of_pattern() {
+        Some(prefix) => {
+            let pattern = Pattern::new(&address.key)
+                .map_err(|error| UsageError(format!("{arg}: {error}")))?;
+            let keys = listed(&store, &address, prefix, arg)?;
+            let matches = |key: &String| pattern.matches_with(key, MATCHING);
+            some_of(keys.into_iter().filter(matches), &address, || {
+                format!("{arg}: no object matches")
+            })?
+        }
+        None if address.is_prefix() => {
+            let keys = listed(&store, &address, &address.key, arg)?;
+            some_of(keys.into_iter(), &address, || format!("{arg}: no object below this prefix"))?
+        }
+        None => vec![address],
+    };
+    let sources: Vec<Mutex<Option<Source>>> = addresses.iter().map(|_| Mutex::default()).collect();
+    let open = |(): &mut (), index: usize| {
+        *lock(&sources[index]) = Some(source(&store, &addresses[index], format)?);
+        Ok(())
+    };
+    run_tasks(OPENING_THREADS, addresses.len(), || Ok(()), open, Ok)?;
+    let opened = |source: Mutex<Option<Source>>| source.into_inner().expect("threads are done");
+    Ok(sources.into_iter().map(|source| opened(source).expect("all were opened")).collect())
+}
+
+/// Keys that begin so. Some tools put an empty object in place of a directory, with a slash behind its name.
+fn listed(
+    store: &ObjectStore,
+    address: &ObjectAddress,
+    prefix: &str,
+    arg: &str,
+) -> Result<Vec<String>> {
+    let keys = store.list(address, prefix).with_context(|| format!("{arg}: cannot list"))?;
+    Ok(keys.into_iter().filter(|key| !key.ends_with('/')).collect())
+}
+
+fn some_of(
+    keys: impl Iterator<Item = String>,
+    address: &ObjectAddress,
+    complaint: impl Fn() -> String,
+) -> Result<Vec<ObjectAddress>> {
+    let addresses: Vec<_> = keys.map(|key| address.with_key(key)).collect();
+    if addresses.is_empty() {
+        return Err(UsageError(complaint()).into());
+    }
+    Ok(addresses)
+}
+
+fn source(
+    store: &Arc<ObjectStore>,
+    address: &ObjectAddress,
+    format: Option<Format>,
+) -> Result<Source> {
+    let name = address.to_string();
+    let (object, head) = store.open(address).with_context(|| format!("{name}: cannot read"))?;
+    let (compression, by_content) = detected(&head);
+    let by_name = || Format::from_name(Path::new(&address.key));
+    let format = format.or(by_content).unwrap_or_else(by_name);
+    let (bytes, absolute) = (object.bytes(), PathBuf::from(&name));
+    let place = Place::Object(Arc::new(object));
+    let source = Source::new(name, address.path(), bytes, (compression, format), place);
+    Ok(Source { identity: Some(absolute.clone()), absolute, ..source })
+}

@@ -1,0 +1,127 @@
+//! `s3://BUCKET/KEY`: names of objects, of all below a prefix, and patterns of names.
+
+use crate::exit::UsageError;
+use anyhow::Result;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What addresses of objects begin with.
+const SCHEME: &str = "s3://";
+
+/// Longest key that a store may have, in bytes.
+const KEY_BYTES_MAX: usize = 1024;
+
+/// Whether an argument means objects, and no file.
+pub(crate) fn is_object_address(text: &str) -> bool {
+    text.starts_with(SCHEME)
+}
+
+/// A bucket and a key in it; or, where it is asked for, a prefix or a pattern of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectAddress {
+    /// The bucket.
+    pub(crate) bucket: String,
+    /// The key, without a slash in front.
+    pub(crate) key: String,
+}
+
+impl ObjectAddress {
+    /// Reads `s3://BUCKET/KEY`.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if the bucket cannot be one, or the key is too long.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let rest = text.strip_prefix(SCHEME).unwrap_or(text);
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        let is_name = bucket.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !is_name || !bucket.chars().all(is_sound) || bucket.contains("..") {
+            let text = format!("{text}: `{bucket}` is no bucket; expected s3://BUCKET/KEY");
+            return Err(UsageError(text).into());
+        }
+        if key.len() > KEY_BYTES_MAX {
+            let text =
+                format!("{text}: the key is longer than the {KEY_BYTES_MAX} bytes of any key");
+            return Err(UsageError(text).into());
+        }
+        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+
+    /// The bucket with another key.
+    pub(crate) fn with_key(&self, key: String) -> Self {
+        Self { bucket: self.bucket.clone(), key }
+    }
+
+    /// Whether it means all objects below a prefix.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.key.is_empty() || self.key.ends_with('/')
+    }
+
+    /// What of the key stands in front of the first wild card, if there is one.
+    pub(crate) fn prefix_of_pattern(&self) -> Option<&str> {
+        self.key.find(['*', '?', '[']).map(|at| &self.key[..at])
+    }
+
+    /// A path for what comes of the object: bucket and key, as absolute as the path of a file. Steps of a key that are
+    /// no names of files (`.`, `..` and nothing) are written so that they lead nowhere else.
+    pub(crate) fn path(&self) -> PathBuf {
+        let step = |step| match step {
+            "" => "%".to_owned(),
+            "." | ".." => step.replace('.', "%2E"),
+            name => name.to_owned(),
+        };
+        let mut path = PathBuf::from("/");
+        path.push(&self.bucket);
+        path.extend(self.key.split('/').map(step));
+        path
+    }
+}
+
+impl fmt::Display for ObjectAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.bucket, self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, bucket, key) in [
+            ("s3://b/k", "b", "k"),
+            ("s3://my.bucket-1/a/b c/*.gz", "my.bucket-1", "a/b c/*.gz"),
+            ("s3://b//a//b", "b", "/a//b"),
+            ("s3://b/", "b", ""),
+        ] {
+            let address = ObjectAddress::parse(text).unwrap();
+            assert_eq!((&address.bucket[..], &address.key[..]), (bucket, key));
+            assert_eq!(address.to_string(), text);
+        }
+        assert!(ObjectAddress::parse("s3://b").unwrap().is_prefix());
+        for text in ["s3://", "s3:///k", "s3://a b/k", "s3://../k", "s3://a..b/k", "s3://b@h/k"] {
+            let error = ObjectAddress::parse(text).unwrap_err();
+            assert!(error.is::<UsageError>(), "{text}");
+        }
+        assert!(ObjectAddress::parse(&format!("s3://b/{}", "k".repeat(1025))).is_err());
+    }
+
+    #[test]
+    fn patterns_have_a_literal_beginning() {
+        let prefix =
+            |text| ObjectAddress::parse(text).unwrap().prefix_of_pattern().map(str::to_owned);
+        assert_eq!(prefix("s3://b/a/b?/*"), Some("a/b".to_owned()));
+        assert_eq!(prefix("s3://b/[ab]"), Some(String::new()));
+        assert_eq!(prefix("s3://b/a"), None);
+    }
+
+    #[test]
+    fn paths_never_leave_their_directory() {
+        let path = |key: &str| ObjectAddress { bucket: "b".into(), key: key.into() }.path();
+        assert_eq!(path("a/b.txt"), PathBuf::from("/b/a/b.txt"));
+        assert_eq!(path("../../etc/x"), PathBuf::from("/b/%2E%2E/%2E%2E/etc/x"));
+        assert_eq!(path("/etc//x/."), PathBuf::from("/b/%/etc/%/x/%2E"));
+    }
+}

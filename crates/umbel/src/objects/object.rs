@@ -1,0 +1,82 @@
+//! An object, pinned to the state that it was opened in.
+
+use super::address::ObjectAddress;
+use super::error::ObjectError;
+use super::read_ahead::ObjectReader;
+use super::store::ObjectStore;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use umbel_filter::ItemHasher;
+use umbel_records::{ByteSpan, RemoteBytes, RemoteReader};
+
+/// An object. Every read of it sees the bytes that were there when it was opened, or fails.
+#[derive(Clone)]
+pub(crate) struct Object {
+    pub(super) store: Arc<ObjectStore>,
+    pub(super) address: ObjectAddress,
+    /// Its entity tag, which a store changes with the content.
+    pub(super) tag: String,
+    pub(super) bytes: u64,
+    /// Why reading failed first, if it did.
+    failure: Arc<OnceLock<Failure>>,
+}
+
+/// Why the bytes of an object could not be had. Readers of records know only that there are no more.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// It is another object now.
+    Changed,
+    /// Anything else, in words that name the byte.
+    Other(String),
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}, {})", self.address, self.tag)
+    }
+}
+
+impl Object {
+    pub(super) fn new(
+        store: &Arc<ObjectStore>,
+        address: &ObjectAddress,
+        tag: String,
+        bytes: u64,
+    ) -> Self {
+        Self {
+            store: Arc::clone(store),
+            address: address.clone(),
+            tag,
+            bytes,
+            failure: Arc::default(),
+        }
+    }
+
+    /// Remembers the first failure.
+    pub(super) fn has_failed(&self, offset: u64, error: &ObjectError) {
+        let _ = self.failure.set(match error {
+            ObjectError::Changed => Failure::Changed,
+            error => Failure::Other(format!("cannot read at byte {offset}: {error}")),
+        });
+    }
+
+    /// Why reading failed first, if it did.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure.get().cloned()
+    }
+
+    /// Tells one state of the object from another, as the time of the last change does for a file.
+    pub(crate) fn state(&self) -> i64 {
+        ItemHasher::Xxh3 { seed: 0 }.hash(self.tag.as_bytes()).lo().cast_signed()
+    }
+}
+
+impl RemoteBytes for Object {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn open(&self, span: ByteSpan) -> Box<dyn RemoteReader> {
+        Box::new(ObjectReader::new(self.clone(), span.end.min(self.bytes)))
+    }
+}

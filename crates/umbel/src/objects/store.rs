@@ -1,0 +1,405 @@
+//! Requests to an object store: signed, bounded in time and size, and tried again where that may help.
+
+use super::address::ObjectAddress;
+use super::error::{ObjectError, Refusal};
+use super::listing::Page;
+use super::object::Object;
+use super::read_ahead::Budget;
+use super::settings::{Place, Settings};
+use super::sign::{Signable, percent_encoded, signed_headers};
+use crate::clock::unix_seconds;
+use anyhow::Result;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use ureq::http::{Request, Response};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+/// Bytes of an object's beginning that come when it is opened: enough to tell packing and format.
+pub(super) const HEAD_BYTES: u64 = 64;
+
+/// Largest page of a listing: a thousand keys of 1,024 bytes, three characters a byte, and as much around them again.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+/// Most keys that a listing may have: 2^24, as many files as one job may cut into chunks.
+const KEYS_MAX: usize = 1 << 24;
+
+/// Bytes of a refusal that are read.
+const REFUSAL_BYTES_MAX: u64 = 64 << 10;
+
+/// Tries without a byte of progress before a request is given up: six seconds of waiting in all.
+const TRIES_MAX: u32 = 7;
+
+/// Waiting behind the first failed try; it doubles with each.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// Connecting, and the first byte of an answer: a store that takes longer is as good as away.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Silence within an answer, and all of its body: 4 MiB at 35 KB/s.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Connections that are kept for the next request.
+const IDLE_CONNECTIONS: usize = 64;
+
+/// A store, as the environment names it.
+#[derive(Debug)]
+pub(crate) struct ObjectStore {
+    agent: Agent,
+    settings: Settings,
+    pub(super) budget: Arc<Budget>,
+}
+
+/// Why one try failed.
+enum Trouble {
+    /// Another try may succeed.
+    Passing(String),
+    /// Some bytes came, and the next try goes on behind them.
+    Broken(String),
+    /// None will.
+    Final(ObjectError),
+}
+
+impl From<ObjectError> for Trouble {
+    fn from(error: ObjectError) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl ObjectStore {
+    /// The store that the environment names, for a process of so much memory. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`](crate::exit::UsageError) about a variable; else if there are no certificates to trust.
+    pub(crate) fn from_environment(memory_bytes: u64) -> Result<Arc<Self>> {
+        let settings = Settings::from_environment()?;
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("umbel/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_send_request(Some(ANSWER_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            .timeout_per_read(Some(READ_TIMEOUT))
+            .timeout_recv_body(Some(BODY_TIMEOUT))
+            .max_idle_connections(IDLE_CONNECTIONS)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS);
+        if settings.place("x").scheme == "https" {
+            config = config.tls_config(trust(settings.ca_bundle.as_deref())?);
+        }
+        let agent = config.build().new_agent();
+        Ok(Arc::new(Self { agent, settings, budget: Arc::new(Budget::of(memory_bytes)) }))
+    }
+
+    /// All objects whose keys begin so, by the bytes of their keys.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn list(
+        &self,
+        bucket: &ObjectAddress,
+        prefix: &str,
+    ) -> Result<Vec<String>, ObjectError> {
+        let prefix = percent_encoded(prefix, false);
+        let bucket = bucket.with_key(String::new());
+        let mut objects = Vec::new();
+        let mut from: Option<String> = None;
+        loop {
+            // By the bytes of their names, as the signature wants them.
+            let token = from.as_ref().map(|from| percent_encoded(from, false));
+            let token =
+                token.map_or_else(String::new, |token| format!("continuation-token={token}&"));
+            let query = format!("{token}encoding-type=url&list-type=2&prefix={prefix}");
+            let page = patiently(None, || {
+                let response = self.get(&bucket, &query, &[])?;
+                let text = body_text(response, PAGE_BYTES_MAX).map_err(Trouble::Passing)?;
+                Ok(Page::read(&text)?)
+            })?;
+            objects.extend(page.keys);
+            if objects.len() > KEYS_MAX {
+                return Err(ObjectError::malformed(format!("it lists more than {KEYS_MAX} keys")));
+            }
+            match page.next {
+                None => break,
+                next if next == from => {
+                    return Err(ObjectError::malformed("a page of the list leads to itself"));
+                }
+                next => from = next,
+            }
+        }
+        objects.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        Ok(objects)
+    }
+
+    /// Opens an object as it is now, and reads its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        address: &ObjectAddress,
+    ) -> Result<(Object, Vec<u8>), ObjectError> {
+        let range = [("range", format!("bytes=0-{}", HEAD_BYTES - 1))];
+        patiently(None, || {
+            let response = match self.get(address, "", &range) {
+                // Of nothing there are no first bytes.
+                Err(Trouble::Final(error)) if error.status() == Some(416) => {
+                    return Ok((Object::new(self, address, String::new(), 0), Vec::new()));
+                }
+                other => other?,
+            };
+            let tag = entity_tag(&response);
+            let bytes = content_range(&response).map(|(_, total)| total);
+            let is_empty = response.status() == 200 && length(&response) == Some(0);
+            let Some(bytes) = bytes.or(is_empty.then_some(0)) else {
+                return Err(ObjectError::malformed("it does not serve ranges of bytes").into());
+            };
+            let Some(tag) = tag.filter(|tag| !tag.is_empty()) else {
+                return Err(ObjectError::malformed("the object has no entity tag").into());
+            };
+            let mut head = Vec::new();
+            read_body(response, bytes.min(HEAD_BYTES), &mut head)?;
+            Ok((Object::new(self, address, tag, bytes), head))
+        })
+    }
+
+    /// Reads a part of an object that is still the one with this entity tag. Wherever the connection breaks, it goes on
+    /// there; but not once `stop` is set.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(super) fn fetch(
+        &self,
+        object: &Object,
+        (start, end): (u64, u64),
+        stop: &AtomicBool,
+    ) -> Result<Vec<u8>, ObjectError> {
+        let wanted = end - start;
+        let mut bytes = Vec::with_capacity(usize::try_from(wanted).expect("at most a part"));
+        patiently(Some(stop), || {
+            let had = bytes.len();
+            let outcome = self.fetch_once(object, (start + had as u64, end), &mut bytes);
+            match outcome {
+                Err(Trouble::Passing(what)) if bytes.len() > had => Err(Trouble::Broken(what)),
+                outcome => outcome,
+            }
+        })?;
+        Ok(bytes)
+    }
+
+    fn fetch_once(
+        &self,
+        object: &Object,
+        (start, end): (u64, u64),
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let headers =
+            [("if-match", object.tag.clone()), ("range", format!("bytes={start}-{}", end - 1))];
+        let response = match self.get(&object.address, "", &headers) {
+            // 416: it is shorter now.
+            Err(Trouble::Final(error)) if matches!(error.status(), Some(412 | 416)) => {
+                return Err(ObjectError::Changed.into());
+            }
+            other => other?,
+        };
+        // Not every store knows If-Match.
+        if entity_tag(&response).is_some_and(|tag| tag != object.tag) {
+            return Err(ObjectError::Changed.into());
+        }
+        match content_range(&response) {
+            Some((first, total)) if first == start && total == object.bytes => {}
+            Some((_, total)) if total != object.bytes => return Err(ObjectError::Changed.into()),
+            _ => {
+                let text = format!("expected bytes from {start} on");
+                return Err(ObjectError::malformed(text).into());
+            }
+        }
+        read_body(response, end - start, bytes)
+    }
+
+    /// One request, and its answer if that is no refusal.
+    fn get(
+        &self,
+        address: &ObjectAddress,
+        query: &str,
+        headers: &[(&str, String)],
+    ) -> Result<Response<Body>, Trouble> {
+        let Place { scheme, host, path } = self.settings.place(&address.bucket);
+        let path = percent_encoded(&format!("{path}{}", address.key), true);
+        let mark = if query.is_empty() { "" } else { "?" };
+        let mut request = Request::get(format!("{scheme}://{host}{path}{mark}{query}"));
+        if let Some(credentials) = &self.settings.credentials {
+            let signable = Signable {
+                method: "GET",
+                host: &host,
+                path: &path,
+                query,
+                headers,
+                unix_seconds: unix_seconds(),
+                region: &self.settings.region,
+            };
+            for (name, value) in signed_headers(&signable, credentials) {
+                request = request.header(name, value);
+            }
+        }
+        request = request.header("host", &host);
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let unsound = |error| ObjectError::malformed(format!("the request: {error}"));
+        let request = request.body(()).map_err(unsound)?;
+        let response = self.agent.run(request).map_err(trouble)?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response)) }
+    }
+
+    /// What a refusal means.
+    fn refused(&self, response: Response<Body>) -> Trouble {
+        let status = response.status().as_u16();
+        let header = response.headers().get("x-amz-bucket-region");
+        let region = header.and_then(|region| region.to_str().ok()).map(str::to_owned);
+        let body = body_text(response, REFUSAL_BYTES_MAX).unwrap_or_default();
+        let mut refusal = Refusal::read(status, &body);
+        let is_elsewhere = matches!(status, 301 | 307) || refusal.code.contains("Malformed");
+        refusal.region = refusal
+            .region
+            .or(region)
+            .filter(|region| is_elsewhere && *region != self.settings.region);
+        refusal.is_anonymous = self.settings.credentials.is_none();
+        let is_passing = matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+            || matches!(&refusal.code[..], "RequestTimeout" | "SlowDown" | "InternalError");
+        if is_passing {
+            Trouble::Passing(refusal.to_string())
+        } else {
+            Trouble::Final(ObjectError::Refused(refusal))
+        }
+    }
+}
+
+/// Tries until it succeeds or will not, with growing pauses; not once `stop` is set.
+fn patiently<T>(
+    stop: Option<&AtomicBool>,
+    mut attempt: impl FnMut() -> Result<T, Trouble>,
+) -> Result<T, ObjectError> {
+    let mut tries = 0;
+    loop {
+        let last = match attempt() {
+            Ok(value) => return Ok(value),
+            Err(Trouble::Final(error)) => return Err(error),
+            Err(Trouble::Passing(last)) => last,
+            Err(Trouble::Broken(last)) => {
+                tries = 0;
+                last
+            }
+        };
+        tries += 1;
+        if tries == TRIES_MAX || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(ObjectError::Unreachable { tries, last });
+        }
+        pause(FIRST_WAIT * (1 << (tries - 1)));
+    }
+}
+
+/// Waits before the next try: half of the time and up to all of it, so that clients that failed together do not come
+/// back together.
+#[expect(clippy::disallowed_methods, reason = "the store's load is no condition that can be seen")]
+fn pause(time: Duration) {
+    let share: f64 = rand::random();
+    std::thread::sleep(time.mul_f64(0.5 + share / 2.0));
+}
+
+/// Whether a request that got no answer may be sent again.
+fn trouble(error: ureq::Error) -> Trouble {
+    use ureq::Error;
+    match error {
+        Error::BadUri(_) | Error::Http(_) => {
+            Trouble::Final(ObjectError::malformed(error.to_string()))
+        }
+        Error::Tls(_) | Error::Rustls(_) => {
+            Trouble::Final(ObjectError::Untrusted(error.to_string()))
+        }
+        Error::Io(error) if is_about_trust(&error) => {
+            Trouble::Final(ObjectError::Untrusted(error.to_string()))
+        }
+        error => Trouble::Passing(error.to_string()),
+    }
+}
+
+/// Whether a connection broke for what the server has shown.
+fn is_about_trust(error: &std::io::Error) -> bool {
+    error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
+}
+
+/// Appends the body, which must be `wanted` bytes, or what came of it.
+fn read_body(response: Response<Body>, wanted: u64, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+    let had = bytes.len() as u64;
+    // One byte more shows a body that does not end where it should; and its end frees the connection.
+    let outcome = response.into_body().into_reader().take(wanted + 1).read_to_end(bytes);
+    let came = bytes.len() as u64 - had;
+    if came > wanted {
+        return Err(ObjectError::malformed("more bytes came than were asked for").into());
+    }
+    match outcome {
+        Err(error) => Err(Trouble::Passing(format!("the connection broke: {error}"))),
+        Ok(_) if came < wanted => Err(Trouble::Passing("the answer was cut short".to_owned())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// A body as text, up to a limit.
+fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let mut reader = response.into_body().into_reader().take(bytes_max + 1);
+    reader.read_to_end(&mut bytes).map_err(|error| format!("the connection broke: {error}"))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(format!("the answer is longer than {bytes_max} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "the answer is not UTF-8".to_owned())
+}
+
+fn entity_tag(response: &Response<Body>) -> Option<String> {
+    Some(response.headers().get("etag")?.to_str().ok()?.to_owned())
+}
+
+fn length(response: &Response<Body>) -> Option<u64> {
+    response.headers().get("content-length")?.to_str().ok()?.parse().ok()
+}
+
+/// First byte and length of the whole, of an answer with a part: `bytes 0-63/1234`.
+fn content_range(response: &Response<Body>) -> Option<(u64, u64)> {
+    if response.status() != 206 {
+        return None;
+    }
+    let value = response.headers().get("content-range")?.to_str().ok()?;
+    let (span, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+    Some((span.split_once('-')?.0.parse().ok()?, total.parse().ok()?))
+}
+
+/// What vouches for servers: a file of certificates, or those that the system trusts.
+fn trust(ca_bundle: Option<&str>) -> Result<TlsConfig> {
+    // Fails only if there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let loaded = match ca_bundle {
+        Some(path) => rustls_native_certs::load_certs_from_paths(Some(Path::new(path)), None),
+        None => rustls_native_certs::load_native_certs(),
+    };
+    let certificates: Vec<Certificate<'static>> =
+        loaded.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    if certificates.is_empty() {
+        let cause = loaded.errors.into_iter().next().map(anyhow::Error::from);
+        let text =
+            "no certificates to trust: install the system's, or name a file in AWS_CA_BUNDLE";
+        return Err(cause.map_or_else(|| anyhow::anyhow!(text), |cause| cause.context(text)));
+    }
+    Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&certificates)).build())
+}

@@ -1,0 +1,332 @@
+//! A small object store: buckets of bytes behind the part of S3 that reading needs, with faults on demand.
+//!
+//! It shares no code with the product but the hash function: signatures are recomputed from the request as it came,
+//! ranges, conditions and pages are served as the protocol has them, and every request is noted.
+
+use ring::{digest, hmac};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Who may read.
+const ACCESS_KEY_ID: &str = "AKIATEST";
+pub(crate) const SECRET_ACCESS_KEY: &str = "a/secret+of+the+tests";
+const REGION: &str = "eu-test-1";
+
+/// The one bucket.
+pub(crate) const BUCKET: &str = "bucket";
+
+/// Keys of a page.
+const PAGE_KEYS: usize = 2;
+
+/// Bytes of a body that are sent before a cut.
+const CUT_BYTES: usize = 1000;
+
+/// What goes wrong, how often.
+#[derive(Default)]
+pub(crate) struct Faults {
+    /// Answers `503 Slow Down`.
+    pub(crate) overloads: u32,
+    /// Bodies of objects that break off.
+    pub(crate) cuts: u32,
+    /// Lists whose XML ends early, in answers that are whole.
+    pub(crate) cut_lists: u32,
+    /// After so many requests for objects, the object becomes another.
+    pub(crate) change: Option<(u32, String, Vec<u8>)>,
+}
+
+/// A request that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) key: String,
+    pub(crate) range: String,
+    pub(crate) status: u16,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Vec<u8>>,
+    faults: Faults,
+    asked: Vec<Asked>,
+}
+
+/// A store that serves until the test ends.
+pub(crate) struct ObjectStore {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl ObjectStore {
+    /// A store with these objects.
+    pub(crate) fn with<Bytes: AsRef<[u8]>>(objects: &[(&str, Bytes)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let objects = objects.iter().map(|(key, bytes)| ((*key).into(), bytes.as_ref().to_vec()));
+        let state = State { objects: objects.collect(), ..State::default() };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        serve(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                serve(move || while answer(&stream, &state).is_some() {});
+            }
+        });
+        Self { address, state }
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.state.lock().unwrap().faults = faults;
+    }
+
+    /// All requests since this was asked last.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.state.lock().unwrap().asked)
+    }
+
+    /// Lets a command know this store and who it is.
+    pub(crate) fn known_to(&self, mut command: Command) -> Command {
+        for (name, _) in std::env::vars() {
+            if name.starts_with("AWS_") || name.to_lowercase().ends_with("_proxy") {
+                command.env_remove(name);
+            }
+        }
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", self.address));
+        command.env("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID).env("AWS_REGION", REGION);
+        command.env("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY);
+        command
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it serves a process, not a call")]
+fn serve(work: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(work);
+}
+
+struct Request {
+    path: String,
+    query: String,
+    headers: BTreeMap<String, String>,
+}
+
+struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    /// The connection breaks in the body.
+    is_cut: bool,
+}
+
+impl Answer {
+    fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into(), is_cut: false }
+    }
+
+    fn refusal(status: u16, code: &str) -> Self {
+        Self::new(status, format!("<Error><Code>{code}</Code><Message>words</Message></Error>"))
+    }
+}
+
+/// Answers the next request of a connection; `None` if that is over.
+fn answer(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
+    let request = read_request(stream)?;
+    let mut answer = check_signature(&request).unwrap_or_else(|| {
+        let mut state = state.lock().unwrap();
+        state.answer(&request)
+    });
+    let Answer { status, headers, body, is_cut } = &mut answer;
+    let mut head = format!("HTTP/1.1 {status} said\r\ncontent-length: {}\r\n", body.len());
+    headers.iter().for_each(|(name, value)| {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    });
+    head.push_str("\r\n");
+    if *is_cut {
+        body.truncate(CUT_BYTES);
+    }
+    // At once: the second of two small writes waits for the answer to the first.
+    let mut stream = stream;
+    stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
+    (!*is_cut).then_some(())
+}
+
+fn read_request(stream: &TcpStream) -> Option<Request> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next()?.ok()?;
+    let target = first.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut headers = BTreeMap::new();
+    for line in lines {
+        let line = line.ok()?;
+        if line.is_empty() {
+            let (path, query) = (path.to_owned(), query.to_owned());
+            return Some(Request { path, query, headers });
+        }
+        let (name, value) = line.split_once(':')?;
+        headers.insert(name.to_lowercase(), value.trim().to_owned());
+    }
+    None
+}
+
+/// Refuses what is not signed as this very request.
+fn check_signature(request: &Request) -> Option<Answer> {
+    let Request { path, query, headers } = request;
+    let Some(given) = headers.get("authorization") else {
+        return Some(Answer::refusal(403, "AccessDenied"));
+    };
+    let field = |name: &str| given.split_once(name).unwrap().1.split(',').next().unwrap();
+    let (id, scope) = field("Credential=").split_once('/').unwrap();
+    if scope.split('/').nth(1) != Some(REGION) {
+        let body =
+            format!("<Error><Code>PermanentRedirect</Code><Region>{REGION}</Region></Error>");
+        return Some(Answer::new(301, body));
+    }
+    let names = field("SignedHeaders=");
+    for name in ["host", "x-amz-content-sha256", "x-amz-date"] {
+        assert!(names.split(';').any(|signed| signed == name), "{name} is not signed");
+    }
+    assert!(query.split('&').is_sorted(), "{query}");
+    let mut canonical = format!("GET\n{path}\n{query}\n");
+    for name in names.split(';') {
+        writeln!(canonical, "{name}:{}", headers[name]).unwrap();
+    }
+    write!(canonical, "\n{names}\n{}", headers["x-amz-content-sha256"]).unwrap();
+    let hash = digest::digest(&digest::SHA256, canonical.as_bytes());
+    let date = &headers["x-amz-date"];
+    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(hash.as_ref()));
+    let mut key = format!("AWS4{SECRET_ACCESS_KEY}").into_bytes();
+    for part in scope.split('/') {
+        key = sign(&key, part);
+    }
+    let is_right = id == ACCESS_KEY_ID && hex(&sign(&key, &text)) == field("Signature=");
+    (!is_right).then(|| Answer::refusal(403, "SignatureDoesNotMatch"))
+}
+
+fn sign(key: &[u8], text: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn tag(bytes: &[u8]) -> String {
+    format!("\"{:032x}\"", xxh3_128(bytes))
+}
+
+/// Takes one fault of a kind, if one is left.
+fn take(left: &mut u32) -> bool {
+    let is_due = *left > 0;
+    *left = left.saturating_sub(1);
+    is_due
+}
+
+impl State {
+    fn answer(&mut self, request: &Request) -> Answer {
+        let path = decoded(&request.path);
+        let Some((bucket, key)) = path[1..].split_once('/') else {
+            return Answer::refusal(400, "InvalidRequest");
+        };
+        let range = request.headers.get("range").cloned().unwrap_or_default();
+        let answer = if take(&mut self.faults.overloads) {
+            Answer::refusal(503, "SlowDown")
+        } else if bucket != BUCKET {
+            Answer::refusal(404, "NoSuchBucket")
+        } else if key.is_empty() {
+            self.list(&request.query)
+        } else {
+            self.object(key, &range, request.headers.get("if-match"))
+        };
+        self.asked.push(Asked { key: key.to_owned(), range, status: answer.status });
+        answer
+    }
+
+    fn object(&mut self, key: &str, range: &str, if_match: Option<&String>) -> Answer {
+        if let Some((left, _, _)) = &mut self.faults.change {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                let (_, changed, bytes) = self.faults.change.take().unwrap();
+                self.objects.insert(changed, bytes);
+            }
+        }
+        let Some(bytes) = self.objects.get(key) else {
+            return Answer::refusal(404, "NoSuchKey");
+        };
+        if if_match.is_some_and(|wanted| *wanted != tag(bytes)) {
+            return Answer::refusal(412, "PreconditionFailed");
+        }
+        let (start, end) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+        let (start, end): (usize, usize) = (start.parse().unwrap(), end.parse().unwrap());
+        if start >= bytes.len() {
+            return Answer::refusal(416, "InvalidRange");
+        }
+        let end = (end + 1).min(bytes.len());
+        let place = format!("bytes {start}-{}/{}", end - 1, bytes.len());
+        let mut answer = Answer::new(206, &bytes[start..end]);
+        answer.headers = vec![("etag", tag(bytes)), ("content-range", place)];
+        answer.is_cut = end - start > CUT_BYTES && take(&mut self.faults.cuts);
+        answer
+    }
+
+    fn list(&mut self, query: &str) -> Answer {
+        let pairs: BTreeMap<String, String> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), decoded(value)))
+            .collect();
+        assert_eq!((&pairs["list-type"][..], &pairs["encoding-type"][..]), ("2", "url"));
+        let from = pairs.get("continuation-token").map_or("", |token| &token["after ".len()..]);
+        let found = self.objects.iter().filter(|(key, _)| key.starts_with(&pairs["prefix"]));
+        let mut found = found.filter(|(key, _)| &key[..] > from).peekable();
+        let mut xml = "<ListBucketResult>".to_owned();
+        let mut last = "";
+        for (key, bytes) in found.by_ref().take(PAGE_KEYS) {
+            let (size, encoded) = (bytes.len(), encoded(key));
+            write!(xml, "<Contents><Key>{encoded}</Key><Size>{size}</Size></Contents>").unwrap();
+            last = key;
+        }
+        if found.peek().is_some() {
+            let rest = format!("<NextContinuationToken>after {last}</NextContinuationToken>");
+            write!(xml, "<IsTruncated>true</IsTruncated>{rest}").unwrap();
+        }
+        xml.push_str("</ListBucketResult>");
+        if take(&mut self.faults.cut_lists) {
+            xml.truncate(xml.len() / 2);
+        }
+        Answer::new(200, xml)
+    }
+}
+
+/// A key in a listing.
+fn encoded(key: &str) -> String {
+    key.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b' ' => text.push('+'),
+            byte if byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte) => {
+                text.push(char::from(byte));
+            }
+            byte => write!(text, "%{byte:02X}").unwrap(),
+        }
+        text
+    })
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        bytes.push(match first {
+            b'%' => {
+                let (digits, behind) = rest.split_at(2);
+                rest = behind;
+                u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
+            }
+            other => *other,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
