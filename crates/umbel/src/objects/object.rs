@@ -2,9 +2,10 @@
 
 use super::address::ObjectAddress;
 use super::error::ObjectError;
-use super::read_ahead::ObjectReader;
+use super::read_ahead::{ObjectReader, PartSource};
 use super::store::ObjectStore;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use umbel_filter::ItemHasher;
 use umbel_records::{ByteSpan, RemoteBytes, RemoteReader};
@@ -52,14 +53,6 @@ impl Object {
         }
     }
 
-    /// Remembers the first failure.
-    pub(super) fn has_failed(&self, offset: u64, error: &ObjectError) {
-        let _ = self.failure.set(match error {
-            ObjectError::Changed => Failure::Changed,
-            error => Failure::Other(format!("cannot read at byte {offset}: {error}")),
-        });
-    }
-
     /// Why reading failed first, if it did.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.failure.get().cloned()
@@ -71,12 +64,27 @@ impl Object {
     }
 }
 
+impl PartSource for Object {
+    fn fetch(&self, span: (u64, u64), stop: &AtomicBool) -> Result<Vec<u8>, ObjectError> {
+        self.store.fetch(self, span, stop)
+    }
+
+    fn has_failed(&self, offset: u64, error: &ObjectError) {
+        // The first counts.
+        let _ = self.failure.set(match error {
+            ObjectError::Changed => Failure::Changed,
+            error => Failure::Other(format!("cannot read at byte {offset}: {error}")),
+        });
+    }
+}
+
 impl RemoteBytes for Object {
     fn bytes(&self) -> u64 {
         self.bytes
     }
 
     fn open(&self, span: ByteSpan) -> Box<dyn RemoteReader> {
-        Box::new(ObjectReader::new(self.clone(), span.end.min(self.bytes)))
+        let source = Arc::new(self.clone());
+        Box::new(ObjectReader::new(source, self.bytes, span.end, Arc::clone(&self.store.budget)))
     }
 }

@@ -10,7 +10,6 @@
 //! budget of the process; where that is used up, a reader goes on with one short part at a time.
 
 use super::error::ObjectError;
-use super::object::Object;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -58,6 +57,15 @@ impl Budget {
     }
 }
 
+/// Where parts come from.
+pub(super) trait PartSource: fmt::Debug + Send + Sync {
+    /// Brings the bytes from `start` to `end`; gives up early once `stop` is set.
+    fn fetch(&self, span: (u64, u64), stop: &AtomicBool) -> Result<Vec<u8>, ObjectError>;
+
+    /// Hears why a byte could not be had.
+    fn has_failed(&self, offset: u64, error: &ObjectError);
+}
+
 /// A share of the budget, given back when it is dropped.
 struct Permit {
     budget: Arc<Budget>,
@@ -87,7 +95,10 @@ struct Part {
 
 /// Reads an object mostly forward, for one user.
 pub(super) struct ObjectReader {
-    object: Arc<Object>,
+    source: Arc<dyn PartSource>,
+    /// Length of the object.
+    bytes: u64,
+    budget: Arc<Budget>,
     /// Nothing is fetched ahead beyond this.
     span_end: u64,
     /// Without gaps, in order.
@@ -100,15 +111,23 @@ pub(super) struct ObjectReader {
 
 impl fmt::Debug for ObjectReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectReader").field("object", &self.object).finish_non_exhaustive()
+        f.debug_struct("ObjectReader").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
 impl ObjectReader {
-    pub(super) fn new(object: Object, span_end: u64) -> Self {
+    /// A reader of an object of so many bytes, of which those up to `span_end` will be read.
+    pub(super) fn new(
+        source: Arc<dyn PartSource>,
+        bytes: u64,
+        span_end: u64,
+        budget: Arc<Budget>,
+    ) -> Self {
         Self {
-            object: Arc::new(object),
-            span_end,
+            source,
+            bytes,
+            budget,
+            span_end: span_end.min(bytes),
             parts: VecDeque::new(),
             next_bytes: PART_BYTES_MIN,
             is_left: Arc::default(),
@@ -138,7 +157,7 @@ impl ObjectReader {
         if offset == self.parts_end(offset) {
             let (end, permit) = self.wanted_part(offset);
             let stop = &self.is_left;
-            let bytes = self.object.store.fetch(&self.object, (offset, end), stop)?;
+            let bytes = self.source.fetch((offset, end), stop)?;
             let state = State::Here(bytes);
             self.parts.push_back(Part { start: offset, end, state, _permit: permit });
         }
@@ -147,7 +166,7 @@ impl ObjectReader {
 
     /// Where a part from `start` on of about so many bytes ends.
     fn part_end(&self, start: u64, bytes: u64) -> u64 {
-        let limit = if start < self.span_end { self.span_end } else { self.object.bytes };
+        let limit = if start < self.span_end { self.span_end } else { self.bytes };
         let end = limit.min(start + bytes);
         if limit - end <= REST_BYTES { limit } else { end }
     }
@@ -159,7 +178,7 @@ impl ObjectReader {
             self.next_bytes *= 2;
             return (end, None);
         }
-        match self.object.store.budget.take(end - start) {
+        match self.budget.take(end - start) {
             Some(permit) => {
                 self.next_bytes = (2 * self.next_bytes).min(PART_BYTES_MAX);
                 (end, Some(permit))
@@ -176,13 +195,13 @@ impl ObjectReader {
                 return;
             }
             let end = self.part_end(start, self.next_bytes);
-            let Some(permit) = self.object.store.budget.take(end - start) else { return };
-            let (object, stop) = (Arc::clone(&self.object), Arc::clone(&self.is_left));
+            let Some(permit) = self.budget.take(end - start) else { return };
+            let (source, stop) = (Arc::clone(&self.source), Arc::clone(&self.is_left));
             // It ends with its part, which all timeouts bound, and sooner if the reader has gone: a scope around all
             // readers would hold threads that hardly ever have anything to do.
             let fetching = std::thread::Builder::new()
                 .name("object part".to_owned())
-                .spawn(move || object.store.fetch(&object, (start, end), &stop));
+                .spawn(move || source.fetch((start, end), &stop));
             let Ok(fetching) = fetching else { return };
             self.next_bytes = (2 * self.next_bytes).min(PART_BYTES_MAX);
             let state = State::Coming(fetching);
@@ -219,11 +238,11 @@ impl ObjectReader {
 
 impl RemoteReader for ObjectReader {
     fn read_at(&mut self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        if offset >= self.object.bytes {
+        if offset >= self.bytes {
             return Ok(0);
         }
         self.read(target, offset).map_err(|error| {
-            self.object.has_failed(offset, &error);
+            self.source.has_failed(offset, &error);
             io::Error::other(error)
         })
     }
@@ -232,5 +251,135 @@ impl RemoteReader for ObjectReader {
 impl Drop for ObjectReader {
     fn drop(&mut self) {
         self.is_left.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Mutex;
+
+    /// Bytes at hand, and what was fetched of them.
+    #[derive(Debug)]
+    struct Known {
+        bytes: Vec<u8>,
+        fetched: Mutex<Vec<(u64, u64)>>,
+        /// Fetching this byte fails as often.
+        failing: Mutex<(u64, u32)>,
+    }
+
+    impl PartSource for Known {
+        fn fetch(&self, (start, end): (u64, u64), _: &AtomicBool) -> Fetched {
+            self.fetched.lock().unwrap().push((start, end));
+            let mut failing = self.failing.lock().unwrap();
+            if failing.1 > 0 && (start..end).contains(&failing.0) {
+                failing.1 -= 1;
+                return Err(ObjectError::Changed);
+            }
+            let at = |offset| usize::try_from(offset).unwrap();
+            Ok(self.bytes[at(start)..at(end)].to_vec())
+        }
+
+        fn has_failed(&self, _: u64, _: &ObjectError) {}
+    }
+
+    fn known(length: u64) -> Arc<Known> {
+        let bytes = (0..length).map(|at| u8::try_from(at * at % 251).unwrap()).collect();
+        Arc::new(Known { bytes, fetched: Mutex::default(), failing: Mutex::default() })
+    }
+
+    fn reader(source: &Arc<Known>, span_end: u64, budget_bytes: u64) -> ObjectReader {
+        let budget = Arc::new(Budget { left: AtomicU64::new(budget_bytes) });
+        let bytes = source.bytes.len() as u64;
+        ObjectReader::new(Arc::clone(source) as _, bytes, span_end, budget)
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Whatever is read in whatever order, under any budget: it is what stands there.
+        #[test]
+        fn reads_see_the_bytes_of_the_object(
+            length in 0..6 * MIB,
+            span_end in 0..7 * MIB,
+            budget_bytes in 0..12 * MIB,
+            jumps in proptest::collection::vec((0..6 * MIB, 0..9_u64), 1..5),
+        ) {
+            let source = known(length);
+            let mut reader = reader(&source, span_end, budget_bytes);
+            let mut target = vec![0; 300_000];
+            for (start, strides) in jumps {
+                let mut offset = start;
+                for _ in 0..strides {
+                    let count = reader.read_at(&mut target, offset).unwrap();
+                    prop_assert_eq!(count == 0, offset >= length);
+                    let from = usize::try_from(offset.min(length)).unwrap();
+                    prop_assert!(target[..count] == source.bytes[from..from + count]);
+                    // Now and then a little is read once more, as headers of pages are.
+                    offset = (offset + count as u64).saturating_sub(strides % 3 * 200);
+                }
+            }
+            let budget = Arc::clone(&reader.budget);
+            drop(reader);
+            prop_assert_eq!(budget.left.load(Ordering::Relaxed), budget_bytes);
+        }
+    }
+
+    fn read_all(reader: &mut ObjectReader, from: u64, to: u64) {
+        let mut target = vec![0; 64 << 10];
+        let mut offset = from;
+        while offset < to {
+            offset += reader.read_at(&mut target, offset).unwrap() as u64;
+        }
+    }
+
+    fn fetched(source: &Known) -> Vec<(u64, u64)> {
+        let mut fetched = source.fetched.lock().unwrap().clone();
+        fetched.sort_unstable();
+        fetched
+    }
+
+    #[test]
+    fn parts_grow_and_nothing_is_fetched_twice() {
+        let source = known(20 * MIB);
+        let mut reader = reader(&source, 16 * MIB + 1000, 64 * MIB);
+        read_all(&mut reader, 0, 1000);
+        assert_eq!(fetched(&source), [(0, PART_BYTES_MIN)]);
+        read_all(&mut reader, 1000, 16 * MIB);
+        let fetched = fetched(&source);
+        assert!(fetched.windows(2).all(|pair| pair[0].1 == pair[1].0), "{fetched:?}");
+        assert_eq!(fetched.last().unwrap().1, 16 * MIB + 1000);
+        assert!(fetched.len() < 9, "{fetched:?}");
+        assert!(fetched.iter().all(|(start, end)| end - start <= PART_BYTES_MAX + REST_BYTES));
+    }
+
+    #[test]
+    fn without_a_budget_there_is_one_short_part_at_a_time() {
+        let source = known(3 * MIB);
+        let mut reader = reader(&source, 3 * MIB, 0);
+        read_all(&mut reader, 0, 3 * MIB);
+        let fetched = fetched(&source);
+        assert!(fetched.iter().all(|(start, end)| end - start == PART_BYTES_MIN), "{fetched:?}");
+        assert!(reader.parts.len() <= 2);
+    }
+
+    #[test]
+    fn a_part_that_failed_is_fetched_again_when_it_is_read_again() {
+        let source = known(8 * MIB);
+        *source.failing.lock().unwrap() = (2 * MIB, 1);
+        let mut reader = reader(&source, 8 * MIB, 64 * MIB);
+        let mut target = vec![0; 64 << 10];
+        let mut failures = 0;
+        let mut offset = 0;
+        while offset < 8 * MIB {
+            match reader.read_at(&mut target, offset) {
+                Ok(count) => offset += count as u64,
+                Err(_) => failures += 1,
+            }
+        }
+        assert_eq!(failures, 1);
     }
 }
