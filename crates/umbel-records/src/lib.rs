@@ -12,7 +12,8 @@
 //! A record is never changed: its bytes, terminator included, can be written back as they came. An
 //! item is what is compared instead of it: the line, a key made of some fields, or the whole record
 //! in canonical form. Bad input is an error that names the place, never a record that is quietly
-//! missing. No clock, no randomness, no thread, no other `umbel` crate.
+//! missing. No clock, no randomness, no thread, no socket, no other `umbel` crate; bytes that are no
+//! file come through a port, [`RemoteBytes`].
 
 mod compression;
 mod content;
@@ -30,6 +31,8 @@ mod normalise;
 mod parquet;
 mod reader;
 mod records;
+#[cfg(test)]
+mod remote_test;
 mod score;
 mod source;
 mod span;

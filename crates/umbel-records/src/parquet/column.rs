@@ -107,6 +107,11 @@ pub(super) fn text(error: &parquet::errors::ParquetError) -> String {
         CrateError::General(detail) | CrateError::EOF(detail) | CrateError::NYI(detail) => {
             detail.clone()
         }
+        // What could not be read, and why.
+        CrateError::External(error) => {
+            let causes = std::iter::successors(error.source(), |cause| cause.source());
+            causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+        }
         other => other.to_string(),
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::sample::{self, SampleRow, Style, encode, open, stored};
 use super::{ParquetCopy, ParquetFile, ParquetSelection, RowGroupItems, SelectionError};
+use crate::remote_test::remote;
 use crate::{ContentDigest, Format, Granularity, ItemExtractor, KeyPath};
 
 /// The key columns of a file, or all for no path.
@@ -88,6 +89,16 @@ proptest! {
             let expected = extractor.item(line.as_bytes()).unwrap();
             prop_assert_eq!(item.as_slice(), expected);
         }
+    }
+
+    #[test]
+    fn rows_that_come_in_pieces_are_those_of_a_file(
+        rows in sample::rows(),
+        style in sample::styles(),
+        piece_bytes_max in 1..5000_usize,
+    ) {
+        let there = ParquetFile::open(remote(encode(&rows, style), piece_bytes_max)).unwrap();
+        prop_assert_eq!(items(&there, &[]), items(&open(&rows, style), &[]));
     }
 
     #[test]
