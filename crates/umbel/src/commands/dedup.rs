@@ -23,7 +23,8 @@ use umbel_records::{Format, Granularity, Normaliser};
 #[command(after_help = "Without --output, kept records go to standard output, in input order.\n\
     Exit codes: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad records were left out.")]
 pub(crate) struct DedupArgs {
-    /// Files, directories, globs, or - for standard input; plain, gzip or zstd (told by content)
+    /// Files, directories, globs, - for standard input, or objects (s3://BUCKET/KEY, PREFIX/ or GLOB); plain, gzip or
+    /// zstd (told by content)
     #[arg(required_unless_present = "on", value_name = "INPUT")]
     inputs: Vec<String>,
     /// Workers in this process that run the whole exchange [default: one a core]

@@ -69,7 +69,7 @@ pub(crate) fn write_rows(
 }
 
 fn explain(source: &Source, error: ParquetError) -> anyhow::Error {
-    anyhow::Error::from(error).context(source.name.clone())
+    source.failure().unwrap_or_else(|| anyhow::Error::from(error).context(source.name.clone()))
 }
 
 fn source_at<'a>(job: &Job<'a>, index: usize) -> (&'a Source, &'a RowGroups) {
