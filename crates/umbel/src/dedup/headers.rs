@@ -2,6 +2,7 @@
 
 use super::inputs::Source;
 use super::job::{JobSpec, OutputTarget};
+use super::object_inputs::{each_of, opening_threads};
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::sync::Arc;
@@ -9,13 +10,21 @@ use umbel_records::{Granularity, ReadLimits, TableHeader};
 
 /// Reads the headers of all tables.
 pub(crate) fn read_headers(sources: &mut [Source]) -> Result<()> {
-    for source in sources {
-        let Some(delimiter) = source.format.delimiter() else { continue };
+    let read = |index: usize| {
+        let source = &sources[index];
+        let Some(delimiter) = source.format.delimiter() else { return Ok(None) };
         let file = source.open()?;
         let limits = ReadLimits::default();
-        // Damage is reported when the file is read in earnest, and then nothing of it is left but the damage.
         let header = TableHeader::read(file, source.compression, delimiter, limits);
-        source.header = header.ok().flatten().map(Arc::new);
+        if let (Err(_), Some(failure)) = (&header, source.failure()) {
+            return Err(failure);
+        }
+        // Damage is reported when the file is read in earnest, and then nothing of it is left but the damage.
+        Ok(header.ok().flatten().map(Arc::new))
+    };
+    let headers = each_of(opening_threads(sources), sources.len(), read)?;
+    for (source, header) in sources.iter_mut().zip(headers) {
+        source.header = header;
     }
     Ok(())
 }

@@ -97,6 +97,11 @@ impl Source {
         }
     }
 
+    /// Whether it is an object of a store.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.place, Place::Object(_))
+    }
+
     /// Why bytes of it could not be had, though it may be sound: no bad input, but the end of the job.
     pub(crate) fn failure(&self) -> Option<Error> {
         let Place::Object(object) = &self.place else { return None };

@@ -69,14 +69,33 @@ pub(super) fn object_sources(
         }
         None => vec![address],
     };
-    let sources: Vec<Mutex<Option<Source>>> = addresses.iter().map(|_| Mutex::default()).collect();
-    let open = |(): &mut (), index: usize| {
-        *lock(&sources[index]) = Some(source(&store, &addresses[index], format)?);
+    let open = |index: usize| source(&store, &addresses[index], format);
+    each_of(OPENING_THREADS, addresses.len(), open)
+}
+
+/// How many beginnings or ends of these are best read at a time.
+pub(super) fn opening_threads(sources: &[Source]) -> usize {
+    if sources.iter().any(Source::is_object) { OPENING_THREADS } else { 1 }
+}
+
+/// What `make` makes of 0..count, on so many threads.
+///
+/// # Errors
+///
+/// That of the lowest number.
+pub(super) fn each_of<T: Send>(
+    threads: usize,
+    count: usize,
+    make: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let made: Vec<Mutex<Option<T>>> = (0..count).map(|_| Mutex::default()).collect();
+    let work = |(): &mut (), index: usize| {
+        *lock(&made[index]) = Some(make(index)?);
         Ok(())
     };
-    run_tasks(OPENING_THREADS, addresses.len(), || Ok(()), open, Ok)?;
-    let opened = |source: Mutex<Option<Source>>| source.into_inner().expect("threads are done");
-    Ok(sources.into_iter().map(|source| opened(source).expect("all were opened")).collect())
+    run_tasks(threads, count, || Ok(()), work, Ok)?;
+    let take = |made: Mutex<Option<T>>| made.into_inner().expect("threads are done");
+    Ok(made.into_iter().map(|made| take(made).expect("all were made")).collect())
 }
 
 /// Keys that begin so. Some tools put an empty object in place of a directory, with a slash behind its name.

@@ -6,6 +6,7 @@
 use super::content::{ChunkContent, Found, Spot, Take};
 use super::inputs::Source;
 use super::job::{JobSpec, OutputTarget};
+use super::object_inputs::{each_of, opening_threads};
 use super::turns::lock;
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
@@ -87,46 +88,78 @@ pub(crate) fn read_footers(spec: &JobSpec, sources: &mut [Source]) -> Result<()>
         return Ok(()); // Whole files are compared and copied, whatever is in them.
     }
     let recent = Arc::new(RecentFiles::default());
-    let mut first: Option<(String, ParquetFile, ParquetSelection)> = None;
+    let mut first: Option<FirstTable> = None;
     let writes_one_file = check_output(spec, sources)?;
-    for source in sources.iter_mut().filter(|source| source.format == Format::Parquet) {
-        let file = ParquetFile::open(source.open()?).with_context(|| source.name.clone())?;
-        let selection =
-            select(&file, spec).map_err(|text| UsageError(format!("{}: {text}", source.name)))?;
-        let is_written = !spec.plan_only && !spec.annotates;
-        if is_written {
-            file.check_codecs().with_context(|| source.name.clone())?;
-        }
-        if let Some((name, first_file, first_selection)) = &first {
-            let differs = selection.difference(first_selection);
-            if let Some(difference) = differs {
-                let text = format!("{name} and {} cannot be compared: {difference}", source.name);
-                return Err(UsageError(text).into());
-            }
-            let differs = writes_one_file.then(|| file.schema_difference(first_file)).flatten();
-            if let Some(difference) = differs {
-                let text = format!(
-                    "{name} and {} have different schemas: {difference}; in one output all need the same; \
-                     --output DIR/ writes one file an input",
-                    source.name
-                );
-                return Err(UsageError(text).into());
-            }
-        } else {
-            first = Some((source.name.clone(), file.clone(), selection.clone()));
-        }
-        let sizes = |group| RowGroup {
-            rows: file.row_count(group),
-            stored_bytes: file.stored_bytes(group),
-            unpacked_bytes: file.unpacked_bytes(group),
+    let is_table = |index: &usize| sources[*index].format == Format::Parquet;
+    let tables: Vec<usize> = (0..sources.len()).filter(is_table).collect();
+    let threads = opening_threads(sources);
+    // A few at a time: a job may have more files than a process may hold open.
+    for window in tables.chunks(threads) {
+        let open = |at: usize| {
+            let source: &Source = &sources[window[at]];
+            ParquetFile::open(source.open()?).with_context(|| source.name.clone())
         };
-        let groups = (0..file.row_group_count()).map(sizes).collect();
-        let (footer, recent) = (file.footer_digest(), Arc::clone(&recent));
-        let groups = Arc::new(RowGroups { groups, selection, footer, recent });
-        groups.remember(source, &file);
-        source.row_groups = Some(groups);
+        let files = each_of(threads, window.len(), open)?;
+        for (&index, file) in window.iter().zip(files) {
+            let source = &mut sources[index];
+            let selection = select(&file, spec)
+                .map_err(|text| UsageError(format!("{}: {text}", source.name)))?;
+            let is_written = !spec.plan_only && !spec.annotates;
+            if is_written {
+                file.check_codecs().with_context(|| source.name.clone())?;
+            }
+            match &first {
+                Some(first) => first.check_goes_with(source, &file, &selection, writes_one_file)?,
+                None => {
+                    let (name, file) = (source.name.clone(), file.clone());
+                    first = Some(FirstTable { name, file, selection: selection.clone() });
+                }
+            }
+            let sizes = |group| RowGroup {
+                rows: file.row_count(group),
+                stored_bytes: file.stored_bytes(group),
+                unpacked_bytes: file.unpacked_bytes(group),
+            };
+            let groups = (0..file.row_group_count()).map(sizes).collect();
+            let (footer, recent) = (file.footer_digest(), Arc::clone(&recent));
+            let groups = Arc::new(RowGroups { groups, selection, footer, recent });
+            groups.remember(source, &file);
+            source.row_groups = Some(groups);
+        }
     }
     Ok(())
+}
+
+/// The first Parquet input, which the others must go with.
+struct FirstTable {
+    name: String,
+    file: ParquetFile,
+    selection: ParquetSelection,
+}
+
+impl FirstTable {
+    fn check_goes_with(
+        &self,
+        other: &Source,
+        file: &ParquetFile,
+        selection: &ParquetSelection,
+        writes_one_file: bool,
+    ) -> Result<()> {
+        let (first, other) = (&self.name, &other.name);
+        if let Some(difference) = selection.difference(&self.selection) {
+            let text = format!("{first} and {other} cannot be compared: {difference}");
+            return Err(UsageError(text).into());
+        }
+        let differs = writes_one_file.then(|| file.schema_difference(&self.file)).flatten();
+        if let Some(difference) = differs {
+            let text = format!(
+                "{first} and {other} have different schemas: {difference}; in one output all need the same; \
+                 --output DIR/ writes one file an input"
+            );
+            return Err(UsageError(text).into());
+        }
+        Ok(())
+    }
 }
 
 /// Whether all inputs go into one Parquet file.
