@@ -47,6 +47,7 @@ mod relay;
 mod report;
 mod sample;
 mod sender;
+mod tally;
 mod worker;
 #[cfg(test)]
 mod worker_test;
@@ -66,4 +67,7 @@ pub use list::LocalList;
 pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation};
 pub use relay::{Relay, RelayOutput};
 pub use report::ExchangeReport;
+pub use tally::{
+    Claim, Group, PlaceRange, Tally, TallyInput, TallyOutput, TallyShape, tally_bits_per_entry,
+};
 pub use worker::{Input, Output, Worker};

@@ -50,6 +50,18 @@ pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
 /// at most two segments ahead in each of four lanes, and one that has fewer lanes sees all eight in one.
 pub const DEDUP_CELLS_AHEAD_MAX: usize = 64;
 
+/// Most places of a range of a tally: few enough that their counts (8 bytes each) are nothing beside the least memory of
+/// a worker, many enough that the frames about a range are nothing beside what it took to read its records.
+pub const TALLY_RANGE_PLACES_MAX: u64 = 1 << 18;
+
+/// Fewest places of a range of a tally, however many workers are asked about it: with fewer, empty answers of 1,024
+/// workers would cost more than a byte a record.
+pub const TALLY_RANGE_PLACES_MIN: u64 = 1 << 15;
+
+/// Claims on one range of a tally, of all workers together, if every record of it stands with each of them. They are held
+/// coded, in a byte or two each. No worker is asked for more at once, however large the job.
+pub const TALLY_RANGE_CLAIMS_MAX: u64 = 1 << 24;
+
 /// Longest name of a filter. Long enough for a path or an address, short enough for a line of a list.
 pub const FILTER_NAME_BYTES_MAX: usize = 1024;
 

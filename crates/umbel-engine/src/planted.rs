@@ -111,6 +111,8 @@ planted! {
     UnsealedTold = "unsealed_told",
     /// The last record that a verdict drops stays.
     LastDropLost = "last_drop_lost",
+    /// A claim on a group counts as one dropped record, for however many it is.
+    ClaimCountsOne = "claim_counts_one",
     /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
     ScrubTrustsLeader = "scrub_trusts_leader",
     /// A session ends well without comparing the digests of the union.
@@ -184,7 +186,8 @@ impl Planted {
             | Self::CellClosedEarly
             | Self::CommitEarly
             | Self::UnsealedTold
-            | Self::LastDropLost => &[DEDUP, "jobs_end"],
+            | Self::LastDropLost
+            | Self::ClaimCountsOne => &[DEDUP, "jobs_end"],
             Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
@@ -234,7 +237,8 @@ impl Planted {
             | Self::CellClosedEarly
             | Self::CommitEarly
             | Self::UnsealedTold
-            | Self::LastDropLost => "jobs",
+            | Self::LastDropLost
+            | Self::ClaimCountsOne => "jobs",
             Self::UnionUnchecked
             | Self::ToldUnverified
             | Self::RetryKeepsKey

@@ -48,6 +48,10 @@ pub enum FrameKind {
     Items = 4,
     /// Positions of the sample.
     Sample = 5,
+    /// A range of the sender's records, of a tally.
+    Ask = 6,
+    /// For which of them the sender has dropped records, and how many.
+    Claims = 7,
     /// Answer to positions.
     PositionsVerdict = 17,
     /// Answer to a refinement.
@@ -56,20 +60,25 @@ pub enum FrameKind {
     SettleVerdict = 19,
     /// Answer to items.
     ItemsVerdict = 20,
+    /// Answer to claims: how large the groups are.
+    Sizes = 23,
 }
 
 impl FrameKind {
     /// All kinds, for tables with one row a kind.
-    pub const ALL: [FrameKind; 9] = [
+    pub const ALL: [FrameKind; 12] = [
         FrameKind::Positions,
         FrameKind::Refine,
         FrameKind::Settle,
         FrameKind::Items,
         FrameKind::Sample,
+        FrameKind::Ask,
+        FrameKind::Claims,
         FrameKind::PositionsVerdict,
         FrameKind::RefineVerdict,
         FrameKind::SettleVerdict,
         FrameKind::ItemsVerdict,
+        FrameKind::Sizes,
     ];
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -82,11 +91,21 @@ impl FrameKind {
         self as u8 > 16
     }
 
+    /// Whether the frame belongs to a tally and not to the exchange of cells; its `cell` is the number of a range.
+    #[must_use]
+    pub const fn is_of_tally(self) -> bool {
+        matches!(self, Self::Ask | Self::Claims | Self::Sizes)
+    }
+
     /// The row of the kind in [`FrameKind::ALL`].
     #[must_use]
     pub(crate) fn row(self) -> usize {
         let byte = usize::from(self as u8);
-        if self.is_verdict() { byte - 12 } else { byte - 1 }
+        match self {
+            Self::Sizes => Self::ALL.len() - 1,
+            _ if self.is_verdict() => byte - 10,
+            _ => byte - 1,
+        }
     }
 }
 
@@ -114,7 +133,7 @@ pub(crate) mod flag {
         use super::FrameKind as K;
         match kind {
             K::Positions => LAST | WIDE | PLACE | SCORE,
-            K::Refine | K::Sample => LAST,
+            K::Refine | K::Sample | K::Ask | K::Claims | K::Sizes => LAST,
             K::Settle | K::Items => LAST | PLACE | SCORE,
             _ => LAST | RAW | FINAL | PLACE | COMPLEMENT | CAUSE,
         }
@@ -169,7 +188,7 @@ pub struct Frame<'a> {
     pub flags: u8,
     /// Parameter of the payload's code.
     pub param: u8,
-    /// The cell.
+    /// The cell, or in a tally the range.
     pub cell: u32,
     /// Number of the frame in its stream.
     pub sequence: u32,

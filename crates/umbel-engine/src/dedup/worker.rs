@@ -406,6 +406,9 @@ impl Worker {
             let (got, max) = (cell.into(), u64::from(cells) - 1);
             return Err(refuse(FrameError::TooLarge { field: "cell", got, max }));
         }
+        if frame.kind.is_of_tally() {
+            return Err(out_of_phase);
+        }
         let owner = self.shape.owner(cell);
         let expected_owner = if frame.kind.is_verdict() { from.0 } else { self.me.0 };
         if owner != u32::from(expected_owner) {

@@ -1,0 +1,235 @@
+//! The codes of a tally's frames, all in LEB128 of 64 bits in shortest form.
+//!
+//! ```text
+//! range    start, end − start
+//! claims   each: 1 + 2·gap + (1 if more than one was dropped), then if so how many more than two;
+//!          gap = item − first item that it can be; before the first claim in a later chunk: 0, chunks stepped over − 1
+//! sizes    each: size − 2
+//! ```
+//!
+//! The first claim of a payload can be the first place of the range, so that every payload can be read by itself.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+use super::super::entry::Place;
+use super::super::error::FrameError;
+use super::super::frame::{Frame, push_varint};
+use super::{Claim, PlaceRange};
+use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, PLACE_CHUNK_BITS, PLACE_ITEM_BITS};
+
+/// Bytes of a range.
+pub(super) fn encode_range(range: PlaceRange) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_varint(&mut bytes, range.start.to_bits());
+    push_varint(&mut bytes, range.end.to_bits() - range.start.to_bits());
+    bytes
+}
+
+/// And back; it may be empty, or of other chunks than it should be.
+pub(super) fn decode_range(frame: &Frame<'_>) -> Result<PlaceRange, FrameError> {
+    let mut rest = frame.payload;
+    let (start, length) = (take(&mut rest)?, take(&mut rest)?);
+    check_end(rest)?;
+    let end = start.checked_add(length).ok_or(FrameError::Header { field: "range" })?;
+    Ok(PlaceRange { start: Place::from_bits(start), end: Place::from_bits(end) })
+}
+
+/// Payloads of claims, and how many are in each: cut as those of the exchange are, and at least one.
+pub(super) fn encode_claims(range: PlaceRange, claims: &[Claim]) -> Vec<(Vec<u8>, u32)> {
+    let mut next = range.start;
+    cut(claims, |claim, is_first, bytes| {
+        let (chunk, item) = (claim.kept.chunk(), claim.kept.item());
+        if is_first {
+            next = range.start;
+        }
+        let mut gap = item.wrapping_sub(next.item());
+        if chunk != next.chunk() {
+            push_varint(bytes, 0);
+            push_varint(bytes, u64::from(chunk - next.chunk() - 1));
+            gap = item;
+        }
+        push_varint(bytes, 1 + 2 * gap + u64::from(claim.dropped > 1));
+        if claim.dropped > 1 {
+            push_varint(bytes, claim.dropped - 2);
+        }
+        next = Place::from_bits(claim.kept.to_bits() + 1);
+    })
+}
+
+/// The claims of a frame, in rising order and within the range.
+pub(super) fn decode_claims(
+    frame: &Frame<'_>,
+    range: PlaceRange,
+) -> Result<Vec<Claim>, FrameError> {
+    let malformed = FrameError::Header { field: "claims" };
+    let mut rest = frame.payload;
+    let mut claims = with_room(frame, rest)?;
+    let (mut chunk, mut item) = (u64::from(range.start.chunk()), range.start.item());
+    for _ in 0..frame.count {
+        let mut token = take(&mut rest)?;
+        if token == 0 {
+            let step = take(&mut rest)?;
+            chunk =
+                chunk.checked_add(step).and_then(|c| c.checked_add(1)).ok_or(malformed.clone())?;
+            item = 0;
+            token = take(&mut rest)?;
+        }
+        let code = token.checked_sub(1).ok_or(malformed.clone())?;
+        let found = item.checked_add(code / 2).ok_or(malformed.clone())?;
+        if chunk >> PLACE_CHUNK_BITS != 0 || found >> PLACE_ITEM_BITS != 0 {
+            return Err(malformed);
+        }
+        let dropped = match code % 2 {
+            0 => 1,
+            _ => take(&mut rest)?.checked_add(2).ok_or(malformed.clone())?,
+        };
+        let kept = Place::from_bits((chunk << PLACE_ITEM_BITS) | found);
+        if !range.contains(kept) {
+            return Err(malformed);
+        }
+        claims.push(Claim { kept, dropped });
+        item = found + 1;
+    }
+    check_end(rest)?;
+    Ok(claims)
+}
+
+/// Payloads of sizes, all of at least 2.
+pub(super) fn encode_sizes(sizes: &[u64]) -> Vec<(Vec<u8>, u32)> {
+    cut(sizes, |size, _, bytes| push_varint(bytes, size - 2))
+}
+
+/// The sizes of a frame.
+pub(super) fn decode_sizes(frame: &Frame<'_>) -> Result<Vec<u64>, FrameError> {
+    let mut rest = frame.payload;
+    let mut sizes = with_room(frame, rest)?;
+    for _ in 0..frame.count {
+        let more = take(&mut rest)?;
+        sizes.push(more.checked_add(2).ok_or(FrameError::Header { field: "sizes" })?);
+    }
+    check_end(rest)?;
+    Ok(sizes)
+}
+
+/// Payloads of things, cut where one has grown to its limit; `write` gets whether a thing is the first of its payload.
+fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(Vec<u8>, u32)> {
+    let mut payloads = Vec::new();
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    for thing in things {
+        if bytes.len() >= FRAME_PAYLOAD_BYTES_CUT {
+            payloads.push((std::mem::take(&mut bytes), std::mem::take(&mut count)));
+        }
+        write(thing, count == 0, &mut bytes);
+        count += 1;
+    }
+    payloads.push((bytes, count));
+    payloads
+}
+
+/// Room for as many as the header says, if they can be in the payload: each takes a byte at least.
+fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, FrameError> {
+    let max = payload.len() as u64;
+    if u64::from(frame.count) > max {
+        return Err(FrameError::TooLarge { field: "count", got: frame.count.into(), max });
+    }
+    Ok(Vec::with_capacity(frame.count as usize))
+}
+
+fn take(rest: &mut &[u8]) -> Result<u64, FrameError> {
+    let malformed = FrameError::Header { field: "payload" };
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, behind) = rest.split_first().ok_or(malformed.clone())?;
+        *rest = behind;
+        let bits = u64::from(byte & 0x7f);
+        // Neither more than 64 bits, nor a longer form than is needed.
+        if (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
+            return Err(malformed);
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(malformed)
+}
+
+fn check_end(rest: &[u8]) -> Result<(), FrameError> {
+    if rest.is_empty() { Ok(()) } else { Err(FrameError::TrailingBytes { extra: rest.len() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::frame::FrameKind;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn frame(kind: FrameKind, count: u32, payload: &[u8]) -> Frame<'_> {
+        Frame { kind, flags: 1, param: 0, cell: 0, sequence: 0, count, covered: 0, payload }
+    }
+
+    const RANGE: PlaceRange = PlaceRange { start: Place::new(3, 5), end: Place::new(9, 70) };
+
+    fn claims() -> impl Strategy<Value = Vec<Claim>> {
+        let place = (3u32..10, 0u64..1 << 36).prop_map(|(chunk, item)| Place::new(chunk, item));
+        let near = (3u32..5, 0u64..40).prop_map(|(chunk, item)| Place::new(chunk, item));
+        let dropped = prop_oneof![Just(1u64), 2u64..5, any::<u64>().prop_map(|count| count.max(1))];
+        let claims = proptest::collection::btree_map(prop_oneof![near, place], dropped, 0..60);
+        claims.prop_map(|claims: BTreeMap<Place, u64>| {
+            let claims = claims.into_iter().filter(|(kept, _)| RANGE.contains(*kept));
+            claims.map(|(kept, dropped)| Claim { kept, dropped }).collect()
+        })
+    }
+
+    proptest! {
+        /// decode ∘ encode = id, and nothing else decodes to the same.
+        #[test]
+        fn claims_come_back(claims in claims()) {
+            let payloads = encode_claims(RANGE, &claims);
+            let [(payload, count)] = &payloads[..] else { panic!("one payload") };
+            let read = decode_claims(&frame(FrameKind::Claims, *count, payload), RANGE);
+            prop_assert_eq!(read, Ok(claims));
+        }
+
+        #[test]
+        fn sizes_come_back(sizes in proptest::collection::vec(2u64.., 0..40)) {
+            let payloads = encode_sizes(&sizes);
+            let [(payload, count)] = &payloads[..] else { panic!("one payload") };
+            prop_assert_eq!(decode_sizes(&frame(FrameKind::Sizes, *count, payload)), Ok(sizes));
+        }
+
+        #[test]
+        fn what_decodes_encodes_to_itself(
+            payload in proptest::collection::vec(prop_oneof![0u8..4, any::<u8>()], 0..40),
+            count in 0u32..20,
+        ) {
+            if let Ok(claims) = decode_claims(&frame(FrameKind::Claims, count, &payload), RANGE) {
+                prop_assert!(claims.is_sorted_by(|a, b| a.kept < b.kept));
+                prop_assert_eq!(encode_claims(RANGE, &claims), vec![(payload.clone(), count)]);
+            }
+            if let Ok(sizes) = decode_sizes(&frame(FrameKind::Sizes, count, &payload)) {
+                prop_assert_eq!(encode_sizes(&sizes), vec![(payload.clone(), count)]);
+            }
+            if let Ok(range) = decode_range(&frame(FrameKind::Ask, 1, &payload)) {
+                prop_assert_eq!(encode_range(range), payload);
+            }
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_every_part_is_read_by_itself() {
+        let kept = |index: u64| Place::new(3, 5 + 100_000 * index);
+        let claims: Vec<Claim> =
+            (0..400_000).map(|index| Claim { kept: kept(index), dropped: 1 + index % 2 }).collect();
+        let payloads = encode_claims(RANGE, &claims);
+        assert!(payloads.len() > 1);
+        let mut read = Vec::new();
+        for (payload, count) in &payloads {
+            assert!(payload.len() < super::super::PAYLOAD_BYTES_MAX);
+            let frame = frame(FrameKind::Claims, *count, payload);
+            read.extend(decode_claims(&frame, RANGE).unwrap());
+        }
+        assert!(read == claims);
+    }
+}

@@ -1,0 +1,207 @@
+//! The keeping half of a tally: a worker's own records, range by range, and who has dropped what for them.
+
+use super::super::entry::{Place, WorkerId};
+use super::super::error::{DedupError, FrameError};
+use super::super::frame::{Frame, FrameKind, flag};
+use super::super::sender::Draft;
+use super::code::{decode_claims, encode_sizes};
+use super::{Group, PlaceRange, expect};
+use crate::limits::{
+    DEDUP_CELLS_MAX, TALLY_RANGE_CLAIMS_MAX, TALLY_RANGE_PLACES_MAX, TALLY_RANGE_PLACES_MIN,
+};
+use crate::planted::{self, Planted};
+
+/// Answers to a worker about a range: to whom, the number of the range, the frames.
+pub(super) type Answer = (WorkerId, u32, Vec<Draft>);
+
+/// See the module.
+pub(super) struct Keeper {
+    /// Number in the job of the first chunk.
+    base: u32,
+    /// Of each chunk the places before it; then all of them.
+    starts: Vec<u64>,
+    /// Places of a range.
+    width: u64,
+    /// The first place that no range has had, as the how manieth of all.
+    next: u64,
+    /// Number of the next range.
+    number: u32,
+    workers: usize,
+    open: Option<OpenRange>,
+    has_ended: bool,
+}
+
+/// A range that workers are asked about.
+struct OpenRange {
+    range: PlaceRange,
+    /// The first place, as the how manieth of all.
+    first: u64,
+    /// Records dropped for each place, of all workers.
+    dropped: Vec<u64>,
+    claims: Vec<Claims>,
+    /// Workers whose claims have not all come.
+    missing: usize,
+}
+
+/// What a worker has claimed.
+#[derive(Default)]
+struct Claims {
+    /// As they came, with their numbers of claims.
+    payloads: Vec<(Vec<u8>, u32)>,
+    count: u32,
+    /// The last one.
+    last: Option<Place>,
+    has_ended: bool,
+}
+
+impl Keeper {
+    /// A keeper of chunks with so many places, among so many workers.
+    pub(super) fn new(base: u32, places: &[u64], workers: usize) -> Result<Self, DedupError> {
+        let mut starts = vec![0u64];
+        for &count in places {
+            let total = starts.last().copied().unwrap_or(0);
+            let wrong = DedupError::Driver { what: "places of chunks, below 2^44 in all" };
+            starts.push(total.checked_add(count).ok_or(wrong)?);
+        }
+        let all = starts.last().copied().unwrap_or(0);
+        let width = (TALLY_RANGE_CLAIMS_MAX / workers as u64)
+            .clamp(TALLY_RANGE_PLACES_MIN, TALLY_RANGE_PLACES_MAX)
+            // Ranges are numbered where cells are in other frames; the last number is that of the end.
+            .max(all / u64::from(DEDUP_CELLS_MAX - 2));
+        if width > TALLY_RANGE_CLAIMS_MAX {
+            return Err(DedupError::Driver { what: "places of chunks, below 2^44 in all" });
+        }
+        let (next, number, open) = (0, 0, None);
+        Ok(Self { base, starts, width, next, number, workers, open, has_ended: false })
+    }
+
+    /// Whether all ranges are done.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The place that is the how manieth of all; behind the last one, the first that there is not.
+    fn place(&self, ordinal: u64) -> Place {
+        // The last chunk that begins there or before: chunks without a place are stepped over.
+        let chunks = self.starts.len() - 1;
+        let chunk = self.starts[..chunks].partition_point(|start| *start <= ordinal) - 1;
+        let number = self.base + u32::try_from(chunk).expect("chunk numbers have 24 bits");
+        Place::from_bits(Place::new(number, 0).to_bits() + (ordinal - self.starts[chunk]))
+    }
+
+    /// How many places there are before one, if it is there.
+    fn ordinal(&self, place: Place) -> Option<u64> {
+        let chunk = place.chunk().checked_sub(self.base)? as usize;
+        let (start, end) = (*self.starts.get(chunk)?, *self.starts.get(chunk + 1)?);
+        start.checked_add(place.item()).filter(|ordinal| *ordinal < end)
+    }
+
+    /// Opens the next range and gives its number; none if all were open.
+    pub(super) fn open_next(&mut self) -> (u32, Option<PlaceRange>) {
+        let number = self.number;
+        let all = self.starts.last().copied().unwrap_or(0);
+        if self.next == all {
+            self.has_ended = true;
+            return (number, None);
+        }
+        let first = self.next;
+        let places = self.width.min(all - first);
+        self.next += places;
+        self.number += 1;
+        let range = PlaceRange { start: self.place(first), end: self.end(first + places) };
+        let dropped = vec![0; usize::try_from(places).expect("a few hundred thousand")];
+        let claims = (0..self.workers).map(|_| Claims::default()).collect();
+        let missing = self.workers;
+        self.open = Some(OpenRange { range, first, dropped, claims, missing });
+        (number, Some(range))
+    }
+
+    /// The end of a range whose last place is the one before.
+    fn end(&self, ordinal: u64) -> Place {
+        Place::from_bits(self.place(ordinal - 1).to_bits() + 1)
+    }
+
+    /// Takes claims; whether all of all workers are there now. `None` if they were not asked for.
+    pub(super) fn hear(
+        &mut self,
+        from: WorkerId,
+        frame: &Frame<'_>,
+    ) -> Result<Option<bool>, FrameError> {
+        let number = u64::from(self.number) - u64::from(self.open.is_some());
+        let Some(range) = self.open.as_ref().map(|open| open.range) else { return Ok(None) };
+        expect("cell", number, frame.cell.into())?;
+        let found = decode_claims(frame, range)?;
+        let ordinals: Option<Vec<u64>> =
+            found.iter().map(|claim| self.ordinal(claim.kept)).collect();
+        let ordinals = ordinals.ok_or(FrameError::Header { field: "claims" })?;
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let claims = &mut open.claims[from.index()];
+        if claims.has_ended {
+            return Ok(None);
+        }
+        expect("sequence", claims.payloads.len() as u64, frame.sequence.into())?;
+        let is_last = frame.has(flag::LAST);
+        // Frames of nothing would be without end.
+        let rises =
+            found.first().is_none_or(|first| claims.last.is_none_or(|last| last < first.kept));
+        if !rises || (found.is_empty() && !is_last) {
+            return Err(FrameError::Header { field: "claims" });
+        }
+        let at = |ordinal: u64| usize::try_from(ordinal - open.first).expect("within the range");
+        // No group is larger than a job can be: what does not fit was made up.
+        let mut sums = Vec::with_capacity(found.len());
+        for (claim, &ordinal) in found.iter().zip(&ordinals) {
+            let dropped = if planted::on(Planted::ClaimCountsOne) { 1 } else { claim.dropped };
+            let sum = open.dropped[at(ordinal)].checked_add(dropped);
+            let sum = sum.filter(|sum| *sum < u64::MAX);
+            sums.push(sum.ok_or(FrameError::Header { field: "claims" })?);
+        }
+        for (sum, ordinal) in sums.into_iter().zip(ordinals) {
+            open.dropped[at(ordinal)] = sum;
+        }
+        claims.last = found.last().map(|claim| claim.kept).or(claims.last);
+        claims.payloads.push((frame.payload.to_vec(), frame.count));
+        claims.count += frame.count;
+        claims.has_ended = is_last;
+        open.missing -= usize::from(is_last);
+        Ok(Some(open.missing == 0))
+    }
+
+    /// Ends the open range: the groups in it, and if they are wanted the answers to those who have claimed any, but for
+    /// this worker itself.
+    pub(super) fn close(&mut self, answers_all_but: Option<WorkerId>) -> (Vec<Group>, Vec<Answer>) {
+        let Some(open) = self.open.take() else { return (Vec::new(), Vec::new()) };
+        let ordinals = (open.first..).zip(&open.dropped).filter(|(_, dropped)| **dropped > 0);
+        let groups = ordinals
+            .map(|(ordinal, dropped)| Group { kept: self.place(ordinal), size: dropped + 1 })
+            .collect();
+        let mut answers = Vec::new();
+        if let Some(me) = answers_all_but {
+            let workers = (0u16..).map(WorkerId).zip(&open.claims);
+            for (worker, claims) in workers.filter(|(w, claims)| *w != me && claims.count > 0) {
+                let drafts = self.answer(&open, claims);
+                answers.push((worker, self.number - 1, drafts));
+            }
+        }
+        (groups, answers)
+    }
+
+    fn answer(&self, open: &OpenRange, claims: &Claims) -> Vec<Draft> {
+        let mut sizes = Vec::with_capacity(claims.count as usize);
+        for (payload, count) in &claims.payloads {
+            let kind = FrameKind::Claims;
+            let (flags, param, cell, sequence, covered) = (0, 0, 0, 0, 0);
+            let frame =
+                Frame { kind, flags, param, cell, sequence, count: *count, covered, payload };
+            let found = decode_claims(&frame, open.range).expect("it was read when it came");
+            sizes.extend(found.iter().map(|claim| {
+                let ordinal = self.ordinal(claim.kept).expect("it was there when it came");
+                let at = usize::try_from(ordinal - open.first).expect("within the range");
+                open.dropped[at] + 1
+            }));
+        }
+        let mut drafts = Draft::stream(FrameKind::Sizes, 0, 0, encode_sizes(&sizes));
+        drafts.iter_mut().for_each(|draft| draft.covered = claims.count);
+        drafts
+    }
+}
