@@ -274,7 +274,9 @@ impl SenderCell {
             drops.places.pop();
             drops.kept.pop();
             drops.ranks.pop();
-            drops.cross = drops.cross.min(drops.places.len() as u64);
+            let left = drops.places.len() as u64;
+            drops.reference = drops.reference.min(left);
+            drops.cross = drops.cross.min(left - drops.reference);
         }
         drops
     }
