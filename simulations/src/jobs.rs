@@ -60,6 +60,7 @@ impl JobPlan {
                 JobKeep::Best => Keep::Best,
             },
             report_kept: self.report,
+            report_sizes: self.report && self.sizes,
             choice: match self.filter {
                 JobFilter::Auto => FilterChoice::Auto,
                 JobFilter::SingleShot => FilterChoice::SingleShot,

@@ -17,6 +17,7 @@
 //! | `coordinating`, `working` | drive the two machines of a job |
 //! | `control` | a worker's line to the coordinator |
 //! | `exchanger`, `lane`, `overseer` | an attempt at the exchange: its lanes, and who watches them |
+//! | `tallier` | counts the groups, once all cells are settled |
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
 //! | `wire`, `marks` | bytes on the network and in the journal |
 //! | `observer` | who is told how a job goes |
@@ -36,6 +37,7 @@ mod observer;
 mod outgoing;
 mod overseer;
 mod packing;
+mod tallier;
 mod wire;
 mod working;
 mod workshop;

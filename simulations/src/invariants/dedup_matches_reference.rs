@@ -69,8 +69,25 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
     let drops: BTreeMap<Place, Place> =
         reference::ranked_drops(&records, rules.keep).into_iter().collect();
     let known: BTreeSet<u32> = facts.plan.known_items().collect();
+    let items: BTreeMap<Place, u32> =
+        records.iter().map(|(_, place, item)| (*place, *item)).collect();
+    let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
+    for (place, kept) in &drops {
+        if !known.contains(&items[place]) {
+            *sizes.entry(*kept).or_insert(1) += 1;
+        }
+    }
     let of_machine = |(&machine, &base): (&u32, &u32)| {
         let mut output = Output::default();
+        let own = base..base + facts.plan.chunk_count(machine);
+        if rules.report_kept {
+            let mut named: BTreeSet<Place> = BTreeSet::new();
+            let of_own = drops.iter().filter(|(place, _)| own.contains(&place.chunk()));
+            named.extend(of_own.filter(|_| rules.report_sizes).map(|(_, kept)| *kept));
+            let is_told = |kept: &Place| own.contains(&kept.chunk()) || named.contains(kept);
+            let told = sizes.iter().filter(|(kept, _)| is_told(kept));
+            output.groups = told.map(|(kept, size)| (*kept, *size)).collect();
+        }
         for (record, item) in (0..).zip(facts.plan.items(machine)) {
             let place = place_of(base, record);
             match drops.get(&place) {
@@ -99,6 +116,12 @@ fn difference(output: &Output, expected: &Output, reports: bool) -> Option<Strin
         let wrong = pairs.into_iter().find(|(one, other)| one != other);
         return Some(format!("says of a dropped record {wrong:?} (said, expected)"));
     }
+    if reports && output.groups != expected.groups {
+        let both = output.groups.keys().chain(expected.groups.keys());
+        let wrong = both.map(|kept| (kept, output.groups.get(kept), expected.groups.get(kept)));
+        let wrong = wrong.into_iter().find(|(_, said, expected)| said != expected);
+        return Some(format!("says of a group {wrong:?} (kept, said, expected)"));
+    }
     None
 }
 
@@ -116,6 +139,7 @@ mod tests {
             keep: JobKeep::Best,
             known: true,
             report: true,
+            sizes: true,
             filter: JobFilter::Auto,
             cells: 2,
             cancel_at_ms: None,
@@ -149,6 +173,11 @@ mod tests {
             outputs[1].as_mut().unwrap().dropped[0].1 = Some(Place::new(9, 9));
         };
         assert_eq!(found(misname, "done"), 1);
+        let miscount = |outputs: &mut Vec<Option<Output>>| {
+            let mut sizes = outputs[1].as_mut().unwrap().groups.values_mut();
+            *sizes.next().unwrap() += 1;
+        };
+        assert_eq!(found(miscount, "done"), 1);
         assert_eq!(found(|_| {}, "failed"), 2);
         assert_eq!(found(|outputs| outputs.fill(None), "cancelled"), 0);
     }

@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use umbel_engine::JobId;
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
+    Written,
 };
 use umbel_engine::dedup::{
-    Drops, Entry, ExchangeReport, IndexBits, Item, Place, Rank, ReferenceShape, Suspect,
+    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
+    ReferenceShape, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
@@ -40,6 +42,8 @@ pub(crate) struct Stored {
     settled: Option<CellSet>,
     drops: BTreeMap<Place, Option<Place>>,
     report: ExchangeReport,
+    /// How large the groups are, once that is durable.
+    groups: Option<BTreeMap<Place, u64>>,
     /// What was written aside.
     aside: Option<Output>,
     /// Whether scratch is there.
@@ -55,6 +59,9 @@ pub(crate) struct Output {
     pub(crate) kept: Vec<u32>,
     /// For each dropped record the place that was kept in its stead, where the job tells.
     pub(crate) dropped: Vec<(u32, Option<Place>)>,
+    /// How many records stand for each kept one of this machine that has copies, and where the job
+    /// tells sizes for each that a record of this machine was dropped for.
+    pub(crate) groups: BTreeMap<Place, u64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,6 +158,7 @@ struct SimWorkshop {
 struct Loose {
     settled: Vec<(u32, Drops)>,
     items: BTreeMap<u32, Vec<Item>>,
+    groups: BTreeMap<Place, u64>,
 }
 
 impl SimWorkshop {
@@ -340,6 +348,41 @@ impl Workshop for SimWorkshop {
         Ok(lock(&self.loose).items.remove(&cell).unwrap_or_default())
     }
 
+    fn gather(&self, _order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
+        Box::pin(async move {
+            let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
+            self.pass(records).await;
+            self.writable()?;
+            lock(&self.loose).groups.clear();
+            let chunks = 0..self.plan.chunk_count(self.machine);
+            let places = |chunk: u32| (records - chunk * CHUNK_RECORDS).min(CHUNK_RECORDS);
+            Ok(chunks.map(|chunk| places(chunk).into()).collect())
+        })
+    }
+
+    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
+        let mut claims: BTreeMap<Place, u64> = BTreeMap::new();
+        for (place, kept) in &self.stored().drops {
+            // What a reference holds is noted as kept in its own stead.
+            if let Some(kept) = kept.filter(|kept| kept != place && range.contains(*kept)) {
+                *claims.entry(kept).or_default() += 1;
+            }
+        }
+        Ok(claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect())
+    }
+
+    fn learn(&self, _keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
+        lock(&self.loose).groups.extend(groups.iter().map(|group| (group.kept, group.size)));
+        Ok(())
+    }
+
+    fn seal_groups(&self) -> Result<(), WorkshopError> {
+        self.writable()?;
+        let groups = lock(&self.loose).groups.clone();
+        self.stored().groups.get_or_insert(groups);
+        Ok(())
+    }
+
     fn write(&self, _order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         Box::pin(async move {
             let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
@@ -347,7 +390,8 @@ impl Workshop for SimWorkshop {
             self.writable()?;
             let base = self.order()?.chunk_base;
             let mut stored = self.stored();
-            let mut output = Output::default();
+            let groups = stored.groups.clone().unwrap_or_default();
+            let mut output = Output { groups, ..Output::default() };
             for record in 0..records {
                 match stored.drops.get(&place_of(base, record)) {
                     None => output.kept.push(record),

@@ -23,6 +23,9 @@ pub(crate) struct JobPlan {
     /// Whether it tells for which record each one was dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) report: bool,
+    /// Whether it tells how many records are equal to each one that it tells of.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) sizes: bool,
     /// How entries are compared.
     pub(crate) filter: JobFilter,
     /// Cells an owner, about.

@@ -11,15 +11,18 @@
 //!     │ ◄── Sampled a
 //!     │  Exchange a  ──►                   every cell that is not settled everywhere
 //!     │ ◄── Exchanged a                    C: all cells are settled
+//!     │  Tally a     ──►                   (if outputs tell of groups) how large each one is
+//!     │ ◄── Tallied a                      C: all know theirs, durably
 //!     │  Write       ──►                   outputs aside
 //!     │ ◄── Written                        C: all outputs are durable
 //!     │  Commit      ──►                   outputs under their names
 //!     │ ◄── Committed
 //! ```
 //!
-//! Whatever breaks while cells are exchanged (a worker, a connection) ends the *attempt*: all stop, what is settled
-//! everywhere stays settled, and the next attempt exchanges the rest. A cell that one worker had settled and another
-//! had not is exchanged again, with the same verdicts, for they depend on entries alone. Reading and writing are a
+//! Whatever breaks while cells are exchanged or groups are counted (a worker, a connection) ends the *attempt*: all
+//! stop, what is settled everywhere stays settled, and the next attempt exchanges the rest. A cell that one worker had
+//! settled and another had not is exchanged again, with the same verdicts, for they depend on entries alone. Groups
+//! are counted again until all workers know theirs; who knows them already only answers. Reading and writing are a
 //! worker's own affair: only the lost worker does them again, from its last mark.
 
 mod cell_set;
@@ -35,7 +38,8 @@ mod worker;
 pub use cell_set::CellSet;
 pub use coordinator::{CoordinatorMark, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules};
 pub use messages::{
-    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, Word, WriteOrder, Written,
+    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, TallyOrder, Word, WriteOrder,
+    Written,
 };
 pub use outcome::{JobFailure, JobResult};
 pub use shape::shape_for;

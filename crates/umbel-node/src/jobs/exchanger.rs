@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use umbel_engine::dedup::job::{CellSet, WorkerEvent};
-use umbel_engine::dedup::{JobShape, Plan, SampleOrder, Worker};
+use umbel_engine::dedup::job::{CellSet, TallyOrder, WorkerEvent};
+use umbel_engine::dedup::{JobShape, Plan, SampleOrder, Tally, TallyShape, Worker};
 use umbel_engine::planted::{self, Planted};
 
 use super::JobProgress;
 use super::incoming::{Inboxes, Inlet, Ready};
-use super::lane::{Course, Lane, LaneInput};
+use super::lane::{Course, Lane, LaneEvent, LaneInput};
 use super::limits::{LANE_FRAMES_WAITING_MAX, LANES_MAX};
 use super::observer::JobObserver;
 use super::outgoing::{PeerQueues, Reach};
 use super::overseer::{Figures, Overseer};
+use super::tallier::{Tallier, TallyFrame};
 use super::workshop::{Workshop, WorkshopError};
 
 /// See the module.
@@ -34,6 +35,10 @@ pub(super) struct Exchanger {
 /// An attempt that is under way. Dropping it ends all its tasks.
 pub(super) struct Running {
     lanes: Vec<mpsc::Sender<LaneInput>>,
+    queues: Arc<PeerQueues>,
+    lane_events: mpsc::UnboundedSender<LaneEvent>,
+    /// The frames that count groups, until that is begun.
+    tally: Option<mpsc::Receiver<TallyFrame>>,
     figures: Arc<Figures>,
     tasks: JoinSet<()>,
     is_exchanging: bool,
@@ -98,6 +103,32 @@ impl Exchanger {
         Ok(())
     }
 
+    /// Counts the groups, once all cells are settled, and answers all who do.
+    pub(super) fn tally(&mut self, attempt: u32, order: TallyOrder) -> Result<(), WorkshopError> {
+        let identity = &self.reach.identity;
+        let (me, job) = (identity.worker, identity.job);
+        let TallyOrder { chunk_bases, tells_sizes } = order.clone();
+        let shape = TallyShape { job, attempt, chunk_bases, tells_sizes };
+        let machine = Tally::new(me, shape)
+            .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?;
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(inbox) = running.tally.take() else { return Ok(()) };
+        let tallier = Tallier {
+            me,
+            machine,
+            order,
+            workshop: Arc::clone(&self.workshop),
+            queues: Arc::clone(&running.queues),
+            events: running.lane_events.clone(),
+            inbox,
+        };
+        // Without an overseer the attempt is over.
+        let _ = running.lane_events.send(LaneEvent::Tallying);
+        running.tasks.spawn_on(tallier.run(), &self.runtime);
+        self.inlet.send_modify(|inlet| inlet.ready = Ready::Tally);
+        Ok(())
+    }
+
     /// The attempt, which begins now if it has not.
     fn running(&mut self, attempt: u32, shape: JobShape) -> Result<&mut Running, WorkshopError> {
         if self.running.is_none() {
@@ -148,8 +179,11 @@ impl Exchanger {
             events: self.events.clone(),
         };
         tasks.spawn_on(overseer.run(heard), &self.runtime);
-        let inboxes = Arc::new(Inboxes { shape, lanes: lanes.clone(), events });
+        let (tally, tallied) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
+        let lane_events = events.clone();
+        let inboxes = Arc::new(Inboxes { shape, lanes: lanes.clone(), tally, events });
         self.inlet.send_modify(|inlet| inlet.lanes = Some(inboxes));
-        Ok(Running { lanes, figures, tasks, is_exchanging: false })
+        let (tally, is_exchanging) = (Some(tallied), false);
+        Ok(Running { lanes, queues, lane_events, tally, figures, tasks, is_exchanging })
     }
 }

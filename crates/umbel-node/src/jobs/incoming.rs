@@ -11,6 +11,7 @@ use umbel_proto::v1::{JobFrames, JobFramesEnd};
 
 use super::lane::{LaneEvent, LaneInput};
 use super::packing::Unpacker;
+use super::tallier::TallyFrame;
 use super::wire::status_text;
 
 /// Which frames the lanes are ready for. Others wait in their streams.
@@ -19,6 +20,8 @@ pub(super) enum Ready {
     Nothing,
     Sample,
     Everything,
+    /// And those that count groups.
+    Tally,
 }
 
 /// The attempt of a worker, as those see it who bring frames.
@@ -35,6 +38,7 @@ pub(super) struct Inlet {
 pub(super) struct Inboxes {
     pub(super) shape: JobShape,
     pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    pub(super) tally: mpsc::Sender<TallyFrame>,
     pub(super) events: mpsc::UnboundedSender<LaneEvent>,
 }
 
@@ -123,13 +127,17 @@ impl Reader {
 
     async fn deliver(&mut self, frame: Vec<u8>) -> Result<(), String> {
         let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
+        let gone = || "the attempt is over".to_owned();
+        if kind.is_of_tally() {
+            let inbox = self.wait(Ready::Tally).await?.tally.clone();
+            return inbox.send((self.from, frame)).await.map_err(|_| gone());
+        }
         let is_sample = kind == FrameKind::Sample;
         let inboxes = self.wait(if is_sample { Ready::Sample } else { Ready::Everything }).await?;
         let lanes = u32::try_from(inboxes.lanes.len()).expect("a handful of lanes");
         let lane = if is_sample { 0 } else { CellWindow::lane_of(inboxes.shape, cell, lanes) };
         let inbox = inboxes.lanes[lane as usize].clone();
-        let gone = |_| "the attempt is over".to_owned();
-        inbox.send(LaneInput::Frame(self.from, frame)).await.map_err(gone)
+        inbox.send(LaneInput::Frame(self.from, frame)).await.map_err(|_| gone())
     }
 
     /// Waits until the lanes are ready for a kind of frames.

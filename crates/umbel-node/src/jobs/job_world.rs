@@ -1,6 +1,6 @@
 //! Processes of one job over a network in memory, for tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
@@ -71,7 +71,14 @@ impl World {
         let records = |worker: u32| (0..records_each).map(move |index| record(worker, index));
         let disks = (0..workers).map(|worker| MemoryDisk::new(records(worker).collect())).collect();
         let choice = FilterChoice::SingleShot;
-        let rules = JobRules { level, keep: Keep::First, report_kept: false, choice, bad_max: 0 };
+        let rules = JobRules {
+            level,
+            keep: Keep::First,
+            report_kept: false,
+            report_sizes: false,
+            choice,
+            bad_max: 0,
+        };
         Self {
             net: Arc::default(),
             seed: Arc::new(CountingSeed::default()),
@@ -80,6 +87,13 @@ impl World {
             told: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// The same job, which tells what was kept for each dropped record, and perhaps to all how many
+    /// records are equal to it.
+    pub(super) fn reporting(mut self, sizes: bool) -> Self {
+        (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
+        self
     }
 
     /// The same workers, who know that earlier jobs have kept every fifth of their records, and
@@ -171,11 +185,34 @@ impl World {
         });
         let known = &self.disks[0].known;
         let is_known = |record: &[u8]| known.contains(&hash(record));
-        all.iter().filter(|(_, record)| is_known(record)).for_each(|(place, _)| {
-            expected.remove(place);
-        });
+        let known: BTreeSet<Place> =
+            all.iter().filter(|(_, record)| is_known(record)).map(|(place, _)| *place).collect();
+        expected.retain(|place| !known.contains(place));
+        if self.rules.report_kept {
+            let pairs = dropped.into_iter().filter(|(place, _)| !known.contains(place));
+            self.check_groups(&pairs.collect());
+        }
         assert!(kept == expected, "{} kept, {} expected", kept.len(), expected.len());
         assert!(self.disks[0].has_summary());
+    }
+
+    /// What workers know of groups against what was dropped for what.
+    fn check_groups(&self, dropped: &BTreeMap<Place, Place>) {
+        let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
+        dropped.values().for_each(|kept| *sizes.entry(*kept).or_insert(1) += 1);
+        for (worker, disk) in (0u32..).zip(&self.disks) {
+            let own = worker * CHUNKS..(worker + 1) * CHUNKS;
+            let own = |place: &Place| own.contains(&place.chunk());
+            let pairs: BTreeMap<Place, Place> =
+                dropped.iter().filter(|(place, _)| own(place)).map(|(a, b)| (*a, *b)).collect();
+            let said = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
+            assert_eq!(said.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
+            let mut expected = sizes.clone();
+            let claimed: BTreeSet<&Place> =
+                if self.rules.report_sizes { pairs.values().collect() } else { BTreeSet::new() };
+            expected.retain(|kept, _| own(kept) || claimed.contains(kept));
+            assert_eq!(disk.groups().as_ref(), Some(&expected), "worker {worker}");
+        }
     }
 
     pub(super) fn attempts(&self) -> usize {

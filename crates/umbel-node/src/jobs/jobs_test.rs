@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use umbel_engine::dedup::job::JobFailure;
-use umbel_engine::dedup::{Keep, Level, WorkerId};
+use umbel_engine::dedup::{FrameKind, Keep, Level, WorkerId};
 
 use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
@@ -71,9 +71,37 @@ async fn a_worker_that_dies_comes_back_with_its_references() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn groups_are_counted_over_all_workers() {
+    for workers in 1..=4 {
+        for level in
+            [Level::Fingerprint, Level::Bytes, Level::Approximate { false_positive_rate: 1e-9 }]
+        {
+            for sizes in [false, true] {
+                let mut world = World::new(workers, 120, level).reporting(sizes);
+                world.rules.keep = [Keep::Last, Keep::Best, Keep::First][workers as usize % 3];
+                let result = finish(world.start_all()).await;
+                world.check_outputs();
+                assert_eq!(result.attempts, 1);
+                let told = result.report.payload_bits(FrameKind::Sizes) > 0;
+                assert_eq!(told, sizes && workers > 1, "{workers} {level:?}");
+                let claimed = result.report.payload_bits(FrameKind::Claims);
+                assert!(claimed > 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_references_hold_is_in_no_group() {
+    let world = World::new(3, 120, Level::Fingerprint).knowing().reporting(true);
+    finish(world.start_all()).await;
+    world.check_outputs();
+}
+
 /// Ends a worker at a point and starts it again.
 async fn crash_at(worker: u16, trap: Trap) {
-    let mut world = World::new(3, 60, Level::Bytes);
+    let mut world = World::new(3, 60, Level::Bytes).reporting(true);
     world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
     let mut processes: Vec<Process> =
         (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
@@ -108,11 +136,26 @@ const EARLY: [(Point, u32); 6] = [
 const MIDDLE: [(Point, u32); 4] =
     [(Point::Settle, 5), (Point::Seal, 0), (Point::Fetch, 0), (Point::Items, 2)];
 
+const COUNTING: [(Point, u32); 6] = [
+    (Point::Gather, 0),
+    (Point::Claims, 1),
+    (Point::Learn, 0),
+    (Point::SealGroups, 0),
+    (Point::Mark, 2),
+    (Point::Mark, 3),
+];
+
 const LATE: [(Point, u32); 2] = [(Point::Write, 0), (Point::Commit, 0)];
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_early_comes_back() {
     crash_at_points(1, &EARLY).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_while_groups_are_counted_comes_back() {
+    crash_at_points(1, &COUNTING).await;
+    crash_at_points(0, &COUNTING).await;
 }
 
 #[tokio::test(start_paused = true)]

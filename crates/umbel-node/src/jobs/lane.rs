@@ -38,6 +38,10 @@ pub(super) enum LaneEvent {
     Compared(Vec<(u32, Vec<Suspect>)>),
     /// All cells are settled, and no verdict is owed.
     Done,
+    /// All cells are settled everywhere, and groups are counted from now on.
+    Tallying,
+    /// They are, durably; so much was sent for that.
+    Tallied(Box<ExchangeReport>),
     /// A peer's frame was refused, or its stream broke.
     Trouble { peer: WorkerId, cause: String },
     /// The worker cannot go on.
@@ -266,7 +270,8 @@ impl Lane {
     }
 }
 
-fn broken(error: &DedupError) -> WorkshopError {
+/// What a machine that refuses its driver's orders ends the worker with.
+pub(super) fn broken(error: &DedupError) -> WorkshopError {
     let cause = error_text(error.to_string(), std::error::Error::source(error));
     WorkshopError { cause, resumable: false }
 }

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
+    Written,
 };
 use umbel_engine::dedup::{
-    Drops, Entry, ExchangeReport, IndexBits, Item, Place, Rank, ReferenceShape, Suspect,
+    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
+    ReferenceShape, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 
@@ -28,6 +30,10 @@ pub(super) enum Point {
     Seal,
     Fetch,
     Items,
+    Gather,
+    Claims,
+    Learn,
+    SealGroups,
     Write,
     Commit,
     Conclude,
@@ -71,10 +77,19 @@ struct Kept {
     order: Option<ReadOrder>,
     sealed: BTreeMap<u32, Drops>,
     report: ExchangeReport,
+    /// Sizes of groups by kept records, once they are sealed.
+    groups: Option<BTreeMap<Place, u64>>,
     aside: Option<Vec<Place>>,
     output: Option<Vec<Place>>,
     result: Option<JobResult>,
     ended: Option<bool>,
+}
+
+impl Kept {
+    fn dropped(&self) -> BTreeMap<Place, Place> {
+        let pairs = |drops: &Drops| drops.places.clone().into_iter().zip(drops.kept.clone());
+        self.sealed.values().flat_map(pairs).collect()
+    }
 }
 
 impl MemoryDisk {
@@ -96,6 +111,16 @@ impl MemoryDisk {
     /// Places that stand in the committed output.
     pub(super) fn output(&self) -> Option<Vec<Place>> {
         self.kept.lock().unwrap().output.clone()
+    }
+
+    /// For which kept record each dropped one was dropped, where the job tells.
+    pub(super) fn dropped(&self) -> BTreeMap<Place, Place> {
+        self.kept.lock().unwrap().dropped()
+    }
+
+    /// How large the groups are that the worker knows, if it was told.
+    pub(super) fn groups(&self) -> Option<BTreeMap<Place, u64>> {
+        self.kept.lock().unwrap().groups.clone()
     }
 
     /// Whether the worker ended, and kept its scratch.
@@ -144,6 +169,7 @@ pub(super) struct MemoryWorkshop {
     disk: Arc<MemoryDisk>,
     settled: Mutex<BTreeMap<u32, Drops>>,
     fetched: Mutex<BTreeMap<u32, Vec<Suspect>>>,
+    groups: Mutex<BTreeMap<Place, u64>>,
     trap: Option<Trap>,
     calls: AtomicU32,
     sprung: mpsc::UnboundedSender<()>,
@@ -165,6 +191,7 @@ impl MemoryWorkshop {
             disk: Arc::clone(disk),
             settled: Mutex::default(),
             fetched: Mutex::default(),
+            groups: Mutex::default(),
             trap,
             calls: AtomicU32::new(0),
             sprung,
@@ -373,6 +400,39 @@ impl Workshop for MemoryWorkshop {
                 }
             };
             fetched.get(&cell).into_iter().flatten().map(item).collect()
+        })
+    }
+
+    fn gather(&self, order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
+        self.later(Point::Gather, move |kept| {
+            assert!(order.chunk_bases.contains(&kept.order.unwrap().chunk_base));
+            self.groups.lock().unwrap().clear();
+            let records = self.disk.records.len();
+            let first = records.div_ceil(CHUNKS as usize);
+            vec![first as u64, (records - first) as u64]
+        })
+    }
+
+    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
+        self.now(Point::Claims, |kept| {
+            let mut claims: BTreeMap<Place, u64> = BTreeMap::new();
+            let dropped = kept.dropped().into_iter().filter(|(place, kept)| place != kept);
+            let dropped = dropped.filter(|(_, kept)| range.contains(*kept));
+            dropped.for_each(|(_, kept)| *claims.entry(kept).or_default() += 1);
+            claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect()
+        })
+    }
+
+    fn learn(&self, _: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
+        self.now(Point::Learn, |_| {
+            let groups = groups.into_iter().map(|group| (group.kept, group.size));
+            self.groups.lock().unwrap().extend(groups);
+        })
+    }
+
+    fn seal_groups(&self) -> Result<(), WorkshopError> {
+        self.now(Point::SealGroups, |kept| {
+            kept.groups.get_or_insert_with(|| self.groups.lock().unwrap().clone());
         })
     }
 

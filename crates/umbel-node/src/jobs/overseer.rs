@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use umbel_engine::dedup::job::WorkerEvent;
-use umbel_engine::dedup::{ExchangeReport, Suspect};
+use umbel_engine::dedup::{ExchangeReport, Suspect, WorkerId};
 use umbel_engine::planted::{self, Planted};
 
 use super::JobProgress;
@@ -64,8 +64,10 @@ struct Watch {
     suspects: Vec<(u32, Vec<Suspect>)>,
     fetching: Option<PortFuture<'static, Result<(), WorkshopError>>>,
     done: usize,
-    /// Nothing that happens now matters to this worker.
+    /// Nothing that happens now matters to this worker, unless groups are counted next.
     is_over: bool,
+    /// What happened since it did not matter.
+    late_trouble: Option<(WorkerId, String)>,
 }
 
 impl Overseer {
@@ -99,7 +101,7 @@ impl Overseer {
 
     fn hear(&mut self, event: LaneEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
         let attempt = self.attempt;
-        if watch.is_over {
+        if watch.is_over && !self.hears_late(&event, watch) {
             return Ok(());
         }
         match event {
@@ -132,6 +134,11 @@ impl Overseer {
                     self.tell(WorkerEvent::Exchanged { attempt, report });
                 }
             }
+            LaneEvent::Tallying => watch.is_over = false,
+            LaneEvent::Tallied(report) => {
+                watch.is_over = true;
+                self.tell(WorkerEvent::Tallied { attempt, report: *report });
+            }
             LaneEvent::Trouble { peer, cause } => {
                 watch.is_over = true;
                 self.tell(WorkerEvent::Trouble { attempt, peer, cause });
@@ -139,6 +146,25 @@ impl Overseer {
             LaneEvent::Broken(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Whether an event matters though this worker had come to the end of what it was told to do: groups are counted
+    /// over the same streams, and one that broke in between is missed only now.
+    fn hears_late(&self, event: &LaneEvent, watch: &mut Watch) -> bool {
+        match event {
+            LaneEvent::Trouble { peer, cause } => {
+                watch.late_trouble.get_or_insert_with(|| (*peer, cause.clone()));
+                false
+            }
+            LaneEvent::Tallying => match watch.late_trouble.take() {
+                None => true,
+                Some((peer, cause)) => {
+                    self.tell(WorkerEvent::Trouble { attempt: self.attempt, peer, cause });
+                    false
+                }
+            },
+            _ => false,
+        }
     }
 
     /// Makes durable what is settled, if it is at least so many cells.

@@ -141,6 +141,14 @@ impl Working {
                     return Err("cells that the job does not have".to_owned());
                 }
             }
+            Order::Tally { order, .. } => {
+                let base = self.machine.read_order().map(|read| read.chunk_base);
+                let own = usize::from(self.exchanger.reach.identity.worker.0);
+                let bases = &order.chunk_bases;
+                if bases.len() != self.workers as usize || bases.get(own) != base.as_ref() {
+                    return Err(format!("chunks of {} workers, or others here", bases.len()));
+                }
+            }
             Order::Write(write) => {
                 let workers = self.workers as usize;
                 if write.chunk_bases.len() != workers || write.catalogues.len() != workers {
@@ -191,6 +199,7 @@ impl Working {
             WorkerOutput::Exchange { attempt, plan, settled } => {
                 self.exchanger.exchange(attempt, plan, settled).await?;
             }
+            WorkerOutput::Tally { attempt, order } => self.exchanger.tally(attempt, order)?,
             WorkerOutput::Write(order) => {
                 self.exchanger.end().await?;
                 self.spawn(async move { workshop.write(order).await.map(WorkerEvent::Written) });

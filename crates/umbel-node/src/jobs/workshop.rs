@@ -9,9 +9,11 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, TallyOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Rank, Suspect, WorkerId};
+use umbel_engine::dedup::{
+    Claim, Drops, Entry, ExchangeReport, Group, Item, PlaceRange, Rank, Suspect, WorkerId,
+};
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
 
@@ -32,7 +34,8 @@ pub struct WorkshopError {
 /// and finds what was durable.
 ///
 /// Order of calls: `forecast`; `read` until it has succeeded once; then any number of attempts, each
-/// of `entries` and `settle` for cells in any order, with `seal` in between; then `write`, `commit`.
+/// of `entries` and `settle` for cells in any order, with `seal` in between, and where outputs tell of
+/// groups `gather` and then `claims` and `learn`; then `write`, `commit`.
 pub trait Workshop: Send + Sync + 'static {
     /// What was marked before, oldest first.
     ///
@@ -128,6 +131,35 @@ pub trait Workshop: Send + Sync + 'static {
     /// # Errors
     /// If scratch cannot be read.
     fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError>;
+
+    /// All cells are settled everywhere: sorts what this worker has dropped by what was kept, to be
+    /// had by [`Workshop::claims`], and forgets all groups that were not sealed. Returns how many
+    /// places each of its own chunks has.
+    ///
+    /// # Errors
+    /// If scratch cannot be read or written.
+    fn gather(&self, order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>>;
+
+    /// How many of this worker's records were dropped for each in a range, by places of the job, in
+    /// rising order; a record that is kept nowhere, for a reference holds it, is claimed by nobody.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError>;
+
+    /// These groups are so large: all of this worker's own, or those of another one that it has
+    /// dropped records for. Those of one worker come in rising order, and not durable before
+    /// [`Workshop::seal_groups`], behind which nothing is to be learned any more.
+    ///
+    /// # Errors
+    /// If scratch cannot be written.
+    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
+
+    /// Makes all groups durable.
+    ///
+    /// # Errors
+    /// If they cannot be made durable.
+    fn seal_groups(&self) -> Result<(), WorkshopError>;
 
     /// Writes all outputs aside. Durable on return; outputs that an earlier call had finished are
     /// not written again.

@@ -1,16 +1,18 @@
 //! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
 
-use super::inputs::Source;
 use super::job::{Job, OutputTarget};
 use super::json_lines::JsonLines;
 use super::local_pass::ChunkFacts;
+use super::output::{OwnPlaces, Places};
 use super::outputs::{Named, output_path};
-use super::report::RecordNames;
+use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, SortedRows};
 use anyhow::{Context, Result};
 use serde::Serialize;
+use std::path::Path;
 use umbel_engine::dedup::Place;
+use umbel_engine::limits::PLACE_ITEM_BITS;
 use umbel_records::Compression;
 
 /// Cause of a record that was left out because a key field was missing, as [`umbel_records::ItemError`] names it.
@@ -27,49 +29,68 @@ pub(crate) fn write(
     names: &RecordNames<'_>,
     members: &SortedRows<3>,
 ) -> Result<Vec<Complete>> {
-    let mut members = members.read()?;
-    let mut annotator = Annotator { names, next: members.next()?, members };
-    let chunks_of = |source| {
-        let first = job.chunks.partition_point(|chunk| chunk.source < source);
-        let next = job.chunks.partition_point(|chunk| chunk.source <= source);
-        first..next
-    };
-    let mut complete = Vec::new();
+    let annotations = Annotations { job, facts, names, first_chunk: 0, members };
     match (named, &job.spec.output) {
-        (Some(named), _) => {
-            let mut lines = JsonLines::new(named.sink()?);
-            (0..job.chunks.len())
-                .try_for_each(|chunk| annotator.chunk(chunk, facts, &mut lines))?;
-            complete.push(lines.complete()?);
-        }
+        (Some(named), _) => Ok(vec![annotations.stream(named.sink()?)?]),
         (None, OutputTarget::Directory(root)) => {
-            for (number, source) in job.sources.iter().enumerate() {
-                let mut lines = JsonLines::new(open(job, root, source)?);
-                let mut chunks = chunks_of(number);
-                chunks.try_for_each(|chunk| annotator.chunk(chunk, facts, &mut lines))?;
-                complete.push(lines.complete()?);
-            }
+            let places = OwnPlaces::new(job.spec.overwrite);
+            annotations.directory(root, &places)?;
+            Ok(places.into_complete())
         }
-        (None, _) => {}
+        (None, _) => Ok(Vec::new()),
     }
-    Ok(complete)
 }
 
-fn open(job: &Job<'_>, root: &std::path::Path, source: &Source) -> Result<Sink> {
-    let path = output_path(job.spec, root, source);
-    let parent = path.parent().unwrap_or(root);
-    std::fs::create_dir_all(parent)
-        .with_context(|| format!("{}: cannot create directory", parent.display()))?;
-    Sink::packed_file(&path, Compression::Plain, job.spec.overwrite)
+/// What there is to say of the records of a job, or of one worker's.
+pub(crate) struct Annotations<'a> {
+    /// Whose records they are.
+    pub(crate) job: &'a Job<'a>,
+    /// What was read.
+    pub(crate) facts: &'a [ChunkFacts],
+    /// Names of these records, and of all that were kept for one of them.
+    pub(crate) names: &'a dyn Names,
+    /// Number in the job of the first chunk.
+    pub(crate) first_chunk: u32,
+    /// Those in groups, by places of the job, in input order.
+    pub(crate) members: &'a SortedRows<3>,
 }
 
-/// What people call a place.
-#[derive(Serialize)]
-struct Name<'a> {
-    file: &'a str,
-    record: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    part: Option<u64>,
+impl Annotations<'_> {
+    /// Writes all into one sink.
+    pub(crate) fn stream(&self, sink: Sink) -> Result<Complete> {
+        let mut annotator = self.annotator()?;
+        let mut lines = JsonLines::new(sink);
+        (0..self.job.chunks.len()).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
+        lines.complete()
+    }
+
+    /// Writes one file a source, but for those that are there.
+    pub(crate) fn directory(&self, root: &Path, places: &dyn Places) -> Result<()> {
+        let Job { spec, sources, chunks, .. } = *self.job;
+        let mut annotator = self.annotator()?;
+        for (number, source) in sources.iter().enumerate() {
+            let first = chunks.partition_point(|chunk| chunk.source < number);
+            let next = chunks.partition_point(|chunk| chunk.source <= number);
+            if places.has(number) {
+                annotator.skip_to(next)?;
+                continue;
+            }
+            let path = output_path(spec, root, source);
+            let parent = path.parent().unwrap_or(root);
+            std::fs::create_dir_all(parent)
+                .with_context(|| format!("{}: cannot create directory", parent.display()))?;
+            let mut lines = JsonLines::new(places.sink(number, &path, Compression::Plain)?);
+            (first..next).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
+            places.add(number, lines.complete()?)?;
+        }
+        Ok(())
+    }
+
+    fn annotator(&self) -> Result<Annotator<'_>> {
+        let Self { facts, names, first_chunk, members, .. } = *self;
+        let mut members = members.read()?;
+        Ok(Annotator { facts, names, first_chunk, next: members.next()?, members })
+    }
 }
 
 /// One line of the annotations.
@@ -88,16 +109,31 @@ struct Line<'a> {
 
 /// Makes the lines of one record after the other.
 struct Annotator<'a> {
-    names: &'a RecordNames<'a>,
+    facts: &'a [ChunkFacts],
+    names: &'a dyn Names,
+    first_chunk: u32,
     members: RowReader<'a, 3>,
     next: Option<Member>,
 }
 
 impl<'a> Annotator<'a> {
+    fn number_of(&self, chunk: usize) -> u32 {
+        self.first_chunk + u32::try_from(chunk).expect("chunk numbers have 24 bits")
+    }
+
+    /// Leaves out all chunks before this one.
+    fn skip_to(&mut self, chunk: usize) -> Result<()> {
+        let first = u64::from(self.number_of(chunk)) << PLACE_ITEM_BITS;
+        while self.next.is_some_and(|[member, ..]| member < first) {
+            self.next = self.members.next()?;
+        }
+        Ok(())
+    }
+
     /// Writes the lines of the next chunk in input order.
-    fn chunk(&mut self, index: usize, facts: &[ChunkFacts], lines: &mut JsonLines) -> Result<()> {
-        let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
-        let facts = &facts[index];
+    fn chunk(&mut self, index: usize, lines: &mut JsonLines) -> Result<()> {
+        let chunk = self.number_of(index);
+        let facts = &self.facts[index];
         // What could not be read is no record; it stands in the list of bad records.
         let items = facts.bad.iter().filter(|bad| !bad.cause.loses_rest());
         let mut bad = items.peekable();
@@ -126,16 +162,11 @@ impl<'a> Annotator<'a> {
         let kept = member.map(|[_, kept, _]| kept).filter(|&kept| kept != place.to_bits());
         let size = if bad.is_some() { None } else { Some(member.map_or(1, |[_, _, size]| size)) };
         lines.add(&Line {
-            place: self.name(place),
+            place: self.names.name(place)?,
             duplicate: kept.is_some(),
-            group: kept.map(|kept| self.name(Place::from_bits(kept))),
+            group: kept.map(|kept| self.names.name(Place::from_bits(kept))).transpose()?,
             size,
             bad,
         })
-    }
-
-    fn name(&self, place: Place) -> Name<'a> {
-        let (file, record, part) = self.names.of(place);
-        Name { file, record, part }
     }
 }

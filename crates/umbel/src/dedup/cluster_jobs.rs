@@ -61,7 +61,8 @@ impl NodeJobs {
         spec.summary = None;
         check_possible(&spec)?;
         let index = spec.save_index.as_ref().map(|index| &index.path);
-        let outputs = [&spec.duplicates, &spec.bad].into_iter().flatten().chain(index);
+        let outputs =
+            [&spec.duplicates, &spec.groups, &spec.bad].into_iter().flatten().chain(index);
         let target = match &spec.output {
             OutputTarget::Stdout => {
                 bail!("a job of a cluster needs an --output FILE or DIR/ on the nodes")

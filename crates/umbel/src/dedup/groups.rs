@@ -4,11 +4,11 @@
 //! equal neighbours sees every group, whatever its size.
 
 use super::json_lines::JsonLines;
-use super::report::RecordNames;
+use super::report::{Name, Names};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::SortedRows;
 use anyhow::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,8 +37,17 @@ pub(crate) fn for_each_group(
     open.map_or(Ok(()), |(kept, size)| take(Place::from_bits(kept), size))
 }
 
+/// What one worker of many tells of its groups.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToldGroups {
+    by_power: Vec<u64>,
+    largest: u64,
+    /// Size and kept record of the largest ones.
+    most_repeated: Vec<(u64, u64)>,
+}
+
 /// What the summary says of groups.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct GroupFacts {
     /// Groups by the whole part of the binary logarithm of their size.
     by_power: Vec<u64>,
@@ -56,14 +65,11 @@ impl GroupFacts {
         }
         self.by_power[power] += 1;
         self.largest = self.largest.max(size);
-        self.most_repeated.push(Reverse((size, Reverse(kept))));
-        if self.most_repeated.len() > MOST_REPEATED_MAX {
-            self.most_repeated.pop();
-        }
+        self.name(kept, size);
     }
 
     /// The sections `groups` and `most_repeated` of the summary.
-    pub(crate) fn json(&self, names: &RecordNames<'_>) -> (Value, Value) {
+    pub(crate) fn json(&self, names: &dyn Names) -> Result<(Value, Value)> {
         let powers = self.by_power.iter().enumerate().filter(|(_, groups)| **groups > 0);
         let row = |(power, groups): (usize, &u64)| {
             let (from, to) = (1u64 << power, (1u64 << power) * 2 - 1);
@@ -74,20 +80,53 @@ impl GroupFacts {
         let mut most = self.most_repeated.clone().into_vec();
         most.sort_unstable();
         let named = most.into_iter().map(|Reverse((size, Reverse(kept)))| {
-            let (file, record, part) = names.of(kept);
-            match part {
-                None => json!({ "file": file, "record": record, "size": size }),
-                part => json!({ "file": file, "record": record, "part": part, "size": size }),
-            }
+            let mut named = serde_json::to_value(names.name(kept)?)?;
+            named["size"] = size.into();
+            Ok(named)
         });
-        let most_repeated = named.collect();
-        (json!({ "count": count, "largest": self.largest, "histogram": histogram }), most_repeated)
+        let most_repeated: Vec<Value> = named.collect::<Result<_>>()?;
+        let groups = json!({ "count": count, "largest": self.largest, "histogram": histogram });
+        Ok((groups, most_repeated.into()))
+    }
+
+    /// In a form that travels.
+    pub(crate) fn told(&self) -> ToldGroups {
+        let row = |Reverse((size, Reverse(kept))): &Reverse<(u64, Reverse<Place>)>| {
+            (*size, kept.to_bits())
+        };
+        let mut most_repeated: Vec<(u64, u64)> = self.most_repeated.iter().map(row).collect();
+        most_repeated.sort_unstable();
+        ToldGroups { by_power: self.by_power.clone(), largest: self.largest, most_repeated }
+    }
+
+    /// Adds what another worker has told.
+    pub(crate) fn add_told(&mut self, told: &ToldGroups) {
+        for (power, groups) in told.by_power.iter().enumerate().take(u64::BITS as usize) {
+            if power >= self.by_power.len() {
+                self.by_power.resize(power + 1, 0);
+            }
+            self.by_power[power] = self.by_power[power].saturating_add(*groups);
+        }
+        self.largest = self.largest.max(told.largest);
+        for &(size, kept) in &told.most_repeated {
+            self.name(Place::from_bits(kept), size);
+        }
+    }
+
+    /// Names a group if it is one of the largest.
+    fn name(&mut self, kept: Place, size: u64) {
+        self.most_repeated.push(Reverse((size, Reverse(kept))));
+        if self.most_repeated.len() > MOST_REPEATED_MAX {
+            self.most_repeated.pop();
+        }
     }
 }
 
 /// One line of the list of groups.
 #[derive(Serialize)]
 struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_worker: Option<u16>,
     kept_file: &'a str,
     kept_record: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,20 +136,21 @@ struct Line<'a> {
 
 /// Writes the list of groups.
 pub(crate) struct GroupList<'a> {
-    names: &'a RecordNames<'a>,
+    names: &'a dyn Names,
     lines: JsonLines,
 }
 
 impl<'a> GroupList<'a> {
     /// A list without lines.
-    pub(crate) fn new(names: &'a RecordNames<'a>, sink: Sink) -> Self {
+    pub(crate) fn new(names: &'a dyn Names, sink: Sink) -> Self {
         Self { names, lines: JsonLines::new(sink) }
     }
 
     /// Adds the next group in the order of the kept records.
     pub(crate) fn add(&mut self, kept: Place, size: u64) -> Result<()> {
-        let (kept_file, kept_record, kept_part) = self.names.of(kept);
-        self.lines.add(&Line { kept_file, kept_record, kept_part, size })
+        let name = self.names.name(kept)?;
+        let Name { worker, file: kept_file, record: kept_record, part: kept_part } = name;
+        self.lines.add(&Line { kept_worker: worker, kept_file, kept_record, kept_part, size })
     }
 
     /// Writes what is held back.

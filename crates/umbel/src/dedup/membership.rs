@@ -185,6 +185,7 @@ pub(super) fn rules(spec: &JobSpec) -> JobRules {
         level: spec.level,
         keep: spec.keep,
         report_kept: spec.reports_kept(),
+        report_sizes: spec.annotates,
         choice: spec.filter,
         bad_max: spec.skip_bad.unwrap_or(0),
     }
@@ -217,16 +218,14 @@ pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
              of the two out",
         ),
         (
-            matches!(spec.granularity, Granularity::Paragraph(_)) && spec.duplicates.is_some(),
-            "--duplicates is not possible with --granularity paragraph on many machines: workers do not tell each \
-             other which piece of which record stands where",
+            matches!(spec.granularity, Granularity::Paragraph(_)) && spec.reports_kept(),
+            "--duplicates, --groups and --annotate are not possible with --granularity paragraph on many machines: \
+             workers do not tell each other which piece of which record stands where",
         ),
         (
             !spec.online.is_empty() || spec.add_to.is_some(),
             "filters of a cluster are not possible on many machines: use --reference FILE and --save-index",
         ),
-        (spec.annotates, "--annotate is not possible on many machines: use --duplicates"),
-        (spec.groups.is_some(), "--groups is not possible on many machines: use --duplicates"),
     ];
     let index = spec.save_index.as_ref().map(|index| &index.path);
     let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();

@@ -54,9 +54,23 @@ pub(crate) trait Places: Sync {
 }
 
 /// Files of a job in one process: named after the process, and gone with it.
-struct OwnPlaces {
+pub(crate) struct OwnPlaces {
     overwrite: bool,
     complete: Mutex<Vec<(usize, Complete)>>,
+}
+
+impl OwnPlaces {
+    /// No file so far.
+    pub(crate) fn new(overwrite: bool) -> Self {
+        Self { overwrite, complete: Mutex::default() }
+    }
+
+    /// All that are complete, in the order of sources.
+    pub(crate) fn into_complete(self) -> Vec<Complete> {
+        let mut complete = self.complete.into_inner().expect("threads are done");
+        complete.sort_by_key(|(index, _)| *index);
+        complete.into_iter().map(|(_, complete)| complete).collect()
+    }
 }
 
 impl Places for OwnPlaces {
@@ -94,12 +108,9 @@ pub(crate) fn run(
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(path)) => {
-            let complete = Mutex::default();
-            let places = OwnPlaces { overwrite: job.spec.overwrite, complete };
+            let places = OwnPlaces::new(job.spec.overwrite);
             directory(job, facts, path, &places, &times, bar)?;
-            let mut complete = places.complete.into_inner().expect("threads are done");
-            complete.sort_by_key(|(index, _)| *index);
-            complete.into_iter().map(|(_, complete)| complete).collect()
+            places.into_complete()
         }
         (None, _) => Vec::new(),
     };

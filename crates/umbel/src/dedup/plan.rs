@@ -8,7 +8,9 @@ use super::memory::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::fmt::Write as _;
-use umbel_engine::dedup::{Coordinator, JobShape, Keep, Level, Mode, ReferenceShape};
+use umbel_engine::dedup::{
+    Coordinator, JobShape, Keep, Level, Mode, ReferenceShape, tally_bits_per_entry,
+};
 use umbel_engine::limits::DEDUP_CELLS_MAX;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits};
 
@@ -198,8 +200,22 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
                 ),
             );
         }
+        if job.shape.report_kept {
+            explain_groups(job, records, &mut row);
+        }
     }
     text
+}
+
+/// What workers on many machines tell each other of groups; those of one process have them in common.
+fn explain_groups(job: &Job<'_>, records: u64, row: &mut impl FnMut(&str, String)) {
+    row("groups", "shared entries -> on many machines so much more, to count them".into());
+    for delta in DELTAS {
+        let bits = tally_bits_per_entry(delta, job.shape.workers, job.spec.annotates);
+        let bytes = (bits * records as f64 / 8.0).round();
+        let percent = 100.0 * delta;
+        row("", format!("{percent:>5.1} % -> {bits:.2} bits an entry, {bytes:.0} bytes"));
+    }
 }
 
 fn phases(job: &Job<'_>) -> String {

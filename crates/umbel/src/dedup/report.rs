@@ -31,14 +31,17 @@ struct Line<'a> {
 }
 
 /// What people call a place.
+#[derive(Serialize)]
 pub(crate) struct Name<'a> {
     /// Who has read it, in a job over many machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worker: Option<u16>,
     /// The file.
     pub(crate) file: &'a str,
     /// The record in it, from 1.
     pub(crate) record: u64,
     /// Which part of the record, where records have several.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<u64>,
 }
 
@@ -106,7 +109,7 @@ impl<'a> RecordNames<'a> {
     }
 
     /// File, record and part of a place.
-    pub(crate) fn of(&self, place: Place) -> (&'a str, u64, Option<u64>) {
+    fn of(&self, place: Place) -> (&'a str, u64, Option<u64>) {
         let chunk = place.chunk() as usize;
         let file = &self.sources[self.chunks[chunk].source].name[..];
         let (record, part) = self.facts[chunk].record_of(place.item());

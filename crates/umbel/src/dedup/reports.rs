@@ -68,7 +68,7 @@ pub(crate) fn write(
         Ok(())
     })?;
     drop(rows);
-    reported.groups = Some(group_facts.json(&names));
+    reported.groups = Some(group_facts.json(&names)?);
     reported.complete.extend(list.map(GroupList::complete).transpose()?);
     let Some(members) = members else { return Ok(reported) };
     drop(by_kept);

@@ -321,6 +321,8 @@ fn exchange(facts: &Facts<'_>) -> Value {
             "verdict3": bits(FrameKind::SettleVerdict),
             "items": bits(FrameKind::Items),
             "verdict4": bits(FrameKind::ItemsVerdict),
+            "claims": bits(FrameKind::Ask) + bits(FrameKind::Claims),
+            "sizes": bits(FrameKind::Sizes),
             "headers": 8.0 * report.header_bytes as f64 / n,
         },
         "entropy_bits_per_item": {

@@ -5,6 +5,7 @@
 //!              journal   marks and notes, oldest first; whatever it does not speak of was never done
 //!              runs      entries of chunks that were read, in segments partitioned by cell
 //!              drops     what was dropped in cells that are settled
+//!              groups    how many records stand for each kept one, where outputs tell of it
 //! ```
 //!
 //! Every step adds its data first, syncs it, and notes it then. A process that is started again reads the notes, cuts
@@ -12,11 +13,14 @@
 
 mod bench;
 mod catalogue;
+mod claims;
 mod conclusion;
 #[cfg(test)]
 mod crash_test;
 mod drop_file;
 mod folder;
+mod group_file;
+mod group_reports;
 mod journal;
 mod kept_index;
 mod notes;
@@ -26,6 +30,8 @@ mod reading_test;
 mod report;
 mod same_job;
 mod segments;
+#[cfg(test)]
+mod tally_test;
 mod times;
 mod workshop;
 mod writing;

@@ -33,6 +33,7 @@ pub(crate) struct Job {
     pub(crate) peers: String,
     pub(crate) options: String,
     pub(crate) suffix: &'static str,
+    pub(crate) annotates: bool,
 }
 
 impl Job {
@@ -51,8 +52,13 @@ impl Job {
             }
         }
         let options = format!("{options} --seed 7 --memory 64M --worker-timeout 2m -q");
-        let (peers, shares_folders) = (peers(workers), false);
-        Self { sandbox, shares_folders, workers, peers, options, suffix }
+        let (peers, shares_folders, annotates) = (peers(workers), false, false);
+        Self { sandbox, shares_folders, workers, peers, options, suffix, annotates }
+    }
+
+    /// The same, but records are annotated and none is dropped.
+    pub(crate) fn annotating(self) -> Self {
+        Self { annotates: true, ..self }
     }
 
     /// The same, but each folder has files of all workers.
@@ -66,12 +72,14 @@ impl Job {
         Self { shares_folders: true, ..self }
     }
 
-    /// The flag for a report, which pieces of records have none of.
-    fn report(&self, name: &str) -> String {
+    /// The flags for the outputs of a worker, or of one process. Pieces of records have no reports.
+    fn outputs(&self, who: &str) -> String {
+        let records = if self.annotates { "--annotate" } else { "--output" };
+        let records = format!("{records} out{who}.{}", self.suffix);
         if self.options.contains("paragraph") {
-            String::new()
+            records
         } else {
-            format!("--duplicates {name}")
+            format!("{records} --duplicates drops{who}.jsonl --groups groups{who}.jsonl")
         }
     }
 
@@ -81,12 +89,11 @@ impl Job {
 
     /// The command of a worker.
     pub(crate) fn command(&self, rank: usize) -> Command {
-        let Self { peers, options, suffix, .. } = self;
+        let Self { peers, options, .. } = self;
         let args = format!(
-            "{} --rank {rank} --peers {peers} --job-dir job{rank} --output out{rank}.{suffix} \
-             --summary summary.json {} {}",
+            "{} --rank {rank} --peers {peers} --job-dir job{rank} {} --summary summary.json {}",
             self.input(rank),
-            self.report(&format!("drops{rank}.jsonl")),
+            self.outputs(&rank.to_string()),
             options.replace("{rank}", &rank.to_string())
         );
         let mut command = self.sandbox.command(&args);
@@ -141,40 +148,36 @@ impl Job {
     /// Checks that the outputs are those of one process.
     pub(crate) fn assert_as_one_process(&self) {
         let inputs: Vec<String> = (0..self.workers).map(|rank| self.input(rank)).collect();
-        let Self { suffix, .. } = self;
         let options = self.options.replace("--worker-timeout 2m", "").replace("{rank}", "one");
-        let args = format!(
-            "{} --output one.{suffix} {} --summary one.json {options}",
-            inputs.join(" "),
-            self.report("drops.jsonl")
-        );
+        let outputs = self.outputs("one");
+        let args = format!("{} {outputs} --summary one.json {options}", inputs.join(" "));
         self.sandbox.run(&args).kept();
-        assert_eq!(self.concatenated("out", suffix), self.sandbox.read(format!("one.{suffix}")));
-        let named = |text: &[u8]| -> Vec<serde_json::Value> {
-            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            lines
-                .map(|line| {
-                    let mut line: serde_json::Value = serde_json::from_slice(line).unwrap();
-                    let fields = line.as_object_mut().unwrap();
-                    for (worker, file) in [("worker", "file"), ("kept_worker", "kept_file")] {
-                        if let Some(worker) = fields.remove(worker) {
-                            let names = [format!("in{worker}/"), format!("/{worker}-")];
-                            let file = fields[file].as_str().unwrap();
-                            assert!(names.iter().any(|name| file.contains(name)), "{file}");
-                        }
-                    }
-                    line
-                })
-                .collect()
-        };
-        if self.sandbox.exists("drops.jsonl") {
-            let drops = named(&self.concatenated("drops", "jsonl"));
-            assert_eq!(drops, named(&self.sandbox.read("drops.jsonl")));
+        for (name, suffix) in [("out", self.suffix), ("drops", "jsonl"), ("groups", "jsonl")] {
+            if self.sandbox.exists(&format!("{name}one.{suffix}")) {
+                let mut all = self.concatenated(name, suffix);
+                if name != "out" || self.annotates {
+                    all = without_workers(&all).into_bytes();
+                }
+                let one = self.sandbox.read(format!("{name}one.{suffix}"));
+                assert!(all == one, "{name} of {} with {options}", self.workers);
+            }
         }
-        let (many, one) = (self.summary("summary.json"), self.summary("one.json"));
-        for field in
-            ["records", "items", "distinct", "collisions", "dropped", "references", "bad", "level"]
-        {
+        let (mut many, one) = (self.summary("summary.json"), self.summary("one.json"));
+        if let Some(named) = many["most_repeated"].as_array_mut() {
+            named.iter_mut().for_each(take_workers);
+        }
+        for field in [
+            "records",
+            "items",
+            "distinct",
+            "collisions",
+            "dropped",
+            "groups",
+            "most_repeated",
+            "references",
+            "bad",
+            "level",
+        ] {
             assert_eq!(many[field], one[field], "{field}");
         }
         assert_eq!(many["keep"], one["keep"]);
@@ -183,6 +186,35 @@ impl Job {
             assert!(!self.sandbox.exists(&format!("job{rank}")), "job{rank} is left");
         }
     }
+}
+
+/// Takes the numbers of workers from a line, each of which must be that of the file beside it.
+fn take_workers(line: &mut serde_json::Value) {
+    let Some(fields) = line.as_object_mut() else { return };
+    for (worker, file) in [("worker", "file"), ("kept_worker", "kept_file")] {
+        if let Some(worker) = fields.remove(worker) {
+            let names = [format!("in{worker}/"), format!("/{worker}-")];
+            let file = fields[file].as_str().unwrap();
+            assert!(names.iter().any(|name| file.contains(name)), "{file} of {worker}");
+        }
+    }
+    fields.values_mut().for_each(take_workers);
+}
+
+/// The lines of a report without the numbers of workers, and else byte for byte as they are.
+pub(crate) fn without_workers(text: &[u8]) -> String {
+    let text = std::str::from_utf8(text).unwrap();
+    for line in text.lines() {
+        take_workers(&mut serde_json::from_str(line).unwrap());
+    }
+    let mut rest = text;
+    let mut without = String::new();
+    while let Some(at) = rest.find("worker\":") {
+        let (before, behind) = rest.split_at(at);
+        without.push_str(before.strip_suffix("kept_").unwrap_or(before).strip_suffix('"').unwrap());
+        rest = behind.split_once(',').unwrap().1;
+    }
+    without + rest
 }
 
 /// Records with one of 97 keys.

@@ -44,6 +44,56 @@ fn every_keep_rule_and_exactness_keeps_what_one_process_keeps() {
     }
 }
 
+#[test]
+fn annotations_and_groups_are_those_of_one_process() {
+    let all: [(usize, &str, &str); 8] = [
+        (2, "txt", "--keep first"),
+        (4, "txt", "--exactness bytes --keep last"),
+        (4, "txt", "--exactness approximate --keep first --filter single-shot"),
+        (4, "jsonl", "--key id --keep best:at"),
+        (4, "jsonl", "--key id --exactness bytes --keep best:at:min"),
+        (3, "jsonl", "--key id --scope dir"),
+        (8, "txt", "--keep last"),
+        (8, "jsonl", "--key id --keep best:at:min --exactness approximate"),
+    ];
+    for (workers, suffix, options) in all {
+        let content = |seed| match suffix {
+            "txt" => lines(seed, 500),
+            _ => scored_lines(seed, 400, 701),
+        };
+        Job::new(workers, suffix, options, content).annotating().run_as_one_process();
+    }
+    // The key of some records is missing: they are annotated as such, and members of no group.
+    let options = "--key at --missing-key drop --keep last";
+    let content = |seed| {
+        let numbers = scored_lines(seed, 60, 50);
+        [&numbers[..], b"{\"id\": 7}\n", &numbers].concat()
+    };
+    Job::new(3, "jsonl", options, content).annotating().run_as_one_process();
+}
+
+#[test]
+fn workers_without_records_have_groups_of_none() {
+    let content = |seed: u64| lines(seed % 4, 200);
+    let job = Job::new(4, "txt", "--keep last", content);
+    for worker in [0, 2] {
+        for file in 0..3 {
+            job.sandbox.write(format!("in{worker}/{file}.txt"), "");
+        }
+    }
+    job.annotating().run_as_one_process();
+}
+
+#[test]
+fn workers_that_annotate_and_workers_that_drop_are_no_job() {
+    let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 20));
+    let mut first = job.start(0);
+    let other = job.annotating();
+    other.wait(vec![other.start(1)]).remove(0).refused(1, &["was told another job"]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
 /// Checks the indexes that workers and one process have saved.
 fn assert_indexes_hold_what_is_kept(job: &Job) {
     let indexes = (0..job.workers).map(|rank| format!("--reference kept{rank}.umbi"));
@@ -163,6 +213,36 @@ fn wait_for_journal(job: &Job, rank: usize, child: &mut Child, bytes: u64) -> bo
     }
 }
 
+/// Waits until a worker has begun to learn of groups, or has ended.
+fn wait_for_groups(job: &Job, rank: usize, child: &mut Child) {
+    let path = job.sandbox.path(format!("job{rank}/groups"));
+    while !std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn workers_that_are_killed_while_groups_are_counted_or_told_change_nothing() {
+    for victim in [0, 1, 2] {
+        let options = "--key id --exactness bytes --keep best:at";
+        let job = Job::new(3, "jsonl", options, |seed| scored_lines(seed, 3000, 4000));
+        let job = if victim == 1 { job } else { job.annotating() };
+        let mut children = job.start_all();
+        for _ in 0..2 {
+            wait_for_groups(&job, victim, &mut children[victim]);
+            children[victim].kill().unwrap();
+            if children[victim].wait().unwrap().code() != Some(0) {
+                children[victim] = job.start(victim);
+            }
+        }
+        job.assert_ended_well(children);
+        job.assert_as_one_process();
+    }
+}
+
 #[test]
 fn workers_that_are_killed_and_started_again_change_nothing() {
     let mut numbers = Draws(11);
@@ -264,10 +344,15 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
         (format!("- {at} --output o.txt"), "not a file"),
         (format!("a.txt {at} --output a.txt"), "a.txt exists"),
         (format!("a.txt {at} --output o.txt --scope file --save-index i"), "--scope"),
-        (format!("a.txt {at} --output o.txt --groups g.jsonl"), "--groups"),
+        (format!("a.txt {at} --annotate - --groups g.jsonl"), "needs an --output"),
+        (format!("a.txt {at} --output o.txt --groups -"), "name files for outputs"),
         (
             format!("a.txt {at} --output o.txt --granularity paragraph --key t --duplicates d"),
-            "--duplicates is not possible with --granularity paragraph",
+            "are not possible with --granularity paragraph",
+        ),
+        (
+            format!("a.txt {at} --annotate o.txt --granularity paragraph --key t"),
+            "are not possible with --granularity paragraph",
         ),
         (format!("a.txt {at} --output o.txt --duplicates -"), "name files for outputs"),
         ("a.txt --rank 2 --peers h:1,h:2 --output o.txt".to_owned(), "--rank 2"),

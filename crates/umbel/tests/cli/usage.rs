@@ -96,6 +96,24 @@ fn a_plan_only_prints_a_forecast() {
 }
 
 #[test]
+fn a_plan_counts_what_groups_cost_on_many_machines() {
+    let sandbox = Sandbox::with(&[("a.txt", lines(1, 5000))]);
+    let bytes = |options: &str| -> Option<u64> {
+        let forecast = sandbox.run(&format!("a.txt --plan --workers 8 {options}")).kept_text();
+        let (_, groups) = forecast.split_once("\ngroups ")?;
+        let row = groups.lines().last()?;
+        let number = row.strip_suffix(" bytes")?.rsplit(' ').next()?;
+        Some(number.parse().unwrap())
+    };
+    assert_eq!(bytes("--output out.txt"), None);
+    let listed = bytes("--output out.txt --groups g.jsonl").unwrap();
+    let annotated = bytes("--annotate out.jsonl").unwrap();
+    // 17 % of 5,000 records stand twice: 425 are dropped, each for a byte or two, and one more for the size.
+    assert!((425..1275).contains(&listed), "{listed}");
+    assert!((listed + 400..listed + 450).contains(&annotated), "{annotated}, {listed}");
+}
+
+#[test]
 fn a_plan_refuses_what_the_job_would_refuse() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n")]);
     sandbox.run("a.txt --plan --memory 1M").refused(2, &["64M"]);

@@ -40,12 +40,17 @@ impl Site {
 
     /// The command that has each node read its file, with more arguments.
     async fn dedup(&self, output: &Path, more: &[&str]) -> Output {
+        self.ask("--output", output, more).await
+    }
+
+    /// The same, with the flag that names the output.
+    async fn ask(&self, flag: &str, output: &Path, more: &[&str]) -> Output {
         let mut args = vec!["dedup".to_owned(), "--cluster".to_owned()];
         args.push(self.cluster.nodes[0].address.clone());
         for (node, input) in (1..).zip(&self.inputs) {
             args.extend(["--on".to_owned(), format!("{node}={}", input.display())]);
         }
-        args.extend(["--output".to_owned(), format!("{}/", output.display())]);
+        args.extend([flag.to_owned(), format!("{}/", output.display())]);
         args.extend(more.iter().map(ToString::to_string));
         run(args).await
     }
@@ -157,6 +162,44 @@ async fn what_earlier_jobs_have_kept_is_dropped_by_all_nodes() {
     assert!(files[1].is_empty() && !files[0].is_empty());
     let outside = site.dedup(&site.root().join("other"), &["--reference", "/etc/hosts"]).await;
     assert!(said(&outside).contains("/etc/hosts: may not be read by jobs"), "{}", said(&outside));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_and_groups_of_nodes_are_those_of_one_machine() {
+    let site = Site::new(3, 2000).await;
+    let path = |name: &str| site.root().join(name).display().to_string();
+    let (groups, summary) = (path("groups.jsonl"), path("summary.json"));
+    let outside = site.ask("--annotate", &site.root().join("none"), &["--groups", "/groups"]).await;
+    assert!(said(&outside).contains("/groups: may not be written by jobs"), "{}", said(&outside));
+    // Nodes of one machine cannot write one list of groups: the summary counts those of all.
+    let more = ["--keep", "last", "--summary", &summary];
+    let notes = site.root().join("notes");
+    let output = site.ask("--annotate", &notes, &more).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let one = site.root().join("one");
+    let mut args =
+        vec!["dedup".to_owned(), "-q".to_owned(), "--keep".to_owned(), "last".to_owned()];
+    args.extend(site.inputs.iter().map(|input| input.display().to_string()));
+    args.extend(["--annotate".to_owned(), format!("{}/", one.display())]);
+    args.extend(["--groups".to_owned(), groups.clone(), "--summary".to_owned(), path("one.json")]);
+    let alone = run(args).await;
+    assert!(alone.status.success(), "{}", said(&alone));
+    for (worker, input) in site.inputs.iter().enumerate() {
+        let name = format!("{}.jsonl", input.file_name().unwrap().to_str().unwrap());
+        let told = std::fs::read_to_string(notes.join(&name)).unwrap();
+        assert!(told.lines().all(|line| line.starts_with(&format!("{{\"worker\":{worker},"))));
+        assert!(told.contains("\"group\":{\"worker\":2,"), "{name}");
+        let told = (0..3).fold(told, |text, n| text.replace(&format!("\"worker\":{n},"), ""));
+        assert!(told == std::fs::read_to_string(one.join(&name)).unwrap(), "{name}");
+    }
+    let value = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(path(name)).unwrap()).unwrap()
+    };
+    assert_eq!(value("summary.json")["groups"], value("one.json")["groups"]);
+    assert_eq!(value("summary.json")["most_repeated"].as_array().unwrap().len(), 20);
+    let count = std::fs::read_to_string(&groups).unwrap().lines().count();
+    assert_eq!(value("summary.json")["groups"]["count"], count);
+    site.cleared().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

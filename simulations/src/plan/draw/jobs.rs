@@ -34,6 +34,7 @@ fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
         _ => dice.count(1, RECORDS_MAX / 4),
     };
     let level = *dice.pick(&LEVELS);
+    let report = dice.one_in(2);
     JobPlan {
         at_ms,
         records: (0..world.nodes).map(|_| records(dice)).collect(),
@@ -41,7 +42,8 @@ fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
         level,
         keep: *dice.pick(&KEEPS),
         known: dice.one_in(3) && level != JobLevel::Bytes,
-        report: dice.one_in(2),
+        report,
+        sizes: report && dice.one_in(2),
         filter: *dice.pick(&FILTERS),
         cells: dice.spread_count(1, CELLS_MAX),
         cancel_at_ms: dice.one_in(8).then(|| dice.between(at_ms, run_ms)),

@@ -6,13 +6,14 @@ use super::super::error::DedupError;
 use super::super::plan::{JobShape, Level, Plan};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
-use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
+use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, Written};
 use super::outcome::{JobFailure, JobResult};
 use crate::Outbox;
 use crate::limits::{DEDUP_WORKERS_MAX, JOB_ATTEMPT_MAX};
 use crate::planted::{self, Planted};
 use serde::{Deserialize, Serialize};
 
+mod finishing;
 mod planning;
 
 /// What a job decides by; all its workers were given the same.
@@ -24,6 +25,8 @@ pub struct JobRules {
     pub keep: Keep,
     /// Whether a dropped item must name the kept one.
     pub report_kept: bool,
+    /// Whether it must also tell how many records were equal to it; only where the kept one is named.
+    pub report_sizes: bool,
     /// What the user says about the filter.
     pub choice: FilterChoice,
     /// Bad records that may be left out, over all workers.
@@ -64,7 +67,7 @@ pub enum JobInput {
 /// Something that people may want to see.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
-    /// All workers are in this phase: `reading`, `sampling`, `exchanging`, `writing`, `committing`.
+    /// All workers are in this phase: `reading`, `sampling`, `exchanging`, `tallying`, `writing`, `committing`.
     Phase(&'static str),
     /// The exchange begins again, because of this.
     Attempt {
@@ -98,6 +101,7 @@ enum Phase {
     Stopping,
     Sampling,
     Exchanging,
+    Tallying,
     Writing,
     Committing,
     Ended,
@@ -110,6 +114,7 @@ struct Row {
     counts: Option<Counts>,
     settled: Option<CellSet>,
     exchanged: Option<ExchangeReport>,
+    tallied: Option<ExchangeReport>,
     written: Option<Written>,
     committed: bool,
 }
@@ -120,7 +125,7 @@ struct Row {
 /// use umbel_engine::Outbox;
 /// use umbel_engine::dedup::{FilterChoice, Keep, Level, WorkerId, job::*};
 /// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
-///                        choice: FilterChoice::Auto, bad_max: 0 };
+///                        report_sizes: false, choice: FilterChoice::Auto, bad_max: 0 };
 /// let mut coordinator = JobCoordinator::new(rules, 1, &[]).unwrap();
 /// let mut outbox = Outbox::new();
 /// let join = Word::Join { forecast: Forecast { chunks: 3, ..Forecast::default() },
@@ -140,7 +145,8 @@ pub struct JobCoordinator {
     attempt: u32,
     attempts: u32,
     fruitless: u32,
-    settled_before: u32,
+    /// Cells that were settled everywhere when the last attempt began, and workers whose groups were counted.
+    known_before: (u32, usize),
     /// What ended the last attempt.
     trouble: String,
     /// Why the job has ended without a result, and whether it can be taken up again.
@@ -172,7 +178,7 @@ impl JobCoordinator {
             attempt: 0,
             attempts: 0,
             fruitless: 0,
-            settled_before: 0,
+            known_before: (0, 0),
             trouble: String::new(),
             ending: None,
         };
@@ -274,6 +280,9 @@ impl JobCoordinator {
             Word::Exchanged { attempt, report } if current(attempt, Phase::Exchanging) => {
                 row.exchanged = Some(*report);
             }
+            Word::Tallied { attempt, report } if current(attempt, Phase::Tallying) => {
+                row.tallied = Some(*report);
+            }
             Word::Written(written) => row.written = Some(written),
             Word::Committed => row.committed = true,
             _ => {} // Of an attempt that has ended.
@@ -310,6 +319,7 @@ impl JobCoordinator {
         }
         row.is_there = true;
         row.counts = stage.counts;
+        row.tallied = stage.tallied;
         row.written = stage.written;
         row.committed = stage.committed;
         // Attempts of a coordinator that was started again since: the next one must be later than all of them, and begins
@@ -341,13 +351,6 @@ impl JobCoordinator {
         Some(Order::Read(ReadOrder { shape: *shape, chunk_base }))
     }
 
-    fn write_order(&self) -> Order {
-        let catalogue = |row: &Row| row.counts.as_ref().map(|counts| counts.catalogue.clone());
-        let chunk_bases = self.shape.as_ref().map_or(Vec::new(), |(_, bases)| bases.clone());
-        let catalogues = self.rows.iter().map(|row| catalogue(row).unwrap_or_default()).collect();
-        Order::Write(WriteOrder { chunk_bases, catalogues })
-    }
-
     fn lost(
         &mut self,
         worker: WorkerId,
@@ -372,6 +375,7 @@ impl JobCoordinator {
             Phase::Joining => "its first word",
             Phase::Reading => "its input",
             Phase::Stopping | Phase::Sampling | Phase::Exchanging => "its part of the exchange",
+            Phase::Tallying => "its part of the groups' sizes",
             Phase::Writing => "its outputs",
             // What is decided is decided: outputs of all others may stand already.
             Phase::Committing | Phase::Ended => return Ok(()),
@@ -380,7 +384,10 @@ impl JobCoordinator {
     }
 
     const fn is_exchanging(&self) -> bool {
-        matches!(self.phase, Phase::Stopping | Phase::Sampling | Phase::Exchanging)
+        matches!(
+            self.phase,
+            Phase::Stopping | Phase::Sampling | Phase::Exchanging | Phase::Tallying
+        )
     }
 
     fn begin_attempt(&mut self, cause: String, out: &mut Outbox<JobOutput>) {
@@ -426,10 +433,15 @@ impl JobCoordinator {
                 self.begin_exchange(out)?;
             }
             Phase::Exchanging if self.rows.iter().all(|row| row.exchanged.is_some()) => {
-                self.enter(Phase::Writing, "writing", out);
-                for worker in self.workers() {
-                    self.order_again(worker, out);
+                if self.must_tally() {
+                    self.tally(out);
+                } else {
+                    self.begin_writing(out);
                 }
+                return self.advance(out);
+            }
+            Phase::Tallying if !self.must_tally() => {
+                self.begin_writing(out);
                 return self.advance(out);
             }
             Phase::Writing if self.have_written() => {
@@ -461,7 +473,8 @@ impl JobCoordinator {
         let (worker, what) = (WorkerId(0), "all committed before there was a plan");
         let plan = self.plan.ok_or(JobFailure::Nonsense { worker, what })?;
         let mut report = ExchangeReport::default();
-        self.rows.iter().filter_map(|row| row.exchanged).for_each(|part| report += part);
+        let sent = self.rows.iter().flat_map(|row| [row.exchanged, row.tallied]);
+        sent.flatten().for_each(|part| report += part);
         let counts = self.rows.iter().map(|row| row.counts.clone().unwrap_or_default()).collect();
         let written = self.rows.iter().map(|row| row.written.clone().unwrap_or_default()).collect();
         Ok(JobResult { plan, report, counts, written, attempts: self.attempts })

@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 const RULES: JobRules = JobRules {
     level: Level::Fingerprint,
     keep: Keep::First,
-    report_kept: false,
+    report_kept: true,
+    report_sizes: true,
     choice: FilterChoice::Auto,
     bad_max: 0,
 };
@@ -32,6 +33,7 @@ struct Place {
     words: VecDeque<Word>,
     tasks: VecDeque<WorkerOutput>,
     exchanging: Option<u32>,
+    tallying: Option<u32>,
     ended: Option<Option<String>>,
 }
 
@@ -57,6 +59,7 @@ impl World {
             words: VecDeque::new(),
             tasks: VecDeque::new(),
             exchanging: None,
+            tallying: None,
             ended: None,
         };
         Self {
@@ -103,7 +106,7 @@ impl World {
                 WorkerOutput::Tell(word) if place.connected => place.words.push_back(word),
                 WorkerOutput::Tell(_) => {}
                 WorkerOutput::Stop { .. } => {
-                    place.exchanging = None;
+                    (place.exchanging, place.tallying) = (None, None);
                     place.tasks.push_back(output);
                 }
                 WorkerOutput::End { ref failure, .. } => place.ended = Some(failure.clone()),
@@ -134,7 +137,7 @@ impl World {
         let place = &mut self.places[at];
         place.worker = JobWorker::new(self.forecasts[at], &place.marks);
         place.tasks.clear();
-        place.exchanging = None;
+        (place.exchanging, place.tallying) = (None, None);
         place.ended = None;
     }
 
@@ -182,7 +185,14 @@ impl World {
                 place.exchanging = Some(attempt);
                 return;
             }
+            WorkerOutput::Tally { attempt, ref order } => {
+                assert_eq!(order.chunk_bases.len(), self.places.len());
+                self.places[at].tallying = Some(attempt);
+                return;
+            }
             WorkerOutput::Write(_) => {
+                assert!(self.places.iter().all(Place::worker_has_tallied));
+                let place = &self.places[at];
                 assert!(!place.worker_has_written(), "what is written is not written again");
                 WorkerEvent::Written(Written { kept: 9, ..Written::default() })
             }
@@ -213,12 +223,24 @@ impl World {
         }
     }
 
+    /// A worker has counted its groups, if all workers do so in one attempt: it needs an answer of each.
+    fn finish_tally(&mut self, at: usize) {
+        let attempt = self.places[at].tallying;
+        if let Some(attempt) = attempt
+            && self.places.iter().all(|place| place.tallying == Some(attempt))
+        {
+            let report = ExchangeReport::default();
+            self.work(at, WorkerEvent::Tallied { attempt, report });
+        }
+    }
+
     fn go_on(&mut self, at: usize, cell: u32) {
         self.connect(at);
         self.deliver_order(at);
         self.finish_task(at);
         self.settle(at, cell);
         self.finish_exchange(at);
+        self.finish_tally(at);
         self.deliver_word(at);
     }
 
@@ -238,6 +260,10 @@ impl World {
 }
 
 impl Place {
+    fn worker_has_tallied(&self) -> bool {
+        self.marks.iter().any(|mark| matches!(mark, WorkerMark::Tallied(_)))
+    }
+
     fn worker_has_written(&self) -> bool {
         self.marks.iter().any(|mark| matches!(mark, WorkerMark::Written(_)))
     }
@@ -303,13 +329,10 @@ proptest! {
         world.run_out();
         for place in &world.places {
             prop_assert_eq!(&place.ended, &Some(None));
-            let is = |mark: &&WorkerMark, read: bool| match mark {
-                WorkerMark::Read(_) => read,
-                WorkerMark::Written(_) => !read,
-                _ => false,
-            };
-            prop_assert_eq!(place.marks.iter().filter(|mark| is(mark, true)).count(), 1);
-            prop_assert_eq!(place.marks.iter().filter(|mark| is(mark, false)).count(), 1);
+            let count = |is: fn(&&WorkerMark) -> bool| place.marks.iter().filter(is).count();
+            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Read(_))), 1);
+            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Tallied(_))), 1);
+            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Written(_))), 1);
             prop_assert!(place.sealed.as_ref().unwrap().is_full());
         }
         prop_assert_eq!(world.concluded, 1);

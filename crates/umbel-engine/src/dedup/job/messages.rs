@@ -66,6 +66,15 @@ pub struct WriteOrder {
     pub catalogues: Vec<Vec<u8>>,
 }
 
+/// Order to count the groups.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TallyOrder {
+    /// Number in the job of each worker's first chunk.
+    pub chunk_bases: Vec<u32>,
+    /// Whether those who have dropped records hear how large the groups are.
+    pub tells_sizes: bool,
+}
+
 /// What a worker has written.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Written {
@@ -84,6 +93,8 @@ pub struct Stage {
     pub order: Option<ReadOrder>,
     /// All was read.
     pub counts: Option<Counts>,
+    /// The groups were counted, and it has sent so much for that.
+    pub tallied: Option<ExchangeReport>,
     /// All was written.
     pub written: Option<Written>,
     /// The outputs stand under their names.
@@ -115,6 +126,13 @@ pub enum Order {
         plan: Plan,
         /// Settled at every worker.
         settled: CellSet,
+    },
+    /// All cells are settled: count the groups.
+    Tally {
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        order: TallyOrder,
     },
     /// Write the outputs aside.
     Write(WriteOrder),
@@ -175,6 +193,13 @@ pub enum Word {
         /// The attempt.
         attempt: u32,
         /// What it has sent and found in all attempts that it remembers.
+        report: Box<ExchangeReport>,
+    },
+    /// The worker knows its groups, and those that it has dropped records for, durably.
+    Tallied {
+        /// The attempt.
+        attempt: u32,
+        /// What it has sent for that.
         report: Box<ExchangeReport>,
     },
     /// The outputs are durable, aside.

@@ -4,7 +4,9 @@ use super::super::entry::WorkerId;
 use super::super::plan::{Plan, ReferenceShape, SampleOrder};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
-use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, WriteOrder, Written};
+use super::messages::{
+    Counts, Forecast, Order, ReadOrder, Stage, TallyOrder, Word, WriteOrder, Written,
+};
 use crate::Outbox;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,8 @@ pub enum WorkerMark {
     Reading(ReadOrder),
     /// All is read, entries are durable.
     Read(Counts),
+    /// The groups are counted, durably; so much was sent for that.
+    Tallied(Box<ExchangeReport>),
     /// All is written aside, durably.
     Written(Written),
     /// The outputs stand under their names.
@@ -62,6 +66,13 @@ pub enum WorkerEvent {
         /// What happened.
         cause: String,
     },
+    /// All that [`WorkerOutput::Tally`] asks for is known, durably.
+    Tallied {
+        /// The attempt.
+        attempt: u32,
+        /// What was sent.
+        report: ExchangeReport,
+    },
     /// [`WorkerOutput::Write`] was carried out, durably.
     Written(Written),
     /// [`WorkerOutput::Commit`] was carried out.
@@ -106,6 +117,13 @@ pub enum WorkerOutput {
         plan: Plan,
         /// Settled at every worker.
         settled: CellSet,
+    },
+    /// Count the groups, and answer all who do, until the attempt ends.
+    Tally {
+        /// The attempt.
+        attempt: u32,
+        /// How.
+        order: TallyOrder,
     },
     /// Write the outputs aside.
     Write(WriteOrder),
@@ -161,6 +179,7 @@ impl JobWorker {
             match mark {
                 WorkerMark::Reading(order) => stage.order = Some(*order),
                 WorkerMark::Read(counts) => stage.counts = Some(counts.clone()),
+                WorkerMark::Tallied(report) => stage.tallied = Some(**report),
                 WorkerMark::Written(written) => stage.written = Some(written.clone()),
                 WorkerMark::Committed => stage.committed = true,
             }
@@ -225,6 +244,15 @@ impl JobWorker {
             WorkerEvent::Trouble { attempt, peer, cause } if attempt == self.attempt => {
                 out.push(WorkerOutput::Tell(Word::Trouble { attempt, peer, cause }));
             }
+            WorkerEvent::Tallied { attempt, report } if attempt == self.attempt => {
+                // Who knew before has only answered the others.
+                let known = self.stage.tallied;
+                let report = Box::new(*self.stage.tallied.get_or_insert(report));
+                if known.is_none() {
+                    out.push(WorkerOutput::Mark(WorkerMark::Tallied(report.clone())));
+                }
+                out.push(WorkerOutput::Tell(Word::Tallied { attempt, report }));
+            }
             WorkerEvent::Written(written) => {
                 self.doing = Doing::Nothing;
                 self.stage.written = Some(written.clone());
@@ -271,6 +299,11 @@ impl JobWorker {
                 if attempt == self.attempt {
                     self.begin_exchange();
                     out.push(WorkerOutput::Exchange { attempt, plan, settled });
+                }
+            }
+            Order::Tally { attempt, order } => {
+                if attempt == self.attempt {
+                    out.push(WorkerOutput::Tally { attempt, order });
                 }
             }
             Order::Write(order) => match &self.stage.written {

@@ -55,6 +55,7 @@ pub(super) struct Bench {
     pub(super) notebook: Mutex<Notebook>,
     pub(super) runs: Arc<DataFile>,
     pub(super) drops: DataFile,
+    pub(super) groups: DataFile,
     /// What the journal told, as far as nobody has taken it.
     pub(super) told: Mutex<Told>,
     /// Set once all was read.
@@ -168,6 +169,7 @@ impl Bench {
         };
         let runs = Arc::new(DataFile::open(&folder, "runs", told.runs_bytes)?);
         let drops = DataFile::open(&folder, "drops", told.drops_bytes)?;
+        let groups = DataFile::open(&folder, "groups", told.group_bytes.unwrap_or(0))?;
         let settling = Mutex::new(Settling::of(&told));
         let bench = Self {
             spec,
@@ -181,6 +183,7 @@ impl Bench {
             notebook: Mutex::new(notebook),
             runs,
             drops,
+            groups,
             told: Mutex::new(told),
             read: Mutex::default(),
             settling,
@@ -353,7 +356,8 @@ impl Bench {
 
     /// Bytes on disk in the folder.
     pub(super) fn scratch_bytes(&self) -> u64 {
-        self.runs.bytes() + self.drops.bytes() + lock(&self.notebook).bytes()
+        let data = self.runs.bytes() + self.drops.bytes() + self.groups.bytes();
+        data + lock(&self.notebook).bytes()
     }
 }
 
@@ -402,7 +406,7 @@ pub(crate) fn agreed(spec: &JobSpec) -> String {
         Level::Bytes => "bytes".to_owned(),
     };
     format!(
-        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {}; bad {:?}; seed {:#x}",
+        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {} {}; bad {:?}; seed {:#x}",
         spec.granularity,
         spec.names_granularity,
         spec.scope,
@@ -415,6 +419,7 @@ pub(crate) fn agreed(spec: &JobSpec) -> String {
         spec.best,
         spec.filter,
         spec.reports_kept(),
+        spec.annotates,
         spec.skip_bad,
         spec.seed,
     )

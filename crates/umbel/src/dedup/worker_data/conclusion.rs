@@ -2,11 +2,13 @@
 
 use super::super::bad::BadRecords;
 use super::super::exchange::Outcome;
+use super::super::groups::GroupFacts;
 use super::super::local_pass::LocalTimes;
 use super::super::output::OutputTimes;
 use super::super::sink::{Sink, commit, compression_of_name, path_aside};
 use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
+use super::catalogue::Catalogues;
 use super::notes::ReadingNote;
 use super::times::Part;
 use crate::say::say;
@@ -27,7 +29,7 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
                 .with_context(|| format!("the part of worker {worker} in the summary"))
         })
         .collect::<Result<_>>()?;
-    let summary = summary(bench, result, &parts);
+    let summary = summary(bench, result, &parts)?;
     if let Some(path) = &bench.spec.summary {
         let member = &bench.member;
         let aside = path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker));
@@ -41,7 +43,20 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
     summary.line()
 }
 
-fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
+/// The groups of all workers, for the summary.
+fn groups(result: &JobResult, parts: &[Part]) -> Result<Option<(Value, Value)>> {
+    if parts.iter().all(|part| part.groups.is_none()) {
+        return Ok(None);
+    }
+    let mut all = GroupFacts::default();
+    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|told| all.add_told(told));
+    let chunk_bases: Vec<u32> = parts.iter().map(|part| part.chunk_base).collect();
+    let catalogues: Vec<Vec<u8>> =
+        result.counts.iter().map(|counts| counts.catalogue.clone()).collect();
+    all.json(&Catalogues::decode(&chunk_bases, &catalogues)?).map(Some)
+}
+
+fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary> {
     let shape = result.plan.shape;
     let reading = ReadingNote {
         workers: shape.workers,
@@ -65,7 +80,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
         exchange: &exchange,
         asked: &[],
         bad: &BadRecords::default(),
-        groups: None,
+        groups: groups(result, parts)?,
         early_drops: sum(|part| part.early_drops),
         phases: &[],
         wall: bench.clocks.0.elapsed(),
@@ -93,7 +108,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Summary {
     );
     let thread_s = added(parts.iter().map(|part| &part.thread_s), |sum, part| sum + part);
     summary.set("/run/thread_s", json!(thread_s));
-    summary
+    Ok(summary)
 }
 
 /// Tables of workers as one.

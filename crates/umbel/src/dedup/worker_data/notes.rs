@@ -17,7 +17,7 @@ const MARK: u8 = 1;
 const NOTE: u8 = 2;
 
 /// Version of the notes and of the files that they speak of.
-pub(super) const LAYOUT_VERSION: u32 = 2;
+pub(super) const LAYOUT_VERSION: u32 = 3;
 
 /// An input file as it was when the job began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -118,7 +118,9 @@ pub(super) enum Note {
         runs_bytes: u64,
     },
     /// These cells are settled too; drops up to there are durable, so many of all of them for a reference.
-    Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: ExchangeReport },
+    Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: Box<ExchangeReport> },
+    /// All groups are durable, in so many bytes.
+    Counted { group_bytes: u64 },
     /// These outputs are written, aside.
     Outputs(Vec<OutputNote>),
     /// All outputs are.
@@ -149,6 +151,8 @@ pub(super) struct Told {
     pub(super) drops_bytes: u64,
     pub(super) reference_drops: u64,
     pub(super) report: ExchangeReport,
+    /// Bytes of all groups, once they are durable.
+    pub(super) group_bytes: Option<u64>,
     pub(super) outputs: Vec<OutputNote>,
     pub(super) written: Option<Written>,
     pub(super) committing: bool,
@@ -173,8 +177,9 @@ impl Told {
             Note::Sealed { cells, drops_bytes, reference_drops, report } => {
                 self.settled.extend(cells);
                 (self.drops_bytes, self.reference_drops) = (drops_bytes, reference_drops);
-                self.report = report;
+                self.report = *report;
             }
+            Note::Counted { group_bytes } => self.group_bytes = Some(group_bytes),
             Note::Outputs(outputs) => self.outputs.extend(outputs),
             Note::Written(written) => self.written = Some(written),
             Note::Committing => self.committing = true,
@@ -241,7 +246,8 @@ mod tests {
         report.items = u64::MAX;
         notebook.mark(b"{not json").unwrap();
         for (cells, drops_bytes, reference_drops) in [(vec![1, 9], 3, 0), (vec![2], 8, 5)] {
-            let sealed = Note::Sealed { cells, drops_bytes, reference_drops, report };
+            let sealed =
+                Note::Sealed { cells, drops_bytes, reference_drops, report: Box::new(report) };
             notebook.note(&sealed).unwrap();
         }
         notebook.note(&Note::Resumed).unwrap();

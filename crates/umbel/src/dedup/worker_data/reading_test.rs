@@ -15,6 +15,7 @@ fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
         level: Level::Fingerprint,
         keep: Keep::First,
         report_kept: true,
+        report_sizes: false,
         choice: FilterChoice::Auto,
         bad_max: 0,
     };

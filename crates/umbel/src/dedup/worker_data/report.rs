@@ -39,7 +39,7 @@ pub(super) fn write(
 }
 
 /// All drops by places of the job.
-fn gather(bench: &Bench, state: &ReadState) -> Result<DropRows> {
+pub(super) fn gather(bench: &Bench, state: &ReadState) -> Result<DropRows> {
     let base = state.reading.chunk_base;
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
     let rows = DropRows::on_disk(&bench.job(state.reading), base, &scratch);

@@ -1,5 +1,6 @@
 //! What a worker tells of its part, for the summary.
 
+use super::super::groups::ToldGroups;
 use super::super::local_pass::LocalTimes;
 use super::super::output::OutputTimes;
 use serde::{Deserialize, Serialize};
@@ -37,4 +38,8 @@ pub(super) struct Part {
     pub(super) phase_wall_s: BTreeMap<String, f64>,
     /// Thread seconds by work.
     pub(super) thread_s: BTreeMap<String, f64>,
+    /// Number in the job of the worker's first chunk.
+    pub(super) chunk_base: u32,
+    /// Groups whose kept record is the worker's, if outputs tell of groups.
+    pub(super) groups: Option<ToldGroups>,
 }

@@ -8,18 +8,21 @@ use super::super::progress::{Bar, Unit};
 use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use super::super::turns::{lock, run_tasks};
 use super::bench::{Bench, Membership, Settling};
+use super::claims::ClaimFile;
 use super::folder::JobFolder;
 use super::notes::{Note, Notebook};
 use super::times::Part;
-use super::{conclusion, drop_file, reading, writing};
+use super::{conclusion, drop_file, group_file, reading, writing};
 use crate::exit::UsageError;
 use anyhow::{Context, Error, Result};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{Drops, Entry, ExchangeReport, Item, Place, Rank, Suspect};
+use umbel_engine::dedup::{
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, Suspect, WorkerId,
+};
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{Workshop, WorkshopError};
 use umbel_node::ports::PortFuture;
@@ -34,6 +37,8 @@ const CELL_BUFFER_BYTES: (u64, u64) = (512, 32 << 10);
 pub(crate) struct FileWorkshop {
     bench: Arc<Bench>,
     fetched: Arc<Mutex<Option<GroupedBytes>>>,
+    /// What was dropped, by the records that were kept.
+    claims: Arc<Mutex<Option<ClaimFile>>>,
     /// What the job came to, in one line.
     summary: Arc<Mutex<Vec<u8>>>,
 }
@@ -72,7 +77,8 @@ impl FileWorkshop {
     /// if it is damaged.
     pub(crate) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
         let bench = Arc::new(Bench::open(spec, member, folder)?);
-        Ok(Self { bench, fetched: Arc::default(), summary: Arc::default() })
+        let (fetched, claims, summary) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { bench, fetched, claims, summary })
     }
 
     /// Removes a job's folder and what was written aside, whatever the job was.
@@ -126,7 +132,8 @@ impl FileWorkshop {
         self.bench.drops.sync()?;
         let (cells, drops_bytes) = (settling.open.clone(), self.bench.drops.bytes());
         let reference_drops = settling.reference_drops + settling.open_reference_drops;
-        self.bench.note(&Note::Sealed { cells, drops_bytes, reference_drops, report: *report })?;
+        let boxed = Box::new(*report);
+        self.bench.note(&Note::Sealed { cells, drops_bytes, reference_drops, report: boxed })?;
         let Settling { sealed, open, .. } = &mut *settling;
         open.drain(..).for_each(|cell| sealed.insert(cell));
         (settling.sealed_bytes, settling.report) = (drops_bytes, *report);
@@ -153,6 +160,31 @@ impl FileWorkshop {
             Ok(entries)
         };
         (0..shape.workers).map(list).collect()
+    }
+
+    fn seal_counted(&self) -> Result<()> {
+        let mut told = lock(&self.bench.told);
+        if told.group_bytes.is_some() {
+            return Ok(());
+        }
+        self.bench.groups.sync()?;
+        let group_bytes = self.bench.groups.bytes();
+        self.bench.note(&Note::Counted { group_bytes })?;
+        told.group_bytes = Some(group_bytes);
+        Ok(())
+    }
+
+    fn learn_groups(&self, keeper: WorkerId, groups: &[Group]) -> Result<()> {
+        // What is durable was learned in an attempt before, and was the same.
+        if lock(&self.bench.told).group_bytes.is_some() {
+            return Ok(());
+        }
+        group_file::append(&self.bench.groups, keeper, groups)
+    }
+
+    fn read_claims(&self, range: PlaceRange) -> Result<Vec<Claim>> {
+        let claims = lock(&self.claims);
+        claims.as_ref().context("no claims were gathered")?.in_range(range)
     }
 
     fn read_items(&self, cell: u32) -> Result<Vec<Item>> {
@@ -269,7 +301,35 @@ impl Workshop for FileWorkshop {
         self.read_items(cell).map_err(|error| explain(&error))
     }
 
+    fn gather(&self, _: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
+        // At once: what an attempt before has left running must not forget what this one learns.
+        let is_counted = lock(&self.bench.told).group_bytes.is_some();
+        let begun = if is_counted { Ok(()) } else { self.bench.groups.cut(0) };
+        let gathered = Arc::clone(&self.claims);
+        apart(&self.bench, move |bench| {
+            begun?;
+            let state = bench.read_state()?;
+            let claims = ClaimFile::gather(bench, &state)?;
+            *lock(&gathered) = Some(claims);
+            Ok(state.facts.iter().map(|facts| facts.places).collect())
+        })
+    }
+
+    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
+        self.read_claims(range).map_err(|error| explain(&error))
+    }
+
+    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
+        self.learn_groups(keeper, &groups).map_err(|error| explain(&error))
+    }
+
+    fn seal_groups(&self) -> Result<(), WorkshopError> {
+        self.seal_counted().map_err(|error| explain(&error))
+    }
+
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
+        // Nobody asks for claims any more.
+        *lock(&self.claims) = None;
         apart(&self.bench, move |bench| writing::write(bench, &order))
     }
 

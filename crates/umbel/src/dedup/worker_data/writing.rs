@@ -11,6 +11,7 @@ use super::super::sink::{Complete, Sink, compression_of_name, is_device, path_as
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::folder::sync_folder;
+use super::group_reports::{self, Annotating};
 use super::kept_index;
 use super::notes::{Note, OutputNote, Told};
 use super::report;
@@ -62,6 +63,12 @@ impl JobPlaces<'_> {
         lock(&self.bench.told).outputs.extend(outputs.iter().cloned());
         self.bench.note(&Note::Outputs(outputs))
     }
+
+    /// Notes the last ones.
+    fn complete(self) -> Result<()> {
+        let mut fresh = lock(&self.fresh);
+        self.note(&mut fresh)
+    }
 }
 
 impl Places for JobPlaces<'_> {
@@ -88,31 +95,17 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     }
     let watch = Stopwatch::start();
     let state = bench.read_state()?;
-    let job = bench.job(state.reading);
-    let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
-    let bar = Bar::new("write", bytes, Unit::Bytes, bench.spec.quiet);
     let times = Mutex::new(OutputTimes::default());
-    match &bench.spec.output {
-        OutputTarget::Directory(root) => {
-            let told = lock(&bench.told);
-            let whole = told.outputs.iter().filter(|output| is_whole(output));
-            let done = whole.filter_map(|output| output.source.map(|source| source as usize));
-            let places = JobPlaces { bench, done: done.collect(), fresh: Mutex::default() };
-            drop(told);
-            directory(&job, &state.facts, root, &places, &times, &bar)?;
-            let mut fresh = places.fresh.lock().expect("threads are done");
-            places.note(&mut fresh)?;
-        }
-        OutputTarget::File(path) => {
-            write_one(bench, path, |sink| stream(&job, &state.facts, sink, &times, &bar))?;
-        }
-        OutputTarget::Stdout => {
-            bail!("standard output cannot wait for the commit; name an --output")
-        }
+    if bench.spec.annotates {
+        write_annotations(bench, &state, order)?;
+    } else {
+        write_records(bench, &state, &times)?;
     }
-    drop(bar);
     if let Some(path) = &bench.spec.duplicates {
         write_one(bench, path, |sink| report::write(bench, &state, order, sink))?;
+    }
+    if let Some(path) = &bench.spec.groups {
+        write_one(bench, path, |sink| group_reports::write_list(bench, order, sink))?;
     }
     if let Some(index) = &bench.spec.save_index {
         // Never packed: it is read block by block.
@@ -127,6 +120,48 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     bench.note(&Note::Written(written.clone()))?;
     lock(&bench.told).written = Some(written.clone());
     Ok(written)
+}
+
+/// The sources whose outputs an earlier process has written, and a place for the others.
+fn places(bench: &Bench) -> JobPlaces<'_> {
+    let told = lock(&bench.told);
+    let whole = told.outputs.iter().filter(|output| is_whole(output));
+    let done = whole.filter_map(|output| output.source.map(|source| source as usize)).collect();
+    JobPlaces { bench, done, fresh: Mutex::default() }
+}
+
+fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
+    let job = bench.job(state.reading);
+    let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let bar = Bar::new("write", bytes, Unit::Bytes, bench.spec.quiet);
+    match &bench.spec.output {
+        OutputTarget::Directory(root) => {
+            let places = places(bench);
+            directory(&job, &state.facts, root, &places, times, &bar)?;
+            places.complete()
+        }
+        OutputTarget::File(path) => {
+            write_one(bench, path, |sink| stream(&job, &state.facts, sink, times, &bar))
+        }
+        OutputTarget::Stdout => {
+            bail!("standard output cannot wait for the commit; name an --output")
+        }
+    }
+}
+
+fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<()> {
+    let annotating = || Annotating::new(bench, state, order);
+    match &bench.spec.output {
+        OutputTarget::Directory(_) => {
+            let places = places(bench);
+            annotating()?.directory(&places)?;
+            places.complete()
+        }
+        OutputTarget::File(path) => write_one(bench, path, |sink| annotating()?.stream(sink)),
+        OutputTarget::Stdout => {
+            bail!("standard output cannot wait for the commit; name a file for --annotate")
+        }
+    }
 }
 
 /// Writes one output aside, packed as its name says, unless it is there.
@@ -190,11 +225,11 @@ fn written(bench: &Bench, state: &ReadState) -> Result<Written> {
     let gone_otherwise = |facts: &ChunkFacts| facts.places - facts.items - facts.exempt;
     // Bad records, and those without a key, are marked as gone, too.
     let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
-    let detail = serde_json::to_vec(&part(bench, state)).context("part of the summary")?;
+    let detail = serde_json::to_vec(&part(bench, state)?).context("part of the summary")?;
     Ok(Written { kept: items - dropped, dropped, detail })
 }
 
-fn part(bench: &Bench, state: &ReadState) -> Part {
+fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     let seconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 1e4;
     let times = lock(&bench.times);
     let (local, output) = (times.local_threads, times.output_threads);
@@ -218,7 +253,8 @@ fn part(bench: &Bench, state: &ReadState) -> Part {
     for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
         *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
     }
-    Part {
+    let groups = bench.spec.reports_kept().then(|| group_reports::facts(bench)).transpose()?;
+    Ok(Part {
         inputs: bench.spec.inputs.clone(),
         bad_by_cause,
         exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
@@ -232,7 +268,9 @@ fn part(bench: &Bench, state: &ReadState) -> Part {
         cpu_s: bench.clocks.1.seconds(),
         phase_wall_s: phases.into_iter().map(row).collect(),
         thread_s: threads.into_iter().map(row).collect(),
-    }
+        chunk_base: state.reading.chunk_base,
+        groups: groups.map(|facts| facts.told()),
+    })
 }
 
 /// Puts all outputs under their names; those that are there already stay.

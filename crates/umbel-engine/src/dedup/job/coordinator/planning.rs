@@ -12,7 +12,7 @@ use crate::Outbox;
 use crate::limits::PLACE_CHUNK_BITS;
 use crate::planted::{self, Planted};
 
-/// Attempts in a row that may end without one more settled cell: connections that never hold are nobody's transient
+/// Attempts in a row that may end without one more settled cell or counted worker: connections that never hold are nobody's transient
 /// trouble.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 16;
 
@@ -112,8 +112,10 @@ impl JobCoordinator {
     }
 
     fn check_progress(&mut self, settled: u32) -> Result<(), JobFailure> {
-        let grew = settled > self.settled_before || self.attempts <= 1;
-        self.settled_before = settled;
+        let tallied = self.rows.iter().filter(|row| row.tallied.is_some()).count();
+        let known = (settled, tallied);
+        let grew = known > self.known_before || self.attempts <= 1;
+        self.known_before = known;
         self.fruitless = if grew { 0 } else { self.fruitless + 1 };
         if self.fruitless >= FRUITLESS_ATTEMPTS_MAX {
             let (attempts, cause) = (self.fruitless, self.trouble.clone());

@@ -1,0 +1,51 @@
+//! A tally over several workshops, carried by hand.
+
+use super::workshop::FileWorkshop;
+use std::collections::VecDeque;
+use tokio::runtime::Runtime;
+use umbel_engine::Outbox;
+use umbel_engine::dedup::job::TallyOrder;
+use umbel_engine::dedup::{Group, Tally, TallyInput, TallyOutput, TallyShape, WorkerId};
+use umbel_node::jobs::Workshop;
+
+/// Counts the groups in processes that live so long; who knows them already only answers.
+pub(super) fn carry(runtime: &Runtime, shops: &[FileWorkshop], chunk_bases: &[u32]) {
+    let (chunk_bases, tells_sizes) = (chunk_bases.to_vec(), true);
+    let order = TallyOrder { chunk_bases: chunk_bases.clone(), tells_sizes };
+    let shape = TallyShape { job: 77, attempt: 1, chunk_bases, tells_sizes };
+    let workers = (0u16..).map(WorkerId).zip(shops);
+    let mut tallies = Vec::new();
+    let mut inputs = Vec::new();
+    for (id, shop) in workers {
+        tallies.push(Tally::new(id, shape.clone()).unwrap());
+        let places = runtime.block_on(shop.gather(order.clone())).unwrap();
+        inputs.push((id, TallyInput::Begin { places }));
+    }
+    let mut outbox = Outbox::new();
+    let mut mail = VecDeque::new();
+    loop {
+        for (id, input) in inputs.drain(..) {
+            tallies[id.index()].step(input, &mut outbox).unwrap();
+            mail.extend(outbox.take().into_iter().map(|output| (id, output)));
+        }
+        let Some((id, output)) = mail.pop_front() else { break };
+        let shop = &shops[id.index()];
+        match output {
+            TallyOutput::Send { to, frame } => {
+                inputs.push((to, TallyInput::Frame { from: id, bytes: frame }));
+            }
+            TallyOutput::Read { keeper, range } => {
+                let claims = shop.claims(range).unwrap();
+                inputs.push((id, TallyInput::Claims { keeper, claims }));
+            }
+            TallyOutput::Groups(groups) => shop.learn(id, groups).unwrap(),
+            TallyOutput::Sizes { keeper, range, sizes } => {
+                let claims = shop.claims(range).unwrap();
+                let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
+                let groups = groups.map(|(kept, size)| Group { kept, size });
+                shop.learn(keeper, groups.collect()).unwrap();
+            }
+            TallyOutput::Done => shop.seal_groups().unwrap(),
+        }
+    }
+}
