@@ -209,18 +209,25 @@ async fn attend(
     cancelled: watch::Receiver<bool>,
 ) {
     let is_coordinator = record.coordinator() == Some(local.node());
-    let end = match work(&local, job, &record, cancelled.clone()).await {
+    let outcome = work(&local, job, &record, cancelled.clone()).await;
+    let heard_its_end = !is_coordinator && matches!(outcome, Err(MemberError::Aborted { .. }));
+    if heard_its_end {
+        // Its coordinator writes how it ended, and this task ends with that; unless it is gone before it
+        // could: then it would wait, when it is back, for workers that have left.
+        tokio::time::sleep(LEDGER_TIMEOUT).await;
+    }
+    let end = match outcome {
         Ok(Some(summary)) => JobEnd::Done { summary },
         // Its coordinator says how the job ended.
         Ok(None) => return,
-        Err(MemberError::Aborted { .. }) if !is_coordinator => return,
         Err(MemberError::Job(JobFailure::Cancelled)) => JobEnd::Cancelled,
         Err(error) => {
             let resumable = error.is_resumable();
             JobEnd::Failed { cause: cause(&local, &record, &error), resumable }
         }
     };
-    if is_coordinator && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
+    let knows = is_coordinator || heard_its_end;
+    if knows && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
         // It was about to end anyway.
         return tell(&coordinator, job, record.run, JobEnd::Cancelled).await;
     }
