@@ -3,6 +3,7 @@
 use super::apply::Change;
 use super::frozen::FrozenFile;
 use super::offline::{SketchFile, check_form};
+use super::records::check_plain;
 use super::set::{Contents, Form, ItemSet, Shown, id_bytes_of, open_set};
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail, ensure};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass, StoredSketch};
+use umbel_records::Compression;
 
 /// A set and its sketch.
 pub(crate) struct KeptSet {
@@ -126,9 +128,13 @@ impl ItemSet for KeptSet {
         if keys.is_empty() { Ok(BTreeMap::new()) } else { self.set()?.find(keys) }
     }
 
-    /// As far as is known without a look into the file; a packed one refuses when it comes to that.
+    /// Said before the session, for the other side changes its set first.
     fn check_writable(&self) -> Result<()> {
-        self.opened.get().map_or(Ok(()), |set| set.check_writable())
+        if matches!(self.form, Form::RawIds(_)) {
+            return Ok(());
+        }
+        let shown = || self.path.display().to_string();
+        check_plain(Compression::of_file(self.file.file()).with_context(shown)?, &self.path)
     }
 
     /// Changes the set, then the sketch: who is killed between leaves a sketch that is older than its set, which is refused.

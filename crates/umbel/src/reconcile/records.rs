@@ -11,6 +11,20 @@ use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item};
 
+/// Whether a file of records can be changed.
+///
+/// # Errors
+///
+/// If it is packed.
+pub(super) fn check_plain(compression: Compression, path: &Path) -> Result<()> {
+    ensure!(
+        compression == Compression::Plain,
+        "{}: a packed file is not changed: unpack it first",
+        path.display()
+    );
+    Ok(())
+}
+
 /// How the records of a file are items.
 pub(crate) trait RecordItems: Send + Sync {
     /// How items become symbols.
@@ -247,12 +261,7 @@ impl<Items: RecordItems> ItemSet for RecordSet<Items> {
     }
 
     fn check_writable(&self) -> Result<()> {
-        ensure!(
-            self.compression == Compression::Plain,
-            "{}: a packed file is not changed: unpack it first",
-            self.file.path().display()
-        );
-        Ok(())
+        check_plain(self.compression, self.file.path())
     }
 
     fn apply(&self, change: &Change) -> Result<()> {

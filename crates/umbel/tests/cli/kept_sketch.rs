@@ -1,5 +1,6 @@
 //! `umbel reconcile --sketch`: sessions that begin with stored sketches of both sets.
 
+use crate::packed::gzip;
 use crate::reconcile::{over_ssh, script};
 use crate::sandbox::{Ran, Sandbox};
 use crate::serve::run;
@@ -168,6 +169,19 @@ fn a_sketch_that_its_set_left_behind_is_refused() {
     run(&sandbox, "sketch add a.sketch more --new").kept();
     let shown = reconcile(&sandbox, args).ended_with(1);
     assert_eq!(shown, b"- line 0\n- line 1\n+ line 50\n- more\n");
+}
+
+/// Else the other side would have changed its set already.
+#[test]
+fn a_packed_set_is_refused_before_anything_is_changed() {
+    let sandbox = Sandbox::with(&[("a.gz", gzip(b"1\n2\n")), ("b", b"2\n3\n".to_vec())]);
+    build(&sandbox, "a.gz", "--symbols 40");
+    build(&sandbox, "b", "--symbols 40");
+    script(&sandbox, "--writable --sketch b.sketch b");
+    let args = "a.gz exec:./there.sh --sketch a.gz.sketch";
+    reconcile(&sandbox, &format!("{args} --two-way")).refused(2, &["a.gz: a packed file is not"]);
+    assert_eq!(sandbox.text("b"), "2\n3\n");
+    assert_eq!(reconcile(&sandbox, args).ended_with(1), b"- 1\n+ 3\n");
 }
 
 #[test]
