@@ -79,19 +79,27 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         all.map(|(name, _)| name.to_owned()).collect()
     });
     let uses_flush = world.plan.seed.is_multiple_of(2);
-    for name in names {
-        let last = Rc::new(std::cell::RefCell::new(String::new()));
-        let nodes = world.plan.world.nodes;
-        let serving = serve(Rc::clone(&world.clients), name, nodes, uses_flush, Rc::clone(&last));
-        let served = world.spawn(serving);
-        if !run_until(world, now_us() + SERVE_MAX_US, |_| served.get())? && !world.is_violated() {
-            let seconds = SERVE_MAX_US / 1_000_000;
-            let what = format!("copies do not serve within {seconds} s: {}", last.borrow());
-            watch::violated("heals_and_serves", what);
+    let nodes = world.plan.world.nodes;
+    for name in &names {
+        serve(world, name, inserts_and_questions(name, nodes))?;
+    }
+    if uses_flush {
+        // A flush speaks for the nodes that are there when it is asked for: a host that comes back
+        // under a new number may be admitted while it is under way.
+        let all = |world: &mut World| without_copy(world).is_none();
+        if !run_until(world, now_us() + QUIET_MAX_US, all)?
+            && !world.is_violated()
+            && let Some(what) = without_copy(world)
+        {
+            watch::violated(copies_converge::NAME, format!("after a long time {what}"));
         }
-        if world.is_violated() {
-            return Ok(());
+        let via = 2 * ROUNDS % nodes + 1;
+        for name in &names {
+            serve(world, name, vec![(via, Op::Flush { filter: name.clone() })])?;
         }
+    }
+    if world.is_violated() {
+        return Ok(());
     }
     // What a flush promises holds when it is answered; else they have some time.
     let patience_us = if uses_flush { 0 } else { QUIET_MAX_US };
@@ -148,26 +156,47 @@ fn rot(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Inserts into a replicated filter and asks for it, everywhere, and has it flushed.
-async fn serve(
-    clients: Rc<Clients>,
-    filter: String,
-    nodes: u32,
-    uses_flush: bool,
-    last: Rc<std::cell::RefCell<String>>,
-) {
-    let mut ops = Vec::new();
-    for round in 0..ROUNDS {
+/// Writes to a filter and as many questions, each asked of the next node.
+fn inserts_and_questions(filter: &str, nodes: u32) -> Vec<(u32, Op)> {
+    let filter = filter.to_owned();
+    let ops = (0..ROUNDS).flat_map(|round| {
         let first = FIRST_ITEM + round * ROUND_ITEMS;
         let items: Vec<u32> = (first..first + ROUND_ITEMS).collect();
         let ack = [Ack::Majority, Ack::OnePartner, Ack::Local][round as usize % 3];
-        ops.push(Op::InsertCopy { filter: filter.clone(), items: items.clone(), ack });
-        ops.push(Op::ContainsCopy { filter: filter.clone(), items, majority: true });
+        [
+            Op::InsertCopy { filter: filter.clone(), items: items.clone(), ack },
+            Op::ContainsCopy { filter: filter.clone(), items, majority: true },
+        ]
+    });
+    (1..=nodes).cycle().zip(ops).collect()
+}
+
+/// Has calls on a replicated filter carried out within their time, each until it is.
+///
+/// # Errors
+/// If a host's task panicked.
+fn serve(world: &mut World, filter: &str, ops: Vec<(u32, Op)>) -> Result<(), String> {
+    if world.is_violated() {
+        return Ok(());
     }
-    if uses_flush {
-        ops.push(Op::Flush { filter });
+    let last = Rc::new(std::cell::RefCell::new(String::new()));
+    let calls = call_until_done(Rc::clone(&world.clients), ops, Rc::clone(&last));
+    let served = world.spawn(calls);
+    if !run_until(world, now_us() + SERVE_MAX_US, |_| served.get())? && !world.is_violated() {
+        let seconds = SERVE_MAX_US / 1_000_000;
+        let what = format!("copies of {filter} do not serve within {seconds} s: {}", last.borrow());
+        watch::violated("heals_and_serves", what);
     }
-    for (via, op) in (1..=nodes).cycle().zip(ops) {
+    Ok(())
+}
+
+/// Makes each call, of the node with its number, until it is done.
+async fn call_until_done(
+    clients: Rc<Clients>,
+    ops: Vec<(u32, Op)>,
+    last: Rc<std::cell::RefCell<String>>,
+) {
+    for (via, op) in ops {
         loop {
             let plan = OpPlan { at_ms: 0, client: 0, via, op: op.clone() };
             match Rc::clone(&clients).call(plan).await {
@@ -180,6 +209,18 @@ async fn serve(
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     }
+}
+
+/// A filter of which not every node that runs has a copy, and how many have; nothing if all do.
+fn without_copy(world: &World) -> Option<String> {
+    let nodes = world.hosts.iter().filter(|host| host.is_up()).count();
+    watch::with(|checks| {
+        checks.generations.all().find_map(|(name, lives)| {
+            let last = lives.last().filter(|life| life.to_us == u64::MAX)?;
+            let copies = copies_of(&world.hosts, last).len();
+            (copies != nodes).then(|| format!("{copies} of {nodes} nodes have a copy of {name}"))
+        })
+    })
 }
 
 /// A copy of a filter that was dropped; nothing if all are gone.
