@@ -207,7 +207,23 @@ pub const REPAIR_POSITIONS_MAX: u64 = 1 << 27;
 /// Most blocks of a window of a repair session: if all of them differ in most of their bits, the initiator holds 64 MiB.
 pub const REPAIR_WINDOW_BLOCKS_MAX: usize = 1 << 14;
 
-/// Most bytes of the answer to one question of a repair session: what the responder holds that it is about to send.
+/// Most windows of a repair session that are open at once: sixteen settle an array of 1 GiB of which every block differs. A
+/// responder holds 64 KiB of each.
+pub const REPAIR_WINDOWS_MAX: usize = 16;
+
+/// Most bytes that the initiator of a repair session holds of all windows together, before the oldest alone may go on: as
+/// much as one window takes of which all blocks differ in most of their bits.
+pub const REPAIR_HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Most bytes of answers of a repair session that are due at once, if not one question's alone: what a responder holds that
+/// it is about to send. At a round trip of 50 ms it is 80 MB a second.
+pub const REPAIR_UNANSWERED_BYTES_MAX: usize = 4 << 20;
+
+/// Most bytes that a step of a repair session gives to be sent: twice what an initiator may have asked for. One that has
+/// asked for more must wait no longer.
+pub const REPAIR_STEP_BYTES_MAX: u64 = 8 << 20;
+
+/// Most bytes of the answer to one question of a repair session.
 pub const REPAIR_ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Where a repair frame is cut.

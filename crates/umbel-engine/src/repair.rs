@@ -9,7 +9,7 @@
 //!     │  Hello (shape, root of the residues)  ──►   equal? then that was all
 //!     │  ◄── Welcome (root, estimator)
 //!     │  ◄─► Find: which blocks differ, by reconciling (block, residues); left out if most of them do
-//!     │  Window (blocks)  Ask (t syndromes)   ──►
+//!     │  Window (blocks)  Ask (t syndromes)   ──►      of up to sixteen windows at once
 //!     │  ◄── Answer                                 XOR, decode; ask more for what does not decode
 //!     │  Ask (hashes)                         ──►
 //!     │  ◄── Answer                                 one for 64 blocks; where it is wrong, one for each; then the blocks
@@ -43,6 +43,7 @@ mod session;
 mod shuttle;
 mod table;
 mod window;
+mod windows;
 
 pub use error::{RepairError, RepairRefusal, TableError};
 pub use filter_bits::{FilterBits, FilterBitsError};

@@ -1,5 +1,7 @@
 //! What both halves of a repair share: the table, the key, what is counted.
 
+use std::collections::VecDeque;
+
 use super::error::RepairError;
 use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
@@ -8,7 +10,8 @@ use super::session::RepairOutput;
 use super::table::ResidueTable;
 use crate::Outbox;
 use crate::limits::{
-    REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
+    REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_STEP_BYTES_MAX as STEP_BYTES_MAX,
+    REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
 };
 use crate::reconcile::wire::put_frame;
 
@@ -20,8 +23,10 @@ pub(crate) struct Core {
     pub(crate) key: RepairKey,
     pub(crate) phase: &'static str,
     pub(crate) is_over: bool,
-    /// The question whose answer is counted.
-    pub(crate) question: Option<Question>,
+    /// The questions whose answers are due, oldest first: theirs are the bytes that come.
+    questions: VecDeque<Question>,
+    /// Bytes sent when the step began.
+    step_began_bytes: u64,
     pub(crate) bytes: RepairBytes,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
@@ -41,7 +46,8 @@ impl Core {
             key: RepairKey::derive(&options.secret, options.shape_id, [options.nonce, 0]),
             phase: "waiting for a first frame",
             is_over: false,
-            question: None,
+            questions: VecDeque::new(),
+            step_began_bytes: 0,
             bytes: RepairBytes::default(),
             sent_bytes: 0,
             received_bytes: 0,
@@ -82,13 +88,12 @@ impl Core {
     fn count(&mut self, message: &Message, bytes: u64) {
         let counter = match message {
             Message::Find(_) => &mut self.bytes.find,
-            Message::Window(_) => &mut self.bytes.lists,
+            Message::Window { .. } => &mut self.bytes.lists,
             Message::Ask { question, .. } => {
-                self.question = Some(*question);
-                self.round_count += 1;
+                self.questions.push_back(*question);
                 &mut self.bytes.lists
             }
-            Message::Answer { .. } => match self.question {
+            Message::Answer { .. } => match self.questions.front() {
                 Some(Question::Syndromes { .. }) | None => &mut self.bytes.syndromes,
                 Some(Question::Raw) => &mut self.bytes.raw,
                 Some(_) => &mut self.bytes.hashes,
@@ -97,6 +102,26 @@ impl Core {
             _ => &mut self.bytes.greeting,
         };
         *counter += bytes;
+    }
+
+    /// The oldest question is answered in full.
+    pub(crate) fn answered(&mut self) {
+        self.questions.pop_front();
+    }
+
+    /// A step begins.
+    pub(crate) const fn step_begins(&mut self) {
+        self.step_began_bytes = self.sent_bytes;
+    }
+
+    /// # Errors
+    /// If this step has given so much to be sent that no peer may have asked for it.
+    pub(crate) const fn check_step(&self) -> Result<(), RepairError> {
+        let got = self.sent_bytes - self.step_began_bytes;
+        if got > STEP_BYTES_MAX {
+            return Err(limit("bytes of answers at once", got, STEP_BYTES_MAX));
+        }
+        Ok(())
     }
 
     pub(crate) const fn note_differing(&mut self, is_new: bool, differing: usize, flips: usize) {
@@ -123,7 +148,7 @@ impl Core {
     }
 }
 
-pub(crate) fn limit(limit: &'static str, got: u64, max: u64) -> RepairError {
+pub(crate) const fn limit(limit: &'static str, got: u64, max: u64) -> RepairError {
     RepairError::LimitExceeded { limit, got, max }
 }
 

@@ -4,12 +4,14 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::message::{ListLimits, Message, MessageLimits};
+use super::error::RepairError;
+use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::Policy;
 use super::repair_test::{array, flipped, mix};
 use super::session::{RepairInput, RepairOutput, RepairSession};
 use super::shuttle::{Damage, Shuttle, options, table};
 use crate::Outbox;
+use crate::limits::REPAIR_STEP_BYTES_MAX;
 use crate::reconcile::wire::{FrameBuffer, RawFrame, put_frame};
 
 /// What is done to one frame of a session.
@@ -103,12 +105,55 @@ fn damaged_sessions_end_right_or_with_an_error() {
         let flips = [3, 40, 900][(mix(seed ^ 1 << 40) % 3) as usize];
         let ours = array(word_count, seed);
         let theirs = flipped(&ours, 0..word_count, flips);
-        let mut shuttle = Shuttle::new(policy, &ours, &theirs);
+        let window_blocks = [[1024, 1 << 14], [1, 1], [5, 20]][(mix(seed ^ 1 << 44) % 3) as usize];
+        let mut shuttle = Shuttle::with_window_blocks(window_blocks, policy, &ours, &theirs);
         shuttle.damage = damage(fault, seed);
         shuttle.chunk_bytes = [0, 3][(seed % 2) as usize];
         shuttle.run();
         check(&shuttle, policy, &ours, &theirs, seed % 8 > 4);
     }
+}
+
+/// A peer that asks for everything at once is left, before all of it is made.
+#[test]
+fn who_asks_for_too_much_at_once_is_left() {
+    let ours = array(512 * 2_000, 1);
+    let theirs = array(512 * 2_000, 2);
+    let (a, b) = (table(&ours), table(&theirs));
+    let mut ours_half = RepairSession::initiator(options(&a, 1), Policy::Mirror, a);
+    let mut theirs_half = RepairSession::responder(options(&b, 2), false, b);
+    let mut out = Outbox::new();
+    ours_half.step(RepairInput::Start, &ours, &mut out);
+    let hello = out.take();
+    let [RepairOutput::Send(hello)] = &hello[..] else { panic!("{hello:?}") };
+    theirs_half.step(RepairInput::Received(hello.clone()), &theirs, &mut out);
+    let welcome = out.take();
+    assert!(matches!(&welcome[..], [RepairOutput::Send(_)]));
+    let mut bytes = Vec::new();
+    let mut put = |message: &Message| put_frame(&mut bytes, message.frame_type(), &message.body());
+    put(&Message::Window { slot: 3, blocks: (0..2_000).collect() });
+    (0..100).for_each(|_| {
+        let question = Question::Raw;
+        put(&Message::Ask { slot: 3, question, places: (0..250).collect() });
+    });
+    theirs_half.step(RepairInput::Received(bytes), &theirs, &mut out);
+    let outputs = out.take();
+    let sent = |output: &RepairOutput| match output {
+        RepairOutput::Send(bytes) => bytes.len() as u64,
+        _ => 0,
+    };
+    let sent_bytes: u64 = outputs.iter().map(sent).sum();
+    assert!((REPAIR_STEP_BYTES_MAX..REPAIR_STEP_BYTES_MAX + (2 << 20)).contains(&sent_bytes));
+    let is_named = |output: &RepairOutput| {
+        matches!(
+            output,
+            RepairOutput::Finish(Err(RepairError::LimitExceeded {
+                limit: "bytes of answers at once",
+                ..
+            }))
+        )
+    };
+    assert!(outputs.iter().any(is_named));
 }
 
 /// Words of a peer that has the key and says anything.

@@ -6,20 +6,15 @@ use super::core::{Core, out_of_order};
 use super::error::{RepairError, RepairRefusal};
 use super::finder::{Finder, estimated_dirty, pays};
 use super::keys::RepairKey;
-use super::ladder::Ladder;
 use super::message::{Message, VERSION, Verdict, policy_byte};
 use super::options::{BlockDifference, Policy};
 use super::session::RepairOutput;
 use super::table::{BitBlocks, ResidueTable, block_code};
-use super::window::{Next, Window};
+use super::window::Window;
+use super::windows::Windows;
 use crate::Outbox;
-use crate::limits::{
-    REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
-};
+use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
 use crate::reconcile::{FrameError, Input};
-
-/// Blocks of the first window, from which the ladder of the others is learnt.
-const FIRST_WINDOW_BLOCKS: usize = 1024;
 
 /// What is going on.
 #[derive(Debug)]
@@ -38,11 +33,7 @@ pub(crate) struct Initiator {
     /// The other copy's table, as far as it is known, and its root.
     theirs: Option<ResidueTable>,
     their_root: u128,
-    /// The blocks that are still to be settled, the last ones first.
-    rest: Vec<u32>,
-    window: Option<Window>,
-    ladder: Ladder,
-    is_first_window: bool,
+    pub(crate) windows: Windows,
     /// Bits that the responder lacks and that are not sent yet.
     push: Vec<u64>,
     done: u128,
@@ -55,10 +46,7 @@ impl Initiator {
             state: State::Greeting,
             theirs: None,
             their_root: 0,
-            rest: Vec::new(),
-            window: None,
-            ladder: Ladder::new(),
-            is_first_window: true,
+            windows: Windows::new(),
             push: Vec::new(),
             done: 0,
         }
@@ -98,10 +86,8 @@ impl Initiator {
             // Of a search that this side gave up.
             (State::Settling, Message::Find(_)) => Ok(()),
             (State::Settling, Message::Answer { first, payload }) => {
-                let order = RepairError::OutOfOrder { frame: "Answer", phase: core.phase };
-                let window = self.window.as_mut().ok_or(order)?;
-                window.answered(core, first, &payload, blocks)?;
-                if window.is_waiting() { Ok(()) } else { self.advance(core, blocks, out) }
+                let is_whole = self.windows.answered(core, first, &payload, blocks)?;
+                if is_whole { self.advance(core, blocks, out) } else { Ok(()) }
             }
             (State::Closing, Message::Done { root }) => {
                 if root != self.done {
@@ -187,66 +173,43 @@ impl Initiator {
 
     fn settle(
         &mut self,
-        mut dirty: Vec<u32>,
+        dirty: Vec<u32>,
         core: &mut Core,
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
-        dirty.reverse();
-        self.rest = dirty;
+        self.windows.over(dirty);
         self.state = State::Settling;
         core.phase = "settling blocks";
         self.advance(core, blocks, out)
     }
 
-    /// Asks the next question.
+    /// Hands out what is settled and asks what comes next.
     fn advance(
         &mut self,
         core: &mut Core,
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
-        loop {
-            let Some(window) = &mut self.window else {
-                if self.rest.is_empty() {
-                    return self.close(core, out);
-                }
-                self.open_window(core, out);
-                continue;
-            };
-            match window.next(core, &self.ladder, blocks)? {
-                Next::Ask(question, places) => {
-                    core.send(&Message::Ask { question, places }, out);
-                    return Ok(());
-                }
-                Next::Complete => self.hand_out(core, blocks, out),
-            }
+        while let Some(window) = self.windows.advance(core, blocks, out)? {
+            self.hand_out(&window, core, blocks, out);
         }
-    }
-
-    fn open_window(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
-        let count = if self.is_first_window { FIRST_WINDOW_BLOCKS } else { WINDOW_BLOCKS_MAX };
-        self.is_first_window = false;
-        let mut blocks = self.rest.split_off(self.rest.len().saturating_sub(count));
-        blocks.reverse();
-        let window = blocks.iter().map(|&block| block.into()).collect();
-        core.send(&Message::Window(window), out);
-        self.window = Some(Window::new(&blocks));
+        if self.windows.is_empty() { self.close(core, out) } else { Ok(()) }
     }
 
     /// Hands out what differs in a window that is settled and verified.
     fn hand_out(
         &mut self,
+        window: &Window,
         core: &mut Core,
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) {
-        let Some(window) = self.window.take() else { return };
-        let differing =
-            || window.members.iter().filter_map(|m| Some((m.block, m.differing.as_ref()?)));
-        self.ladder.learn(differing().map(|(_, differing)| differing.count()));
+        let members = &window.members;
         let mut words = [0; BLOCK_WORDS];
-        for (block, differing) in differing() {
+        for (block, differing) in
+            members.iter().filter_map(|m| Some((m.block, m.differing.as_ref()?)))
+        {
             let positions = differing.positions();
             if positions.is_empty() {
                 continue;

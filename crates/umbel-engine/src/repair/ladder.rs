@@ -20,6 +20,10 @@ const ROUND_BITS: f64 = 8.0 * 2000.0;
 const FIRST_MAX: usize = 8;
 const GROWTH_MAX: usize = 4;
 
+/// A step is an eighth at least: each decodes anew what did not decode before, in time that grows with the square of the
+/// count, and saves little more.
+const STEP_SHARE: usize = 8;
+
 /// Bits of a block that is sent as it is.
 const RAW_BITS: f64 = 32_768.0;
 
@@ -56,18 +60,19 @@ impl Ladder {
         planned.or((from < SYNDROMES_MAX).then_some(unplanned))
     }
 
-    /// Learns from a window, by the flips of its blocks; what was before counts half.
-    pub(crate) fn learn(&mut self, flips: impl Iterator<Item = usize>) {
+    /// Learns from a window, by the flips of its blocks; what was before counts half. So many blocks are still to be
+    /// settled, side by side: a round is one for all of them.
+    pub(crate) fn learn(&mut self, flips: impl Iterator<Item = usize>, ahead: usize) {
         self.counts.iter_mut().for_each(|count| *count /= 2.0);
         for flips in flips {
             if let Some(count) = self.counts.get_mut(needed(flips).min(SYNDROMES_MAX + 1)) {
                 *count += 1.0;
             }
         }
-        self.rungs = self.best();
+        self.rungs = self.best(ahead);
     }
 
-    fn best(&self) -> Vec<usize> {
+    fn best(&self, ahead: usize) -> Vec<usize> {
         // above[t]: blocks that need more than t.
         let mut above = vec![0.0; SYNDROMES_MAX + 1];
         let mut sum = 0.0;
@@ -76,14 +81,16 @@ impl Ladder {
             *slot = sum;
         }
         let total = above.first().copied().unwrap_or(0.0);
+        // A round's share of the blocks that were counted.
+        let round_bits = ROUND_BITS * total / total.max(ahead as f64).max(1.0);
         // least[t]: what follows after t, and where to go. After the last there are only raw blocks.
         let raw = above.last().copied().unwrap_or(0.0) * RAW_BITS;
         let mut least = vec![(raw, SYNDROMES_MAX + 1); SYNDROMES_MAX + 1];
         for from in (0..SYNDROMES_MAX).rev() {
             let Some(&failing) = above.get(from) else { continue };
-            let listed = ROUND_BITS + if from == 0 { 0.0 } else { list_bits(failing, total) };
-            let after =
-                (from + 1..=FIRST_MAX.max(GROWTH_MAX * from)).zip(least.iter().skip(from + 1));
+            let listed = round_bits + if from == 0 { 0.0 } else { list_bits(failing, total) };
+            let next = from + (from / STEP_SHARE).max(1);
+            let after = (next..=FIRST_MAX.max(GROWTH_MAX * from)).zip(least.iter().skip(next));
             let costs = after
                 .map(|(to, (rest, _))| (16.0 * (to - from) as f64 * failing + listed + rest, to));
             let none = (f64::INFINITY, SYNDROMES_MAX + 1);
@@ -116,7 +123,8 @@ mod tests {
 
     fn ladder(blocks: &[(usize, usize)]) -> Ladder {
         let mut ladder = Ladder::new();
-        ladder.learn(blocks.iter().flat_map(|&(flips, count)| std::iter::repeat_n(flips, count)));
+        let flips = blocks.iter().flat_map(|&(flips, count)| std::iter::repeat_n(flips, count));
+        ladder.learn(flips, 0);
         ladder
     }
 
@@ -134,6 +142,21 @@ mod tests {
         assert!((3..=7).contains(&rungs.len()), "{rungs:?}");
         assert!(rungs.first().is_some_and(|t| (2..=5).contains(t)), "{rungs:?}");
         assert_eq!(rungs.last(), Some(&13), "{rungs:?}");
+    }
+
+    /// A thousandth of what is ahead: a round costs next to nothing, and every count is asked for by itself.
+    #[test]
+    fn many_blocks_ahead_are_worth_more_rounds() {
+        let poisson = [18, 72, 145, 193, 193, 154, 103, 59, 30, 13, 5, 2];
+        let flips =
+            || poisson.iter().enumerate().flat_map(|(flips, &n)| std::iter::repeat_n(flips, n));
+        let [few, many] = [0, 1_000_000].map(|ahead| {
+            let mut ladder = Ladder::new();
+            ladder.learn(flips(), ahead);
+            ladder.rungs
+        });
+        assert!(few.len() < 4, "{few:?}");
+        assert!(many.len() > 7 && many.last() == few.last(), "{many:?}");
     }
 
     #[test]

@@ -5,14 +5,16 @@
 //! 2 Welcome  u8 verdict; 0 equal: nothing more; 1 differs: u64 nonce_R, u64 check, u128 root, estimator
 //!            2 refused: u8 reason, u64 what the responder has
 //! 3 Find     bytes of a reconciliation session over block numbers with their residues
-//! 4 Window   list of blocks that are spoken of from now on
-//! 5 Ask      u8 what (0 syndromes, 1 hashes of groups, 2 hashes of blocks, 3 blocks), u8 from, u8 to, list of places in the window
+//! 4 Window   u8 slot, list of blocks that the slot stands for from now on
+//! 5 Ask      u8 slot, u8 what (0 syndromes, 1 hashes of groups, 2 hashes of blocks, 3 blocks), u8 from, u8 to, list of places in
+//!            the window; answers come in the order of the questions
 //! 6 Answer   varint place in that list of the first block here; 2·(to − from) bytes a block, 8 a group, 4 a block, or
 //!            blocks: u8 0, 4096 bytes; u8 1, varint bytes, list of ones
 //! 7 Push     list of bits to be set
 //! 8 Done     u128 root that the responder should have now; and its answer
 //! 9 Abort    text, at most 256 bytes
-//! list       u8 0, varint first, varint count; or u8 1, varint count, u8 low bits, u8 ratio, gaps in the ANS code
+//! list       u8 form, varint first, varint count; in form 0 they follow one another, in form 1 there are u8 low bits,
+//!            u8 ratio, and the gaps behind the first in the ANS code
 //! ```
 //!
 //! They travel as those of a reconciliation do, `varint body_len │ u8 type │ body │ u32 CRC-32C`.
@@ -21,11 +23,12 @@ use umbel_bits::AnsGapCode;
 
 use super::error::RepairRefusal;
 use super::options::Policy;
+use crate::limits::REPAIR_WINDOWS_MAX as WINDOWS_MAX;
 use crate::reconcile::FrameError;
 use crate::reconcile::wire::{RawFrame, Reader, put_varint};
 
 /// Version of the frames.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// Most bytes of an Abort's text.
 const TEXT_BYTES_MAX: usize = 256;
@@ -56,6 +59,16 @@ impl Question {
             Self::Raw => 4096 + 1,
         }
     }
+
+    /// Bytes that the initiator keeps of the answer for each block, at most: syndromes and the flips that they tell, or a
+    /// mask.
+    pub(crate) const fn held_bytes_per_block(self) -> usize {
+        match self {
+            Self::Syndromes { from, to } => 2 * (to as usize - from as usize) + 4 * to as usize,
+            Self::GroupHashes | Self::BlockHashes => 0,
+            Self::Raw => 4096,
+        }
+    }
 }
 
 /// What a responder says first.
@@ -72,8 +85,8 @@ pub(crate) enum Message {
     Hello { version: u8, policy: u8, shape_id: u64, bits: u64, nonce: u64, check: u64, root: u128 },
     Welcome(Verdict),
     Find(Vec<u8>),
-    Window(Vec<u64>),
-    Ask { question: Question, places: Vec<u64> },
+    Window { slot: u8, blocks: Vec<u64> },
+    Ask { slot: u8, question: Question, places: Vec<u64> },
     Answer { first: u64, payload: Vec<u8> },
     Push(Vec<u64>),
     Done { root: u128 },
@@ -101,7 +114,7 @@ impl Message {
             Self::Hello { .. } => "Hello",
             Self::Welcome(_) => "Welcome",
             Self::Find(_) => "Find",
-            Self::Window(_) => "Window",
+            Self::Window { .. } => "Window",
             Self::Ask { .. } => "Ask",
             Self::Answer { .. } => "Answer",
             Self::Push(_) => "Push",
@@ -115,7 +128,7 @@ impl Message {
             Self::Hello { .. } => 1,
             Self::Welcome(_) => 2,
             Self::Find(_) => 3,
-            Self::Window(_) => 4,
+            Self::Window { .. } => 4,
             Self::Ask { .. } => 5,
             Self::Answer { .. } => 6,
             Self::Push(_) => 7,
@@ -147,15 +160,19 @@ impl Message {
                 body.extend(theirs.to_le_bytes());
             }
             Self::Find(bytes) => body.extend_from_slice(bytes),
-            Self::Window(values) | Self::Push(values) => put_list(&mut body, values),
-            Self::Ask { question, places } => {
+            Self::Window { slot, blocks } => {
+                body.push(*slot);
+                put_list(&mut body, blocks);
+            }
+            Self::Push(bits) => put_list(&mut body, bits),
+            Self::Ask { slot, question, places } => {
                 let (what, from, to) = match *question {
                     Question::Syndromes { from, to } => (0, from, to),
                     Question::GroupHashes => (1, 0, 0),
                     Question::BlockHashes => (2, 0, 0),
                     Question::Raw => (3, 0, 0),
                 };
-                body.extend([what, from, to]);
+                body.extend([*slot, what, from, to]);
                 put_list(&mut body, places);
             }
             Self::Answer { first, payload } => {
@@ -185,10 +202,13 @@ impl Message {
             },
             2 => Self::Welcome(read_verdict(&mut reader)?),
             3 => Self::Find(reader.rest().to_vec()),
-            4 => Self::Window(read_list(&mut reader, limits.blocks)?),
+            4 => {
+                let slot = read_slot(&mut reader)?;
+                Self::Window { slot, blocks: read_list(&mut reader, limits.blocks)? }
+            }
             5 => {
-                let question = read_question(&mut reader)?;
-                Self::Ask { question, places: read_list(&mut reader, limits.places)? }
+                let (slot, question) = (read_slot(&mut reader)?, read_question(&mut reader)?);
+                Self::Ask { slot, question, places: read_list(&mut reader, limits.places)? }
             }
             6 => Self::Answer { first: reader.varint("place")?, payload: reader.rest().to_vec() },
             7 => Self::Push(read_list(&mut reader, limits.bits)?),
@@ -221,6 +241,15 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, FrameError> {
     }
 }
 
+fn read_slot(reader: &mut Reader<'_>) -> Result<u8, FrameError> {
+    let slot = reader.u8("slot")?;
+    if usize::from(slot) < WINDOWS_MAX {
+        Ok(slot)
+    } else {
+        Err(FrameError::Field { field: "slot", got: slot.into() })
+    }
+}
+
 fn read_question(reader: &mut Reader<'_>) -> Result<Question, FrameError> {
     let (what, from, to) = (reader.u8("question")?, reader.u8("from")?, reader.u8("to")?);
     match (what, from, to) {
@@ -238,17 +267,18 @@ fn read_question(reader: &mut Reader<'_>) -> Result<Question, FrameError> {
 pub(crate) fn put_list(body: &mut Vec<u8>, values: &[u64]) {
     let (first, last) = (values.first().copied().unwrap_or(0), values.last().copied().unwrap_or(0));
     let count = values.len() as u64;
-    if count == 0 || last - first + 1 == count {
-        body.push(0);
-        put_varint(body, first);
-        put_varint(body, count);
+    let follow_one_another = count == 0 || last - first + 1 == count;
+    body.push(u8::from(!follow_one_another));
+    put_varint(body, first);
+    put_varint(body, count);
+    if follow_one_another {
         return;
     }
-    let code = AnsGapCode::for_mean_gap((last + 1 - count) as f64 / count as f64);
-    body.push(1);
-    put_varint(body, count);
+    // Where the first one is says nothing of how far they lie apart.
+    let behind = count - 1;
+    let code = AnsGapCode::for_mean_gap((last - first - behind) as f64 / behind as f64);
     body.extend([u8::try_from(code.low_bits()).expect("at most 63"), code.ratio()]);
-    code.encode_indexes(values.iter().copied(), body);
+    code.encode_indexes(values.iter().skip(1).map(|value| value - first - 1), body);
 }
 
 /// Reads a list, which takes all that is left.
@@ -256,26 +286,28 @@ pub(crate) fn read_list(
     reader: &mut Reader<'_>,
     limits: ListLimits,
 ) -> Result<Vec<u64>, FrameError> {
-    let count_max = limits.count_max as u64;
-    match reader.u8("list form")? {
-        0 => {
-            let first = reader.varint("list begin")?;
-            let count = reader.varint_at_most("list count", count_max)?;
-            match first.checked_add(count) {
-                Some(end) if end <= limits.end => Ok((first..end).collect()),
-                _ => Err(FrameError::Field { field: "list begin", got: first }),
-            }
-        }
-        1 => {
-            let count = reader.varint_at_most("list count", count_max)?;
-            let (low_bits, ratio) = (reader.u8("low bits")?, reader.u8("ratio")?);
-            let code = AnsGapCode::new(low_bits.into(), ratio)?;
-            let mut values = Vec::new();
-            code.decode_indexes(reader.rest(), count, limits.end, &mut values)?;
-            Ok(values)
-        }
-        got => Err(FrameError::Field { field: "list form", got: got.into() }),
+    let form = reader.u8("list form")?;
+    let first = reader.varint("list begin")?;
+    let count = reader.varint_at_most("list count", limits.count_max as u64)?;
+    let (Some(rest), 0..=1) = (limits.end.checked_sub(first), form) else {
+        return Err(match form {
+            0..=1 => FrameError::Field { field: "list begin", got: first },
+            got => FrameError::Field { field: "list form", got: got.into() },
+        });
+    };
+    if form == 0 && count <= rest {
+        return Ok((first..first + count).collect());
     }
+    if form == 0 || count < 2 || rest < count {
+        return Err(FrameError::Field { field: "list count", got: count });
+    }
+    let (low_bits, ratio) = (reader.u8("low bits")?, reader.u8("ratio")?);
+    let code = AnsGapCode::new(low_bits.into(), ratio)?;
+    let mut values = vec![first];
+    let mut behind = Vec::new();
+    code.decode_indexes(reader.rest(), count - 1, rest - 1, &mut behind)?;
+    values.extend(behind.iter().map(|value| first + 1 + value));
+    Ok(values)
 }
 
 /// The byte of a policy.

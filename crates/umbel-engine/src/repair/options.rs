@@ -108,7 +108,8 @@ pub struct RepairOutcome {
     pub raw_block_count: u64,
     /// Blocks that decoded to wrong flips, which a hash found.
     pub wrong_block_count: u64,
-    /// Questions that were asked one after the other.
+    /// Questions that had to be asked one after the other, which are the round trips behind the search for blocks; of a
+    /// responder, questions that it answered.
     pub round_count: u64,
     /// Bytes by what they were for.
     pub bytes: RepairBytes,

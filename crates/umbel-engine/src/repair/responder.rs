@@ -14,6 +14,7 @@ use super::table::{BitBlocks, TABLE_WORDS, bit_place, block_code};
 use crate::Outbox;
 use crate::limits::{
     REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX, REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
+    REPAIR_WINDOWS_MAX as WINDOWS_MAX,
 };
 use crate::reconcile::wire::put_varint;
 use crate::reconcile::{FrameError, Input};
@@ -25,9 +26,8 @@ pub(crate) struct Responder {
     is_greeted: bool,
     may_push: bool,
     finder: Option<Box<Finder>>,
-    window: Vec<u32>,
-    /// First bit that may still be pushed: they come in order.
-    pushed_end: u64,
+    /// The blocks that each slot stands for.
+    windows: [Vec<u32>; WINDOWS_MAX],
     pushed_block: Option<u32>,
     block_reads: u64,
 }
@@ -39,8 +39,7 @@ impl Responder {
             is_greeted: false,
             may_push: false,
             finder: None,
-            window: Vec::new(),
-            pushed_end: 0,
+            windows: [const { Vec::new() }; WINDOWS_MAX],
             pushed_block: None,
             block_reads: 0,
         }
@@ -63,14 +62,24 @@ impl Responder {
         }
         match message {
             Message::Find(bytes) => self.find(core, bytes, out),
-            Message::Window(window) => {
+            Message::Window { slot, blocks } => {
                 self.finder = None;
                 core.phase = "answering";
                 let block = |&block: &u64| u32::try_from(block).expect("a block of the array");
-                self.window = window.iter().map(block).collect();
+                if let Some(window) = self.windows.get_mut(usize::from(slot)) {
+                    *window = blocks.iter().map(block).collect();
+                }
                 Ok(())
             }
-            Message::Ask { question, places } => self.answer(core, question, &places, blocks, out),
+            Message::Ask { slot, question, places } => {
+                let window = self.windows.get(usize::from(slot)).map_or(&[][..], Vec::as_slice);
+                let asked = places.iter().map(|&place| {
+                    let block = usize::try_from(place).ok().and_then(|place| window.get(place));
+                    block.copied().ok_or(FrameError::Field { field: "place", got: place })
+                });
+                let asked = asked.collect::<Result<Vec<u32>, _>>()?;
+                self.answer(core, question, &asked, blocks, out)
+            }
             Message::Push(bits) if self.may_push => self.push(core, &bits, blocks, out),
             Message::Done { root } => {
                 let ours = core.key.root(&core.table);
@@ -162,23 +171,18 @@ impl Responder {
         &mut self,
         core: &mut Core,
         question: Question,
-        places: &[u64],
+        asked: &[u32],
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
-        let bytes = places.len() * question.bytes_per_block();
+        let bytes = asked.len() * question.bytes_per_block();
         if bytes > ANSWER_BYTES_MAX {
             return Err(limit("bytes of an answer", bytes as u64, ANSWER_BYTES_MAX as u64));
         }
-        self.block_reads += places.len() as u64;
+        self.block_reads += asked.len() as u64;
         let reads_max = core.options.limits.block_reads_max;
         if self.block_reads > reads_max {
             return Err(limit("block reads", self.block_reads, reads_max));
-        }
-        let mut asked = Vec::with_capacity(places.len());
-        for &place in places {
-            let block = usize::try_from(place).ok().and_then(|place| self.window.get(place));
-            asked.push(*block.ok_or(FrameError::Field { field: "place", got: place })?);
         }
         let step = match question {
             Question::GroupHashes => GROUP_BLOCKS,
@@ -195,7 +199,9 @@ impl Responder {
             put_answer(core, question, group, blocks, &mut payload);
         }
         core.send(&Message::Answer { first, payload }, out);
-        Ok(())
+        core.answered();
+        core.round_count += 1;
+        core.check_step()
     }
 
     /// Sets the bits that this copy lacks. The driver has flipped those of earlier steps; those of this step are below.
@@ -206,12 +212,6 @@ impl Responder {
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
-        if let Some(&first) = bits.first()
-            && first < self.pushed_end
-        {
-            return Err(FrameError::Field { field: "bit", got: first }.into());
-        }
-        self.pushed_end = bits.last().map_or(self.pushed_end, |last| last + 1);
         let mut words = [0; BLOCK_WORDS];
         for of_block in bits.chunk_by(|a, b| bit_place(*a).0 == bit_place(*b).0) {
             let Some(&first) = of_block.first() else { continue };

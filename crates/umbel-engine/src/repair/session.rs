@@ -103,6 +103,15 @@ impl RepairSession {
         Self { core: Core::new(options, table), half, inbox: FrameBuffer::default() }
     }
 
+    /// The same half in smaller windows, so that a short test has many.
+    #[cfg(test)]
+    pub(crate) fn with_window_blocks(mut self, window_blocks: [usize; 2]) -> Self {
+        if let Half::Initiator(half) = &mut self.half {
+            half.windows.window_blocks = window_blocks;
+        }
+        self
+    }
+
     /// Takes one input and gives the orders that follow from it. `blocks` is this copy, which nobody else changes
     /// meanwhile. A frame takes at most some 100 ms.
     pub fn step(
@@ -137,6 +146,7 @@ impl RepairSession {
             }
             RepairInput::Cancel => return Err(RepairError::Cancelled),
         }
+        self.core.step_begins();
         while !self.core.is_over
             && let Some(frame) = self.inbox.next()?
         {

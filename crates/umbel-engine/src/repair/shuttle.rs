@@ -79,10 +79,21 @@ pub(crate) fn table(words: &[u64]) -> ResidueTable {
 
 impl Shuttle {
     pub(crate) fn new(policy: Policy, ours: &[u64], theirs: &[u64]) -> Self {
+        Self::with_window_blocks([1024, 1 << 14], policy, ours, theirs)
+    }
+
+    /// The same with so many blocks in the first window, and in the others.
+    pub(crate) fn with_window_blocks(
+        window_blocks: [usize; 2],
+        policy: Policy,
+        ours: &[u64],
+        theirs: &[u64],
+    ) -> Self {
         let (a, b) = (table(ours), table(theirs));
         let (ours_options, theirs_options) = (options(&a, 0x1111), options(&b, 0x2222));
+        let initiator = RepairSession::initiator(ours_options, policy, a);
         Self::of(
-            (RepairSession::initiator(ours_options, policy, a), ours),
+            (initiator.with_window_blocks(window_blocks), ours),
             (RepairSession::responder(theirs_options, true, b), theirs),
         )
     }

@@ -63,6 +63,15 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    fn held_bytes(&self) -> usize {
+        let differing = match &self.differing {
+            None => 0,
+            Some(Differing::Few(positions)) => size_of_val(positions.as_slice()),
+            Some(Differing::Many(mask)) => size_of_val(mask.as_slice()),
+        };
+        size_of::<Self>() + size_of_val(self.syndromes.as_slice()) + differing
+    }
+
     /// The other copy's block, as far as this side knows.
     fn read_theirs(&self, blocks: &dyn BitBlocks) -> [u64; BLOCK_WORDS] {
         let mut words = [0; BLOCK_WORDS];
@@ -121,7 +130,12 @@ impl Window {
         }
     }
 
-    /// Whether an answer is due.
+    /// Bytes that are kept of blocks, beside the array itself.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.members.iter().map(Member::held_bytes).sum()
+    }
+
+    /// Whether a question stands open.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.asked.is_some()
     }

@@ -13,7 +13,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 
 use super::image::Image;
-use super::line::{Line, PARTS_WAITING_MAX, claim_part};
+use super::line::{Line, Outlet, PARTS_WAITING_MAX, claim_part};
 use super::talk::{Side, talk};
 use super::{SESSION_TIME_MAX, ScrubError, TURN_PATIENCE};
 use crate::cube::failure::CopyFailure;
@@ -55,7 +55,8 @@ pub(crate) fn answer_scrub(
     let (out, receiver) = mpsc::channel(PARTS_WAITING_MAX);
     let task = tokio::spawn(async move {
         let _place = place;
-        let mut line = Line { parts, out: out.clone(), message: Ok };
+        let outlet = Outlet { out: out.clone(), message: Ok };
+        let mut line = Line { parts, outlet };
         let mut stopping = local.copies().scrubs().is_stopping.subscribe();
         let answering = timeout(SESSION_TIME_MAX + TURN_PATIENCE, answer(&local, from, &mut line));
         let answered = tokio::select! {

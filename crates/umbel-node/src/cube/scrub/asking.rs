@@ -11,7 +11,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 
 use super::image::Image;
-use super::line::{Line, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
+use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
 use super::talk::{Side, talk};
 use super::{Compared, SESSION_TIME_MAX, ScrubError, SetBits};
 use crate::cube::Copy;
@@ -64,7 +64,7 @@ async fn compare_now(
     let response = timeout(PART_PATIENCE, client.scrub(request)).await;
     let response = response.map_err(|_| ScrubError::Timeout(PART_PATIENCE))?;
     let parts = response.map_err(|status| of_status(&status))?.into_inner();
-    let mut line = Line { parts, out, message: std::convert::identity };
+    let mut line = Line { parts, outlet: Outlet { out, message: std::convert::identity } };
 
     let theirs = line.claim().await?;
     copy.check_claim(partner, &theirs)?;

@@ -24,15 +24,26 @@ pub(super) const PART_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of frames in a part: more than the longest that a session makes at once.
 const PART_BYTES_MAX: usize = 2 << 20;
 
-/// Parts in both directions. What is sent is made a message by the side that it is.
+/// Parts in both directions.
 pub(super) struct Line<T> {
     pub(super) parts: Streaming<v1::ScrubPart>,
+    pub(super) outlet: Outlet<T>,
+}
+
+/// Where parts go. They are made messages by the side that it is.
+pub(super) struct Outlet<T> {
     pub(super) out: mpsc::Sender<T>,
     pub(super) message: fn(v1::ScrubPart) -> T,
 }
 
-impl<T> Line<T> {
-    pub(super) async fn send(&self, part: Part) -> Result<(), ScrubError> {
+impl<T> Clone for Outlet<T> {
+    fn clone(&self) -> Self {
+        Self { out: self.out.clone(), message: self.message }
+    }
+}
+
+impl<T> Outlet<T> {
+    async fn send(&self, part: Part) -> Result<(), ScrubError> {
         let message = (self.message)(v1::ScrubPart { part: Some(part) });
         let sent = timeout(PART_PATIENCE, self.out.send(message)).await;
         sent.map_err(|_| ScrubError::Timeout(PART_PATIENCE))?
@@ -40,13 +51,15 @@ impl<T> Line<T> {
     }
 
     /// Sends frames at the rate that deltas keep to.
-    pub(super) async fn send_frames(
-        &self,
-        bytes: Vec<u8>,
-        pacer: &Pacer,
-    ) -> Result<(), ScrubError> {
+    pub(super) async fn send_frames(self, bytes: Vec<u8>, pacer: &Pacer) -> Result<(), ScrubError> {
         pacer.pass(bytes.len()).await;
         self.send(Part::Frames(Bytes::from(bytes))).await
+    }
+}
+
+impl<T> Line<T> {
+    pub(super) async fn send(&self, part: Part) -> Result<(), ScrubError> {
+        self.outlet.send(part).await
     }
 
     /// The next part; None at the end.

@@ -1,5 +1,8 @@
 //! A repair session over a line.
 
+use std::collections::VecDeque;
+
+use futures_util::future::BoxFuture;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use umbel_engine::Outbox;
 use umbel_engine::repair::{
@@ -10,7 +13,8 @@ use umbel_proto::v1::scrub_part::Part;
 
 use super::ScrubError;
 use super::image::Image;
-use super::line::Line;
+use super::line::{Line, Outlet};
+use crate::cube::pacer::Pacer;
 use crate::local::Local;
 use crate::metrics;
 use crate::ports::Purpose;
@@ -24,7 +28,7 @@ pub(super) enum Side {
 
 /// Runs a session to its end, and returns its outcome. The image has what it lacked then; the copy
 /// does not yet.
-pub(super) async fn talk<T>(
+pub(super) async fn talk<T: Send + 'static>(
     local: &Local,
     side: Side,
     image: &mut Image,
@@ -43,19 +47,64 @@ pub(super) async fn talk<T>(
         }
     };
     let mut outbox = Outbox::new();
+    let outlet = line.outlet.clone();
+    let mut queue =
+        Queue { outlet, pacer: &local.copies().pacer, waiting: VecDeque::new(), sending: None };
     loop {
         beside_others(|| session.step(input, &image.bits, &mut outbox));
         for output in outbox.take() {
             match output {
-                RepairOutput::Send(bytes) => {
-                    metrics::scrub_sent(bytes.len());
-                    line.send_frames(bytes, &local.copies().pacer).await?;
-                }
+                RepairOutput::Send(bytes) => queue.waiting.push_back(bytes),
                 RepairOutput::Differs(difference) => image.lacks(&difference)?,
-                RepairOutput::Finish(outcome) => return Ok(outcome?),
+                RepairOutput::Finish(outcome) => {
+                    while queue.is_sending() {
+                        queue.sent().await?;
+                    }
+                    return Ok(outcome?);
+                }
             }
         }
-        input = next_input(line).await?;
+        input = loop {
+            if !queue.is_sending() {
+                break next_input(line).await?;
+            }
+            // Who asks has questions on their way, and takes answers whatever it has to send itself: else each side could
+            // wait for the other to read.
+            tokio::select! {
+                biased;
+                sent = queue.sent() => sent?,
+                input = next_input(line), if side == Side::Asking => break input?,
+            }
+        };
+    }
+}
+
+/// Frames that wait to be sent, and the one that is.
+struct Queue<'a, T> {
+    outlet: Outlet<T>,
+    pacer: &'a Pacer,
+    waiting: VecDeque<Vec<u8>>,
+    sending: Option<BoxFuture<'a, Result<(), ScrubError>>>,
+}
+
+impl<T: Send + 'static> Queue<'_, T> {
+    fn is_sending(&self) -> bool {
+        self.sending.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Waits until one frame more is sent. Dropping the wait loses nothing.
+    async fn sent(&mut self) -> Result<(), ScrubError> {
+        if self.sending.is_none() {
+            let Some(bytes) = self.waiting.pop_front() else { return Ok(()) };
+            metrics::scrub_sent(bytes.len());
+            self.sending = Some(Box::pin(self.outlet.clone().send_frames(bytes, self.pacer)));
+        }
+        if let Some(sending) = &mut self.sending {
+            let sent = sending.await;
+            self.sending = None;
+            sent?;
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,174 @@
+//! The windows of an initiator: several at once, so that a session takes as many round trips as one of them, not as all
+//! together.
+//!
+//! The first window is short and goes alone, for the ladder of the others is learnt from it. Answers come in the order of
+//! the questions, so each belongs to the oldest question that has none.
+
+use std::collections::VecDeque;
+
+use super::core::Core;
+use super::error::RepairError;
+use super::ladder::Ladder;
+use super::message::{Message, Question};
+use super::session::RepairOutput;
+use super::table::BitBlocks;
+use super::window::{Differing, Next, Window};
+use crate::Outbox;
+use crate::limits::{
+    REPAIR_HELD_BYTES_MAX as HELD_BYTES_MAX, REPAIR_UNANSWERED_BYTES_MAX as UNANSWERED_BYTES_MAX,
+    REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX, REPAIR_WINDOWS_MAX as WINDOWS_MAX,
+};
+
+/// Blocks of the first window, from which the ladder of the others is learnt.
+const FIRST_WINDOW_BLOCKS: usize = 1024;
+
+/// A window that is open, and the question about it that waits for room.
+#[derive(Debug)]
+struct Open {
+    slot: u8,
+    window: Window,
+    next: Option<(Question, Vec<u64>)>,
+}
+
+/// A question without its whole answer.
+#[derive(Debug)]
+struct Unanswered {
+    slot: u8,
+    /// Bytes of the answer, at most.
+    bytes: usize,
+    /// How many questions were answered one after the other before this one could be asked, and itself.
+    round: u64,
+}
+
+/// All blocks that are to be settled.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    /// The blocks of no window yet, the last ones first.
+    rest: Vec<u32>,
+    /// Oldest first.
+    open: Vec<Open>,
+    unanswered: VecDeque<Unanswered>,
+    ladder: Ladder,
+    is_learnt: bool,
+    round: u64,
+    /// Blocks of the first window, and of the others.
+    pub(crate) window_blocks: [usize; 2],
+}
+
+impl Windows {
+    /// Of no blocks.
+    pub(crate) fn new() -> Self {
+        Self {
+            rest: Vec::new(),
+            open: Vec::new(),
+            unanswered: VecDeque::new(),
+            ladder: Ladder::new(),
+            is_learnt: false,
+            round: 0,
+            window_blocks: [FIRST_WINDOW_BLOCKS, WINDOW_BLOCKS_MAX],
+        }
+    }
+
+    /// Takes the blocks that are to be settled, ascending.
+    pub(crate) fn over(&mut self, mut blocks: Vec<u32>) {
+        blocks.reverse();
+        self.rest = blocks;
+    }
+
+    /// Whether every block is settled.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.open.is_empty()
+    }
+
+    /// Takes a part of the oldest answer that is due, and says whether it is whole.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn answered(
+        &mut self,
+        core: &mut Core,
+        first: u64,
+        payload: &[u8],
+        blocks: &dyn BitBlocks,
+    ) -> Result<bool, RepairError> {
+        let order = RepairError::OutOfOrder { frame: "Answer", phase: core.phase };
+        let Some(due) = self.unanswered.front() else { return Err(order) };
+        let open = self.open.iter_mut().find(|open| open.slot == due.slot).ok_or(order)?;
+        open.window.answered(core, first, payload, blocks)?;
+        if open.window.is_waiting() {
+            return Ok(false);
+        }
+        self.round = due.round;
+        self.unanswered.pop_front();
+        core.answered();
+        Ok(true)
+    }
+
+    /// Asks whatever may be asked; or gives a window that is settled and verified, and is to be called again.
+    ///
+    /// # Errors
+    /// If a block that is known in full has another hash.
+    pub(crate) fn advance(
+        &mut self,
+        core: &mut Core,
+        blocks: &dyn BitBlocks,
+        out: &mut Outbox<RepairOutput>,
+    ) -> Result<Option<Window>, RepairError> {
+        self.open_more(core, out);
+        while let Some(at) = self.open.iter().position(|open| !open.window.is_waiting()) {
+            let Some(open) = self.open.get_mut(at) else { break };
+            match open.window.next(core, &self.ladder, blocks)? {
+                Next::Ask(question, places) => open.next = Some((question, places)),
+                Next::Complete => {
+                    let window = self.open.remove(at).window;
+                    let differing = window.members.iter().filter_map(|m| m.differing.as_ref());
+                    let flips = differing.map(Differing::count);
+                    let open = self.open.iter().map(|open| open.window.members.len());
+                    let ahead = self.rest.len() + open.sum::<usize>();
+                    self.ladder.learn(flips, ahead);
+                    self.is_learnt = true;
+                    return Ok(Some(window));
+                }
+            }
+        }
+        self.ask(core, out);
+        Ok(None)
+    }
+
+    fn open_more(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+        let [first_blocks_max, blocks_max] = self.window_blocks;
+        let (blocks_max, windows_max) =
+            if self.is_learnt { (blocks_max, WINDOWS_MAX) } else { (first_blocks_max, 1) };
+        while self.open.len() < windows_max && !self.rest.is_empty() {
+            let is_free = |slot: &u8| self.open.iter().all(|open| open.slot != *slot);
+            let Some(slot) = (0..=u8::MAX).find(is_free) else { break };
+            let mut blocks = self.rest.split_off(self.rest.len().saturating_sub(blocks_max));
+            blocks.reverse();
+            let window = Window::new(&blocks);
+            let blocks = blocks.iter().map(|&block| block.into()).collect();
+            core.send(&Message::Window { slot, blocks }, out);
+            self.open.push(Open { slot, window, next: None });
+        }
+    }
+
+    /// Sends the questions for whose answers there is room: on the way, and, but for the oldest window, in memory.
+    fn ask(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+        let mut unanswered: usize = self.unanswered.iter().map(|due| due.bytes).sum();
+        let mut held: usize = self.open.iter().map(|open| open.window.held_bytes()).sum();
+        for (age, open) in self.open.iter_mut().enumerate() {
+            let Some((question, places)) = open.next.take() else { continue };
+            let bytes = places.len() * question.bytes_per_block();
+            let more = places.len() * question.held_bytes_per_block();
+            let has_way = unanswered == 0 || unanswered + bytes <= UNANSWERED_BYTES_MAX;
+            if !has_way || (age > 0 && held + more > HELD_BYTES_MAX) {
+                open.next = Some((question, places));
+                continue;
+            }
+            (unanswered, held) = (unanswered + bytes, held + more);
+            let round = self.round + 1;
+            self.unanswered.push_back(Unanswered { slot: open.slot, bytes, round });
+            core.round_count = round;
+            core.send(&Message::Ask { slot: open.slot, question, places }, out);
+        }
+    }
+}
