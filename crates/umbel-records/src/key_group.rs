@@ -21,6 +21,13 @@ pub(crate) fn is_empty_key(item: &[u8]) -> bool {
     rest.is_empty() && groups.iter().all(|group| matches!(group, b"s\0" | b"n\0"))
 }
 
+/// Tag and value of a group that [`write_group`] has written, and nothing behind it.
+pub(crate) fn read_group(group: &[u8]) -> Option<(u8, &[u8])> {
+    let (tag, rest) = group.split_first()?;
+    let length_bytes = 1 + rest.iter().position(|byte| byte & 0x80 == 0)?;
+    Some((*tag, &rest[length_bytes..]))
+}
+
 /// Appends `length` as LEB128.
 pub(crate) fn write_length(mut length: usize, target: &mut Vec<u8>) {
     while length >= 0x80 {

@@ -22,6 +22,10 @@
 //! | `TIME` | `s` | `23:59:59.5`, with `Z` behind it if it is in UTC |
 //! | any, of which it or a struct around it is null | `n` | empty |
 //!
+//! Normalisers change the values with the tag `s`. Beside its item a row may have a number, by which
+//! the best of equal rows is chosen (`score.rs`): a column more is read for it. Where texts are
+//! compared piece by piece, an item is the text of one column as it is, and a copy may change it.
+//!
 //! Tags and lengths are those of keys of JSON Lines (`key_group.rs`), so equal values of both formats
 //! are equal items. `INT96` counts as UTC. Without a key, the item is all columns in the order of
 //! the schema: for each the number of its levels, then for each level repetition, definition and
@@ -42,6 +46,7 @@ mod items;
 mod page_head;
 mod pages;
 mod panics;
+mod score;
 mod selection;
 mod stored_column;
 mod thrift;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parquet::basic::Type;
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{
-    BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type,
-    Int64Type, Int96Type,
+    AsBytes, BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType,
+    Int32Type, Int64Type, Int96Type,
 };
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::writer::SerializedColumnWriter;
@@ -20,10 +20,11 @@ use parquet::file::writer::SerializedColumnWriter;
 use super::form::Form;
 use super::pages::{BatchUse, CheckedPages, has_prefixes};
 use super::panics::caught;
+use super::score::ScoredValue;
 use super::stored_column::StoredColumn;
 use super::value::{CanonicalValue, write_null};
-use crate::Stored;
-use crate::key_group::write_length;
+use crate::key_group::{read_group, write_group, write_length};
+use crate::{Normalisers, Score, Stored};
 
 /// Most rows of a batch: enough that calls vanish against decoding.
 const BATCH_ROWS: u64 = 1024;
@@ -52,12 +53,42 @@ pub(super) trait Column: Send {
     /// Takes the next row of the batch, and appends all its levels and values.
     fn take_levels(&mut self, item: &mut Vec<u8>);
 
+    /// Takes the next row of the batch, and appends the bytes of its only value; none for null.
+    fn take_text(&mut self, item: &mut Vec<u8>);
+
+    /// Takes the next row of the batch, which has one value at most, and appends nothing.
+    fn pass_row(&mut self);
+
+    /// The number of the only value of the next row of the batch, which is not taken.
+    fn score(&self) -> Option<Score>;
+
+    /// Puts values that are written as strings through normalisers from now on.
+    fn set_normalisers(&mut self, normalisers: Normalisers);
+
     /// Writes the rows of the batch for which `stays` says so; it hears of each once, in order.
     fn copy_batch(
         &mut self,
         writer: &mut SerializedColumnWriter<'_>,
         stays: &mut dyn FnMut() -> bool,
     ) -> Result<(), String>;
+
+    /// Writes the rows of the batch, one text each or null, as `edit` says of each; it hears of each
+    /// once, in order, with an empty text for null.
+    fn copy_texts(
+        &mut self,
+        writer: &mut SerializedColumnWriter<'_>,
+        edit: &mut dyn FnMut(&[u8]) -> TextFate,
+    ) -> Result<(), String>;
+}
+
+/// What becomes of a row and its text.
+pub(super) enum TextFate {
+    /// Both stay.
+    Stays,
+    /// The row stays, with this text.
+    Becomes(Vec<u8>),
+    /// The row goes.
+    Goes,
 }
 
 /// Opens a column chunk of `rows` rows, whose stored bytes end at `end`.
@@ -135,6 +166,8 @@ impl Opening<'_> {
         Box::new(TypedColumn::<T> {
             reader: get_typed_column_reader(reader),
             form: self.form,
+            normalisers: Normalisers::default(),
+            string: Vec::new(),
             max_rep,
             max_def,
             batch: self.batch,
@@ -153,6 +186,9 @@ impl Opening<'_> {
 struct TypedColumn<T: DataType> {
     reader: ColumnReaderImpl<T>,
     form: Form,
+    normalisers: Normalisers,
+    /// The string that is being normalised.
+    string: Vec<u8>,
     max_rep: i16,
     max_def: i16,
     batch: Arc<BatchUse>,
@@ -188,14 +224,50 @@ where
         self.max_def == 0 || self.def[level] == self.max_def
     }
 
-    fn take_one(&mut self, item: &mut Vec<u8>) {
-        if self.has_value(self.level_at) {
-            self.values[self.value_at].write(self.form, item);
-            self.value_at += 1;
-        } else {
-            write_null(item);
-        }
+    /// The value of the next level, if there is one.
+    fn next_value(&self) -> Option<&T::T> {
+        self.has_value(self.level_at).then(|| &self.values[self.value_at])
+    }
+
+    /// Passes over the next level.
+    fn pass(&mut self) {
+        self.value_at += usize::from(self.has_value(self.level_at));
         self.level_at += 1;
+    }
+
+    fn take_one(&mut self, item: &mut Vec<u8>) {
+        let start = item.len();
+        match self.next_value() {
+            Some(value) => value.write(self.form, item),
+            None => write_null(item),
+        }
+        self.pass();
+        if !self.normalisers.is_empty() {
+            self.normalise(start, item);
+        }
+    }
+
+    /// Normalises the group that starts there and ends the item, if it is a string.
+    fn normalise(&mut self, start: usize, item: &mut Vec<u8>) {
+        let Some((b's', string)) = read_group(&item[start..]) else { return };
+        self.string.clear();
+        self.string.extend_from_slice(string);
+        item.truncate(start);
+        write_group(b's', self.normalisers.apply(&self.string), item);
+    }
+
+    /// Writes these levels and values.
+    fn write(
+        &self,
+        writer: &mut SerializedColumnWriter<'_>,
+        (rep, def, values): (&[i16], &[i16], &[T::T]),
+    ) -> Result<(), String> {
+        let def = (self.max_def > 0).then_some(def);
+        let rep = (self.max_rep > 0).then_some(rep);
+        caught(|| {
+            let written = writer.typed::<T>().write_batch(values, def, rep);
+            written.map(|_| ()).map_err(|error| text(&error))
+        })
     }
 
     /// The rest of the code walks by levels: they must say what they claim.
@@ -255,6 +327,25 @@ where
         self.rows -= 1;
     }
 
+    fn take_text(&mut self, item: &mut Vec<u8>) {
+        item.extend_from_slice(self.next_value().map_or(&[][..], |value| value.as_bytes()));
+        self.pass();
+        self.rows -= 1;
+    }
+
+    fn pass_row(&mut self) {
+        self.pass();
+        self.rows -= 1;
+    }
+
+    fn score(&self) -> Option<Score> {
+        self.next_value()?.score(self.form)
+    }
+
+    fn set_normalisers(&mut self, normalisers: Normalisers) {
+        self.normalisers = normalisers;
+    }
+
     fn take_levels(&mut self, item: &mut Vec<u8>) {
         let end = self.row_end();
         write_length(end - self.level_at, item);
@@ -286,11 +377,35 @@ where
             self.value_at += count;
         }
         self.rows = 0;
-        let def = (self.max_def > 0).then_some(def.as_slice());
-        let rep = (self.max_rep > 0).then_some(rep.as_slice());
-        caught(|| {
-            let written = writer.typed::<T>().write_batch(&values, def, rep);
-            written.map(|_| ()).map_err(|error| text(&error))
-        })
+        self.write(writer, (&rep, &def, &values))
+    }
+
+    fn copy_texts(
+        &mut self,
+        writer: &mut SerializedColumnWriter<'_>,
+        edit: &mut dyn FnMut(&[u8]) -> TextFate,
+    ) -> Result<(), String> {
+        let (mut def, mut values) = (Vec::new(), Vec::new());
+        for _ in 0..self.rows {
+            let value = self.next_value();
+            let fate = edit(value.map_or(&[][..], |value| value.as_bytes()));
+            if !matches!(fate, TextFate::Goes) {
+                def.extend(self.def.get(self.level_at));
+                let text = match fate {
+                    TextFate::Becomes(text) => Some(text),
+                    TextFate::Stays | TextFate::Goes => None,
+                };
+                match (value, text) {
+                    (Some(_), Some(text)) => {
+                        values.push(<T::T>::of_text(text).ok_or("it is no column of texts")?);
+                    }
+                    (Some(value), None) => values.push(value.clone()),
+                    (None, _) => {}
+                }
+            }
+            self.pass();
+        }
+        self.rows = 0;
+        self.write(writer, (&[], &def, &values))
     }
 }

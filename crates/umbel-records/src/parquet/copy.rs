@@ -6,9 +6,11 @@ use std::sync::Arc;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::{
+    SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter,
+};
 
-use super::column::{self, text};
+use super::column::{self, Column, TextFate, text};
 use super::error::ParquetError;
 use super::file::ParquetFile;
 use super::form::Form;
@@ -20,7 +22,8 @@ use crate::ContentDigest;
 
 /// Writes a Parquet file with the schema, the key-value metadata and the packing of each column of
 /// another one. Row groups stay as they are; a row group of which all rows stay is copied byte for
-/// byte, any other is decoded and encoded again, a batch of rows of a column at a time.
+/// byte, any other is decoded and encoded again, a batch of rows of a column at a time. Where only
+/// texts change, all columns but theirs are copied byte for byte.
 pub struct ParquetCopy<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
@@ -46,8 +49,9 @@ impl<W: Write + Send> ParquetCopy<W> {
     }
 
     /// Copies the rows of a row group for whose numbers `stays` says so, of the first `rows` ones:
-    /// those that could be read. The schema of `file` must be that of the model. Returns the digest of the reading for comparison with
-    /// [`RowGroupItems::digest`](super::RowGroupItems::digest), if anything had to be read.
+    /// those that could be read. The schema of `file` must be that of the model. Returns the digest
+    /// of the reading for comparison with [`RowGroupItems::digest`](super::RowGroupItems::digest),
+    /// if anything had to be read.
     ///
     /// # Errors
     /// [`ParquetError`]; the file that is being written is not whole then.
@@ -64,21 +68,63 @@ impl<W: Write + Send> ParquetCopy<W> {
         if kept == 0 {
             return Ok(None);
         }
+        let is_whole = kept == file.row_count(row_group);
+        self.copy_columns(file, selection, &mut |index, writer| {
+            let source = Source { file, row_group, index, rows };
+            if is_whole { source.splice(writer) } else { source.pick(writer, stays) }
+        })
+        .map(Some)
+    }
+
+    /// Copies the first `rows` rows of a row group, those that could be read, and asks `edit` for
+    /// each in order what becomes of its text, which is empty for null: another text, or `None` if
+    /// it stays. Null stays in any case. `selection` must be one of [texts](ParquetSelection::text).
+    /// Else as [`copy_row_group`](Self::copy_row_group).
+    ///
+    /// # Errors
+    /// [`ParquetError`]; the file that is being written is not whole then.
+    pub fn copy_texts(
+        &mut self,
+        file: &ParquetFile,
+        row_group: usize,
+        selection: &ParquetSelection,
+        rows: u64,
+        edit: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Option<ContentDigest>, ParquetError> {
+        let row_count = file.row_count(row_group);
+        let rows = rows.min(row_count);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let texts = selection.columns.first().map(|column| column.index);
+        self.copy_columns(file, selection, &mut |index, writer| {
+            let source = Source { file, row_group, index, rows };
+            match texts == Some(index) {
+                true => source.edit(writer, edit),
+                false if rows == row_count => source.splice(writer),
+                false => source.pick(writer, &|_| true),
+            }
+        })
+        .map(Some)
+    }
+
+    /// Copies all columns of a row group one after the other, as `copy` does it.
+    fn copy_columns(
+        &mut self,
+        file: &ParquetFile,
+        selection: &ParquetSelection,
+        copy: &mut CopyColumn<'_, W>,
+    ) -> Result<ContentDigest, ParquetError> {
         let failed = |detail| ParquetError::Write { detail };
         let mut writer = self.writer.next_row_group().map_err(|error| failed(text(&error)))?;
         let mut digests = Vec::new();
         for index in 0..file.columns().len() {
-            let source = Source { file, row_group, index, rows };
-            let stored = if kept == file.row_count(row_group) {
-                source.splice(&mut writer)
-            } else {
-                source.pick(&mut writer, stays)
-            }?;
+            let stored = copy(index, &mut writer)?;
             digests.push(stored.finish()?);
         }
         caught(|| writer.close().map_err(|error| text(&error))).map_err(failed)?;
         let selected = selection.columns.iter().map(|column| digests[column.index]);
-        Ok(Some(combined(file.footer_digest(), &selected.collect::<Vec<_>>())))
+        Ok(combined(file.footer_digest(), &selected.collect::<Vec<_>>()))
     }
 
     /// Writes the footer and returns the target.
@@ -90,6 +136,10 @@ impl<W: Write + Send> ParquetCopy<W> {
             .map_err(|detail| ParquetError::Write { detail })
     }
 }
+
+/// Copies the column with this number, and returns what was read.
+type CopyColumn<'a, W> = dyn FnMut(usize, &mut SerializedRowGroupWriter<'_, W>) -> Result<StoredColumn, ParquetError>
+    + 'a;
 
 /// What the copy takes over from its model. Where row groups are packed differently, the first one
 /// counts.
@@ -153,11 +203,45 @@ impl Source<'_> {
         Ok(stored)
     }
 
-    /// Decodes and encodes again.
+    /// Decodes, and encodes again the rows that stay.
     fn pick<W: Write + Send>(
         &self,
         writer: &mut SerializedRowGroupWriter<'_, W>,
         stays: &dyn Fn(u64) -> bool,
+    ) -> Result<StoredColumn, ParquetError> {
+        let mut row = 0;
+        let mut stays_next = || {
+            row += 1;
+            row <= self.rows && stays(row - 1)
+        };
+        self.encode(writer, &mut |column, target| column.copy_batch(target, &mut stays_next))
+    }
+
+    /// Decodes, and encodes again with other texts.
+    fn edit<W: Write + Send>(
+        &self,
+        writer: &mut SerializedRowGroupWriter<'_, W>,
+        edit: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<StoredColumn, ParquetError> {
+        let mut row = 0;
+        let mut fate = |text: &[u8]| {
+            row += 1;
+            if row > self.rows {
+                return TextFate::Goes;
+            }
+            edit(text).map_or(TextFate::Stays, TextFate::Becomes)
+        };
+        self.encode(writer, &mut |column, target| column.copy_texts(target, &mut fate))
+    }
+
+    /// Decodes, and encodes again what `copy` takes of each batch.
+    fn encode<W: Write + Send>(
+        &self,
+        writer: &mut SerializedRowGroupWriter<'_, W>,
+        copy: &mut dyn FnMut(
+            &mut dyn Column,
+            &mut SerializedColumnWriter<'_>,
+        ) -> Result<(), String>,
     ) -> Result<StoredColumn, ParquetError> {
         self.file.check_codec(self.row_group, self.index)?;
         let form = Form::Bytes; // Values are not looked at.
@@ -169,11 +253,6 @@ impl Source<'_> {
         let mut target = next
             .map_err(failed)?
             .ok_or_else(|| failed("the schema has fewer columns".to_owned()))?;
-        let mut row = 0;
-        let mut stays_next = || {
-            row += 1;
-            row <= self.rows && stays(row - 1)
-        };
         let mut seen = 0;
         while seen < self.rows {
             let filled = column.fill().map_err(|detail| self.damaged(detail))? as u64;
@@ -182,7 +261,7 @@ impl Source<'_> {
                 return Err(self.damaged(detail));
             }
             seen += filled;
-            column.copy_batch(&mut target, &mut stays_next).map_err(failed)?;
+            copy(&mut *column, &mut target).map_err(failed)?;
         }
         caught(|| target.close().map_err(|error| text(&error))).map_err(failed)?;
         Ok(stored)

@@ -24,7 +24,10 @@ fn read_all(bytes: &[u8]) -> Result<usize, ParquetError> {
 }
 
 fn read_rows(file: &ParquetFile) -> Result<usize, ParquetError> {
-    let Ok(selection) = ParquetSelection::record(file) else { return Ok(0) };
+    let Ok(mut selection) = ParquetSelection::record(file) else { return Ok(0) };
+    if let Ok(scored) = selection.clone().scored(file, &"score".parse().expect("a path")) {
+        selection = scored;
+    }
     let mut count = 0;
     for group in 0..file.row_group_count() {
         let mut rows = RowGroupItems::open(file, group, &selection)?;
@@ -43,6 +46,19 @@ fn copy_some(bytes: &[u8]) -> Result<(), ParquetError> {
     let mut copy = ParquetCopy::new(Vec::new(), &file)?;
     for group in 0..file.row_group_count() {
         copy.copy_row_group(&file, group, &selection, u64::MAX, &|row| row % 2 == 0)?;
+    }
+    copy.finish().map(|_| ())
+}
+
+/// Copies a file with other names.
+fn copy_names(bytes: &[u8]) -> Result<(), ParquetError> {
+    let file = ParquetFile::open(stored(bytes))?;
+    let path = "name".parse().expect("a path");
+    let Ok(selection) = ParquetSelection::text(&file, &path) else { return Ok(()) };
+    let mut copy = ParquetCopy::new(Vec::new(), &file)?;
+    for group in 0..file.row_group_count() {
+        let mut edit = |text: &[u8]| text.len().is_multiple_of(2).then(|| text.to_vec());
+        copy.copy_texts(&file, group, &selection, u64::MAX, &mut edit)?;
     }
     copy.finish().map(|_| ())
 }
@@ -72,6 +88,7 @@ fn no_flipped_byte_panics() {
             let _ = read_all(&bytes);
             if change == 0xff {
                 let _ = copy_some(&bytes);
+                let _ = copy_names(&bytes);
             }
         }
     }
@@ -96,4 +113,20 @@ fn errors_name_row_group_and_column() {
     assert!(error.to_string().starts_with("row group 2, column `name` is damaged: "), "{error}");
     let error = read_all(&sound[..sound.len() - 1]).unwrap_err().to_string();
     assert!(error.contains("does not end with `PAR1`"), "{error}");
+}
+
+#[test]
+fn damage_in_the_column_of_scores_names_it() {
+    let sound = encode(&rows(), styles()[0]);
+    let file = ParquetFile::open(stored(&sound)).unwrap();
+    let start = file.group(1).column(4).byte_range().0;
+    let mut bytes = sound;
+    bytes[usize::try_from(start).unwrap()] = 0xff;
+    let file = ParquetFile::open(stored(&bytes)).unwrap();
+    let paths = ["id", "score"].map(|path| path.parse().unwrap());
+    let selection = ParquetSelection::key(&file, &paths[..1]).unwrap();
+    let selection = selection.scored(&file, &paths[1]).unwrap();
+    let mut rows = RowGroupItems::open(&file, 1, &selection).unwrap();
+    let error = rows.next_item().unwrap_err().to_string();
+    assert!(error.starts_with("row group 2, column `score` is damaged: "), "{error}");
 }

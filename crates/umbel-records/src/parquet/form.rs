@@ -59,6 +59,27 @@ impl Form {
             Self::Moment { is_utc: false, .. } => "timestamp",
         }
     }
+
+    /// Name of what is measured, where the best of equal rows is chosen by it: values of the same
+    /// measure compare, whatever their width or unit. `None` if they have no place on a scale.
+    pub(super) fn measure(self) -> Option<&'static str> {
+        match self {
+            Self::Truth | Self::Bytes | Self::Uuid => None,
+            Self::Integer { .. } | Self::Float | Self::Half | Self::Decimal { .. } => {
+                Some("number")
+            }
+            Self::Day | Self::Clock { .. } | Self::Moment { .. } => Some(self.kind()),
+        }
+    }
+}
+
+/// Whether the values of a column are text of any length: no JSON, say, of which a piece cannot go.
+pub(super) fn is_text(column: &ColumnDescriptor) -> bool {
+    column.physical_type() == Type::BYTE_ARRAY
+        && match column.logical_type_ref() {
+            Some(kind) => matches!(kind, LogicalType::String),
+            None => matches!(column.converted_type(), ConvertedType::NONE | ConvertedType::UTF8),
+        }
 }
 
 /// The form of an annotation, if it suits what is stored.

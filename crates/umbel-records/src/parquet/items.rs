@@ -3,10 +3,10 @@
 use super::column::{self, Column};
 use super::error::ParquetError;
 use super::file::ParquetFile;
-use super::selection::ParquetSelection;
+use super::selection::{ItemKind, ParquetSelection, Selected};
 use super::stored_column::StoredColumn;
-use crate::ContentDigest;
 use crate::digest::RunningDigest;
+use crate::{ContentDigest, Normalisers, Score};
 
 /// First byte of an item that is a whole row: no text in UTF-8 has it.
 const ROW_MARK: u8 = 0xff;
@@ -15,11 +15,12 @@ const ROW_MARK: u8 = 0xff;
 pub struct RowGroupItems {
     file: ParquetFile,
     row_group: usize,
+    selection: ParquetSelection,
     columns: Vec<OpenColumn>,
-    is_record: bool,
     rows_left: u64,
     is_done: bool,
     item: Vec<u8>,
+    score: Option<Score>,
 }
 
 struct OpenColumn {
@@ -40,7 +41,7 @@ impl RowGroupItems {
         selection: &ParquetSelection,
     ) -> Result<Self, ParquetError> {
         let rows = file.row_count(row_group);
-        let open = |selected: &super::selection::Selected| {
+        let open = |selected: &Selected| {
             let index = selected.index;
             file.check_codec(row_group, index)?;
             let chunk = file.group(row_group).column(index);
@@ -50,9 +51,27 @@ impl RowGroupItems {
             Ok(OpenColumn { index, rows, stored, start })
         };
         let columns = selection.columns.iter().map(open).collect::<Result<_, _>>()?;
-        let is_record = selection.is_record;
-        let (file, item) = (file.clone(), Vec::new());
-        Ok(Self { file, row_group, columns, is_record, rows_left: rows, is_done: false, item })
+        let (file, selection) = (file.clone(), selection.clone());
+        let (item, score) = (Vec::new(), None);
+        let (rows_left, is_done) = (rows, false);
+        Ok(Self { file, row_group, selection, columns, rows_left, is_done, item, score })
+    }
+
+    /// The same, with normalisers that are applied to every value with the tag of strings, dates
+    /// and UUIDs among them, so that values that equal each other in JSON Lines and here still do.
+    /// Texts as they are stay so.
+    #[must_use]
+    pub fn normalised(mut self, normalisers: &Normalisers) -> Self {
+        for column in &mut self.columns {
+            column.rows.set_normalisers(normalisers.clone());
+        }
+        self
+    }
+
+    /// The number of the row whose item was read last; `None` if the column has none there, or none
+    /// was [selected](ParquetSelection::scored).
+    pub fn score(&self) -> Option<Score> {
+        self.score
     }
 
     /// The item of the next row, valid until the next call; `None` behind the last one.
@@ -65,7 +84,7 @@ impl RowGroupItems {
             return Ok(None);
         }
         self.item.clear();
-        if self.is_record {
+        if self.selection.item == ItemKind::Record {
             self.item.push(ROW_MARK);
         }
         match self.advance() {
@@ -82,7 +101,8 @@ impl RowGroupItems {
     }
 
     fn advance(&mut self) -> Result<bool, ParquetError> {
-        for column in &mut self.columns {
+        let ParquetSelection { item_columns, item: kind, score, .. } = self.selection;
+        for (number, column) in self.columns.iter_mut().enumerate() {
             if column.rows.rows_left() == 0 {
                 let filled = column.rows.fill();
                 let damaged = |detail| self.file.damaged(self.row_group, column.index, detail);
@@ -94,10 +114,17 @@ impl RowGroupItems {
                     return Err(self.file.damaged(self.row_group, column.index, detail));
                 }
             }
-            if self.rows_left > 0 && self.is_record {
-                column.rows.take_levels(&mut self.item);
-            } else if self.rows_left > 0 {
-                column.rows.take_value(&mut self.item);
+            if self.rows_left == 0 {
+                continue;
+            }
+            if score == Some(number) {
+                self.score = column.rows.score();
+            }
+            match kind {
+                _ if number >= item_columns => column.rows.pass_row(),
+                ItemKind::Record => column.rows.take_levels(&mut self.item),
+                ItemKind::Key => column.rows.take_value(&mut self.item),
+                ItemKind::Text => column.rows.take_text(&mut self.item),
             }
         }
         let has_row = self.rows_left > 0;

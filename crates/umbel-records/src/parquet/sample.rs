@@ -60,7 +60,7 @@ impl Style {
 
 /// Rows with few different values, so that some are equal.
 pub(super) fn rows() -> impl Strategy<Value = Vec<SampleRow>> {
-    let text = || prop_oneof![Just(String::new()), "[ab]{1,2}", "é\"\\{20,60\\}"];
+    let text = || prop_oneof![Just(String::new()), "[abA ]{1,2}", "é\"\\{20,60\\}"];
     let user = proptest::option::of((any::<bool>(), proptest::option::of(-2i32..2)));
     let score = proptest::option::of(prop_oneof![Just(0.5), Just(-0.0), Just(3.0), Just(1e300)]);
     let tags = proptest::collection::vec(proptest::option::of(text()), 0..4);

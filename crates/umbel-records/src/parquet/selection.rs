@@ -3,25 +3,40 @@
 use parquet::schema::types::ColumnDescriptor;
 
 use super::file::ParquetFile;
-use super::form::Form;
+use super::form::{Form, is_text};
+use super::score::DECIMAL_DIGITS_MAX;
 use crate::KeyPath;
 use crate::key_group::is_empty_key;
 
 /// Column names that an error lists.
 const LISTED_COLUMNS: usize = 20;
 
-/// The columns of a file that items are made of.
+/// The columns of a file that items are made of, and perhaps one that rows are ranked by.
 ///
 /// A key path names one column: the fields of its structs, then itself. Columns inside of lists and
 /// maps have several values a row and are no keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParquetSelection {
+    /// Those of the items, in their order, then that of the score, unless it is one of them.
     pub(super) columns: Vec<Selected>,
-    /// Items are all columns with their levels.
-    pub(super) is_record: bool,
+    pub(super) item_columns: usize,
+    pub(super) item: ItemKind,
+    /// Which of the columns has the scores.
+    pub(super) score: Option<usize>,
 }
 
-/// A column that items are made of.
+/// What items are made of their columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    /// All columns with their levels.
+    Record,
+    /// The only value of each column.
+    Key,
+    /// The bytes of one column, as they are.
+    Text,
+}
+
+/// A column that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Selected {
     pub(super) index: usize,
@@ -37,7 +52,8 @@ impl ParquetSelection {
     /// [`SelectionError::NoColumn`] if it has none.
     pub fn record(file: &ParquetFile) -> Result<Self, SelectionError> {
         let count = file.columns().len();
-        Self::of((0..count).map(|index| Selected::new(file, index)).collect(), true)
+        let columns = (0..count).map(|index| Selected::new(file, index)).collect();
+        Self::of(columns, ItemKind::Record)
     }
 
     /// The columns of `file` that the paths name, in this order.
@@ -47,47 +63,92 @@ impl ParquetSelection {
     pub fn key(file: &ParquetFile, paths: &[KeyPath]) -> Result<Self, SelectionError> {
         let columns: Result<_, _> =
             paths.iter().map(|path| Ok(Selected::new(file, find(file, path)?))).collect();
-        Self::of(columns?, false)
+        Self::of(columns?, ItemKind::Key)
     }
 
-    fn of(columns: Vec<Selected>, is_record: bool) -> Result<Self, SelectionError> {
-        if columns.is_empty() {
-            Err(SelectionError::NoColumn)
-        } else {
-            Ok(Self { columns, is_record })
+    /// The column of texts that the path names: items are its bytes, and empty for null.
+    ///
+    /// # Errors
+    /// [`SelectionError`] if the file has no such column, or it has no texts.
+    pub fn text(file: &ParquetFile, path: &KeyPath) -> Result<Self, SelectionError> {
+        let index = find(file, path)?;
+        let column = Selected::new(file, index);
+        if !is_text(&file.columns()[index]) {
+            let kind = match column.form {
+                Form::Bytes => "bytes that are no text",
+                form => form.kind(),
+            };
+            return Err(SelectionError::NoText { path: path.clone(), kind });
         }
+        Self::of(vec![column], ItemKind::Text)
+    }
+
+    fn of(columns: Vec<Selected>, item: ItemKind) -> Result<Self, SelectionError> {
+        if columns.is_empty() {
+            return Err(SelectionError::NoColumn);
+        }
+        Ok(Self { item_columns: columns.len(), columns, item, score: None })
+    }
+
+    /// The same, with the numbers of this column of `file` beside the items.
+    ///
+    /// # Errors
+    /// [`SelectionError`] if the file has no such column, or its values have no place on a scale.
+    pub fn scored(mut self, file: &ParquetFile, path: &KeyPath) -> Result<Self, SelectionError> {
+        let index = find(file, path)?;
+        let column = Selected::new(file, index);
+        let is_printed = file.columns()[index].type_precision() <= DECIMAL_DIGITS_MAX;
+        if column.form.measure().is_none() || !is_printed {
+            let kind = if is_printed { column.form.kind() } else { "decimal of too many digits" };
+            return Err(SelectionError::NoNumber { path: path.clone(), kind });
+        }
+        let known = self.columns.iter().position(|column| column.index == index);
+        self.score = Some(known.unwrap_or(self.columns.len()));
+        if known.is_none() {
+            self.columns.push(column);
+        }
+        Ok(self)
     }
 
     /// What tells whether an item is empty: has nothing but columns that are null or the empty
     /// string. A whole row never is.
     pub fn emptiness(&self) -> fn(&[u8]) -> bool {
-        if self.is_record { |_| false } else { is_empty_key }
+        match self.item {
+            ItemKind::Record => |_| false,
+            ItemKind::Key => is_empty_key,
+            ItemKind::Text => <[u8]>::is_empty,
+        }
     }
 
-    /// Why items of the two files cannot be compared: the first column that is not of the same kind.
-    /// `None` if they can.
+    /// Why items or scores of the two files cannot be compared: the first column that is not of the
+    /// same kind. `None` if they can.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        if self.is_record && self.columns.len() != other.columns.len() {
-            let (here, there) = (self.columns.len(), other.columns.len());
+        let is_record = self.item == ItemKind::Record;
+        let (here, there) = (self.item_columns, other.item_columns);
+        if is_record && here != there {
             return Some(format!("there are {there} columns there and {here} here"));
         }
-        for (ours, theirs) in self.columns.iter().zip(&other.columns) {
-            let (our, their) = (ours.form.kind(), theirs.form.kind());
-            if our != their {
-                return Some(format!("column `{}` is {their} there and {our} here", ours.path));
+        for (ours, theirs) in self.columns[..here].iter().zip(&other.columns[..there]) {
+            if ours.form.kind() != theirs.form.kind() {
+                return Some(ours.other_kind(theirs));
             }
-            if self.is_record && ours.path != theirs.path {
+            if is_record && ours.path != theirs.path {
                 let (our, their) = (&ours.path, &theirs.path);
                 return Some(format!("column `{their}` there stands where `{our}` is here"));
             }
-            if self.is_record && ours.levels != theirs.levels {
+            if is_record && ours.levels != theirs.levels {
                 let path = &ours.path;
                 return Some(format!(
                     "column `{path}` is optional or repeated in only one of them"
                 ));
             }
         }
-        None
+        let (ours, theirs) = (self.score_column()?, other.score_column()?);
+        (ours.form.measure() != theirs.form.measure()).then(|| ours.other_kind(theirs))
+    }
+
+    fn score_column(&self) -> Option<&Selected> {
+        self.columns.get(self.score?)
     }
 }
 
@@ -96,6 +157,12 @@ impl Selected {
         let column = &file.columns()[index];
         let levels = (column.max_rep_level(), column.max_def_level());
         Self { index, form: Form::of(column), path: column.path().string(), levels }
+    }
+
+    /// That a column is of another kind in the other file.
+    fn other_kind(&self, there: &Self) -> String {
+        let (our, their) = (self.form.kind(), there.form.kind());
+        format!("column `{}` is {their} there and {our} here", self.path)
     }
 }
 
@@ -153,5 +220,24 @@ pub enum SelectionError {
     Repeated {
         /// The path.
         path: KeyPath,
+    },
+    /// Rows cannot be ranked by values of this kind.
+    #[error(
+        "column `{path}` is {kind}, which has no number; name one of integers, floats, decimals, \
+         dates, times or timestamps"
+    )]
+    NoNumber {
+        /// The path.
+        path: KeyPath,
+        /// Kind of its values.
+        kind: &'static str,
+    },
+    /// The column has no texts of which pieces could go.
+    #[error("column `{path}` is {kind}; name one of strings")]
+    NoText {
+        /// The path.
+        path: KeyPath,
+        /// Kind of its values.
+        kind: &'static str,
     },
 }

@@ -8,14 +8,17 @@ use proptest::prelude::*;
 use super::sample::{self, SampleRow, Style, encode, open, stored};
 use super::{ParquetCopy, ParquetFile, ParquetSelection, RowGroupItems, SelectionError};
 use crate::remote_test::remote;
-use crate::{ContentDigest, Format, Granularity, ItemExtractor, KeyPath};
+use crate::{
+    ContentDigest, Format, Granularity, ItemExtractor, KeyPath, Normaliser, Normalisers,
+    ScoreExtractor,
+};
 
 /// The key columns of a file, or all for no path.
 fn select(file: &ParquetFile, paths: &[&str]) -> Result<ParquetSelection, SelectionError> {
     if paths.is_empty() {
         return ParquetSelection::record(file);
     }
-    let paths: Vec<KeyPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
+    let paths: Vec<KeyPath> = paths.iter().map(|text| path(text)).collect();
     ParquetSelection::key(file, &paths)
 }
 
@@ -32,6 +35,10 @@ fn items(file: &ParquetFile, paths: &[&str]) -> (Vec<Vec<u8>>, Vec<ContentDigest
         assert!(rows.stored_bytes_read() <= file.stored_bytes(group));
     }
     (items, digests)
+}
+
+fn path(text: &str) -> KeyPath {
+    text.parse().unwrap()
 }
 
 /// Rows as the twin sees them.
@@ -89,6 +96,86 @@ proptest! {
             let expected = extractor.item(line.as_bytes()).unwrap();
             prop_assert_eq!(item.as_slice(), expected);
         }
+    }
+
+    #[test]
+    fn normalised_keys_equal_those_of_json(rows in sample::rows(), style in sample::styles()) {
+        let normalisers = Normalisers::new(vec![Normaliser::Trim, Normaliser::Lower]);
+        let file = open(&rows, style);
+        let selection = select(&file, &["name", "id"]).unwrap();
+        let key = Granularity::Key(vec!["name".into(), "id".into()]);
+        let extractor = ItemExtractor::new(Format::JsonLines, key).unwrap();
+        let mut extractor = extractor.normalised(normalisers.clone());
+        let mut twins = twin(encode(&rows, style)).into_iter();
+        for group in 0..file.row_group_count() {
+            let items = RowGroupItems::open(&file, group, &selection).unwrap();
+            let mut items = items.normalised(&normalisers);
+            while let Some(item) = items.next_item().unwrap() {
+                let line = json_line(&twins.next().unwrap());
+                prop_assert_eq!(item, extractor.item(line.as_bytes()).unwrap());
+            }
+        }
+        prop_assert!(twins.next().is_none());
+    }
+
+    #[test]
+    fn scores_equal_those_of_json_and_change_no_item(
+        rows in sample::rows(),
+        style in sample::styles(),
+        (field, name) in prop_oneof![
+            Just(("score", "score")), Just(("user.age", "user_age")), Just(("id", "id"))
+        ],
+        whole in any::<bool>(),
+    ) {
+        let file = open(&rows, style);
+        let keys: &[&str] = if whole { &[] } else { &["name", "user.age"] };
+        let selection = select(&file, keys).unwrap().scored(&file, &path(field)).unwrap();
+        let (mut unscored, _) = items(&file, keys);
+        let mut extractor = ScoreExtractor::new(Format::JsonLines, name).unwrap();
+        let twins = twin(encode(&rows, style));
+        let mut row = 0;
+        for group in 0..file.row_group_count() {
+            let mut items = RowGroupItems::open(&file, group, &selection).unwrap();
+            while let Some(item) = items.next_item().unwrap() {
+                prop_assert_eq!(item, std::mem::take(&mut unscored[row]));
+                prop_assert_eq!(items.score(), extractor.score(json_line(&twins[row]).as_bytes()));
+                row += 1;
+            }
+        }
+        prop_assert_eq!(row, twins.len());
+    }
+
+    #[test]
+    fn copies_hold_texts_as_they_were_changed(
+        rows in sample::rows(),
+        style in sample::styles(),
+        rows_max in 0..80usize,
+    ) {
+        let file = open(&rows, style);
+        let selection = ParquetSelection::text(&file, &path("name")).unwrap();
+        let changed = |text: &str| text.contains('a').then(|| text.replace('a', ""));
+        let mut copy = ParquetCopy::new(Vec::new(), &file).unwrap();
+        let mut expected = Vec::new();
+        for (group, rows) in rows.chunks(style.group_rows).enumerate() {
+            let mut items = RowGroupItems::open(&file, group, &selection).unwrap();
+            let mut edited = Vec::new();
+            let mut edit = |text: &[u8]| {
+                edited.push(text.to_vec());
+                changed(str::from_utf8(text).unwrap()).map(String::into_bytes)
+            };
+            let taken = rows.len().min(rows_max);
+            let taken_rows = rows_max as u64;
+            let digest = copy.copy_texts(&file, group, &selection, taken_rows, &mut edit).unwrap();
+            for (row, edited) in rows[..taken].iter().zip(&edited) {
+                prop_assert_eq!(items.next_item().unwrap(), Some(edited.as_slice()));
+                prop_assert_eq!(edited, row.name.as_deref().unwrap_or_default().as_bytes());
+                let name = row.name.as_ref().map(|name| changed(name).unwrap_or(name.clone()));
+                expected.push(SampleRow { name, ..row.clone() });
+            }
+            prop_assert_eq!(edited.len(), taken);
+            prop_assert!(digest.is_none_or(|digest| digest == items.digest().unwrap()));
+        }
+        prop_assert_eq!(twin(copy.finish().unwrap()), twin(encode(&expected, Style::PLAIN)));
     }
 
     #[test]
@@ -185,8 +272,65 @@ fn columns_are_selected_by_path() {
 }
 
 #[test]
+fn rows_are_ranked_by_numbers_only() {
+    let file = open(&[row(1)], Style::PLAIN);
+    let scored = |field| select(&file, &["name"]).unwrap().scored(&file, &path(field));
+    let (id, age) = (scored("id").unwrap(), scored("user.age").unwrap());
+    assert_eq!(id.difference(&age), None);
+    let error = scored("name").unwrap_err().to_string();
+    assert!(error.starts_with("column `name` is string or bytes, which has no number"), "{error}");
+    assert!(matches!(scored("user.known"), Err(SelectionError::NoNumber { .. })));
+    assert!(matches!(scored("tags.list.element"), Err(SelectionError::Repeated { .. })));
+    assert!(matches!(scored("user"), Err(SelectionError::Group { .. })));
+    assert!(matches!(scored("age"), Err(SelectionError::Missing { .. })));
+}
+
+#[test]
+fn texts_are_columns_of_strings() {
+    let file = open(&[row(1)], Style::PLAIN);
+    let text = |field| ParquetSelection::text(&file, &path(field));
+    assert!(text("name").is_ok());
+    let error = text("id").unwrap_err().to_string();
+    assert_eq!(error, "column `id` is integer; name one of strings");
+    assert!(matches!(text("tags.list.element"), Err(SelectionError::Repeated { .. })));
+}
+
+#[test]
 fn a_change_shows_in_the_digest() {
     let digest = |id| items(&open(&[row(id)], Style::PLAIN), &["id"]).1;
     assert_eq!(digest(5), digest(5));
     assert_ne!(digest(5), digest(6));
+}
+
+#[test]
+fn a_change_of_a_score_shows_in_the_digest() {
+    let digest = |id| {
+        let file = open(&[SampleRow { name: None, ..row(id) }], Style::PLAIN);
+        let selection = select(&file, &["name"]).unwrap().scored(&file, &path("id")).unwrap();
+        RowGroupItems::open(&file, 0, &selection).unwrap().digest().unwrap()
+    };
+    assert_eq!(digest(5), digest(5));
+    // The footer differs, too: its statistics have the number.
+    assert_ne!(digest(5).crc32c, digest(6).crc32c);
+}
+
+#[test]
+fn columns_beside_changed_texts_are_copied_byte_for_byte() {
+    let rows: Vec<SampleRow> = (0..50).map(row).collect();
+    let bytes = encode(&rows, Style::PLAIN);
+    let file = ParquetFile::open(stored(&bytes)).unwrap();
+    let selection = ParquetSelection::text(&file, &path("name")).unwrap();
+    let mut copy = ParquetCopy::new(Vec::new(), &file).unwrap();
+    copy.copy_texts(&file, 0, &selection, 50, &mut |_| Some(b"x".to_vec())).unwrap();
+    let copied_bytes = copy.finish().unwrap();
+    let copied = ParquetFile::open(stored(&copied_bytes)).unwrap();
+    let chunk = |file: &ParquetFile, bytes: &[u8], column: usize| {
+        let (start, length) = file.group(0).column(column).byte_range();
+        let (start, length) = (usize::try_from(start).unwrap(), usize::try_from(length).unwrap());
+        bytes[start..start + length].to_vec()
+    };
+    for column in [0, 2, 3, 4, 5] {
+        assert_eq!(chunk(&copied, &copied_bytes, column), chunk(&file, &bytes, column));
+    }
+    assert_ne!(chunk(&copied, &copied_bytes, 1), chunk(&file, &bytes, 1));
 }

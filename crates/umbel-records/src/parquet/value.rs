@@ -6,6 +6,7 @@ use parquet::data_type::{ByteArray, FixedLenByteArray, Int96};
 
 use super::calendar::{write_clock, write_day, write_moment};
 use super::form::Form;
+use super::score::ScoredValue;
 use crate::key_group::{write_group, write_length};
 
 /// Longest decimal that is printed digit by digit, in bytes: 32, a decimal of 76 digits. Longer ones
@@ -19,9 +20,14 @@ const DECIMAL_SCALE_MAX: usize = 100;
 const FLOAT_DIGITS: usize = 15;
 
 /// A value as the crate hands it out.
-pub(super) trait CanonicalValue {
+pub(super) trait CanonicalValue: ScoredValue + Sized {
     /// Appends tag, length and value.
     fn write(&self, form: Form, item: &mut Vec<u8>);
+
+    /// The value with these bytes; `None` if it is no text of any length.
+    fn of_text(_: Vec<u8>) -> Option<Self> {
+        None
+    }
 }
 
 /// Appends the group of a null.
@@ -153,7 +159,7 @@ fn digits(mut number: Vec<u8>) -> String {
 }
 
 /// A 16-bit float of IEEE 754, exactly.
-fn half_to_float(bits: u16) -> f64 {
+pub(super) fn half_to_float(bits: u16) -> f64 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);
     let fraction = f64::from(bits & 0x3ff) / 1024.0;
@@ -204,16 +210,21 @@ impl CanonicalValue for f64 {
     }
 }
 
+/// The moment of an `INT96`, in nanoseconds since 1970: nanoseconds of the day in 64 bits, then the
+/// Julian day.
+pub(super) fn nanos_since_epoch(value: &Int96) -> i128 {
+    const EPOCH: i128 = 2_440_588;
+    const DAY: i128 = 86_400_000_000_000;
+    let &[low, high, day] = value.data() else { unreachable!("an INT96 has three words") };
+    let nanos = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+    let days = i128::from(day.cast_signed()) - EPOCH;
+    days * DAY + i128::from(nanos)
+}
+
 impl CanonicalValue for Int96 {
-    /// Nanoseconds of the day in 64 bits, then the Julian day.
     fn write(&self, _: Form, item: &mut Vec<u8>) {
-        const EPOCH: i128 = 2_440_588;
-        const DAY: i128 = 86_400_000_000_000;
-        let &[low, high, day] = self.data() else { unreachable!("an INT96 has three words") };
-        let nanos = (u64::from(high) << 32 | u64::from(low)).cast_signed();
-        let days = i128::from(day.cast_signed()) - EPOCH;
         group(b's', item, |item| {
-            write_moment(days * DAY + i128::from(nanos), item);
+            write_moment(nanos_since_epoch(self), item);
             write_zone(true, item);
         });
     }
@@ -237,6 +248,10 @@ impl CanonicalValue for ByteArray {
             }),
             _ => write_group(b's', bytes, item),
         }
+    }
+
+    fn of_text(bytes: Vec<u8>) -> Option<Self> {
+        Some(Self::from(bytes))
     }
 }
 

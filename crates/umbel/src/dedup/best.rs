@@ -10,7 +10,7 @@ const UNRANKED: Rank = Rank(u64::MAX);
 /// The field whose number decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BestField {
-    /// A path into JSON records, or a column of a table.
+    /// A path into JSON records, or a column of a table or of Parquet.
     pub(crate) field: String,
     /// Whether the smallest number is the best; else the largest.
     pub(crate) smallest: bool,
@@ -18,7 +18,7 @@ pub(crate) struct BestField {
 
 impl BestField {
     /// The rank of a record with this number; the engine keeps the smallest rank.
-    fn rank(&self, score: Option<Score>) -> Rank {
+    pub(crate) fn rank(&self, score: Option<Score>) -> Rank {
         match score {
             None => UNRANKED,
             Some(score) if self.smallest => Rank(score.image()),
@@ -59,7 +59,8 @@ pub(crate) struct Ranker {
 }
 
 impl Ranker {
-    /// A ranker of records by this field; `None` for a table that has no records.
+    /// A ranker of records by this field; `None` for a table that has no records, and for Parquet, whose rows bring
+    /// their numbers along.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use super::chunks::Chunk;
 use super::inputs::Source;
 use super::job::{EmptyItems, JobSpec, MissingKey};
 use super::paragraphs::Paragraphs;
-use super::row_groups::open_rows;
+use super::row_content::open_rows;
 use super::scope::ScopedHasher;
 use super::whole_file::WholeFile;
 use anyhow::{Context, Result, bail};
@@ -108,8 +108,7 @@ pub(crate) fn open_content(
     ranker: Option<Ranker>,
 ) -> Result<Box<dyn ChunkContent>> {
     if let (Some(row_groups), Some(row_group)) = (&source.row_groups, chunk.row_group) {
-        let keeps_empty = spec.empty == EmptyItems::Keep;
-        return open_rows(source, row_groups, row_group, keeps_empty);
+        return open_rows(source, row_groups, row_group, spec);
     }
     if spec.granularity == Granularity::File {
         return Ok(Box::new(WholeFile::open(source, spec, hasher)?));

@@ -129,7 +129,7 @@ impl Source {
         Ok((metadata.len(), modified_ns))
     }
 
-    /// What finds the text field whose paragraphs are compared; `None` for a table that has no records.
+    /// What finds the text field whose paragraphs are compared; `None` for a table that has no records, and for Parquet.
     ///
     /// # Errors
     ///
@@ -139,7 +139,8 @@ impl Source {
             (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
             (None, Format::Csv | Format::Tsv) => Ok(None),
             (None, Format::Text) => Err(ExtractorError::ParagraphOfText),
-            (None, Format::Parquet) => Err(ExtractorError::Columns),
+            // Texts of columns are found elsewhere.
+            (None, Format::Parquet) => Ok(None),
             (None, Format::JsonLines) => TextField::of_json(field.to_owned()).map(Some),
         }
     }
@@ -175,7 +176,7 @@ impl Source {
         }
     }
 
-    /// What finds a field's number in records; `None` for a table that has no records.
+    /// What finds a field's number in records; `None` for a table that has no records, and for Parquet.
     ///
     /// # Errors
     ///
@@ -187,6 +188,8 @@ impl Source {
         match (&self.header, self.format.delimiter()) {
             (Some(header), _) => ScoreExtractor::of_table(header, field).map(Some),
             (None, Some(_)) => Ok(None),
+            // Numbers of columns are read elsewhere.
+            (None, None) if self.format == Format::Parquet => Ok(None),
             (None, None) => ScoreExtractor::new(self.format, field).map(Some),
         }
     }

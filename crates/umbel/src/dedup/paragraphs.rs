@@ -14,6 +14,7 @@ use super::inputs::Source;
 use super::job::{EmptyItems, JobSpec, MissingKey};
 use super::local_pass::ChunkFacts;
 use anyhow::{Context, Result, bail};
+use umbel_engine::dedup::Rank;
 use umbel_records::{
     ContentDigest, ItemError, Normalisers, ReadError, RecordReader, TextField, line_item,
 };
@@ -24,10 +25,8 @@ pub(crate) struct Paragraphs {
     /// None for a table without a header, which has no records either.
     field: Option<TextField>,
     ranker: Option<Ranker>,
-    normalisers: Normalisers,
-    keeps_empty: bool,
+    rules: PieceRules,
     missing_key: MissingKey,
-    bytes_min: u64,
     places: u64,
 }
 
@@ -44,18 +43,69 @@ impl Paragraphs {
             ranker,
             reader: open_records(source, chunk)?,
             field: source.text_field(field).with_context(|| source.name.clone())?,
-            normalisers: Normalisers::new(spec.normalise.clone()),
-            keeps_empty: spec.empty == EmptyItems::Keep,
+            rules: PieceRules::of(spec),
             missing_key: spec.missing_key,
-            bytes_min: spec.paragraph_bytes_min,
             places: 0,
         })
     }
 }
 
 /// The pieces of a text, each with its `\n`.
-fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn pieces_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
+}
+
+/// What is compared of pieces.
+pub(crate) struct PieceRules {
+    normalisers: Normalisers,
+    keeps_empty: bool,
+    bytes_min: u64,
+}
+
+impl PieceRules {
+    /// The rules of a job.
+    pub(crate) fn of(spec: &JobSpec) -> Self {
+        Self {
+            normalisers: Normalisers::new(spec.normalise.clone()),
+            keeps_empty: spec.empty == EmptyItems::Keep,
+            bytes_min: spec.paragraph_bytes_min,
+        }
+    }
+
+    /// Hands out the pieces of a text, or one place if it has none, from this place on; false once `take` wants no
+    /// more.
+    pub(crate) fn hand_out(
+        &mut self,
+        text: &[u8],
+        rank: Rank,
+        places: &mut u64,
+        wanted: &dyn Fn(u64) -> bool,
+        take: &mut Take<'_>,
+    ) -> Result<bool> {
+        let first = *places;
+        if text.is_empty() {
+            *places += 1;
+            return Ok(
+                !wanted(first) || take(Spot { place: first, starts_record: true }, Found::Exempt)?
+            );
+        }
+        for piece in pieces_of(text) {
+            let place = *places;
+            *places += 1;
+            if !wanted(place) {
+                continue;
+            }
+            let piece = line_item(piece);
+            let item = self.normalisers.apply(piece);
+            let is_exempt =
+                (piece.len() as u64) < self.bytes_min || self.keeps_empty && item.is_empty();
+            let found = if is_exempt { Found::Exempt } else { Found::Item(item, rank) };
+            if !take(Spot { place, starts_record: place == first }, found)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl ChunkContent for Paragraphs {
@@ -70,36 +120,23 @@ impl ChunkContent for Paragraphs {
                 bail!("the file was changed while it was read; run the job again");
             };
             let content_offset = block_offset + at as u64;
-            let first = self.places;
             let lone = match field.find(record) {
-                Ok([]) => Found::Exempt,
                 Ok(text) => {
                     let rank = self.ranker.as_mut().map(|ranker| ranker.rank(record));
-                    let rank = rank.unwrap_or_default();
-                    for piece in pieces(text) {
-                        let place = self.places;
-                        self.places += 1;
-                        if !wanted(place) {
-                            continue;
-                        }
-                        let piece = line_item(piece);
-                        let item = self.normalisers.apply(piece);
-                        let is_exempt = (piece.len() as u64) < self.bytes_min
-                            || self.keeps_empty && item.is_empty();
-                        let found = if is_exempt { Found::Exempt } else { Found::Item(item, rank) };
-                        if !take(Spot { place, starts_record: place == first }, found)? {
-                            return Ok(());
-                        }
+                    let (rank, places) = (rank.unwrap_or_default(), &mut self.places);
+                    if self.rules.hand_out(text, rank, places, wanted, take)? {
+                        continue;
                     }
-                    continue;
+                    return Ok(());
                 }
                 Err(error @ ItemError::MissingKey { .. }) => {
                     missing(self.missing_key, error, content_offset)
                 }
                 Err(error) => Found::Bad { content_offset, error },
             };
+            let place = self.places;
             self.places += 1;
-            if wanted(first) && !take(Spot { place: first, starts_record: true }, lone)? {
+            if wanted(place) && !take(Spot { place, starts_record: true }, lone)? {
                 return Ok(());
             }
         }
@@ -123,49 +160,65 @@ impl ChunkContent for Paragraphs {
     }
 }
 
+/// Whether what stands at a place stays. A place that was not there at the first reading does not; the digest tells.
+fn stays(facts: &ChunkFacts, place: u64) -> bool {
+    place < facts.places && !facts.dropped.get(place)
+}
+
+/// Picks the pieces of texts that stay, text by text.
+#[derive(Default)]
+pub(crate) struct PiecePicker {
+    place: u64,
+    text: Vec<u8>,
+}
+
+impl PiecePicker {
+    /// What stays of the next text; `None` if that is all of it.
+    pub(crate) fn pick(&mut self, text: &[u8], facts: &ChunkFacts) -> Option<&[u8]> {
+        if text.is_empty() {
+            self.place += 1;
+            return None;
+        }
+        self.text.clear();
+        for piece in pieces_of(text) {
+            if stays(facts, self.place) {
+                self.text.extend_from_slice(piece);
+            }
+            self.place += 1;
+        }
+        (self.text.len() < text.len()).then_some(self.text.as_slice())
+    }
+
+    /// Whether the next record stays, which has no text.
+    fn pass(&mut self, facts: &ChunkFacts) -> bool {
+        self.place += 1;
+        stays(facts, self.place - 1)
+    }
+}
+
 /// Rebuilds records of the pieces that stay.
 pub(crate) struct PieceCopier {
     field: Option<TextField>,
-    place: u64,
-    text: Vec<u8>,
+    picker: PiecePicker,
 }
 
 impl PieceCopier {
     /// A copier of a chunk's records, from its first on.
     pub(crate) fn new(source: &Source, field: &str) -> Result<Self> {
         let field = source.text_field(field).with_context(|| source.name.clone())?;
-        Ok(Self { field, place: 0, text: Vec::new() })
+        Ok(Self { field, picker: PiecePicker::default() })
     }
 
     /// Appends what stays of the next record to `kept`.
     pub(crate) fn copy(&mut self, record: &[u8], facts: &ChunkFacts, kept: &mut Vec<u8>) {
-        // A record that was not there at the first reading; the digest tells.
-        let stays = |place| place < facts.places && !facts.dropped.get(place);
         let Some(field) = &mut self.field else { return };
-        self.text.clear();
-        let first = self.place;
-        let text_bytes = match field.find(record) {
-            Ok(text) if !text.is_empty() => {
-                for piece in pieces(text) {
-                    if stays(self.place) {
-                        self.text.extend_from_slice(piece);
-                    }
-                    self.place += 1;
-                }
-                text.len()
-            }
-            _ => {
-                self.place += 1;
-                if stays(first) {
-                    kept.extend_from_slice(record);
-                }
-                return;
-            }
-        };
-        if self.text.len() == text_bytes {
-            kept.extend_from_slice(record);
-        } else {
-            field.replace(record, &self.text, kept);
+        match field.find(record) {
+            Ok(text) => match self.picker.pick(text, facts) {
+                Some(text) => field.replace(record, text, kept),
+                None => kept.extend_from_slice(record),
+            },
+            Err(_) if self.picker.pass(facts) => kept.extend_from_slice(record),
+            Err(_) => {}
         }
     }
 }

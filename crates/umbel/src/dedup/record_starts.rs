@@ -22,17 +22,21 @@ impl RecordStarts {
         Self { bits, before }
     }
 
+    /// One bit a place, as [`RecordStarts::new`] takes them.
+    pub(crate) fn bits(&self) -> &SharedBits {
+        &self.bits
+    }
+
     /// The record of a place, from 0, and which of its places it is, from 1. The first place starts a record.
     pub(crate) fn record_of(&self, place: u64) -> (u64, u64) {
-        let word_of = |index: usize| self.bits.words().nth(index).unwrap_or(0);
         let index = usize::try_from(place / 64).expect("a place of the chunk");
         // Starts in the place's word up to the place itself.
-        let mut starts = word_of(index) & (u64::MAX >> (63 - place % 64));
+        let mut starts = self.bits.word(index) & (u64::MAX >> (63 - place % 64));
         let record = self.before[index] + u64::from(starts.count_ones()) - 1;
         let mut at = index;
         while starts == 0 {
             at -= 1;
-            starts = word_of(at);
+            starts = self.bits.word(at);
         }
         let start = at as u64 * 64 + 63 - u64::from(starts.leading_zeros());
         (record, place - start + 1)

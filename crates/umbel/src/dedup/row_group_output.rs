@@ -4,6 +4,7 @@ use super::inputs::Source;
 use super::job::Job;
 use super::local_pass::ChunkFacts;
 use super::output::{OutputTimes, check_digest};
+use super::paragraphs::PiecePicker;
 use super::progress::Bar;
 use super::row_groups::RowGroups;
 use super::sink::{Complete, Sink};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Mutex;
-use umbel_records::{ParquetCopy, ParquetError};
+use umbel_records::{ContentDigest, Granularity, ParquetCopy, ParquetError, ParquetFile};
 
 /// A sink as a stream of bytes.
 struct SinkStream(Sink);
@@ -51,9 +52,11 @@ pub(crate) fn write_rows(
         let end = job.chunks.partition_point(|chunk| chunk.source <= index);
         for (chunk, facts) in job.chunks[begin..end].iter().zip(&facts[begin..end]) {
             let Some(row_group) = chunk.row_group else { continue };
-            let stays = |place| !facts.dropped.get(place);
-            let selection = &row_groups.selection;
-            let copied = copy.copy_row_group(&file, row_group, selection, facts.places, &stays);
+            let part = RowGroupOf { file: &file, row_groups, row_group, facts };
+            let copied = match job.spec.granularity {
+                Granularity::Paragraph(_) => part.copy_pieces(&mut copy),
+                _ => part.copy_rows(&mut copy),
+            };
             let digest = copied.map_err(|error| explain(source, error))?;
             if let Some(digest) = digest {
                 check_digest(source, digest, facts)?;
@@ -66,6 +69,42 @@ pub(crate) fn write_rows(
     let complete = sink.complete();
     lock(times).write += watch.lap();
     complete
+}
+
+/// A row group, and what is known of its rows.
+struct RowGroupOf<'a> {
+    file: &'a ParquetFile,
+    row_groups: &'a RowGroups,
+    row_group: usize,
+    facts: &'a ChunkFacts,
+}
+
+impl RowGroupOf<'_> {
+    /// Copies the rows that stay.
+    fn copy_rows<W: Write + Send>(
+        &self,
+        copy: &mut ParquetCopy<W>,
+    ) -> Result<Option<ContentDigest>, ParquetError> {
+        let (selection, facts) = (&self.row_groups.selection, self.facts);
+        let stays = |place| !facts.dropped.get(place);
+        copy.copy_row_group(self.file, self.row_group, selection, facts.places, &stays)
+    }
+
+    /// Copies all rows, each with the pieces of its text that stay.
+    fn copy_pieces<W: Write + Send>(
+        &self,
+        copy: &mut ParquetCopy<W>,
+    ) -> Result<Option<ContentDigest>, ParquetError> {
+        let Self { file, row_group, facts, .. } = *self;
+        let selection = &self.row_groups.selection;
+        if facts.dropped.count() == 0 {
+            // Rows behind damage go, all others stay as they are.
+            return copy.copy_row_group(file, row_group, selection, facts.records, &|_| true);
+        }
+        let mut picker = PiecePicker::default();
+        let mut edit = |text: &[u8]| picker.pick(text, facts).map(<[u8]>::to_vec);
+        copy.copy_texts(file, row_group, selection, facts.records, &mut edit)
+    }
 }
 
 fn explain(source: &Source, error: ParquetError) -> anyhow::Error {

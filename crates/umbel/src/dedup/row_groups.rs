@@ -3,33 +3,31 @@
 //! All footers are read before anything else, and what will not go together is refused there. A job may have more files
 //! than a process may hold open, so only a few stay open; the others are opened again, and must have the same footer.
 
-use super::content::{ChunkContent, Found, Spot, Take};
 use super::inputs::Source;
 use super::job::{JobSpec, OutputTarget};
 use super::object_inputs::{each_of, opening_threads};
+use super::paragraphs::pieces_of;
 use super::turns::lock;
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use umbel_engine::dedup::Rank;
 use umbel_records::{
-    ContentDigest, Format, Granularity, KeyPath, ParquetFile, ParquetSelection, ReadError,
-    RowGroupItems,
+    ContentDigest, Format, Granularity, KeyPath, ParquetFile, ParquetSelection, RowGroupItems,
 };
 
 /// Files that stay open: several threads read neighbouring chunks, which are mostly of few files.
 const OPEN_FILES: usize = 16;
 
-/// Bytes of items that are read at once, unless one item is longer.
-const BATCH_BYTES: usize = 64 << 10;
+/// Bytes of texts that are looked at to tell how many pieces they have.
+const PROBED_TEXT_BYTES: usize = 256 << 10;
 
 /// What is known of a Parquet input from the start.
 #[derive(Debug)]
 pub(crate) struct RowGroups {
     /// Its row groups in order.
     pub(crate) groups: Vec<RowGroup>,
-    /// The columns that items are made of.
+    /// The columns that items are made of, and that rows are ranked by.
     pub(crate) selection: ParquetSelection,
     footer: ContentDigest,
     recent: Arc<RecentFiles>,
@@ -67,6 +65,30 @@ impl RowGroups {
         }
         self.remember(source, &file);
         Ok(file)
+    }
+
+    /// Pieces that a row's text has on average, by the first texts of the file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened again. Damage is reported when the rows are read in earnest.
+    pub(crate) fn pieces_a_row(&self, source: &Source) -> Result<f64> {
+        let file = self.open(source)?;
+        let (mut rows, mut pieces, mut bytes) = (0u64, 0u64, 0);
+        for row_group in 0..self.groups.len() {
+            let Ok(mut items) = RowGroupItems::open(&file, row_group, &self.selection) else {
+                break;
+            };
+            while let (Ok(Some(text)), true) = (items.next_item(), bytes < PROBED_TEXT_BYTES) {
+                rows += 1;
+                pieces += pieces_of(text).count().max(1) as u64;
+                bytes += text.len();
+            }
+            if bytes >= PROBED_TEXT_BYTES {
+                break;
+            }
+        }
+        Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
     }
 
     fn remember(&self, source: &Source, file: &ParquetFile) {
@@ -168,15 +190,6 @@ fn check_output(spec: &JobSpec, sources: &[Source]) -> Result<bool> {
         return Ok(false);
     };
     let name = &table.name;
-    if !spec.normalise.is_empty() {
-        let text = format!("{name} is Parquet, to which --normalise is not applied");
-        return Err(UsageError(text).into());
-    }
-    if spec.best.is_some() {
-        let text =
-            format!("{name} is Parquet, of which the first or the last row stays, not the best");
-        return Err(UsageError(text).into());
-    }
     let refuse = |text: String| Err(UsageError(text).into());
     match &spec.output {
         _ if spec.plan_only || spec.annotates => Ok(false),
@@ -200,8 +213,17 @@ fn check_output(spec: &JobSpec, sources: &[Source]) -> Result<bool> {
     }
 }
 
-/// The columns that items are made of.
+/// The columns that items are made of, and that rows are ranked by.
 fn select(file: &ParquetFile, spec: &JobSpec) -> Result<ParquetSelection, String> {
+    let selection = select_items(file, spec)?;
+    let Some(best) = &spec.best else { return Ok(selection) };
+    let path = best.field.parse::<KeyPath>().map_err(|error| format!("--keep {best}: {error}"))?;
+    selection.scored(file, &path).map_err(|error| format!("--keep {best}: {error}"))
+}
+
+fn select_items(file: &ParquetFile, spec: &JobSpec) -> Result<ParquetSelection, String> {
+    let parse =
+        |key: &String| key.parse::<KeyPath>().map_err(|error| format!("--key {key}: {error}"));
     let selection = match &spec.granularity {
         Granularity::Line if spec.names_granularity => {
             return Err(
@@ -210,125 +232,14 @@ fn select(file: &ParquetFile, spec: &JobSpec) -> Result<ParquetSelection, String
                     .to_owned(),
             );
         }
-        Granularity::Paragraph(_) => {
-            return Err("paragraphs of Parquet are not told apart".to_owned());
-        }
+        Granularity::Paragraph(field) => ParquetSelection::text(file, &parse(field)?),
         Granularity::Line | Granularity::Record | Granularity::File => {
             ParquetSelection::record(file)
         }
         Granularity::Key(keys) => {
-            let parse = |key: &String| {
-                key.parse::<KeyPath>().map_err(|error| format!("--key {key}: {error}"))
-            };
             let paths = keys.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
             ParquetSelection::key(file, &paths)
         }
     };
     selection.map_err(|error| error.to_string())
-}
-
-/// Opens a row group for its items.
-pub(crate) fn open_rows(
-    source: &Source,
-    row_groups: &RowGroups,
-    row_group: usize,
-    keeps_empty: bool,
-) -> Result<Box<dyn ChunkContent>> {
-    let file = row_groups.open(source)?;
-    let offset = file.row_group_offset(row_group);
-    let rows = RowGroupItems::open(&file, row_group, &row_groups.selection);
-    let (rows, failed) = match rows {
-        Ok(rows) => (Some(rows), None),
-        // A damaged row group is bad input like any other, not the end of the job.
-        Err(error) => (None, Some(error.into())),
-    };
-    Ok(Box::new(RowContent {
-        rows,
-        failed,
-        keeps: keeps_empty.then(|| row_groups.selection.emptiness()),
-        offset,
-        items: Vec::new(),
-        ends: Vec::new(),
-        places: 0,
-        digest: ContentDigest::default(),
-    }))
-}
-
-/// Rows of a row group, one place each.
-struct RowContent {
-    /// `None` if they could not be opened.
-    rows: Option<RowGroupItems>,
-    /// Met behind the rows that were read last.
-    failed: Option<ReadError>,
-    /// Which items are not compared, but stay.
-    keeps: Option<fn(&[u8]) -> bool>,
-    /// Where the row group starts in the file.
-    offset: u64,
-    /// Items that were read last, end to end, and where each ends.
-    items: Vec<u8>,
-    ends: Vec<usize>,
-    /// Places in front of them.
-    places: u64,
-    digest: ContentDigest,
-}
-
-impl RowContent {
-    /// Takes the digest, once no more is read.
-    fn finish(&mut self) -> Result<(), ReadError> {
-        if let Some(rows) = &self.rows {
-            self.digest = rows.digest()?;
-        }
-        Ok(())
-    }
-}
-
-impl ChunkContent for RowContent {
-    fn read(&mut self) -> Result<bool, ReadError> {
-        self.places += self.ends.len() as u64;
-        self.items.clear();
-        self.ends.clear();
-        while let (Some(rows), None) = (&mut self.rows, &self.failed)
-            && self.items.len() < BATCH_BYTES
-        {
-            match rows.next_item() {
-                Ok(Some(item)) => {
-                    self.items.extend_from_slice(item);
-                    self.ends.push(self.items.len());
-                }
-                Ok(None) => break,
-                Err(error) => self.failed = Some(error.into()),
-            }
-        }
-        if !self.ends.is_empty() {
-            return Ok(true);
-        }
-        self.finish()?;
-        self.failed.take().map_or(Ok(false), Err)
-    }
-
-    fn hand_out(&mut self, wanted: &dyn Fn(u64) -> bool, take: &mut Take<'_>) -> Result<()> {
-        let mut start = 0;
-        for (place, &end) in (self.places..).zip(&self.ends) {
-            let item = &self.items[start..end];
-            start = end;
-            let is_exempt = self.keeps.is_some_and(|is_empty| is_empty(item));
-            let found = if is_exempt { Found::Exempt } else { Found::Item(item, Rank::default()) };
-            if wanted(place) && !take(Spot { place, starts_record: true }, found)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn content_offset(&self) -> u64 {
-        self.offset
-    }
-
-    fn stored_bytes_read(&self) -> u64 {
-        self.rows.as_ref().map_or(0, RowGroupItems::stored_bytes_read)
-    }
-
-    fn digest(&self) -> ContentDigest {
-        self.digest
-    }
 }

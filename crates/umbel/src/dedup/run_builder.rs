@@ -107,7 +107,10 @@ impl RunBuilder {
     /// Whether a run should be taken before the next item.
     #[inline]
     pub(crate) fn is_full(&self, next_item: u64) -> bool {
-        self.entries.len() >= RUN_ENTRIES_MAX || next_item - self.first_item >= u64::from(u32::MAX)
+        // Without entries there is no first item: what stands there may be of a chunk before.
+        !self.entries.is_empty()
+            && (self.entries.len() >= RUN_ENTRIES_MAX
+                || next_item - self.first_item >= u64::from(u32::MAX))
     }
 
     /// Partitions what was gathered; `None` if that is nothing.
@@ -154,5 +157,19 @@ impl RunBuilder {
             }
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_may_begin_with_what_is_no_item() {
+        let mut builder = RunBuilder::new(CellCount::new(1).unwrap(), Keep::First, true, false);
+        builder.push(ItemHash::new(1, 1), 70_000, Rank::default());
+        assert!(builder.take().is_some());
+        // The first record of the next chunk had no item.
+        assert!(!builder.is_full(1) && builder.take().is_none());
     }
 }
