@@ -77,6 +77,12 @@ impl Grid {
         Self { workers, columns }
     }
 
+    /// Number of workers, at least 1.
+    #[must_use]
+    pub const fn workers(self) -> u32 {
+        self.workers as u32
+    }
+
     /// Row and column of a worker.
     const fn cell(self, worker: WorkerId) -> (u16, u16) {
         (worker.0 / self.columns, worker.0 % self.columns)

@@ -62,7 +62,6 @@ pub enum RelayOutput {
 #[derive(Debug)]
 pub struct Relay {
     me: WorkerId,
-    workers: u32,
     grid: Grid,
     /// Messages that grow, by next hop.
     pending: BTreeMap<WorkerId, Vec<u8>>,
@@ -70,11 +69,86 @@ pub struct Relay {
     relayed_bytes: u64,
 }
 
-/// A frame in a message.
-struct Passage<'a> {
-    from: WorkerId,
-    to: WorkerId,
-    frame: &'a [u8],
+/// A frame on its way, where links keep frames apart: `| from | to | frame |`, LEB128 in the shortest form before the
+/// frame as its sender has made it. Between the same two workers frames keep their order, for they have one path.
+///
+/// ```
+/// use umbel_engine::dedup::{Grid, Passage, Route, WorkerId};
+/// let grid = Grid::new(4, Route::Grid);
+/// let bytes = Passage { from: WorkerId(0), to: WorkerId(3), frame: b"hello" }.to_bytes();
+/// assert_eq!(bytes, b"\x00\x03hello");
+/// // 1 stands between them, and hears it from nobody but 0.
+/// let passage = Passage::read(&bytes, grid, WorkerId(1), WorkerId(0)).unwrap();
+/// assert_eq!(grid.next_hop(WorkerId(1), passage.to), WorkerId(3));
+/// assert!(Passage::read(&bytes, grid, WorkerId(1), WorkerId(3)).is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage<'a> {
+    /// Who made the frame.
+    pub from: WorkerId,
+    /// Who gets it.
+    pub to: WorkerId,
+    /// The frame, undecoded.
+    pub frame: &'a [u8],
+}
+
+impl<'a> Passage<'a> {
+    /// Most bytes before the frame.
+    pub const HEAD_BYTES_MAX: usize = 6;
+
+    /// The bytes that travel.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::HEAD_BYTES_MAX + self.frame.len());
+        push_varint(&mut bytes, self.from.0.into());
+        push_varint(&mut bytes, self.to.0.into());
+        bytes.extend_from_slice(self.frame);
+        bytes
+    }
+
+    /// What a neighbour has sent to worker `me`.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError`] if it is malformed or has no business here: drop the connection.
+    pub fn read(
+        bytes: &'a [u8],
+        grid: Grid,
+        me: WorkerId,
+        neighbour: WorkerId,
+    ) -> Result<Self, RelayError> {
+        let mut reader = HeaderReader { bytes, at: 0 };
+        let refuse = |source| RelayError::Message { neighbour, source };
+        let (from, to) = read_pair(&mut reader, grid).map_err(refuse)?;
+        let frame = bytes.get(reader.at..).unwrap_or_default();
+        let passage = Self { from, to, frame };
+        passage.check(grid, me, neighbour)?;
+        Ok(passage)
+    }
+
+    /// Whether the one path of a pair leads from this neighbour to here.
+    fn check(&self, grid: Grid, me: WorkerId, neighbour: WorkerId) -> Result<(), RelayError> {
+        let Passage { from, to, .. } = *self;
+        let may_pass = match grid.relay(from, to) {
+            _ if from == to => false,
+            None => neighbour == from && me == to,
+            Some(relay) if me == to => neighbour == relay,
+            Some(relay) => neighbour == from && me == relay,
+        };
+        if may_pass { Ok(()) } else { Err(RelayError::Path { from, to, neighbour, me }) }
+    }
+}
+
+/// Who made a frame, and who gets it.
+fn read_pair(
+    reader: &mut HeaderReader<'_>,
+    grid: Grid,
+) -> Result<(WorkerId, WorkerId), FrameError> {
+    let mut worker = |field| -> Result<WorkerId, FrameError> {
+        let id = reader.varint(field, grid.workers() - 1)?;
+        Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
+    };
+    Ok((worker("from")?, worker("to")?))
 }
 
 impl Relay {
@@ -87,7 +161,7 @@ impl Relay {
     pub fn new(me: WorkerId, workers: u32, route: Route) -> Self {
         let grid = Grid::new(workers, route);
         let pending = BTreeMap::new();
-        Self { me, workers, grid, pending, relayed_frames: 0, relayed_bytes: 0 }
+        Self { me, grid, pending, relayed_frames: 0, relayed_bytes: 0 }
     }
 
     /// Takes a frame of the worker here. It travels with the next message that way: at once if that is full, else by
@@ -169,38 +243,20 @@ impl Relay {
         message: &'a [u8],
     ) -> Result<Vec<Passage<'a>>, RelayError> {
         let refuse = |source| RelayError::Message { neighbour, source };
-        let last = self.workers - 1;
         let mut reader = HeaderReader { bytes: message, at: 0 };
         let mut passages = Vec::new();
         while reader.at < message.len() {
-            let mut worker = |field| {
-                let id = reader.varint(field, last).map_err(refuse)?;
-                Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
-            };
-            let (from, to) = (worker("from")?, worker("to")?);
+            let (from, to) = read_pair(&mut reader, self.grid).map_err(refuse)?;
             let length = reader.varint("bytes", FRAME_BYTES_MAX).map_err(refuse)? as usize;
             let (start, end) = (reader.at, reader.at + length);
             let truncated = FrameError::Truncated { needed: end, got: message.len() };
             let frame = message.get(start..end).ok_or(truncated).map_err(refuse)?;
             reader.at = end;
             let passage = Passage { from, to, frame };
-            if !self.may_pass(neighbour, &passage) {
-                return Err(RelayError::Path { from, to, neighbour, me: self.me });
-            }
+            passage.check(self.grid, self.me, neighbour)?;
             passages.push(passage);
         }
         Ok(passages)
-    }
-
-    /// Whether the one path of a pair leads from this neighbour to here.
-    fn may_pass(&self, neighbour: WorkerId, passage: &Passage<'_>) -> bool {
-        let Passage { from, to, .. } = *passage;
-        match self.grid.relay(from, to) {
-            _ if from == to => false,
-            None => neighbour == from && self.me == to,
-            Some(relay) if self.me == to => neighbour == relay,
-            Some(relay) => neighbour == from && self.me == relay,
-        }
     }
 }
 
