@@ -11,10 +11,10 @@ use umbel_node::ports::{Ports, Rare};
 use umbel_node::{Config, Node, StartError};
 
 use crate::disk::SimDisk;
-use crate::jobs::{HostJobs, SimWorkshops};
+use crate::jobs::{HostJobs, PlannedJobs, SimWorkshops};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{JobPlan, WorldShape};
+use crate::plan::WorldShape;
 use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::{self, SimObserver};
@@ -77,7 +77,7 @@ pub(crate) struct Host {
     pub(crate) net: SimNet,
     /// What it holds of jobs.
     pub(crate) jobs: HostJobs,
-    job_plans: Arc<Vec<JobPlan>>,
+    planned_jobs: Arc<PlannedJobs>,
     pub(crate) condition: RefCell<Condition>,
     pub(crate) wall_offset_ms: Arc<AtomicI64>,
     /// The number that the cluster gave to its present identity, once known.
@@ -106,7 +106,7 @@ impl Host {
         shape: WorldShape,
         seed: u64,
         provoked: Vec<Rare>,
-        job_plans: Arc<Vec<JobPlan>>,
+        planned_jobs: Arc<PlannedJobs>,
     ) -> Rc<Self> {
         let name = host_name(number);
         Rc::new(Self {
@@ -114,7 +114,7 @@ impl Host {
             disk: SimDisk::new(disk_seed(seed, number)),
             net: SimNet::new(seed, number),
             jobs: HostJobs::default(),
-            job_plans,
+            planned_jobs,
             condition: RefCell::new(Condition::Down),
             wall_offset_ms: Arc::default(),
             node_id: Cell::new(None),
@@ -244,7 +244,7 @@ impl Host {
                 machine: self.number,
                 jobs: self.jobs.clone(),
                 disk: self.disk.clone(),
-                plans: Arc::clone(&self.job_plans),
+                planned: Arc::clone(&self.planned_jobs),
             })),
         }
     }

@@ -1,13 +1,17 @@
 //! Jobs of a run: what the founders hold, what became of it, and what the users asked for.
 
 mod data;
+mod planned;
 mod users;
 
-pub(crate) use data::{HostJobs, Output, SimWorkshops};
+pub(crate) use data::{HostJobs, SimWorkshops};
+pub(crate) use planned::PlannedJobs;
 pub(crate) use users::Users;
 
+use std::collections::BTreeMap;
 use umbel_engine::dedup::job::JobRules;
-use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank};
+
+use umbel_engine::dedup::{FilterChoice, GroupSize, Keep, Level, Place, Rank, RecordPart};
 use umbel_filter::{ItemHash, ItemHasher};
 
 use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan};
@@ -18,8 +22,24 @@ const CHUNK_RECORDS: u32 = 16;
 /// Of so many items in a row earlier jobs have kept one.
 const KNOWN_STEP: usize = 4;
 
+/// Of so many items in a row a filter that is asked holds one, never one that earlier jobs have kept.
+const HELD_STEP: usize = 6;
+
 /// Different ranks: so few that the best of equal records are often several.
 const RANKS: u64 = 5;
+
+/// A worker's output: the records that stay, and for what the others were dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Output {
+    /// Numbers of records of the machine.
+    pub(crate) kept: Vec<u32>,
+    /// For each dropped record the place that was kept in its stead, where the job tells.
+    pub(crate) dropped: Vec<(u32, Option<Place>)>,
+    /// How many records stand for each kept one of this machine that has copies, and where the job
+    /// tells sizes for each that a record of this machine was dropped for; of another machine's also
+    /// which part it is.
+    pub(crate) groups: BTreeMap<Place, GroupSize>,
+}
 
 impl JobPlan {
     /// The items of a machine's records, in their order: small numbers, of which others hold some too.
@@ -38,6 +58,11 @@ impl JobPlan {
     pub(crate) fn known_items(&self) -> impl Iterator<Item = u32> + use<> {
         let end = if self.known { self.distinct } else { 0 };
         (0..end).step_by(KNOWN_STEP)
+    }
+
+    /// Whether the filter that the job asks holds an item from the start.
+    pub(crate) fn is_held(&self, item: u32) -> bool {
+        self.asks && item as usize % HELD_STEP == 1
     }
 
     /// Chunks that a machine's input is read in.
@@ -61,12 +86,14 @@ impl JobPlan {
             },
             report_kept: self.report,
             report_sizes: self.report && self.sizes,
+            names_parts: self.report && self.sizes,
             choice: match self.filter {
                 JobFilter::Auto => FilterChoice::Auto,
                 JobFilter::SingleShot => FilterChoice::SingleShot,
                 JobFilter::Wide => FilterChoice::Wide,
             },
             bad_max: 0,
+            adds: self.asks,
         }
     }
 }
@@ -80,6 +107,11 @@ pub(crate) fn place_of(chunk_base: u32, record: u32) -> Place {
 pub(crate) fn record_at(chunk_base: u32, place: Place) -> u32 {
     let item = u32::try_from(place.item()).expect("a chunk has few records");
     (place.chunk() - chunk_base) * CHUNK_RECORDS + item
+}
+
+/// Which part of which record a place is, where a job tells of parts.
+pub(crate) fn part_of(place: Place) -> RecordPart {
+    RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
 }
 
 /// How the record at a place ranks.

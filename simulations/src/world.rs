@@ -13,7 +13,7 @@ use crate::heal;
 use crate::history::facts;
 use crate::host::{Condition, Host, Order, address_of, host_name};
 use crate::invariants::violation::Violation;
-use crate::jobs::Users;
+use crate::jobs::{PlannedJobs, Users};
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
@@ -66,6 +66,8 @@ pub(crate) struct World {
     sim: turmoil::Sim<'static>,
     pub(crate) plan: Rc<Plan>,
     pub(crate) hosts: Vec<Rc<Host>>,
+    /// The plan's jobs, and what they have added to filters.
+    pub(crate) jobs: Arc<PlannedJobs>,
     pub(crate) clients: Rc<Clients>,
     pub(crate) users: Rc<Users>,
     pub(crate) operator: Operator,
@@ -157,6 +159,7 @@ impl World {
         let mut world = Self {
             sim,
             hosts: Vec::new(),
+            jobs: PlannedJobs::new(plan.jobs.clone()),
             clients,
             users,
             operator,
@@ -180,7 +183,7 @@ impl World {
     /// Adds a machine and starts its node.
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
-        let jobs = Arc::new(self.plan.jobs.clone());
+        let jobs = Arc::clone(&self.jobs);
         let host = Host::new(number, &self.founders, shape, seed, self.rare.clone(), jobs);
         host.join.replace(join);
         assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));

@@ -65,9 +65,10 @@ pub use index::{
 };
 pub use list::LocalList;
 pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation};
-pub use relay::{Relay, RelayOutput};
+pub use relay::{Passage, Relay, RelayOutput};
 pub use report::ExchangeReport;
 pub use tally::{
-    Claim, Group, PlaceRange, Tally, TallyInput, TallyOutput, TallyShape, tally_bits_per_entry,
+    Claim, Group, GroupSize, PlaceRange, RecordPart, Tally, TallyInput, TallyOutput, TallyShape,
+    tally_bits_per_entry,
 };
 pub use worker::{Input, Output, Worker};

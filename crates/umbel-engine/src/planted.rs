@@ -113,6 +113,12 @@ planted! {
     LastDropLost = "last_drop_lost",
     /// A claim on a group counts as one dropped record, for however many it is.
     ClaimCountsOne = "claim_counts_one",
+    /// What a relay of the grid brings is taken for its own.
+    RelayedAsOwn = "relayed_as_own",
+    /// A keeper tells that all kept pieces of a range are the first one.
+    PartsNamedAlike = "parts_named_alike",
+    /// A job ends when the first worker has added what it kept to the filter.
+    FinishBeforeAdded = "finish_before_added",
     /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
     ScrubTrustsLeader = "scrub_trusts_leader",
     /// A session ends well without comparing the digests of the union.
@@ -187,7 +193,10 @@ impl Planted {
             | Self::CommitEarly
             | Self::UnsealedTold
             | Self::LastDropLost
-            | Self::ClaimCountsOne => &[DEDUP, "jobs_end"],
+            | Self::ClaimCountsOne
+            | Self::RelayedAsOwn
+            | Self::PartsNamedAlike
+            | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
             Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
@@ -238,7 +247,10 @@ impl Planted {
             | Self::CommitEarly
             | Self::UnsealedTold
             | Self::LastDropLost
-            | Self::ClaimCountsOne => "jobs",
+            | Self::ClaimCountsOne
+            | Self::RelayedAsOwn
+            | Self::PartsNamedAlike
+            | Self::FinishBeforeAdded => "jobs",
             Self::UnionUnchecked
             | Self::ToldUnverified
             | Self::RetryKeepsKey

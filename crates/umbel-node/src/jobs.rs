@@ -51,6 +51,8 @@ mod job_world;
 #[cfg(test)]
 mod jobs_test;
 #[cfg(test)]
+mod memory_records;
+#[cfg(test)]
 mod memory_workshop;
 
 pub use host::{JobHost, JobService};

@@ -86,7 +86,8 @@ fn check(world: &World) {
         let (machines, committed): (Vec<u32>, Vec<Option<Output>>) =
             row.workers.iter().filter_map(of_node).unzip();
         let state = row.state.as_str();
-        let facts = JobFacts { index, plan, state, machines, committed };
+        let added = world.jobs.added(job);
+        let facts = JobFacts { index, plan, state, machines, committed, added };
         dedup_matches_reference::check(&mut checked, now_us(), &facts);
     }
     counters::checked(dedup_matches_reference::NAME, checked.count);

@@ -1,12 +1,12 @@
-//! A job that is done has kept one record of each class of equal items, the right one, and each machine
-//! has put exactly that under its name; of a job that has no result nothing stands under its name.
+//! A job that is done has kept one record of each class of equal items, the right one, but for what a filter
+//! held that it asked; each machine has put exactly that under its name, and all of it is in the filter; of a job that has no result nothing stands under its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::dedup::{Keep, Place, Rank, reference};
+use umbel_engine::dedup::{GroupSize, Keep, Place, Rank, reference};
 
 use super::checked::Checked;
-use crate::jobs::{Output, place_of, rank_of};
+use crate::jobs::{Output, part_of, place_of, rank_of};
 use crate::plan::JobPlan;
 
 /// Name of the invariant.
@@ -24,11 +24,13 @@ pub(crate) struct JobFacts<'a> {
     pub(crate) machines: Vec<u32>,
     /// What stands under its name on each of them.
     pub(crate) committed: Vec<Option<Output>>,
+    /// What was added to its filter.
+    pub(crate) added: BTreeSet<u32>,
 }
 
 /// Checks one job at the end of a run.
 pub(crate) fn check(checked: &mut Checked, now_us: u64, facts: &JobFacts<'_>) {
-    let JobFacts { index, plan, state, machines, committed } = facts;
+    let JobFacts { index, plan, state, machines, committed, added } = facts;
     if *state != "done" {
         for (machine, output) in machines.iter().zip(committed) {
             let what = output.as_ref().map(|_| {
@@ -38,8 +40,19 @@ pub(crate) fn check(checked: &mut Checked, now_us: u64, facts: &JobFacts<'_>) {
         }
         return;
     }
-    for (machine, (output, expected)) in machines.iter().zip(committed.iter().zip(expected(facts)))
-    {
+    let expected = expected(facts);
+    let kept = |(&machine, output): (&u32, &Output)| {
+        let items = plan.items(machine);
+        output.kept.iter().map(|&record| items[record as usize]).collect::<Vec<_>>()
+    };
+    let kept: BTreeSet<u32> = machines.iter().zip(&expected).flat_map(kept).collect();
+    let wrong = added.symmetric_difference(&kept).next().filter(|_| plan.asks);
+    let what = wrong.map(|item| {
+        let what = if added.contains(item) { "has, but was not to get" } else { "lacks" };
+        format!("job {index} is done, and its filter {what} item {item}")
+    });
+    checked.record(now_us, what);
+    for (machine, (output, expected)) in machines.iter().zip(committed.iter().zip(expected)) {
         let what = match output {
             None => Some("has no output".to_owned()),
             Some(output) => difference(output, &expected, plan.report),
@@ -86,13 +99,17 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
             named.extend(of_own.filter(|_| rules.report_sizes).map(|(_, kept)| *kept));
             let is_told = |kept: &Place| own.contains(&kept.chunk()) || named.contains(kept);
             let told = sizes.iter().filter(|(kept, _)| is_told(kept));
-            output.groups = told.map(|(kept, size)| (*kept, *size)).collect();
+            let named = |kept: Place| (!own.contains(&kept.chunk())).then(|| part_of(kept));
+            let group =
+                |(&kept, &size): (&Place, &u64)| (kept, GroupSize { size, part: named(kept) });
+            output.groups = told.map(group).collect();
         }
         for (record, item) in (0..).zip(facts.plan.items(machine)) {
             let place = place_of(base, record);
             match drops.get(&place) {
                 // It is noted as kept in its own stead: what was kept is none of this job's records.
                 _ if known.contains(&item) => output.dropped.push((record, Some(place))),
+                None if facts.plan.is_held(item) => output.dropped.push((record, Some(place))),
                 None => output.kept.push(record),
                 Some(kept) => output.dropped.push((record, Some(*kept))),
             }
@@ -141,17 +158,32 @@ mod tests {
             report: true,
             sizes: true,
             filter: JobFilter::Auto,
+            grid: false,
             cells: 2,
+            asks: true,
             cancel_at_ms: None,
         }
     }
 
     fn found(change: impl Fn(&mut Vec<Option<Output>>), state: &'static str) -> usize {
+        found_with(change, |_| {}, state)
+    }
+
+    fn found_with(
+        change: impl Fn(&mut Vec<Option<Output>>),
+        change_added: impl Fn(&mut BTreeSet<u32>),
+        state: &'static str,
+    ) -> usize {
         let plan = plan();
-        let mut facts =
-            JobFacts { index: 0, plan: &plan, state, machines: vec![1, 2], committed: Vec::new() };
-        facts.committed = expected(&facts).into_iter().map(Some).collect();
+        let (machines, committed, added) = (vec![1, 2], Vec::new(), BTreeSet::new());
+        let mut facts = JobFacts { index: 0, plan: &plan, state, machines, committed, added };
+        for (machine, output) in [1, 2].into_iter().zip(expected(&facts)) {
+            let items = plan.items(machine);
+            facts.added.extend(output.kept.iter().map(|&record| items[record as usize]));
+            facts.committed.push(Some(output));
+        }
         change(&mut facts.committed);
+        change_added(&mut facts.added);
         let mut checked = Checked::new(NAME);
         check(&mut checked, 1, &facts);
         checked.violations.len()
@@ -175,9 +207,13 @@ mod tests {
         assert_eq!(found(misname, "done"), 1);
         let miscount = |outputs: &mut Vec<Option<Output>>| {
             let mut sizes = outputs[1].as_mut().unwrap().groups.values_mut();
-            *sizes.next().unwrap() += 1;
+            sizes.next().unwrap().size += 1;
         };
         assert_eq!(found(miscount, "done"), 1);
+        let lack = |added: &mut BTreeSet<u32>| assert!(added.pop_first().is_some());
+        assert_eq!(found_with(|_| {}, lack, "done"), 1);
+        let add = |added: &mut BTreeSet<u32>| assert!(added.insert(1_000));
+        assert_eq!(found_with(|_| {}, add, "done"), 1);
         assert_eq!(found(|_| {}, "failed"), 2);
         assert_eq!(found(|outputs| outputs.fill(None), "cancelled"), 0);
     }

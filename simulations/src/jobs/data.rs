@@ -11,14 +11,15 @@ use umbel_engine::dedup::job::{
     Written,
 };
 use umbel_engine::dedup::{
-    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
-    ReferenceShape, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, GroupSize, IndexBits, Item, Place, PlaceRange,
+    Rank, RecordPart, ReferenceShape, Route, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
 
-use super::{CHUNK_RECORDS, hash_of, place_of, rank_of, record_at};
+use super::planned::PlannedJobs;
+use super::{CHUNK_RECORDS, Output, hash_of, part_of, place_of, rank_of, record_at};
 use crate::disk::SimDisk;
 use crate::plan::JobPlan;
 
@@ -43,25 +44,15 @@ pub(crate) struct Stored {
     drops: BTreeMap<Place, Option<Place>>,
     report: ExchangeReport,
     /// How large the groups are, once that is durable.
-    groups: Option<BTreeMap<Place, u64>>,
+    groups: Option<BTreeMap<Place, GroupSize>>,
+    /// Which records the filter held, once it was asked.
+    held: Option<BTreeSet<u32>>,
     /// What was written aside.
     aside: Option<Output>,
     /// Whether scratch is there.
     has_scratch: bool,
     /// What stands under its name; never removed.
     pub(crate) committed: Option<Output>,
-}
-
-/// A worker's output: the records that stay, and for what the others were dropped.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Output {
-    /// Numbers of records of the machine.
-    pub(crate) kept: Vec<u32>,
-    /// For each dropped record the place that was kept in its stead, where the job tells.
-    pub(crate) dropped: Vec<(u32, Option<Place>)>,
-    /// How many records stand for each kept one of this machine that has copies, and where the job
-    /// tells sizes for each that a record of this machine was dropped for.
-    pub(crate) groups: BTreeMap<Place, u64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,7 +79,7 @@ pub(crate) struct SimWorkshops {
     pub(crate) machine: u32,
     pub(crate) jobs: HostJobs,
     pub(crate) disk: SimDisk,
-    pub(crate) plans: Arc<Vec<JobPlan>>,
+    pub(crate) planned: Arc<PlannedJobs>,
 }
 
 impl Workshops for SimWorkshops {
@@ -105,11 +96,19 @@ impl Workshops for SimWorkshops {
                 let mut stored = lock(&stored);
                 (stored.plan, stored.seed, stored.has_scratch) = (plan, site.seed, true);
             }
-            let plan = self.plans[plan].clone();
+            let plan = self.planned.plans()[plan].clone();
             let rules = plan.rules();
-            let (machine, disk) = (self.machine, self.disk.clone());
-            let workshop = SimWorkshop { machine, plan, stored, disk, loose: Mutex::default() };
-            Ok(OpenJob { workshop: Arc::new(workshop), rules })
+            let route = plan.grid.then_some(Route::Grid);
+            let workshop = SimWorkshop {
+                job: site.job,
+                machine: self.machine,
+                plan,
+                planned: Arc::clone(&self.planned),
+                stored,
+                disk: self.disk.clone(),
+                loose: Mutex::default(),
+            };
+            Ok(OpenJob { workshop: Arc::new(workshop), rules, route })
         })
     }
 
@@ -132,7 +131,11 @@ impl SimWorkshops {
     fn plan_of(&self, spec: &[u8]) -> Result<usize, String> {
         let text = std::str::from_utf8(spec).map_err(|error| error.to_string())?;
         let index: usize = text.parse().map_err(|_| format!("{text:?} is no number of a job"))?;
-        if index < self.plans.len() { Ok(index) } else { Err(format!("there is no job {index}")) }
+        if index < self.planned.plans().len() {
+            Ok(index)
+        } else {
+            Err(format!("there is no job {index}"))
+        }
     }
 }
 
@@ -146,8 +149,10 @@ impl Stored {
 
 /// One worker's data. What is not durable dies with it.
 struct SimWorkshop {
+    job: JobId,
     machine: u32,
     plan: JobPlan,
+    planned: Arc<PlannedJobs>,
     stored: Arc<Mutex<Stored>>,
     disk: SimDisk,
     loose: Mutex<Loose>,
@@ -158,7 +163,7 @@ struct SimWorkshop {
 struct Loose {
     settled: Vec<(u32, Drops)>,
     items: BTreeMap<u32, Vec<Item>>,
-    groups: BTreeMap<Place, u64>,
+    groups: BTreeMap<Place, GroupSize>,
 }
 
 impl SimWorkshop {
@@ -190,6 +195,25 @@ impl SimWorkshop {
         let entries = self.plan.known_items().count() as u64;
         let shape = ReferenceShape { entries, bits: IndexBits::Bits128 };
         (entries > 0).then_some(KnownReferences { shape, digest: [1; 16] })
+    }
+
+    /// Asks the filter for the records that would stay, unless it was asked: the answers are durable then.
+    async fn ask(&self) -> Result<(), WorkshopError> {
+        if !self.plan.asks || self.stored().held.is_some() {
+            return Ok(());
+        }
+        let items = self.plan.items(self.machine);
+        self.pass(u32::try_from(items.len()).unwrap_or(u32::MAX)).await;
+        let base = self.order()?.chunk_base;
+        let added = self.planned.added(self.job);
+        let is_held = |item: u32| self.plan.is_held(item) || added.contains(&item);
+        self.writable()?;
+        let mut stored = self.stored();
+        let held = (0u32..).zip(items).filter(|(record, item)| {
+            !stored.drops.contains_key(&place_of(base, *record)) && is_held(*item)
+        });
+        stored.held = Some(held.map(|(record, _)| record).collect());
+        Ok(())
     }
 
     fn all_entries(&self) -> Result<Vec<(Entry, u32)>, WorkshopError> {
@@ -371,8 +395,13 @@ impl Workshop for SimWorkshop {
         Ok(claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect())
     }
 
+    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+        Ok(places.iter().map(|place| part_of(*place)).collect())
+    }
+
     fn learn(&self, _keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        lock(&self.loose).groups.extend(groups.iter().map(|group| (group.kept, group.size)));
+        let told = |Group { kept, size, part }| (kept, GroupSize { size, part });
+        lock(&self.loose).groups.extend(groups.into_iter().map(told));
         Ok(())
     }
 
@@ -385,15 +414,20 @@ impl Workshop for SimWorkshop {
 
     fn write(&self, _order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         Box::pin(async move {
+            self.ask().await?;
             let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
             self.pass(records).await;
             self.writable()?;
             let base = self.order()?.chunk_base;
             let mut stored = self.stored();
+            let held = stored.held.clone().unwrap_or_default();
             let groups = stored.groups.clone().unwrap_or_default();
             let mut output = Output { groups, ..Output::default() };
             for record in 0..records {
-                match stored.drops.get(&place_of(base, record)) {
+                let place = place_of(base, record);
+                match stored.drops.get(&place) {
+                    // It is noted as kept in its own stead, as what a reference holds.
+                    None if held.contains(&record) => output.dropped.push((record, Some(place))),
                     None => output.kept.push(record),
                     Some(kept) => output.dropped.push((record, *kept)),
                 }
@@ -409,6 +443,18 @@ impl Workshop for SimWorkshop {
             self.pass(1).await;
             let mut stored = self.stored();
             stored.committed = stored.aside.clone();
+            Ok(())
+        })
+    }
+
+    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        Box::pin(async move {
+            let items = self.plan.items(self.machine);
+            let kept = self.stored().committed.clone().unwrap_or_default().kept;
+            for record in kept {
+                self.pass(1).await;
+                self.planned.add(self.job, items[record as usize]);
+            }
             Ok(())
         })
     }

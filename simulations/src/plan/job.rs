@@ -28,8 +28,14 @@ pub(crate) struct JobPlan {
     pub(crate) sizes: bool,
     /// How entries are compared.
     pub(crate) filter: JobFilter,
+    /// Whether frames go over a grid, however few workers there are.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) grid: bool,
     /// Cells an owner, about.
     pub(crate) cells: u32,
+    /// Whether it drops what a filter holds of what would stay, and adds to that filter what stays.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) asks: bool,
     /// When its user wants it to end, in simulated milliseconds of the fault phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cancel_at_ms: Option<u64>,

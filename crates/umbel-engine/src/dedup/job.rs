@@ -16,15 +16,21 @@
 //!     │  Write       ──►                   outputs aside
 //!     │ ◄── Written                        C: all outputs are durable
 //!     │  Commit      ──►                   outputs under their names
-//!     │ ◄── Committed
+//!     │ ◄── Committed                      C: all stand there
+//!     │  Add         ──►                   (if the job adds) what stays into the filter of a cluster
+//!     │ ◄── Added
 //! ```
 //!
 //! Whatever breaks while cells are exchanged or groups are counted (a worker, a connection) ends the *attempt*: all
 //! stop, what is settled everywhere stays settled, and the next attempt exchanges the rest. A cell that one worker had
 //! settled and another had not is exchanged again, with the same verdicts, for they depend on entries alone. Groups
 //! are counted again until all workers know theirs; who knows them already only answers. Reading and writing are a
-//! worker's own affair: only the lost worker does them again, from its last mark.
+//! worker's own affair: only the lost worker does them again, from its last mark. So is asking a filter of a cluster for
+//! what would stay, which comes before writing; and since nobody adds before all have written, no worker is told of what
+//! this job has added.
 
+#[cfg(test)]
+mod acts_test;
 mod cell_set;
 mod coordinator;
 #[cfg(test)]

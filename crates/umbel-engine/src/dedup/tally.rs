@@ -54,6 +54,27 @@ pub struct Group {
     pub kept: Place,
     /// Records of the group, the kept one included; at least 2.
     pub size: u64,
+    /// Which part of which record the kept one is, where records have parts and it is another worker's: what its own
+    /// worker knows anyway.
+    pub part: Option<RecordPart>,
+}
+
+/// Which part of which record a place is, where records have several.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RecordPart {
+    /// The record in its chunk, from 0.
+    pub record: u64,
+    /// The part of it, from 1.
+    pub part: u64,
+}
+
+/// What a keeper tells of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupSize {
+    /// Records of the group, the kept one included; at least 2.
+    pub size: u64,
+    /// Which part of which record the kept one is, where records have parts.
+    pub part: Option<RecordPart>,
 }
 
 /// The places from one up to another.
@@ -91,6 +112,8 @@ pub struct TallyShape {
     pub chunk_bases: Vec<u32>,
     /// Whether those who have dropped records hear how large the groups are.
     pub tells_sizes: bool,
+    /// Whether records have parts: then they also hear which one each kept place is, and how large its group.
+    pub names_parts: bool,
 }
 
 impl TallyShape {
@@ -110,6 +133,11 @@ impl TallyShape {
             return Err(DedupError::Driver { what: "chunks numbered through all workers" });
         }
         Ok(())
+    }
+
+    /// Whether a keeper answers claims.
+    const fn answers(&self) -> bool {
+        self.tells_sizes || self.names_parts
     }
 
     /// Number behind a worker's last chunk.
@@ -133,6 +161,8 @@ pub enum TallyInput {
         /// This worker's claims on them, in rising order.
         claims: Vec<Claim>,
     },
+    /// Answer to [`TallyOutput::Name`].
+    Parts(Vec<RecordPart>),
     /// A frame came from a worker (perhaps this one), undecoded.
     Frame {
         /// From whom.
@@ -161,6 +191,8 @@ pub enum TallyOutput {
     },
     /// These are the worker's own groups, in rising order through all outputs.
     Groups(Vec<Group>),
+    /// Answer with the parts that these places of the worker's own are, in their order.
+    Name(Vec<Place>),
     /// So large are the groups that the worker has claimed in a range of another one's records, in the order of its
     /// claims.
     Sizes {
@@ -168,8 +200,8 @@ pub enum TallyOutput {
         keeper: WorkerId,
         /// The range.
         range: PlaceRange,
-        /// Records of each group, the kept one included.
-        sizes: Vec<u64>,
+        /// Of each group.
+        sizes: Vec<GroupSize>,
     },
     /// The worker knows all that it wants to know; others may still ask.
     Done,
@@ -194,7 +226,7 @@ struct Debt {
 struct Awaited {
     range: PlaceRange,
     claims: u32,
-    sizes: Vec<u64>,
+    sizes: Vec<GroupSize>,
     sequence: u32,
 }
 
@@ -203,7 +235,8 @@ struct Awaited {
 /// ```
 /// use umbel_engine::Outbox;
 /// use umbel_engine::dedup::*;
-/// let shape = TallyShape { job: 7, attempt: 1, chunk_bases: vec![0], tells_sizes: false };
+/// let (tells_sizes, names_parts) = (false, false);
+/// let shape = TallyShape { job: 7, attempt: 1, chunk_bases: vec![0], tells_sizes, names_parts };
 /// let mut tally = Tally::new(WorkerId(0), shape).unwrap();
 /// let mut outbox = Outbox::new();
 /// let mut groups = Vec::new();
@@ -223,7 +256,7 @@ struct Awaited {
 ///         orders.extend(outbox.take());
 ///     }
 /// }
-/// assert_eq!(groups, [Group { kept: Place::new(0, 3), size: 3 }]);
+/// assert_eq!(groups, [Group { kept: Place::new(0, 3), size: 3, part: None }]);
 /// ```
 pub struct Tally {
     me: WorkerId,
@@ -270,6 +303,7 @@ impl Tally {
         match input {
             TallyInput::Begin { places } => self.begin(&places, out)?,
             TallyInput::Claims { keeper, claims } => self.claim(keeper, &claims, out)?,
+            TallyInput::Parts(parts) => self.named(&parts, out)?,
             TallyInput::Frame { from, bytes } => self.hear(from, &bytes, out)?,
         }
         let is_told = self.keeper.as_ref().is_some_and(Keeper::has_ended)
@@ -320,7 +354,7 @@ impl Tally {
         debt.reading = None;
         let number = debt.next_range - 1;
         let count = u32::try_from(claims.len()).map_err(|_| wrong)?;
-        if self.shape.tells_sizes && count > 0 && keeper != self.me {
+        if self.shape.answers() && count > 0 && keeper != self.me {
             let (sizes, sequence) = (Vec::new(), 0);
             debt.awaited = Some(Awaited { range, claims: count, sizes, sequence });
         }
@@ -403,16 +437,43 @@ impl Tally {
         let Some(keeper) = &mut self.keeper else { return Ok(false) };
         let Some(is_whole) = keeper.hear(from, frame)? else { return Ok(false) };
         if is_whole {
-            let (groups, answers) = keeper.close(self.shape.tells_sizes.then_some(self.me));
+            let groups = keeper.close();
+            let kept: Vec<Place> = groups.iter().map(|group| group.kept).collect();
             if !groups.is_empty() {
                 out.push(TallyOutput::Groups(groups));
             }
-            for (to, number, drafts) in answers {
-                drafts.iter().for_each(|draft| self.send(to, number, draft, out));
+            if self.shape.names_parts && keeper.owes_answers(self.me) {
+                out.push(TallyOutput::Name(kept));
+            } else {
+                self.answer(&[], out);
             }
-            self.ask(out);
         }
         Ok(true)
+    }
+
+    /// The parts that kept places of the closed range are.
+    fn named(
+        &mut self,
+        parts: &[RecordPart],
+        out: &mut Outbox<TallyOutput>,
+    ) -> Result<(), DedupError> {
+        let count = self.keeper.as_ref().and_then(Keeper::closed_groups);
+        let are_possible = parts.iter().all(|part| part.part > 0);
+        if !self.shape.names_parts || count != Some(parts.len()) || !are_possible {
+            return Err(DedupError::Driver { what: "parts that were asked for, one a place" });
+        }
+        self.answer(parts, out);
+        Ok(())
+    }
+
+    /// Tells of the groups of the closed range, and opens the next one.
+    fn answer(&mut self, parts: &[RecordPart], out: &mut Outbox<TallyOutput>) {
+        let Some(keeper) = &mut self.keeper else { return };
+        let answers = keeper.answer(self.shape.answers().then_some(self.me), parts);
+        for (to, number, drafts) in answers {
+            drafts.iter().for_each(|draft| self.send(to, number, draft, out));
+        }
+        self.ask(out);
     }
 
     /// A keeper tells the sizes of groups. False if none were claimed.
@@ -429,7 +490,7 @@ impl Tally {
         expect("cell", u64::from(debt.next_range) - 1, frame.cell.into())?;
         expect("covered", awaited.claims.into(), frame.covered.into())?;
         expect("sequence", awaited.sequence.into(), frame.sequence.into())?;
-        let sizes = decode_sizes(frame)?;
+        let sizes = decode_sizes(frame, self.shape.names_parts)?;
         let (got, max) = (awaited.sizes.len() + sizes.len(), awaited.claims as usize);
         let is_last = frame.has(flag::LAST);
         if got > max || is_last != (got == max) || sizes.is_empty() {

@@ -49,7 +49,7 @@ struct Seat {
 
 /// How a job ended.
 pub(super) enum Conclusion {
-    /// All workers have committed. The result is missing if the job had ended before this process
+    /// All workers have done all of it. The result is missing if the job had ended before this process
     /// was started.
     Finished(Option<Box<JobResult>>),
     Failed(JobFailure),

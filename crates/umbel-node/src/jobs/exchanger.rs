@@ -107,8 +107,8 @@ impl Exchanger {
     pub(super) fn tally(&mut self, attempt: u32, order: TallyOrder) -> Result<(), WorkshopError> {
         let identity = &self.reach.identity;
         let (me, job) = (identity.worker, identity.job);
-        let TallyOrder { chunk_bases, tells_sizes } = order.clone();
-        let shape = TallyShape { job, attempt, chunk_bases, tells_sizes };
+        let TallyOrder { chunk_bases, tells_sizes, names_parts } = order.clone();
+        let shape = TallyShape { job, attempt, chunk_bases, tells_sizes, names_parts };
         let machine = Tally::new(me, shape)
             .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?;
         let Some(running) = &mut self.running else { return Ok(()) };
@@ -181,7 +181,9 @@ impl Exchanger {
         tasks.spawn_on(overseer.run(heard), &self.runtime);
         let (tally, tallied) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
         let lane_events = events.clone();
-        let inboxes = Arc::new(Inboxes { shape, lanes: lanes.clone(), tally, events });
+        let inboxes =
+            Inboxes { shape, lanes: lanes.clone(), queues: Arc::clone(&queues), tally, events };
+        let inboxes = Arc::new(inboxes);
         self.inlet.send_modify(|inlet| inlet.lanes = Some(inboxes));
         let (tally, is_exchanging) = (Some(tallied), false);
         Ok(Running { lanes, queues, lane_events, tally, figures, tasks, is_exchanging })

@@ -147,6 +147,14 @@ impl JobExchange for JobService {
         request: Request<Streaming<JobFrames>>,
     ) -> Result<Response<Self::FramesStream>, Status> {
         let (door, hello, from) = self.host.enter(request.metadata())?;
+        let worker = door.identity.worker;
+        if !door.identity.grid().are_neighbours(worker, from) {
+            return Err(Status::failed_precondition(format!(
+                "worker {} and worker {} have neither row nor column in common, and so no stream: \
+                 bring all workers to one release",
+                from.0, worker.0
+            )));
+        }
         let frames = request.into_inner();
         let answer = accept(&door.inlet, from, hello.attempt, frames, &door.runtime)?;
         let answers = futures_util::stream::unfold(answer, async |mut answer| {

@@ -10,9 +10,10 @@ use umbel_engine::dedup::{Frame, FrameKind, JobShape, WorkerId};
 use umbel_proto::v1::{JobFrames, JobFramesEnd};
 
 use super::lane::{LaneEvent, LaneInput};
+use super::outgoing::{Arrival, PeerQueues};
 use super::packing::Unpacker;
 use super::tallier::TallyFrame;
-use super::wire::status_text;
+use super::wire::{error_text, status_text};
 
 /// Which frames the lanes are ready for. Others wait in their streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Inlet {
 pub(super) struct Inboxes {
     pub(super) shape: JobShape,
     pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    /// For frames that are others'.
+    pub(super) queues: Arc<PeerQueues>,
     pub(super) tally: mpsc::Sender<TallyFrame>,
     pub(super) events: mpsc::UnboundedSender<LaneEvent>,
 }
@@ -78,7 +81,7 @@ pub(super) fn accept(
     let (ending, answer) = mpsc::channel(1);
     runtime.spawn(async move {
         let mut present = watched.clone();
-        let mut reader = Reader { from, attempt, inlet: watched, lanes: None };
+        let mut reader = Reader { neighbour: from, attempt, inlet: watched, lanes: None };
         let cause = tokio::select! {
             cause = reader.read(frames) => cause,
             // An error is a worker that has ended.
@@ -97,7 +100,7 @@ pub(super) fn accept(
 }
 
 struct Reader {
-    from: WorkerId,
+    neighbour: WorkerId,
     attempt: u32,
     inlet: watch::Receiver<Inlet>,
     lanes: Option<(Ready, Arc<Inboxes>)>,
@@ -125,22 +128,35 @@ impl Reader {
         }
     }
 
-    async fn deliver(&mut self, frame: Vec<u8>) -> Result<(), String> {
+    async fn deliver(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+        // What is another's waits for nothing but the attempt, which its sender and it have begun.
+        let queues = Arc::clone(&self.wait(Ready::Nothing).await?.queues);
+        let arrival = queues
+            .arrived(self.neighbour, bytes)
+            .map_err(|error| error_text(error.to_string(), std::error::Error::source(&error)))?;
+        match arrival {
+            Arrival::Here(from, frame) => self.take(from, frame).await,
+            Arrival::PassedOn => Ok(()),
+        }
+    }
+
+    /// Takes a frame for this worker.
+    async fn take(&mut self, from: WorkerId, frame: Vec<u8>) -> Result<(), String> {
         let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
         let gone = || "the attempt is over".to_owned();
         if kind.is_of_tally() {
             let inbox = self.wait(Ready::Tally).await?.tally.clone();
-            return inbox.send((self.from, frame)).await.map_err(|_| gone());
+            return inbox.send((from, frame)).await.map_err(|_| gone());
         }
         let is_sample = kind == FrameKind::Sample;
         let inboxes = self.wait(if is_sample { Ready::Sample } else { Ready::Everything }).await?;
         let lanes = u32::try_from(inboxes.lanes.len()).expect("a handful of lanes");
         let lane = if is_sample { 0 } else { CellWindow::lane_of(inboxes.shape, cell, lanes) };
         let inbox = inboxes.lanes[lane as usize].clone();
-        inbox.send(LaneInput::Frame(self.from, frame)).await.map_err(|_| gone())
+        inbox.send(LaneInput::Frame(from, frame)).await.map_err(|_| gone())
     }
 
-    /// Waits until the lanes are ready for a kind of frames.
+    /// Waits until there are lanes, and they are ready for a kind of frames.
     async fn wait(&mut self, needed: Ready) -> Result<Arc<Inboxes>, String> {
         if let Some((ready, inboxes)) = &self.lanes
             && *ready >= needed
@@ -148,7 +164,9 @@ impl Reader {
             return Ok(Arc::clone(inboxes));
         }
         let attempt = self.attempt;
-        let is_due = |inlet: &Inlet| inlet.attempt != attempt || inlet.ready >= needed;
+        let is_due = |inlet: &Inlet| {
+            inlet.attempt != attempt || (inlet.lanes.is_some() && inlet.ready >= needed)
+        };
         let inlet = self.inlet.wait_for(is_due).await;
         let inlet = inlet.map_err(|_| "the worker has ended".to_owned())?;
         match &inlet.lanes {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, WorkerId};
+use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, Route, WorkerId};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
@@ -23,6 +23,7 @@ async fn bring(world: &World, message: JobFrames) -> Option<String> {
         spec_digest: [5; 16],
         worker: WorkerId(1),
         workers: 2,
+        route: Route::Direct,
         token: b"secret".to_vec(),
         incarnation: 1 << 60,
     };

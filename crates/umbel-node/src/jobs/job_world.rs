@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use umbel_engine::dedup::job::{JobEvent, JobResult, JobRules};
-use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank, reference};
+use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank, Route, reference};
 
 use super::cut_net::CutNet;
-use super::memory_workshop::{CHUNKS, MemoryDisk, MemoryWorkshop, Trap, hash, place, rank};
+use super::memory_records::{CHUNKS, hash, part, place, rank};
+use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
 use super::{JobObserver, JobProgress, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
 use crate::peer::memory_net::{CountingSeed, MemoryNet};
 use crate::ports::{Net, Ports, RealDisk, Seed};
@@ -61,6 +62,7 @@ pub(super) struct World {
     net: Arc<MemoryNet>,
     seed: Arc<dyn Seed>,
     pub(super) rules: JobRules,
+    pub(super) route: Route,
     pub(super) disks: Vec<Arc<MemoryDisk>>,
     pub(super) told: Arc<Told>,
     folder: tempfile::TempDir,
@@ -76,13 +78,16 @@ impl World {
             keep: Keep::First,
             report_kept: false,
             report_sizes: false,
+            names_parts: false,
             choice,
             bad_max: 0,
+            adds: false,
         };
         Self {
             net: Arc::default(),
             seed: Arc::new(CountingSeed::default()),
             rules,
+            route: Route::Direct,
             disks,
             told: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
@@ -93,6 +98,24 @@ impl World {
     /// records are equal to it.
     pub(super) fn reporting(mut self, sizes: bool) -> Self {
         (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
+        self
+    }
+
+    /// The same workers on a grid.
+    pub(super) fn on_grid(mut self) -> Self {
+        self.route = Route::Grid;
+        self
+    }
+
+    /// The same job, whose records have parts that are told of.
+    pub(super) fn naming_parts(mut self) -> Self {
+        self.rules.names_parts = true;
+        self
+    }
+
+    /// The same job, which adds what stays to a filter.
+    pub(super) fn adding(mut self) -> Self {
+        self.rules.adds = true;
         self
     }
 
@@ -131,6 +154,7 @@ impl World {
             spec_digest: [5; 16],
             token: b"secret".to_vec(),
             rules: self.rules,
+            route: self.route,
             worker_timeout: WORKER_TIMEOUT,
             lanes: 1 + u32::from(worker) % 3,
             runtime: None,
@@ -193,6 +217,9 @@ impl World {
             self.check_groups(&pairs.collect());
         }
         assert!(kept == expected, "{} kept, {} expected", kept.len(), expected.len());
+        for disk in self.disks.iter().filter(|_| self.rules.adds) {
+            assert_eq!(disk.added().map(|(places, _)| places), disk.output());
+        }
         assert!(self.disks[0].has_summary());
     }
 
@@ -208,10 +235,14 @@ impl World {
             let said = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
             assert_eq!(said.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
             let mut expected = sizes.clone();
+            let tells = self.rules.report_sizes || self.rules.names_parts;
             let claimed: BTreeSet<&Place> =
-                if self.rules.report_sizes { pairs.values().collect() } else { BTreeSet::new() };
+                if tells { pairs.values().collect() } else { BTreeSet::new() };
             expected.retain(|kept, _| own(kept) || claimed.contains(kept));
             assert_eq!(disk.groups().as_ref(), Some(&expected), "worker {worker}");
+            let foreign = expected.keys().filter(|kept| self.rules.names_parts && !own(kept));
+            let parts: BTreeMap<_, _> = foreign.map(|kept| (*kept, part(*kept))).collect();
+            assert_eq!(disk.parts(), parts, "worker {worker}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use umbel_engine::dedup::job::JobFailure;
-use umbel_engine::dedup::{FrameKind, Keep, Level, WorkerId};
+use umbel_engine::dedup::{FrameKind, Keep, Level, Route, WorkerId};
 
 use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
@@ -92,6 +92,56 @@ async fn groups_are_counted_over_all_workers() {
     }
 }
 
+/// Two rows and more, of which the last is short: every frame arrives under its maker's name.
+#[tokio::test(start_paused = true)]
+async fn workers_on_a_grid_keep_what_one_machine_keeps() {
+    for workers in [3, 5, 7, 11] {
+        for level in [Level::Fingerprint, Level::Bytes] {
+            let world = World::new(workers, 60, level).reporting(true).on_grid();
+            let result = finish(world.start_all()).await;
+            world.check_outputs();
+            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
+        }
+    }
+}
+
+/// 33 streams a worker instead of 299.
+#[tokio::test(start_paused = true)]
+#[ignore = "a minute, and three hundred workers in one process"]
+async fn three_hundred_workers_go_over_the_grid() {
+    let mut world = World::new(300, 20, Level::Fingerprint);
+    world.route = Route::for_workers(300);
+    assert_eq!(world.route, Route::Grid);
+    finish(world.start_all()).await;
+    world.check_outputs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_dies_comes_back() {
+    for (point, nth) in [(Point::Entries, 3), (Point::Settle, 5), (Point::Gather, 0)] {
+        let world = World::new(5, 60, Level::Fingerprint).reporting(true).on_grid();
+        // 0 and 4 have no stream, and 1 lies between them.
+        let trap = Trap { point, nth, effect: Effect::Crash { after: false } };
+        let mut processes: Vec<Process> =
+            (0..5).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
+        processes.remove(1).crash().await;
+        processes.insert(1, world.start(1, None));
+        finish(processes).await;
+        world.check_outputs();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_kept_records_are_told_to_those_who_dropped_some() {
+    for (workers, sizes) in [(1, false), (2, false), (4, true)] {
+        let world = World::new(workers, 120, Level::Fingerprint).reporting(sizes).naming_parts();
+        finish(world.start_all()).await;
+        world.check_outputs();
+        let named: usize = world.disks.iter().map(|disk| disk.parts().len()).sum();
+        assert_eq!(named > 10, workers > 1, "{named}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_references_hold_is_in_no_group() {
     let world = World::new(3, 120, Level::Fingerprint).knowing().reporting(true);
@@ -101,7 +151,7 @@ async fn what_references_hold_is_in_no_group() {
 
 /// Ends a worker at a point and starts it again.
 async fn crash_at(worker: u16, trap: Trap) {
-    let mut world = World::new(3, 60, Level::Bytes).reporting(true);
+    let mut world = World::new(3, 60, Level::Bytes).reporting(true).naming_parts().adding();
     world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
     let mut processes: Vec<Process> =
         (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
@@ -145,7 +195,7 @@ const COUNTING: [(Point, u32); 6] = [
     (Point::Mark, 3),
 ];
 
-const LATE: [(Point, u32); 2] = [(Point::Write, 0), (Point::Commit, 0)];
+const LATE: [(Point, u32); 3] = [(Point::Write, 0), (Point::Commit, 0), (Point::Add, 0)];
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_early_comes_back() {
@@ -166,6 +216,7 @@ async fn a_worker_that_dies_in_the_exchange_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_late_comes_back() {
     crash_at_points(2, &LATE).await;
+    crash_at_points(2, &[(Point::Mark, 4), (Point::Mark, 5)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,6 +233,7 @@ async fn a_coordinator_that_dies_in_the_exchange_comes_back() {
 async fn a_coordinator_that_dies_late_comes_back() {
     crash_at_points(0, &LATE).await;
     crash_at_points(0, &[(Point::Conclude, 0), (Point::Mark, 4), (Point::Mark, 5)]).await;
+    crash_at_points(0, &[(Point::Mark, 7), (Point::Mark, 8), (Point::Mark, 9)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,6 +302,47 @@ async fn who_cannot_go_on_tells_everybody() {
             world.check_outputs();
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_is_added_once_by_all_workers() {
+    for workers in 1..=3 {
+        let world = World::new(workers, 40, Level::Fingerprint).adding();
+        finish(world.start_all()).await;
+        world.check_outputs();
+        let times = |disk: &Arc<MemoryDisk>| disk.added().map(|(_, times)| times);
+        assert!(world.disks.iter().all(|disk| times(disk) == Some(1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_filter_is_away_goes_on_when_it_is_started_again() {
+    let world = World::new(3, 40, Level::Fingerprint).adding();
+    let trap = Trap { point: Point::Add, nth: 0, effect: Effect::Fail };
+    let start = |worker: u16| world.start(worker, (worker == 1).then_some(trap));
+    for process in [0, 1, 2].map(start) {
+        let error = process.outcome.await.unwrap().unwrap_err();
+        assert!(error.is_resumable(), "{error:?}");
+    }
+    assert!(world.disks.iter().all(|disk| disk.ended() == Some(true) && disk.output().is_some()));
+    assert!(!world.disks[0].has_summary(), "the job is not over");
+    finish(world.start_all()).await;
+    world.check_outputs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_not_added_yet_does_not_end_well_without_a_coordinator() {
+    let world = World::new(2, 30, Level::Fingerprint).adding();
+    let trap = Trap { point: Point::Add, nth: 0, effect: Effect::Crash { after: false } };
+    let tell = Trap { effect: Effect::Hang, ..trap };
+    let patient = MemberConfig { worker_timeout: Duration::from_secs(30), ..world.config(1) };
+    let other = world.start_with(patient, Some(tell));
+    world.start(0, Some(trap)).crash().await;
+    let error = other.outcome.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("was away for 30 s") && error.is_resumable(), "{error}");
+    assert_eq!(world.disks[1].ended(), Some(true));
+    finish(world.start_all()).await;
+    world.check_outputs();
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use umbel_engine::dedup::WorkerId;
 use umbel_engine::dedup::job::{JobEvent, JobFailure, JobResult};
+use umbel_engine::dedup::{Route, WorkerId};
 use umbel_engine::meta::{JobEnd, JobRecord, JobState, MetaCommand};
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::ItemHasher;
@@ -293,18 +293,20 @@ async fn work(
     let site = JobSite {
         job,
         node,
+        address: local.address_of(node).ok_or_else(|| refused(format!("{node} has left")))?,
         worker: WorkerId(worker),
         workers: order.workers.clone(),
         seed: order.seed,
         spec: order.spec.clone(),
     };
-    let OpenJob { workshop, rules } = workshops.open(site).await?;
+    let OpenJob { workshop, rules, route } = workshops.open(site).await?;
     let mut peers = Vec::new();
     for &node in &order.workers {
         let address = local.address_of(node);
         peers.push(address.ok_or_else(|| refused(format!("{node} has left the cluster")))?);
     }
     let (lanes, runtime) = workshops.lanes();
+    let workers = u32::try_from(peers.len()).unwrap_or(u32::MAX);
     let config = MemberConfig {
         worker,
         peers,
@@ -313,6 +315,7 @@ async fn work(
         spec_digest: digest(record),
         token: local.cluster().to_le_bytes().to_vec(),
         rules,
+        route: route.unwrap_or(Route::for_workers(workers)),
         worker_timeout: WORKER_TIMEOUT,
         lanes,
         runtime,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use umbel_engine::dedup::Passage;
 use umbel_engine::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 use crate::raft::encoding::ENCODED_BYTES_MAX;
@@ -23,8 +24,8 @@ pub(super) const FRAMES_MESSAGE_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
 /// What a frame costs in a message beside its bytes.
 pub(super) const FRAME_HEAD_BYTES: usize = 8;
 
-/// Largest frame: its payload and its header.
-pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64;
+/// Largest frame: its payload and its header, and on the grid who made it and who gets it.
+pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64 + Passage::HEAD_BYTES_MAX;
 
 /// Frames that wait for a lane; senders wait behind them.
 pub(super) const LANE_FRAMES_WAITING_MAX: usize = 16;

@@ -8,10 +8,10 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use umbel_engine::dedup::WorkerId;
 use umbel_engine::dedup::job::{
     Forecast, JobCoordinator, JobFailure, JobResult, JobRules, JobWorker, WorkerMark,
 };
+use umbel_engine::dedup::{Route, WorkerId};
 use umbel_engine::limits::DEDUP_WORKERS_MAX;
 
 use super::control::{Coordinator, LineKeeper};
@@ -50,6 +50,8 @@ pub struct MemberConfig {
     pub token: Vec<u8>,
     /// What the job decides by.
     pub rules: JobRules,
+    /// How frames go between workers; the same at all, as [`Route::for_workers`] is.
+    pub route: Route,
     /// How long a worker, or the coordinator, may be away; see [`WORKER_TIMEOUT`].
     pub worker_timeout: Duration,
     /// Cells that are worked on side by side: 1 to 4. More need more memory.
@@ -160,6 +162,7 @@ impl Member {
             spec_digest: config.spec_digest,
             worker: WorkerId(config.worker),
             workers,
+            route: config.route,
             token: config.token.clone(),
             incarnation: ports.seed.number(Purpose::Identity),
         });
@@ -400,7 +403,7 @@ impl Part {
             };
             tasks.spawn_on(cancel, &self.runtime);
         }
-        let machine = JobWorker::new(forecast, &marks);
+        let machine = JobWorker::new(forecast, &marks).adding(self.config.rules.adds);
         Working::new(machine, self.reach.identity.workers, exchanger).run(line, heard).await
     }
 
@@ -409,8 +412,8 @@ impl Part {
         let address = self.config.peers[0].clone();
         let outcome = match ending {
             Ending::Finished => Ok(None),
-            Ending::Committed => {
-                // A coordinator that comes back must hear that this worker has committed.
+            Ending::Done => {
+                // A coordinator that comes back must hear that this worker has done its part.
                 self.workshop.end(true);
                 return Ok(None);
             }

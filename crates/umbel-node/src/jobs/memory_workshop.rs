@@ -11,11 +11,12 @@ use umbel_engine::dedup::job::{
 };
 use umbel_engine::dedup::{
     Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
-    ReferenceShape, Suspect, WorkerId,
+    RecordPart, ReferenceShape, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 
 use super::cut_net::CutNet;
+use super::memory_records::{CHUNKS, hash, part, place, rank};
 use super::{Workshop, WorkshopError};
 use crate::ports::PortFuture;
 
@@ -36,6 +37,7 @@ pub(super) enum Point {
     SealGroups,
     Write,
     Commit,
+    Add,
     Conclude,
 }
 
@@ -79,8 +81,12 @@ struct Kept {
     report: ExchangeReport,
     /// Sizes of groups by kept records, once they are sealed.
     groups: Option<BTreeMap<Place, u64>>,
+    /// Which parts they are, where another worker has told.
+    parts: BTreeMap<Place, RecordPart>,
     aside: Option<Vec<Place>>,
     output: Option<Vec<Place>>,
+    /// What was added to the filter, and how often.
+    added: Option<(Vec<Place>, u32)>,
     result: Option<JobResult>,
     ended: Option<bool>,
 }
@@ -113,6 +119,11 @@ impl MemoryDisk {
         self.kept.lock().unwrap().output.clone()
     }
 
+    /// What was added to the filter, and how often.
+    pub(super) fn added(&self) -> Option<(Vec<Place>, u32)> {
+        self.kept.lock().unwrap().added.clone()
+    }
+
     /// For which kept record each dropped one was dropped, where the job tells.
     pub(super) fn dropped(&self) -> BTreeMap<Place, Place> {
         self.kept.lock().unwrap().dropped()
@@ -121,6 +132,11 @@ impl MemoryDisk {
     /// How large the groups are that the worker knows, if it was told.
     pub(super) fn groups(&self) -> Option<BTreeMap<Place, u64>> {
         self.kept.lock().unwrap().groups.clone()
+    }
+
+    /// Which parts kept records of others are, as far as they have told.
+    pub(super) fn parts(&self) -> BTreeMap<Place, RecordPart> {
+        self.kept.lock().unwrap().parts.clone()
     }
 
     /// Whether the worker ended, and kept its scratch.
@@ -133,43 +149,12 @@ impl MemoryDisk {
     }
 }
 
-/// Chunks of a worker.
-pub(super) const CHUNKS: u32 = 2;
-
-/// The hash of a record: two records that end in `~` have one hash and differ.
-pub(super) fn hash(record: &[u8]) -> ItemHash {
-    let (head, seed) = match record.split_last() {
-        Some((b'~', head)) => (&head[..head.len().saturating_sub(1)], 1),
-        _ => (record, 0),
-    };
-    let mix = |mut x: u64| {
-        for byte in head {
-            x = (x ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            x ^= x >> 29;
-        }
-        x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    };
-    ItemHash::new(mix(seed + 17), mix(seed + 99))
-}
-
-/// Where record `index` of so many was read.
-pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> Place {
-    let first = records.div_ceil(CHUNKS as usize);
-    let chunk = u32::from(index >= first);
-    Place::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
-}
-
-/// How the record at a place ranks; there are few ranks.
-pub(super) fn rank(place: Place) -> Rank {
-    Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
-}
-
 /// One process's view of a disk.
 pub(super) struct MemoryWorkshop {
     disk: Arc<MemoryDisk>,
     settled: Mutex<BTreeMap<u32, Drops>>,
     fetched: Mutex<BTreeMap<u32, Vec<Suspect>>>,
-    groups: Mutex<BTreeMap<Place, u64>>,
+    groups: Mutex<Vec<Group>>,
     trap: Option<Trap>,
     calls: AtomicU32,
     sprung: mpsc::UnboundedSender<()>,
@@ -423,16 +408,22 @@ impl Workshop for MemoryWorkshop {
         })
     }
 
+    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+        Ok(places.iter().map(|place| part(*place)).collect())
+    }
+
     fn learn(&self, _: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        self.now(Point::Learn, |_| {
-            let groups = groups.into_iter().map(|group| (group.kept, group.size));
-            self.groups.lock().unwrap().extend(groups);
-        })
+        self.now(Point::Learn, |_| self.groups.lock().unwrap().extend(groups))
     }
 
     fn seal_groups(&self) -> Result<(), WorkshopError> {
         self.now(Point::SealGroups, |kept| {
-            kept.groups.get_or_insert_with(|| self.groups.lock().unwrap().clone());
+            if kept.groups.is_none() {
+                let groups = self.groups.lock().unwrap().clone();
+                let named = groups.iter().filter_map(|group| Some((group.kept, group.part?)));
+                kept.parts = named.collect();
+                kept.groups = Some(groups.iter().map(|group| (group.kept, group.size)).collect());
+            }
         })
     }
 
@@ -452,6 +443,13 @@ impl Workshop for MemoryWorkshop {
 
     fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
         self.later(Point::Commit, |kept| kept.output.clone_from(&kept.aside))
+    }
+
+    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        self.later(Point::Add, |kept| {
+            let times = kept.added.take().map_or(0, |(_, times)| times);
+            kept.added = kept.output.clone().map(|places| (places, times + 1));
+        })
     }
 
     fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {

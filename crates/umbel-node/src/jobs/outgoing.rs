@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Streaming;
 use tonic::transport::Channel;
-use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::{Grid, Passage, RelayError, Route, WorkerId};
+use umbel_engine::planted::{self, Planted};
 use umbel_proto::v1::JobFramesEnd;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
@@ -39,15 +40,25 @@ impl Reach {
 /// The queues of an attempt. What waits in them is bounded by the windows in which cells are opened:
 /// a sender has few cells under way, and an owner answers only those.
 ///
-/// Every pair of workers has a stream of its own. A relay over a grid, which needs fewer of them,
-/// would take its place here: between [`PeerQueues::send`] and the queues, and where frames come in
-/// (`incoming`).
+/// Every pair of neighbours has a stream of its own: all workers, or those of one row or column of the
+/// grid. A frame for another one goes by the relay of the pair, which puts it behind its own.
 pub(super) struct PeerQueues {
+    me: WorkerId,
+    route: Route,
+    grid: Grid,
     queues: Vec<Option<mpsc::UnboundedSender<Bytes>>>,
 }
 
+/// What came from a neighbour.
+pub(super) enum Arrival {
+    /// A frame of that worker for this one.
+    Here(WorkerId, Vec<u8>),
+    /// A frame for another one, which has it next.
+    PassedOn,
+}
+
 impl PeerQueues {
-    /// Opens a stream to every other worker, each in a task of `tasks`.
+    /// Opens a stream to every neighbour, each in a task of `tasks`.
     pub(super) fn open(
         reach: &Reach,
         attempt: u32,
@@ -55,13 +66,10 @@ impl PeerQueues {
         tasks: &mut JoinSet<()>,
         runtime: &tokio::runtime::Handle,
     ) -> Self {
-        let workers = u16::try_from(reach.identity.workers).unwrap_or(u16::MAX);
-        let mut queues = Vec::with_capacity(usize::from(workers));
-        for peer in (0..workers).map(WorkerId) {
-            if peer == reach.identity.worker {
-                queues.push(None);
-                continue;
-            }
+        let (me, route, grid) =
+            (reach.identity.worker, reach.identity.route, reach.identity.grid());
+        let mut queues: Vec<_> = (0..grid.workers()).map(|_| None).collect();
+        for peer in grid.neighbours(me) {
             let (sender, frames) = mpsc::unbounded_channel();
             let (reach, events) = (reach.clone(), events.clone());
             let feed = async move {
@@ -69,16 +77,49 @@ impl PeerQueues {
                 let _ = events.send(LaneEvent::Trouble { peer, cause });
             };
             tasks.spawn_on(feed, runtime);
-            queues.push(Some(sender));
+            if let Some(queue) = queues.get_mut(peer.index()) {
+                *queue = Some(sender);
+            }
         }
-        Self { queues }
+        Self { me, route, grid, queues }
     }
 
     /// Puts a frame behind those that wait for a worker.
     pub(super) fn send(&self, to: WorkerId, frame: Vec<u8>) {
-        if let Some(Some(queue)) = self.queues.get(to.index()) {
+        let bytes = match self.route {
+            Route::Direct => frame,
+            Route::Grid => Passage { from: self.me, to, frame: &frame }.to_bytes(),
+        };
+        self.queue(self.grid.next_hop(self.me, to), bytes);
+    }
+
+    /// Takes what came from a neighbour, and hands on what is another's.
+    ///
+    /// # Errors
+    /// If it has no business here.
+    pub(super) fn arrived(
+        &self,
+        neighbour: WorkerId,
+        mut bytes: Vec<u8>,
+    ) -> Result<Arrival, RelayError> {
+        if self.route == Route::Direct {
+            return Ok(Arrival::Here(neighbour, bytes));
+        }
+        let Passage { from, to, frame } = Passage::read(&bytes, self.grid, self.me, neighbour)?;
+        if to == self.me {
+            let head_bytes = bytes.len() - frame.len();
+            bytes.drain(..head_bytes);
+            let from = if planted::on(Planted::RelayedAsOwn) { neighbour } else { from };
+            return Ok(Arrival::Here(from, bytes));
+        }
+        self.queue(to, bytes);
+        Ok(Arrival::PassedOn)
+    }
+
+    fn queue(&self, hop: WorkerId, bytes: Vec<u8>) {
+        if let Some(Some(queue)) = self.queues.get(hop.index()) {
             // A stream that has ended has told of its trouble.
-            let _ = queue.send(frame.into());
+            let _ = queue.send(bytes.into());
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::job::TallyOrder;
 use umbel_engine::dedup::{
-    DedupError, Group, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
+    DedupError, Group, GroupSize, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
 };
 
 use super::lane::{LaneEvent, broken};
@@ -88,6 +88,7 @@ impl Tallier {
                     self.workshop.learn(self.me, groups)?;
                     continue;
                 }
+                TallyOutput::Name(places) => TallyInput::Parts(self.workshop.parts(&places)?),
                 TallyOutput::Sizes { keeper, range, sizes } => {
                     self.told(keeper, range, sizes)?;
                     continue;
@@ -110,10 +111,11 @@ impl Tallier {
         &self,
         keeper: WorkerId,
         range: PlaceRange,
-        sizes: Vec<u64>,
+        sizes: Vec<GroupSize>,
     ) -> Result<(), WorkshopError> {
         let claims = self.workshop.claims(range)?;
         let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
-        self.workshop.learn(keeper, groups.map(|(kept, size)| Group { kept, size }).collect())
+        let group = |(kept, GroupSize { size, part })| Group { kept, size, part };
+        self.workshop.learn(keeper, groups.map(group).collect())
     }
 }

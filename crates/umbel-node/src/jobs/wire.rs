@@ -7,14 +7,14 @@ use prost::Message;
 use serde::Serialize;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
-use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::{Grid, Route, WorkerId};
 use umbel_proto::v1::JobHello;
 
 use super::limits::BODY_BYTES_MAX;
 use crate::raft::encoding::encode;
 
 /// Version of the protocol between workers. Another one is refused.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 
 /// Name of the metadata that holds the [`JobHello`].
 const HELLO: &str = "umbel-job-bin";
@@ -26,12 +26,19 @@ pub(super) struct Identity {
     pub(super) spec_digest: [u8; 16],
     pub(super) worker: WorkerId,
     pub(super) workers: u32,
+    /// How frames go. The same at all workers: those that are told another one refuse the streams.
+    pub(super) route: Route,
     pub(super) token: Vec<u8>,
     /// Drawn at every start.
     pub(super) incarnation: u64,
 }
 
 impl Identity {
+    /// Who has a stream of frames with whom.
+    pub(super) fn grid(&self) -> Grid {
+        Grid::new(self.workers, self.route)
+    }
+
     /// A call to a worker.
     pub(super) fn request<T>(&self, message: T, to: WorkerId, attempt: u32) -> Request<T> {
         let hello = JobHello {
@@ -160,7 +167,8 @@ mod tests {
 
     fn identity() -> Identity {
         let (job, spec_digest, token) = (7, [3; 16], b"secret".to_vec());
-        Identity { job, spec_digest, worker: WorkerId(0), workers: 4, token, incarnation: 1 }
+        let (worker, route) = (WorkerId(0), Route::Direct);
+        Identity { job, spec_digest, worker, workers: 4, route, token, incarnation: 1 }
     }
 
     fn refusal(change: impl Fn(&mut JobHello)) -> Status {
@@ -196,7 +204,7 @@ mod tests {
         let value = MetadataValue::from_bytes(&hello.encode_to_vec());
         request.metadata_mut().insert_bin(HELLO, value);
         let status = hello_of(request.metadata()).unwrap_err();
-        assert!(status.message().contains("protocol 2 is spoken here, worker 0 speaks 9"));
+        assert!(status.message().contains("protocol 3 is spoken here, worker 0 speaks 9"));
         assert!(hello_of(&MetadataMap::new()).is_err());
     }
 

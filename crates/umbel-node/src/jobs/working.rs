@@ -18,10 +18,10 @@ use super::workshop::{Workshop, WorkshopError};
 
 /// How a worker's part ended.
 pub(super) enum Ending {
-    /// All workers have committed.
+    /// All workers have done all of it.
     Finished,
-    /// This worker has committed; whether all have is not known.
-    Committed,
+    /// This worker has done all of its part; whether all have is not known.
+    Done,
     /// The coordinator ended the job.
     Aborted { cause: String, resumable: bool },
     /// This worker cannot go on, and has said so if it could.
@@ -40,7 +40,7 @@ pub(super) struct Working {
     exchanger: Exchanger,
     /// The line, if there is one.
     words: Option<mpsc::Sender<Bytes>>,
-    /// Reading, writing, committing.
+    /// Reading, writing, committing, adding.
     tasks: JoinSet<WorkerEvent>,
     ending: Option<Ending>,
 }
@@ -101,8 +101,8 @@ impl Working {
             },
             LineEvent::Lost => self.words = None,
             LineEvent::Refused(cause) => self.ending = Some(Ending::Refused(cause)),
-            LineEvent::GivenUp(_) if self.machine.has_committed() => {
-                self.ending = Some(Ending::Committed);
+            LineEvent::GivenUp(_) if self.machine.is_done() => {
+                self.ending = Some(Ending::Done);
             }
             LineEvent::GivenUp(cause) => self.ending = Some(Ending::Unreachable(cause)),
         }
@@ -155,7 +155,11 @@ impl Working {
                     return Err(format!("chunks of {} workers", write.chunk_bases.len()));
                 }
             }
-            Order::Stop { .. } | Order::Commit | Order::Finish | Order::Abort { .. } => {}
+            Order::Stop { .. }
+            | Order::Commit
+            | Order::Add
+            | Order::Finish
+            | Order::Abort { .. } => {}
         }
         Ok(())
     }
@@ -207,6 +211,9 @@ impl Working {
             WorkerOutput::Commit => {
                 let commit = async move { workshop.commit().await };
                 self.spawn(async move { commit.await.map(|()| WorkerEvent::Committed) });
+            }
+            WorkerOutput::Add => {
+                self.spawn(async move { workshop.add().await.map(|()| WorkerEvent::Added) });
             }
             WorkerOutput::End { failure, resumable } => {
                 self.ending.get_or_insert(match failure {

@@ -12,7 +12,8 @@ use umbel_engine::dedup::job::{
     CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, TallyOrder, WriteOrder, Written,
 };
 use umbel_engine::dedup::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, PlaceRange, Rank, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Route,
+    Suspect, WorkerId,
 };
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
@@ -35,7 +36,8 @@ pub struct WorkshopError {
 ///
 /// Order of calls: `forecast`; `read` until it has succeeded once; then any number of attempts, each
 /// of `entries` and `settle` for cells in any order, with `seal` in between, and where outputs tell of
-/// groups `gather` and then `claims` and `learn`; then `write`, `commit`.
+/// groups `gather` and then `claims` and `learn`; then `write`, `commit`, and where the job adds what
+/// stays to a filter `add`.
 pub trait Workshop: Send + Sync + 'static {
     /// What was marked before, oldest first.
     ///
@@ -147,6 +149,16 @@ pub trait Workshop: Send + Sync + 'static {
     /// If scratch cannot be read.
     fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError>;
 
+    /// Where records have parts: which one each of these places is, all of them this worker's, in
+    /// their order.
+    ///
+    /// # Errors
+    /// If one is no such place.
+    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+        let cause = format!("{} records of a job without parts have none", places.len());
+        Err(WorkshopError { cause, resumable: false })
+    }
+
     /// These groups are so large: all of this worker's own, or those of another one that it has
     /// dropped records for. Those of one worker come in rising order, and not durable before
     /// [`Workshop::seal_groups`], behind which nothing is to be learned any more.
@@ -162,10 +174,12 @@ pub trait Workshop: Send + Sync + 'static {
     fn seal_groups(&self) -> Result<(), WorkshopError>;
 
     /// Writes all outputs aside. Durable on return; outputs that an earlier call had finished are
-    /// not written again.
+    /// not written again. Where the job drops what a filter of a cluster holds, that is asked before,
+    /// once: its answers are durable before the first output is begun.
     ///
     /// # Errors
-    /// If an output cannot be written, or the input has changed since it was read.
+    /// If an output cannot be written, a filter does not answer, or the input has changed since it was
+    /// read.
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>>;
 
     /// Puts the outputs under their names. May be called again after a crash in between.
@@ -174,7 +188,17 @@ pub trait Workshop: Send + Sync + 'static {
     /// If a name cannot be taken.
     fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>>;
 
-    /// At the coordinator, once all workers have committed: the summary, durable on return.
+    /// Adds what stays to the filter of a cluster: the outputs of all workers stand under their names.
+    /// May be called again after a crash in between; what was added is not added again once this has
+    /// returned.
+    ///
+    /// # Errors
+    /// If the filter does not answer, or the input is not as it was read.
+    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// At the coordinator, once all workers have done all of it: the summary, durable on return.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -198,6 +222,8 @@ pub struct JobSite {
     pub job: JobId,
     /// This node, for messages.
     pub node: NodeId,
+    /// Where the cluster reaches this node, and so where the node reaches its own cluster.
+    pub address: String,
     /// Its place among the workers.
     pub worker: WorkerId,
     /// All workers' nodes, in their order.
@@ -214,6 +240,8 @@ pub struct OpenJob {
     pub workshop: Arc<dyn Workshop>,
     /// What the job decides by; the same at all workers, for it follows from the description.
     pub rules: JobRules,
+    /// How frames go between workers; as [`Route::for_workers`] says if nothing stands here. The same at all workers.
+    pub route: Option<Route>,
 }
 
 /// Opens the data of jobs on a node.

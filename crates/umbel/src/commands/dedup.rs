@@ -73,11 +73,12 @@ pub(crate) struct DedupArgs {
     /// At exactness approximate: chance that a record is dropped wrongly [default: 0.001]
     #[arg(long, value_name = "RATE")]
     false_positive_rate: Option<f64>,
-    /// Which of equal records stays: first or last in input order, best:FIELD (largest number in it) or best:FIELD:min
+    /// Which of equal records stays: first or last in input order, best:FIELD (largest number or newest date in
+    /// it) or best:FIELD:min
     #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first")]
     keep: KeepArg,
     /// Drop what an earlier job has kept, which FILE lists (made with --save-index), or what a filter of a cluster
-    /// holds, umbel://HOST:PORT/FILTER; repeatable
+    /// holds, umbel://HOST:PORT/FILTER or with --cluster umbel:///FILTER; repeatable
     #[arg(long, value_name = "FILE|URL")]
     reference: Vec<String>,
     /// Write the hashes of all kept records, for --reference of later jobs
@@ -312,6 +313,7 @@ impl DedupArgs {
             references,
             online,
             add_to,
+            own_cluster: None,
             save_index,
             inputs: self.inputs.clone(),
             workers: self.workers,

@@ -164,7 +164,9 @@ impl<'a> Annotator<'a> {
         lines.add(&Line {
             place: self.names.name(place)?,
             duplicate: kept.is_some(),
-            group: kept.map(|kept| self.names.name(Place::from_bits(kept))).transpose()?,
+            group: kept
+                .map(|kept| self.names.name_of_kept(place, Place::from_bits(kept)))
+                .transpose()?,
             size,
             bad,
         })

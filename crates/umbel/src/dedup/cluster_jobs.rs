@@ -4,6 +4,7 @@ use super::inputs::{identity, resolve};
 use super::job::{JobSpec, OutputTarget};
 use super::membership::{check_possible, rules, spec_digest, start_lanes};
 use super::object_inputs::ObjectStores;
+use super::online::check_own;
 use super::references::seed_of_first;
 use super::worker_data::{FileWorkshop, Membership};
 use crate::commands::dedup::spec_of;
@@ -60,6 +61,7 @@ impl NodeJobs {
         // Whoever asked gets it from the ledger.
         spec.summary = None;
         check_possible(&spec)?;
+        check_own(&spec)?;
         let index = spec.save_index.as_ref().map(|index| &index.path);
         let outputs =
             [&spec.duplicates, &spec.groups, &spec.bad].into_iter().flatten().chain(index);
@@ -127,6 +129,7 @@ impl NodeJobs {
         let (mut spec, names_seed) = self.spec(&site.spec, site.node.0, site.seed)?;
         self.present(&mut spec)?;
         spec.rank = Some(site.worker.0);
+        spec.own_cluster = Some(site.address.clone());
         if !names_seed {
             spec.seed = seed_of_first(&spec.references)?.unwrap_or(spec.seed);
         }
@@ -134,7 +137,7 @@ impl NodeJobs {
         let digest = spec_digest(&spec);
         let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };
         let workshop = FileWorkshop::open(spec, member, &self.folder(site.job))?;
-        Ok(OpenJob { workshop: Arc::new(workshop), rules })
+        Ok(OpenJob { workshop: Arc::new(workshop), rules, route: None })
     }
 }
 

@@ -60,6 +60,11 @@ impl SharedBits {
         self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// The marks of the 64 records with this number; none behind the last ones.
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
     /// How many records are marked.
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use umbel_engine::dedup::Place;
+use umbel_engine::dedup::{Place, RecordPart};
 
 /// How many of the largest groups the summary names.
 const MOST_REPEATED_MAX: usize = 20;
@@ -44,6 +44,32 @@ pub(crate) struct ToldGroups {
     largest: u64,
     /// Size and kept record of the largest ones.
     most_repeated: Vec<(u64, u64)>,
+    /// Where records have parts: which one each kept place above is, as record and part.
+    parts: Vec<(u64, u64)>,
+}
+
+impl ToldGroups {
+    /// The same, and which parts the kept places are.
+    ///
+    /// # Errors
+    ///
+    /// As `part_of`.
+    pub(crate) fn with_parts(
+        mut self,
+        part_of: impl Fn(Place) -> Result<RecordPart>,
+    ) -> Result<Self> {
+        let part = |&(_, kept): &(u64, u64)| {
+            part_of(Place::from_bits(kept)).map(|RecordPart { record, part }| (record, part))
+        };
+        self.parts = self.most_repeated.iter().map(part).collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// The parts that were told.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Place, RecordPart)> + '_ {
+        let kept = self.most_repeated.iter().map(|&(_, kept)| Place::from_bits(kept));
+        kept.zip(self.parts.iter().map(|&(record, part)| RecordPart { record, part }))
+    }
 }
 
 /// What the summary says of groups.
@@ -96,7 +122,8 @@ impl GroupFacts {
         };
         let mut most_repeated: Vec<(u64, u64)> = self.most_repeated.iter().map(row).collect();
         most_repeated.sort_unstable();
-        ToldGroups { by_power: self.by_power.clone(), largest: self.largest, most_repeated }
+        let (by_power, largest) = (self.by_power.clone(), self.largest);
+        ToldGroups { by_power, largest, most_repeated, parts: Vec::new() }
     }
 
     /// Adds what another worker has told.

@@ -30,6 +30,7 @@ use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::{Exit, UsageError};
 use crate::say::say;
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use umbel_engine::dedup::{FilterChoice, IndexBits, JobShape, Keep, Level, WorkerId};
@@ -117,6 +118,8 @@ pub(crate) struct JobSpec {
     pub(crate) online: Vec<FilterAddress>,
     /// The filter that kept items are added to.
     pub(crate) add_to: Option<FilterAddress>,
+    /// Where the cluster is reached that does the job, if one does.
+    pub(crate) own_cluster: Option<String>,
     /// The index of what this job keeps.
     pub(crate) save_index: Option<SaveIndex>,
     /// Where the summary goes.
@@ -149,6 +152,11 @@ impl JobSpec {
     /// Whether every file is one record.
     pub(crate) fn compares_files(&self) -> bool {
         self.granularity == Granularity::File
+    }
+
+    /// Whether records have parts, which are compared each by itself.
+    pub(crate) fn has_parts(&self) -> bool {
+        matches!(self.granularity, Granularity::Paragraph(_))
     }
 
     /// The keep rule, as the user names it.
@@ -265,10 +273,21 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
 
 /// Finds the inputs, and whether they can be read as they are to be.
 pub(crate) fn open_sources(spec: &JobSpec) -> Result<Vec<Source>> {
+    open_sources_but(spec, &BTreeSet::new())
+}
+
+/// The same, without these files: [`identity`] tells which they are.
+///
+/// [`identity`]: super::inputs::identity
+pub(crate) fn open_sources_but(
+    spec: &JobSpec,
+    left_out: &BTreeSet<PathBuf>,
+) -> Result<Vec<Source>> {
     // A file that is one record has no header.
     let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
     let mut sources =
         resolve(&spec.inputs, format, &spec.scratch, &ObjectStores::new(spec.memory_bytes))?;
+    sources.retain(|source| source.identity.as_ref().is_none_or(|file| !left_out.contains(file)));
     read_headers(&mut sources)?;
     read_footers(spec, &mut sources)?;
     for source in &sources {
@@ -364,7 +383,7 @@ fn execute(
         written.complete.push(sink.complete()?);
     }
     commit(written.complete)?;
-    job.online.map_or(Ok(()), |online| online.add(job, &chunk_facts))?;
+    job.online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
     // Like `sort | head`: whoever has heard enough is not told more.
     if !spec.quiet && !written.was_closed {
         say(summary.table());

@@ -2,6 +2,7 @@
 
 use super::inputs::is_dash;
 use super::job::{JobSpec, OutputTarget};
+use super::online::Online;
 use super::scope::Scope;
 use super::worker_data::{FileWorkshop, Membership, agreed};
 use crate::exit::{Exit, UsageError};
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use umbel_engine::dedup::Route;
 use umbel_engine::dedup::job::{JobEvent, JobFailure, JobRules};
 use umbel_filter::ItemHasher;
 use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, run_member};
 use umbel_node::ports::Ports;
-use umbel_records::Granularity;
 
 /// Threads that carry bytes; those that work on cells are others, and may block.
 const NETWORK_THREADS: usize = 2;
@@ -156,6 +157,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         spec_digest,
         token: peers.token.clone().into_bytes(),
         rules,
+        route: Route::for_workers(u32::try_from(peers.peers.len()).unwrap_or(u32::MAX)),
         worker_timeout: peers.worker_timeout,
         lanes,
         runtime: Some(lanes_runtime.handle().clone()),
@@ -186,8 +188,10 @@ pub(super) fn rules(spec: &JobSpec) -> JobRules {
         keep: spec.keep,
         report_kept: spec.reports_kept(),
         report_sizes: spec.annotates,
+        names_parts: spec.has_parts() && spec.reports_kept(),
         choice: spec.filter,
         bad_max: spec.skip_bad.unwrap_or(0),
+        adds: spec.add_to.is_some(),
     }
 }
 
@@ -210,23 +214,11 @@ pub(super) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
 
 /// Refuses what needs more than workers tell each other.
 pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
-    let refused = [
-        (
-            spec.scope != Scope::Global
-                && (!spec.references.is_empty() || spec.save_index.is_some()),
-            "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
+    let refused = [(
+        spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),
+        "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
              of the two out",
-        ),
-        (
-            matches!(spec.granularity, Granularity::Paragraph(_)) && spec.reports_kept(),
-            "--duplicates, --groups and --annotate are not possible with --granularity paragraph on many machines: \
-             workers do not tell each other which piece of which record stands where",
-        ),
-        (
-            !spec.online.is_empty() || spec.add_to.is_some(),
-            "filters of a cluster are not possible on many machines: use --reference FILE and --save-index",
-        ),
-    ];
+    )];
     let index = spec.save_index.as_ref().map(|index| &index.path);
     let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
     if named.chain(index).any(|path| is_dash(path)) {
@@ -235,7 +227,7 @@ pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
     }
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, text)) => Err(UsageError(text.into()).into()),
-        None => Ok(()),
+        None => Online::check(spec),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Items travel as bytes, in batches: the cluster hashes them under a key of its own. Both ways read the input once
 //! more, for items are not kept in memory.
 
+use super::best::Ranker;
 use super::content::{Found, open_content};
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::job::{Job, JobSpec};
@@ -10,11 +11,13 @@ use super::local_pass::ChunkFacts;
 use super::output::check_digest;
 use super::progress::{Bar, Unit};
 use super::scope::Scope;
-use super::turns::run_tasks;
+use super::turns::{lock, run_tasks};
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use umbel_client::{Client, Filter, PackedBatch, ReadLevel};
@@ -30,13 +33,15 @@ const BATCH_BYTES_CUT: usize = 4 << 20;
 /// The port of an address without one: where `umbel serve` listens by default.
 const DEFAULT_PORT: u16 = 7300;
 
-/// How a filter of a cluster is written: `umbel://HOST[:PORT][,..]/FILTER`.
+/// How a filter of a cluster is written: `umbel://HOST[:PORT][,..]/FILTER`, or `umbel:///FILTER` if it is one of the
+/// cluster that does the job.
 const SCHEME: &str = "umbel://";
 
 /// A filter of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FilterAddress {
-    nodes: String,
+    /// Where it is; `None`: in the cluster that does the job.
+    nodes: Option<String>,
     filter: String,
 }
 
@@ -44,6 +49,11 @@ impl FilterAddress {
     /// Whether this is meant as one, rather than as a file.
     pub(crate) fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
+    }
+
+    /// The filter's name in its cluster.
+    pub(crate) fn filter(&self) -> &str {
+        &self.filter
     }
 }
 
@@ -54,7 +64,13 @@ impl FromStr for FilterAddress {
         let wrong = || UsageError(format!("`{text}`: expected {SCHEME}HOST[:PORT][,..]/FILTER"));
         let rest = text.strip_prefix(SCHEME).ok_or_else(wrong)?;
         let (nodes, filter) = rest.split_once('/').ok_or_else(wrong)?;
-        if filter.is_empty() || nodes.split(',').any(str::is_empty) {
+        if filter.is_empty() {
+            return Err(wrong());
+        }
+        if nodes.is_empty() {
+            return Ok(Self { nodes: None, filter: filter.to_owned() });
+        }
+        if nodes.split(',').any(str::is_empty) {
             return Err(wrong());
         }
         let with_port = |node: &str| {
@@ -63,14 +79,30 @@ impl FromStr for FilterAddress {
             if has_port { node.to_owned() } else { format!("{node}:{DEFAULT_PORT}") }
         };
         let nodes: Vec<String> = nodes.split(',').map(with_port).collect();
-        Ok(Self { nodes: nodes.join(","), filter: filter.to_owned() })
+        Ok(Self { nodes: Some(nodes.join(",")), filter: filter.to_owned() })
     }
 }
 
 impl fmt::Display for FilterAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}", self.nodes, self.filter)
+        write!(f, "{SCHEME}{}/{}", self.nodes.as_deref().unwrap_or_default(), self.filter)
     }
+}
+
+/// Refuses filters of other clusters beside a job of a cluster: whoever reaches a node could have it connect wherever
+/// it can.
+///
+/// # Errors
+///
+/// Names the first one.
+pub(crate) fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
+    let foreign = spec.online.iter().chain(&spec.add_to).find(|filter| filter.nodes.is_some());
+    let Some(foreign) = foreign else { return Ok(()) };
+    let filter = foreign.filter();
+    Err(UsageError(format!(
+        "{foreign}: a node connects to no address that a job names: write {SCHEME}/{filter} for a filter of the cluster \
+         that does the job, or start workers with --peers"
+    )))
 }
 
 /// A filter that has answered.
@@ -81,16 +113,30 @@ struct OnlineFilter {
 }
 
 /// What came of asking a filter.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Asked {
     /// Its address.
     pub(crate) name: String,
-    /// Its rate of false answers when the job began.
+    /// Its rate of false answers before it was asked.
     pub(crate) rate: f64,
     /// Kept items that it was asked for.
     pub(crate) asked: u64,
     /// How many of them it holds; they were dropped.
     pub(crate) dropped: u64,
 }
+
+/// An item that would stay, by its place in its chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeptItem {
+    /// Where it is.
+    pub(crate) place: u64,
+    /// How its record ranks, where the best stays and drops are reported.
+    pub(crate) rank: Rank,
+}
+
+/// Hears for every batch that was asked of a chunk which of its items the filter holds; perhaps none. An error ends the
+/// asking.
+pub(crate) type TellKnown<'a> = dyn Fn(usize, &[KeptItem]) -> Result<()> + Sync + 'a;
 
 /// The filters of a job.
 pub(crate) struct Online {
@@ -100,14 +146,14 @@ pub(crate) struct Online {
 }
 
 impl Online {
-    /// Asks the filters of a job how they are, before anything is read; `None` if there are none.
+    /// Whether a job can have filters beside it, if it has any.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if an address is none, or at level `bytes`; else names the filter that does not answer.
-    pub(crate) fn connect(spec: &JobSpec) -> Result<Option<Self>> {
+    /// A [`UsageError`] at level `bytes`, and for what is no item of a filter.
+    pub(crate) fn check(spec: &JobSpec) -> Result<()> {
         if spec.online.is_empty() && spec.add_to.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         if spec.level == Level::Bytes && !spec.online.is_empty() {
             let text = "--exactness bytes compares items, and a filter holds none: leave one of the two out";
@@ -121,13 +167,30 @@ impl Online {
             let (scope, text) = (spec.scope.name(), "a filter of a cluster knows no scopes");
             return Err(UsageError(format!("--scope {scope}: {text}")).into());
         }
+        Ok(())
+    }
+
+    /// Asks the filters of a job how they are; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if an address is none, and as [`Online::check`]; else names the filter that does not answer.
+    pub(crate) fn connect(spec: &JobSpec) -> Result<Option<Self>> {
+        Self::check(spec)?;
+        if spec.online.is_empty() && spec.add_to.is_none() {
+            return Ok(None);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("cannot start threads")?;
         let open = |address: &FilterAddress| -> Result<OnlineFilter> {
             let name = address.to_string();
-            let client = Client::connect(&address.nodes[..])
+            let nodes = address.nodes.as_ref().or(spec.own_cluster.as_ref()).ok_or_else(|| {
+                let text = "names no node, and no cluster does this job: expected umbel://HOST[:PORT][,..]/FILTER";
+                UsageError(format!("{name} {text}"))
+            })?;
+            let client = Client::connect(&nodes[..])
                 .map_err(|error| UsageError(format!("{name}: {error}")))?;
             let info = runtime.block_on(client.info(&address.filter));
             let rate = info.with_context(|| name.clone())?.false_positive_rate_now;
@@ -138,7 +201,7 @@ impl Online {
         Ok(Some(Self { runtime, references, add_to }))
     }
 
-    /// Drops the kept items that the references hold.
+    /// Drops the kept items that the references hold, and puts them beside the other drops.
     ///
     /// # Errors
     ///
@@ -149,55 +212,87 @@ impl Online {
         facts: &[ChunkFacts],
         dropped: Option<&DropRows>,
     ) -> Result<Vec<Asked>> {
-        let ask = |reference| self.ask(job, facts, dropped, reference);
-        self.references.iter().map(ask).collect()
+        let writer = Mutex::new(dropped.map(DropRows::writer));
+        let tell = |chunk: usize, known: &[KeptItem]| {
+            let mut writer = lock(&writer);
+            let Some(writer) = &mut *writer else { return Ok(()) };
+            let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
+            known.iter().try_for_each(|&KeptItem { place, rank }| {
+                let place = Place::new(chunk, place);
+                writer.append(DropRow { place, kept: place, rank })
+            })
+        };
+        let asked = self.ask(job, facts, &tell)?;
+        let writer = writer.into_inner().expect("no thread has panicked");
+        writer.map_or(Ok(()), DropWriter::finish)?;
+        Ok(asked)
     }
 
-    fn ask(
+    /// Marks the kept items that the references hold as dropped, and tells of them.
+    ///
+    /// # Errors
+    ///
+    /// If a filter does not answer, or an input has changed; as `tell`.
+    pub(crate) fn ask(
         &self,
         job: &Job<'_>,
         facts: &[ChunkFacts],
-        dropped: Option<&DropRows>,
+        tell: &TellKnown<'_>,
+    ) -> Result<Vec<Asked>> {
+        // One after the other: what one holds is not asked of the next.
+        let ask = |reference| self.ask_one(job, facts, tell, reference);
+        self.references.iter().map(ask).collect()
+    }
+
+    fn ask_one(
+        &self,
+        job: &Job<'_>,
+        facts: &[ChunkFacts],
+        tell: &TellKnown<'_>,
         reference: &OnlineFilter,
     ) -> Result<Asked> {
         let OnlineFilter { name, filter, rate } = reference;
         let (asked, present) = (AtomicU64::new(0), AtomicU64::new(0));
         let bar = Bar::new("ask", job.input_bytes(), Unit::Bytes, job.spec.quiet);
-        let new_writer = || Ok(dropped.map(DropRows::writer));
-        let work = |writer: &mut Option<DropWriter<'_>>, chunk: usize| {
+        let is_ranked = job.shape.ranks_entries() && job.spec.reports_kept();
+        let work = |(): &mut (), chunk: usize| {
             bar.add(job.chunks[chunk].bytes);
-            in_batches(job, facts, chunk, &mut |batch, places| {
+            let source = &job.sources[job.chunks[chunk].source];
+            let ranker = if is_ranked { job.ranker(source)? } else { None };
+            in_batches(job, facts, chunk, ranker, &mut |batch, items| {
                 let answers = filter.contains_packed(batch, ReadLevel::Unspecified);
                 let answers = self.runtime.block_on(answers).with_context(|| name.clone())?;
-                asked.fetch_add(places.len() as u64, Ordering::Relaxed);
-                for (&place, _) in places.iter().zip(answers.iter()).filter(|(_, known)| *known) {
-                    present.fetch_add(1, Ordering::Relaxed);
-                    facts[chunk].dropped.set(place);
-                    let place = Place::new(u32::try_from(chunk).expect("24 bits"), place);
-                    if let Some(writer) = writer {
-                        writer.append(DropRow { place, kept: place, rank: Rank::default() })?;
-                    }
-                }
-                Ok(())
+                asked.fetch_add(items.len() as u64, Ordering::Relaxed);
+                let known = items.iter().zip(answers.iter()).filter(|(_, is_known)| *is_known);
+                let known: Vec<KeptItem> = known.map(|(item, _)| *item).collect();
+                present.fetch_add(known.len() as u64, Ordering::Relaxed);
+                known.iter().for_each(|item| facts[chunk].dropped.set(item.place));
+                tell(chunk, &known)
             })
         };
-        let finish = |writer: Option<DropWriter<'_>>| writer.map_or(Ok(()), DropWriter::finish);
-        run_tasks(job.threads, job.chunks.len(), new_writer, work, finish)?;
+        run_tasks(job.threads, job.chunks.len(), || Ok(()), work, Ok)?;
         let (asked, dropped) = (asked.into_inner(), present.into_inner());
         Ok(Asked { name: name.clone(), rate: *rate, asked, dropped })
     }
 
-    /// Inserts the kept items where the job shall add them. Doing so again changes nothing.
+    /// Inserts the kept items where the job shall add them. Doing so again changes nothing. `go_on` is asked before each
+    /// batch.
     ///
     /// # Errors
     ///
-    /// If the filter does not answer, or an input has changed.
-    pub(crate) fn add(&self, job: &Job<'_>, facts: &[ChunkFacts]) -> Result<()> {
+    /// If the filter does not answer, or an input has changed; as `go_on`.
+    pub(crate) fn add(
+        &self,
+        job: &Job<'_>,
+        facts: &[ChunkFacts],
+        go_on: &(dyn Fn() -> Result<()> + Sync),
+    ) -> Result<()> {
         let Some(OnlineFilter { name, filter, .. }) = &self.add_to else { return Ok(()) };
         let bar = Bar::new("add", job.input_bytes(), Unit::Bytes, job.spec.quiet);
         let work = |(): &mut (), chunk: usize| {
             bar.add(job.chunks[chunk].bytes);
-            in_batches(job, facts, chunk, &mut |batch, _| {
+            in_batches(job, facts, chunk, None, &mut |batch, _| {
+                go_on()?;
                 self.runtime.block_on(filter.insert_packed(batch))?;
                 Ok(())
             })
@@ -208,40 +303,41 @@ impl Online {
     }
 }
 
-/// Hands out the items of a chunk's kept places, batch by batch, each with the places that it is of.
+/// Hands out the items of a chunk's kept places, batch by batch, each with the items that it is of.
 fn in_batches(
     job: &Job<'_>,
     facts: &[ChunkFacts],
     index: usize,
-    take: &mut dyn FnMut(PackedBatch, &[u64]) -> Result<()>,
+    ranker: Option<Ranker>,
+    take: &mut dyn FnMut(PackedBatch, &[KeptItem]) -> Result<()>,
 ) -> Result<()> {
     let (chunk, facts) = (job.chunks[index], &facts[index]);
     let source = &job.sources[chunk.source];
-    let mut content = open_content(source, chunk, job.spec, job.hasher_of(source), None)?;
+    let mut content = open_content(source, chunk, job.spec, job.hasher_of(source), ranker)?;
     let is_kept = |place| place < facts.places && !facts.dropped.get(place);
     let mut batch = PackedBatch::new();
-    let mut places = Vec::new();
+    let mut items = Vec::new();
     // A damaged end was reported by the first reading; the digest tells whether the same was seen again.
     while let Ok(true) = content.read() {
         content.hand_out(&is_kept, &mut |spot, found| {
             let place = spot.place;
-            let Found::Item(item, _) = found else { return Ok(true) };
+            let Found::Item(item, rank) = found else { return Ok(true) };
             if !is_kept(place) {
                 return Ok(true);
             }
             if let Err(error) = batch.push(item) {
                 bail!("{}: item {}: {error}", source.name, place + 1);
             }
-            places.push(place);
+            items.push(KeptItem { place, rank });
             if batch.len() >= BATCH_ITEMS_MAX || batch.data_bytes() >= BATCH_BYTES_CUT {
-                take(batch.take(), &places)?;
-                places.clear();
+                take(batch.take(), &items)?;
+                items.clear();
             }
             Ok(true)
         })?;
     }
-    if !places.is_empty() {
-        take(batch, &places)?;
+    if !items.is_empty() {
+        take(batch, &items)?;
     }
     check_digest(source, content.digest(), facts)
 }
@@ -256,10 +352,11 @@ mod tests {
         for (text, expected) in [
             ("umbel://a/f", "umbel://a:7300/f"),
             ("umbel://a:1,[::1],[::1]:2/f/g", "umbel://a:1,[::1]:7300,[::1]:2/f/g"),
+            ("umbel:///f/g", "umbel:///f/g"),
         ] {
             assert_eq!(parsed(text).ok().as_deref(), Some(expected));
         }
-        for text in ["umbel://a", "umbel:///f", "umbel://a/", "umbel://a,,b/f", "http://a/f"] {
+        for text in ["umbel://a", "umbel:///", "umbel://a/", "umbel://a,,b/f", "http://a/f"] {
             assert!(parsed(text).is_err(), "{text}");
         }
     }

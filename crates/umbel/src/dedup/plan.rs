@@ -81,7 +81,15 @@ impl Probe {
         if let Some(row_groups) = &source.row_groups {
             self.stored += source.bytes;
             self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();
-            self.records += row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
+            let rows = row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
+            let pieces = if has_parts { row_groups.pieces_a_row(source)? } else { 1.0 };
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an estimate of a count, from 1 on"
+            )]
+            let records = (rows as f64 * pieces) as u64;
+            self.records += records;
             return Ok(());
         }
         let limits = ReadLimits { block_bytes: PROBED_BYTES, ..ReadLimits::default() };
@@ -211,7 +219,8 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
 fn explain_groups(job: &Job<'_>, records: u64, row: &mut impl FnMut(&str, String)) {
     row("groups", "shared entries -> on many machines so much more, to count them".into());
     for delta in DELTAS {
-        let bits = tally_bits_per_entry(delta, job.shape.workers, job.spec.annotates);
+        let (annotates, has_parts) = (job.spec.annotates, job.spec.has_parts());
+        let bits = tally_bits_per_entry(delta, job.shape.workers, annotates, has_parts);
         let bytes = (bits * records as f64 / 8.0).round();
         let percent = 100.0 * delta;
         row("", format!("{percent:>5.1} % -> {bits:.2} bits an entry, {bytes:.0} bytes"));

@@ -53,6 +53,16 @@ pub(crate) trait Names {
     ///
     /// If there is no such place.
     fn name(&self, place: Place) -> Result<Name<'_>>;
+
+    /// The name of the place that was kept for a dropped one. Dropped places are asked for in rising order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Names::name`].
+    fn name_of_kept(&self, dropped: Place, kept: Place) -> Result<Name<'_>> {
+        let _ = dropped;
+        self.name(kept)
+    }
 }
 
 /// Writes the lines of the report.
@@ -72,7 +82,8 @@ impl<'a> Report<'a> {
     pub(crate) fn add(&mut self, row: DropRow) -> Result<()> {
         let Name { worker, file, record, part } = self.names.name(row.place)?;
         let is_known = row.is_known();
-        let kept = if is_known { None } else { Some(self.names.name(row.kept)?) };
+        let kept =
+            if is_known { None } else { Some(self.names.name_of_kept(row.place, row.kept)?) };
         self.lines.add(&Line {
             worker,
             file,

@@ -6,6 +6,7 @@
 //!              runs      entries of chunks that were read, in segments partitioned by cell
 //!              drops     what was dropped in cells that are settled
 //!              groups    how many records stand for each kept one, where outputs tell of it
+//!              asked     what filters of a cluster hold of the kept items
 //! ```
 //!
 //! Every step adds its data first, syncs it, and notes it then. A process that is started again reads the notes, cuts
@@ -18,12 +19,14 @@ mod conclusion;
 #[cfg(test)]
 mod crash_test;
 mod drop_file;
+mod filters;
 mod folder;
 mod group_file;
 mod group_reports;
 mod journal;
 mod kept_index;
 mod notes;
+mod part_names;
 mod reading;
 #[cfg(test)]
 mod reading_test;

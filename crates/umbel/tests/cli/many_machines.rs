@@ -1,7 +1,7 @@
 //! One job in several processes, as if each had a machine of its own: the outputs in the order of ranks are those of
 //! one process over all inputs, whoever is killed whenever.
 
-use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts};
+use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts, without_workers};
 use crate::model::{Draws, lines, unlike_lines};
 use crate::sandbox::Sandbox;
 use std::process::Child;
@@ -184,7 +184,62 @@ fn pieces_of_records_are_dropped_by_all_workers() {
         (3, "--keep best:at --paragraph-bytes-min 8"),
     ] {
         let options = format!("--granularity paragraph --key t {options}");
-        Job::new(workers, "jsonl", &options, texts).run_as_one_process();
+        let job = Job::new(workers, "jsonl", &options, texts);
+        job.run_as_one_process();
+        let parts = |report: &str| {
+            let lines = job.sandbox.text(report);
+            lines.lines().filter(|line| !line.contains("\"kept_part\":1,")).count()
+        };
+        assert!(parts("drops0.jsonl") > 50 && parts("drops1.jsonl") > 50);
+        let named = &job.summary("summary.json")["most_repeated"];
+        assert!(named[0]["part"].as_u64().is_some_and(|part| part > 0), "{named}");
+    }
+}
+
+#[test]
+fn annotations_of_pieces_are_those_of_one_process() {
+    for (workers, options) in [
+        (2, "--keep last"),
+        (3, "--keep best:at --exactness bytes"),
+        (4, "--paragraph-bytes-min 8 --filter single-shot"),
+    ] {
+        let options = format!("--granularity paragraph --key t {options}");
+        let job = Job::new(workers, "jsonl", &options, texts).annotating();
+        job.run_as_one_process();
+    }
+    // Records without the text, without pieces, and bad ones.
+    let options = "--granularity paragraph --key t --missing-key drop --skip-bad=100";
+    let content = |seed| {
+        let odd = "{\"n\": 1}\n{\"t\": \"\"}\n{\"t\": 7}\n";
+        [texts(seed), odd.into(), texts(seed + 1)].concat()
+    };
+    let job = Job::new(3, "jsonl", options, content).annotating();
+    for ran in job.wait(job.start_all()) {
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    }
+    let all = (0..3).map(|rank| job.sandbox.text(&format!("out{rank}.jsonl"))).collect::<String>();
+    let one = job.sandbox.run(&format!("in0 in1 in2 --annotate one.jsonl {options}"));
+    assert_eq!(one.code, Some(3), "{}", one.stderr);
+    assert!(without_workers(all.as_bytes()) == job.sandbox.text("one.jsonl"));
+}
+
+#[test]
+fn workers_that_are_killed_while_pieces_are_told_of_change_nothing() {
+    for victim in [0, 1] {
+        let options = "--granularity paragraph --key t --keep best:at";
+        let content = |seed: u64| (0..8).flat_map(|n| texts(8 * seed + n)).collect();
+        let job = Job::new(3, "jsonl", options, content);
+        let job = if victim == 1 { job } else { job.annotating() };
+        let mut children = job.start_all();
+        for _ in 0..2 {
+            wait_for_groups(&job, victim, &mut children[victim]);
+            children[victim].kill().unwrap();
+            if children[victim].wait().unwrap().code() != Some(0) {
+                children[victim] = job.start(victim);
+            }
+        }
+        job.assert_ended_well(children);
+        job.assert_as_one_process();
     }
 }
 
@@ -346,14 +401,6 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
         (format!("a.txt {at} --output o.txt --scope file --save-index i"), "--scope"),
         (format!("a.txt {at} --annotate - --groups g.jsonl"), "needs an --output"),
         (format!("a.txt {at} --output o.txt --groups -"), "name files for outputs"),
-        (
-            format!("a.txt {at} --output o.txt --granularity paragraph --key t --duplicates d"),
-            "are not possible with --granularity paragraph",
-        ),
-        (
-            format!("a.txt {at} --annotate o.txt --granularity paragraph --key t"),
-            "are not possible with --granularity paragraph",
-        ),
         (format!("a.txt {at} --output o.txt --duplicates -"), "name files for outputs"),
         ("a.txt --rank 2 --peers h:1,h:2 --output o.txt".to_owned(), "--rank 2"),
     ] {

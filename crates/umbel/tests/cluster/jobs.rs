@@ -165,6 +165,52 @@ async fn what_earlier_jobs_have_kept_is_dropped_by_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_filter_of_the_cluster_is_asked_and_told_by_its_nodes() {
+    let site = Site::new(3, 2000).await;
+    let address = site.cluster.nodes[1].address.clone();
+    let filter = |words: &[&str]| {
+        let mut args = vec!["filter".to_owned(), "--cluster".to_owned(), address.clone()];
+        args.extend(words.iter().map(ToString::to_string));
+        run(args)
+    };
+    let created = filter(&["create", "seen", "--capacity", "1e5", "--rate", "1e-7"]).await;
+    assert!(created.status.success(), "{}", said(&created));
+    let known = site.root().join("known.txt");
+    std::fs::write(&known, "shared 8\nline 9 of 2\nelse\n").unwrap();
+    let inserted = filter(&["insert", "seen", "--file", &known.display().to_string()]).await;
+    assert!(inserted.status.success(), "{}", said(&inserted));
+    let (kept, summary) = (site.root().join("kept"), site.root().join("summary.json"));
+    let both = ["--reference", "umbel:///seen", "--add-to", "umbel:///seen", "--summary"];
+    let output = site.dedup(&kept, &[&both[..], &[&summary.display().to_string()]].concat()).await;
+    assert!(output.status.success(), "{}", said(&output));
+    let without = |file: Vec<u8>| {
+        let text = String::from_utf8(file).unwrap();
+        let lines = text.lines().filter(|line| !["shared 8", "line 9 of 2"].contains(line));
+        lines.map(|line| format!("{line}\n")).collect::<String>().into_bytes()
+    };
+    let expected: Vec<Vec<u8>> = site.expected(&[]).await.into_iter().map(without).collect();
+    assert!(site.files(&kept) == expected);
+    let value: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&summary).unwrap()).unwrap();
+    assert_eq!(value["references"]["online"][0]["filter"], "umbel:///seen");
+    assert_eq!(value["dropped"]["reference"], 2);
+    // All that was kept is in the filter now.
+    for input in &site.inputs {
+        let kept = kept.join(input.file_name().unwrap()).display().to_string();
+        let counted = filter(&["contains", "seen", "--file", &kept, "--count"]).await;
+        let lines = std::fs::read_to_string(&kept).unwrap().lines().count();
+        let text = String::from_utf8(counted.stdout).unwrap();
+        assert!(text.starts_with(&format!("present\t{lines}\n")), "{text}");
+    }
+    // Nobody has a node connect anywhere.
+    let foreign = format!("umbel://{address}/seen");
+    let refused = site.dedup(&site.root().join("none"), &["--add-to", &foreign]).await;
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("write umbel:///seen for a filter"), "{}", said(&refused));
+    site.cleared().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn annotations_and_groups_of_nodes_are_those_of_one_machine() {
     let site = Site::new(3, 2000).await;
     let path = |name: &str| site.root().join(name).display().to_string();

@@ -45,7 +45,10 @@ fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
         report,
         sizes: report && dice.one_in(2),
         filter: *dice.pick(&FILTERS),
+        // No draw of its own, so that all else of a seed's plan stays what it was.
+        grid: at_ms.is_multiple_of(3),
         cells: dice.spread_count(1, CELLS_MAX),
         cancel_at_ms: dice.one_in(8).then(|| dice.between(at_ms, run_ms)),
+        asks: dice.one_in(3),
     }
 }

@@ -10,7 +10,6 @@ use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, Written};
 use super::outcome::{JobFailure, JobResult};
 use crate::Outbox;
 use crate::limits::{DEDUP_WORKERS_MAX, JOB_ATTEMPT_MAX};
-use crate::planted::{self, Planted};
 use serde::{Deserialize, Serialize};
 
 mod finishing;
@@ -27,10 +26,14 @@ pub struct JobRules {
     pub report_kept: bool,
     /// Whether it must also tell how many records were equal to it; only where the kept one is named.
     pub report_sizes: bool,
+    /// Whether records have parts, and it must tell which one was kept; only where the kept one is named.
+    pub names_parts: bool,
     /// What the user says about the filter.
     pub choice: FilterChoice,
     /// Bad records that may be left out, over all workers.
     pub bad_max: u64,
+    /// Whether what stays is added to a filter of a cluster, once the outputs of all workers stand under their names.
+    pub adds: bool,
 }
 
 /// What must be durable before later outputs of the same step are carried out.
@@ -67,7 +70,8 @@ pub enum JobInput {
 /// Something that people may want to see.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
-    /// All workers are in this phase: `reading`, `sampling`, `exchanging`, `tallying`, `writing`, `committing`.
+    /// All workers are in this phase: `reading`, `sampling`, `exchanging`, `tallying`, `writing`, `committing`,
+    /// `adding`.
     Phase(&'static str),
     /// The exchange begins again, because of this.
     Attempt {
@@ -104,6 +108,7 @@ enum Phase {
     Tallying,
     Writing,
     Committing,
+    Adding,
     Ended,
 }
 
@@ -117,6 +122,7 @@ struct Row {
     tallied: Option<ExchangeReport>,
     written: Option<Written>,
     committed: bool,
+    added: bool,
 }
 
 /// The coordinator of a job.
@@ -125,7 +131,8 @@ struct Row {
 /// use umbel_engine::Outbox;
 /// use umbel_engine::dedup::{FilterChoice, Keep, Level, WorkerId, job::*};
 /// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
-///                        report_sizes: false, choice: FilterChoice::Auto, bad_max: 0 };
+///                        report_sizes: false, names_parts: false, choice: FilterChoice::Auto,
+///                        bad_max: 0, adds: false };
 /// let mut coordinator = JobCoordinator::new(rules, 1, &[]).unwrap();
 /// let mut outbox = Outbox::new();
 /// let join = Word::Join { forecast: Forecast { chunks: 3, ..Forecast::default() },
@@ -221,7 +228,8 @@ impl JobCoordinator {
             JobInput::Word(worker, word) => self.hear(worker, word, out),
             JobInput::Lost(worker) => self.lost(worker, "its connection broke", out),
             JobInput::GaveUp(worker) => self.give_up(worker),
-            JobInput::Cancel if self.phase == Phase::Committing => Ok(()),
+            // Outputs stand under their names already.
+            JobInput::Cancel if self.phase >= Phase::Committing => Ok(()),
             JobInput::Cancel => Err(JobFailure::Cancelled),
         };
         if let Err(failure) = outcome.and_then(|()| self.advance(out)) {
@@ -285,6 +293,7 @@ impl JobCoordinator {
             }
             Word::Written(written) => row.written = Some(written),
             Word::Committed => row.committed = true,
+            Word::Added => row.added = true,
             _ => {} // Of an attempt that has ended.
         }
         Ok(())
@@ -322,6 +331,7 @@ impl JobCoordinator {
         row.tallied = stage.tallied;
         row.written = stage.written;
         row.committed = stage.committed;
+        row.added = stage.added;
         // Attempts of a coordinator that was started again since: the next one must be later than all of them, and begins
         // when all workers are there.
         self.attempt = self.attempt.max(attempt);
@@ -338,6 +348,7 @@ impl JobCoordinator {
             Phase::Stopping => Some(Order::Stop { attempt: self.attempt }),
             Phase::Writing if row.written.is_none() => Some(self.write_order()),
             Phase::Committing if !row.committed => Some(Order::Commit),
+            Phase::Adding if !row.added => Some(Order::Add),
             _ => None,
         };
         if let Some(order) = order {
@@ -378,7 +389,7 @@ impl JobCoordinator {
             Phase::Tallying => "its part of the groups' sizes",
             Phase::Writing => "its outputs",
             // What is decided is decided: outputs of all others may stand already.
-            Phase::Committing | Phase::Ended => return Ok(()),
+            Phase::Committing | Phase::Adding | Phase::Ended => return Ok(()),
         };
         Err(JobFailure::Away { worker, missing })
     }
@@ -450,34 +461,16 @@ impl JobCoordinator {
                 self.tell_all(&Order::Commit, out);
             }
             Phase::Committing if self.rows.iter().all(|row| row.committed) => {
-                let result = Box::new(self.result()?);
-                self.phase = Phase::Ended;
-                // Workers wait until they hear of the end, so it must be known for good before.
-                out.push(JobOutput::Finished(result));
-                out.push(JobOutput::Mark(CoordinatorMark::Finished));
-                self.tell_all(&Order::Finish, out);
+                if self.rules.adds {
+                    self.begin_adding(out);
+                    return self.advance(out);
+                }
+                self.finish(out)?;
             }
+            Phase::Adding if self.have_added() => self.finish(out)?,
             _ => {}
         }
         Ok(())
-    }
-
-    fn have_written(&self) -> bool {
-        if planted::on(Planted::CommitEarly) {
-            return self.rows.iter().any(|row| row.written.is_some());
-        }
-        self.rows.iter().all(|row| row.written.is_some())
-    }
-
-    fn result(&self) -> Result<JobResult, JobFailure> {
-        let (worker, what) = (WorkerId(0), "all committed before there was a plan");
-        let plan = self.plan.ok_or(JobFailure::Nonsense { worker, what })?;
-        let mut report = ExchangeReport::default();
-        let sent = self.rows.iter().flat_map(|row| [row.exchanged, row.tallied]);
-        sent.flatten().for_each(|part| report += part);
-        let counts = self.rows.iter().map(|row| row.counts.clone().unwrap_or_default()).collect();
-        let written = self.rows.iter().map(|row| row.written.clone().unwrap_or_default()).collect();
-        Ok(JobResult { plan, report, counts, written, attempts: self.attempts })
     }
 
     fn fail(&mut self, failure: JobFailure, out: &mut Outbox<JobOutput>) {

@@ -7,6 +7,7 @@ use super::super::coordinator::FilterChoice;
 use super::super::entry::{Keep, WorkerId};
 use super::super::plan::Level;
 use super::super::report::ExchangeReport;
+use super::acts_test::{Act, act};
 use super::*;
 use crate::Outbox;
 use proptest::prelude::*;
@@ -17,8 +18,10 @@ const RULES: JobRules = JobRules {
     keep: Keep::First,
     report_kept: true,
     report_sizes: true,
+    names_parts: false,
     choice: FilterChoice::Auto,
     bad_max: 0,
+    adds: true,
 };
 
 /// What one worker has on its disk, and what it is about to finish.
@@ -51,7 +54,7 @@ impl World {
     fn new(forecasts: &[Forecast]) -> Self {
         let workers = u32::try_from(forecasts.len()).unwrap();
         let place = |forecast: &Forecast| Place {
-            worker: JobWorker::new(*forecast, &[]),
+            worker: JobWorker::new(*forecast, &[]).adding(RULES.adds),
             marks: Vec::new(),
             sealed: None,
             connected: false,
@@ -135,7 +138,7 @@ impl World {
     fn kill_worker(&mut self, at: usize) {
         self.disconnect(at);
         let place = &mut self.places[at];
-        place.worker = JobWorker::new(self.forecasts[at], &place.marks);
+        place.worker = JobWorker::new(self.forecasts[at], &place.marks).adding(RULES.adds);
         place.tasks.clear();
         (place.exchanging, place.tallying) = (None, None);
         place.ended = None;
@@ -197,6 +200,12 @@ impl World {
                 WorkerEvent::Written(Written { kept: 9, ..Written::default() })
             }
             WorkerOutput::Commit => WorkerEvent::Committed,
+            WorkerOutput::Add => {
+                // Nobody finds in the filter what stands under no name yet.
+                assert!(self.places.iter().all(Place::worker_has_committed));
+                assert!(!self.places[at].worker.is_done(), "what is added is not added again");
+                WorkerEvent::Added
+            }
             other => unreachable!("{other:?}"),
         };
         self.work(at, event);
@@ -267,6 +276,10 @@ impl Place {
     fn worker_has_written(&self) -> bool {
         self.marks.iter().any(|mark| matches!(mark, WorkerMark::Written(_)))
     }
+
+    fn worker_has_committed(&self) -> bool {
+        self.marks.contains(&WorkerMark::Committed)
+    }
 }
 
 fn worker_id(at: usize) -> WorkerId {
@@ -276,29 +289,6 @@ fn worker_id(at: usize) -> WorkerId {
 fn forecasts(workers: usize, records: u64) -> Vec<Forecast> {
     let one = Forecast { records, chunks: 2, memory_bytes: 1 << 30, ..Forecast::default() };
     vec![one; workers]
-}
-
-#[derive(Clone, Debug)]
-enum Act {
-    /// A worker does whatever it can, and settles one of its cells.
-    GoOn(usize, u32),
-    Order(usize),
-    Word(usize),
-    Disconnect(usize),
-    KillWorker(usize),
-    KillCoordinator,
-}
-
-fn act() -> impl Strategy<Value = Act> {
-    let at = || any::<usize>();
-    prop_oneof![
-        30 => (at(), 0u32..8).prop_map(|(at, cell)| Act::GoOn(at, cell)),
-        2 => at().prop_map(Act::Order),
-        2 => at().prop_map(Act::Word),
-        1 => at().prop_map(Act::Disconnect),
-        1 => at().prop_map(Act::KillWorker),
-        1 => Just(Act::KillCoordinator),
-    ]
 }
 
 proptest! {
@@ -333,6 +323,8 @@ proptest! {
             prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Read(_))), 1);
             prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Tallied(_))), 1);
             prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Written(_))), 1);
+            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Added)), 1);
+            prop_assert!(place.worker.is_done());
             prop_assert!(place.sealed.as_ref().unwrap().is_full());
         }
         prop_assert_eq!(world.concluded, 1);

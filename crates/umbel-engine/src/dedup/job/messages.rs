@@ -73,6 +73,8 @@ pub struct TallyOrder {
     pub chunk_bases: Vec<u32>,
     /// Whether those who have dropped records hear how large the groups are.
     pub tells_sizes: bool,
+    /// Whether records have parts, and they hear which one each kept place is.
+    pub names_parts: bool,
 }
 
 /// What a worker has written.
@@ -99,6 +101,8 @@ pub struct Stage {
     pub written: Option<Written>,
     /// The outputs stand under their names.
     pub committed: bool,
+    /// What stays was added to the filter of a cluster that the job adds to.
+    pub added: bool,
 }
 
 /// From the coordinator to a worker.
@@ -138,7 +142,9 @@ pub enum Order {
     Write(WriteOrder),
     /// Put the outputs under their names.
     Commit,
-    /// All workers have: the job is done.
+    /// All outputs stand under their names: add what stays to the filter of a cluster.
+    Add,
+    /// All workers have done all of it: the job is done.
     Finish,
     /// The job has ended without a result.
     Abort {
@@ -206,6 +212,8 @@ pub enum Word {
     Written(Written),
     /// They stand under their names.
     Committed,
+    /// What stays was added to the filter of a cluster.
+    Added,
     /// The worker cannot go on.
     Failed {
         /// Why, for people: names file, record or path.

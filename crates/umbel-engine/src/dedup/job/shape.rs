@@ -31,7 +31,8 @@ const CELL_MEMORY_SHARE: u64 = 16;
 /// ```
 /// use umbel_engine::dedup::{FilterChoice, Keep, Level, job::{Forecast, JobRules, shape_for}};
 /// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
-///                        report_sizes: false, choice: FilterChoice::Auto, bad_max: 0 };
+///                        report_sizes: false, names_parts: false,
+///                        choice: FilterChoice::Auto, bad_max: 0, adds: false };
 /// let forecast = Forecast { records: 1 << 20, memory_bytes: 1 << 30, ..Forecast::default() };
 /// // 2^21 records in cells of 2^16 are 32 cells, 16 an owner.
 /// assert_eq!(shape_for(rules, &[forecast; 2]).cells_per_owner, 16);

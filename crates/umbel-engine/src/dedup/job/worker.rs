@@ -23,6 +23,8 @@ pub enum WorkerMark {
     Written(Written),
     /// The outputs stand under their names.
     Committed,
+    /// What stays was added to the filter of a cluster.
+    Added,
 }
 
 /// What a worker is told.
@@ -77,6 +79,8 @@ pub enum WorkerEvent {
     Written(Written),
     /// [`WorkerOutput::Commit`] was carried out.
     Committed,
+    /// [`WorkerOutput::Add`] was carried out.
+    Added,
     /// Something cannot be carried out.
     Failed {
         /// Why, for people.
@@ -129,6 +133,8 @@ pub enum WorkerOutput {
     Write(WriteOrder),
     /// Put the outputs under their names.
     Commit,
+    /// Add what stays to the filter of a cluster.
+    Add,
     /// The job has ended.
     End {
         /// Why there is no result; `None` if there is one.
@@ -146,6 +152,7 @@ enum Doing {
     Exchanging,
     Writing,
     Committing,
+    Adding,
     Ended,
 }
 
@@ -163,6 +170,8 @@ enum Doing {
 /// ```
 pub struct JobWorker {
     forecast: Forecast,
+    /// Whether its part ends with adding what stays to a filter.
+    adds: bool,
     stage: Stage,
     attempt: u32,
     doing: Doing,
@@ -182,15 +191,27 @@ impl JobWorker {
                 WorkerMark::Tallied(report) => stage.tallied = Some(**report),
                 WorkerMark::Written(written) => stage.written = Some(written.clone()),
                 WorkerMark::Committed => stage.committed = true,
+                WorkerMark::Added => stage.added = true,
             }
         }
-        Self { forecast, stage, attempt: 0, doing: Doing::Nothing, stopped: None }
+        let (adds, doing) = (false, Doing::Nothing);
+        Self { forecast, adds, stage, attempt: 0, doing, stopped: None }
     }
 
-    /// Whether the outputs stand under their names: the job is done, whether the coordinator says so or not.
+    /// The same in a job that adds what stays to a filter ([`JobRules::adds`]), or does not.
+    ///
+    /// [`JobRules::adds`]: super::JobRules::adds
     #[must_use]
-    pub const fn has_committed(&self) -> bool {
-        self.stage.committed
+    pub const fn adding(mut self, adds: bool) -> Self {
+        self.adds = adds;
+        self
+    }
+
+    /// Whether the worker owes the job nothing more, whether the coordinator says so or not: the outputs stand under
+    /// their names, and what stays was added where the job adds it.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        self.stage.committed && (self.stage.added || !self.adds)
     }
 
     /// The attempt whose frames count.
@@ -261,8 +282,15 @@ impl JobWorker {
             }
             WorkerEvent::Committed => {
                 self.stage.committed = true;
+                self.doing = Doing::Nothing;
                 out.push(WorkerOutput::Mark(WorkerMark::Committed));
                 out.push(WorkerOutput::Tell(Word::Committed));
+            }
+            WorkerEvent::Added => {
+                self.stage.added = true;
+                self.doing = Doing::Nothing;
+                out.push(WorkerOutput::Mark(WorkerMark::Added));
+                out.push(WorkerOutput::Tell(Word::Added));
             }
             WorkerEvent::Failed { cause, resumable } => {
                 let word = Word::Failed { cause: cause.clone(), resumable };
@@ -321,6 +349,12 @@ impl JobWorker {
             Order::Commit => {
                 self.doing = Doing::Committing;
                 out.push(WorkerOutput::Commit);
+            }
+            Order::Add if self.stage.added => out.push(WorkerOutput::Tell(Word::Added)),
+            Order::Add if self.doing == Doing::Adding => {}
+            Order::Add => {
+                self.doing = Doing::Adding;
+                out.push(WorkerOutput::Add);
             }
             Order::Finish => self.end(None, false, out),
             Order::Abort { cause, resumable } => self.end(Some(cause), resumable, out),

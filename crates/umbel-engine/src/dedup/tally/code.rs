@@ -4,17 +4,18 @@
 //! range    start, end − start
 //! claims   each: 1 + 2·gap + (1 if more than one was dropped), then if so how many more than two;
 //!          gap = item − first item that it can be; before the first claim in a later chunk: 0, chunks stepped over − 1
-//! sizes    each: size − 2
+//! sizes    each: size − 2; where records have parts then the zigzag of record − record before, and part − 1
 //! ```
 //!
-//! The first claim of a payload can be the first place of the range, so that every payload can be read by itself.
+//! The first claim of a payload can be the first place of the range, and before its first size stands record 0, so that
+//! every payload can be read by itself.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::super::entry::Place;
 use super::super::error::FrameError;
 use super::super::frame::{Frame, push_varint};
-use super::{Claim, PlaceRange};
+use super::{Claim, GroupSize, PlaceRange, RecordPart};
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, PLACE_CHUNK_BITS, PLACE_ITEM_BITS};
 
 /// Bytes of a range.
@@ -95,20 +96,50 @@ pub(super) fn decode_claims(
 }
 
 /// Payloads of sizes, all of at least 2.
-pub(super) fn encode_sizes(sizes: &[u64]) -> Vec<(Vec<u8>, u32)> {
-    cut(sizes, |size, _, bytes| push_varint(bytes, size - 2))
+pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
+    let mut before = 0;
+    cut(sizes, |told, is_first, bytes| {
+        push_varint(bytes, told.size - 2);
+        let Some(RecordPart { record, part }) = told.part else { return };
+        if is_first {
+            before = 0;
+        }
+        push_varint(bytes, zigzag(record.wrapping_sub(before)));
+        push_varint(bytes, part - 1);
+        before = record;
+    })
 }
 
 /// The sizes of a frame.
-pub(super) fn decode_sizes(frame: &Frame<'_>) -> Result<Vec<u64>, FrameError> {
+pub(super) fn decode_sizes(
+    frame: &Frame<'_>,
+    names_parts: bool,
+) -> Result<Vec<GroupSize>, FrameError> {
+    let malformed = FrameError::Header { field: "sizes" };
     let mut rest = frame.payload;
     let mut sizes = with_room(frame, rest)?;
+    let mut record = 0u64;
     for _ in 0..frame.count {
-        let more = take(&mut rest)?;
-        sizes.push(more.checked_add(2).ok_or(FrameError::Header { field: "sizes" })?);
+        let size = take(&mut rest)?.checked_add(2).ok_or(malformed.clone())?;
+        let mut part = None;
+        if names_parts {
+            record = record.wrapping_add(unzigzag(take(&mut rest)?));
+            let number = take(&mut rest)?.checked_add(1).ok_or(malformed.clone())?;
+            part = Some(RecordPart { record, part: number });
+        }
+        sizes.push(GroupSize { size, part });
     }
     check_end(rest)?;
     Ok(sizes)
+}
+
+/// A difference modulo 2^64, so that small ones of both signs are small: 0, -1, 1, -2 are 0, 1, 2, 3.
+const fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ 0u64.wrapping_sub(difference >> 63)
+}
+
+const fn unzigzag(code: u64) -> u64 {
+    (code >> 1) ^ 0u64.wrapping_sub(code & 1)
 }
 
 /// Payloads of things, cut where one has grown to its limit; `write` gets whether a thing is the first of its payload.
@@ -193,10 +224,18 @@ mod tests {
         }
 
         #[test]
-        fn sizes_come_back(sizes in proptest::collection::vec(2u64.., 0..40)) {
+        fn sizes_come_back(
+            sizes in proptest::collection::vec((2u64.., any::<u64>(), 1u64..), 0..40),
+            names_parts in any::<bool>(),
+        ) {
+            let told = |(size, record, part)| {
+                GroupSize { size, part: names_parts.then_some(RecordPart { record, part }) }
+            };
+            let sizes: Vec<GroupSize> = sizes.into_iter().map(told).collect();
             let payloads = encode_sizes(&sizes);
             let [(payload, count)] = &payloads[..] else { panic!("one payload") };
-            prop_assert_eq!(decode_sizes(&frame(FrameKind::Sizes, *count, payload)), Ok(sizes));
+            let frame = frame(FrameKind::Sizes, *count, payload);
+            prop_assert_eq!(decode_sizes(&frame, names_parts), Ok(sizes));
         }
 
         #[test]
@@ -208,12 +247,23 @@ mod tests {
                 prop_assert!(claims.is_sorted_by(|a, b| a.kept < b.kept));
                 prop_assert_eq!(encode_claims(RANGE, &claims), vec![(payload.clone(), count)]);
             }
-            if let Ok(sizes) = decode_sizes(&frame(FrameKind::Sizes, count, &payload)) {
-                prop_assert_eq!(encode_sizes(&sizes), vec![(payload.clone(), count)]);
+            for names_parts in [false, true] {
+                let frame = frame(FrameKind::Sizes, count, &payload);
+                if let Ok(sizes) = decode_sizes(&frame, names_parts) {
+                    prop_assert_eq!(encode_sizes(&sizes), vec![(payload.clone(), count)]);
+                }
             }
             if let Ok(range) = decode_range(&frame(FrameKind::Ask, 1, &payload)) {
                 prop_assert_eq!(encode_range(range), payload);
             }
+        }
+    }
+
+    #[test]
+    fn small_differences_are_small_codes() {
+        for (difference, code) in [(0i64, 0), (-1, 1), (1, 2), (-2, 3), (i64::MIN, u64::MAX)] {
+            assert_eq!(zigzag(difference.cast_unsigned()), code);
+            assert_eq!(unzigzag(code), difference.cast_unsigned());
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::error::{DedupError, FrameError};
 use super::super::frame::{Frame, FrameKind, flag};
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
-use super::{Group, PlaceRange, expect};
+use super::{Group, GroupSize, PlaceRange, RecordPart, expect};
 use crate::limits::{
     DEDUP_CELLS_MAX, TALLY_RANGE_CLAIMS_MAX, TALLY_RANGE_PLACES_MAX, TALLY_RANGE_PLACES_MIN,
 };
@@ -28,7 +28,16 @@ pub(super) struct Keeper {
     number: u32,
     workers: usize,
     open: Option<OpenRange>,
+    /// The last range, until it was answered.
+    closed: Option<ClosedRange>,
     has_ended: bool,
+}
+
+/// A range of which all has been heard.
+struct ClosedRange {
+    range: OpenRange,
+    /// Places with groups, each as the how manieth of all.
+    groups: Vec<u64>,
 }
 
 /// A range that workers are asked about.
@@ -71,8 +80,8 @@ impl Keeper {
         if width > TALLY_RANGE_CLAIMS_MAX {
             return Err(DedupError::Driver { what: "places of chunks, below 2^44 in all" });
         }
-        let (next, number, open) = (0, 0, None);
-        Ok(Self { base, starts, width, next, number, workers, open, has_ended: false })
+        let (next, number, open, closed) = (0, 0, None, None);
+        Ok(Self { base, starts, width, next, number, workers, open, closed, has_ended: false })
     }
 
     /// Whether all ranges are done.
@@ -167,26 +176,55 @@ impl Keeper {
         Ok(Some(open.missing == 0))
     }
 
-    /// Ends the open range: the groups in it, and if they are wanted the answers to those who have claimed any, but for
-    /// this worker itself.
-    pub(super) fn close(&mut self, answers_all_but: Option<WorkerId>) -> (Vec<Group>, Vec<Answer>) {
-        let Some(open) = self.open.take() else { return (Vec::new(), Vec::new()) };
-        let ordinals = (open.first..).zip(&open.dropped).filter(|(_, dropped)| **dropped > 0);
-        let groups = ordinals
-            .map(|(ordinal, dropped)| Group { kept: self.place(ordinal), size: dropped + 1 })
-            .collect();
-        let mut answers = Vec::new();
-        if let Some(me) = answers_all_but {
-            let workers = (0u16..).map(WorkerId).zip(&open.claims);
-            for (worker, claims) in workers.filter(|(w, claims)| *w != me && claims.count > 0) {
-                let drafts = self.answer(&open, claims);
-                answers.push((worker, self.number - 1, drafts));
-            }
-        }
-        (groups, answers)
+    /// Ends the open range: the groups in it.
+    pub(super) fn close(&mut self) -> Vec<Group> {
+        let Some(range) = self.open.take() else { return Vec::new() };
+        let ordinals = (range.first..).zip(&range.dropped).filter(|(_, dropped)| **dropped > 0);
+        let group = |(ordinal, dropped): (u64, &u64)| Group {
+            kept: self.place(ordinal),
+            size: dropped + 1,
+            part: None,
+        };
+        let (ordinals, groups) =
+            ordinals.map(|found| (found.0, group(found))).unzip::<_, _, Vec<_>, Vec<_>>();
+        self.closed = Some(ClosedRange { range, groups: ordinals });
+        groups
     }
 
-    fn answer(&self, open: &OpenRange, claims: &Claims) -> Vec<Draft> {
+    /// Whether workers but this one have claimed any of the closed range.
+    pub(super) fn owes_answers(&self, me: WorkerId) -> bool {
+        let claims = self.closed.iter().flat_map(|closed| &closed.range.claims);
+        claims.enumerate().any(|(worker, claims)| worker != me.index() && claims.count > 0)
+    }
+
+    /// How many groups the closed range has that is to be answered.
+    pub(super) fn closed_groups(&self) -> Option<usize> {
+        self.closed.as_ref().map(|closed| closed.groups.len())
+    }
+
+    /// The answers about the closed range, if they are wanted, to those who have claimed any, but for this worker
+    /// itself. `parts` has one row a group, or none.
+    pub(super) fn answer(
+        &mut self,
+        answers_all_but: Option<WorkerId>,
+        parts: &[RecordPart],
+    ) -> Vec<Answer> {
+        let (Some(closed), Some(me)) = (self.closed.take(), answers_all_but) else {
+            return Vec::new();
+        };
+        let workers = (0u16..).map(WorkerId).zip(&closed.range.claims);
+        let claimed = workers.filter(|(worker, claims)| *worker != me && claims.count > 0);
+        let answer =
+            |(worker, claims)| (worker, self.number - 1, self.answer_to(&closed, claims, parts));
+        claimed.map(answer).collect()
+    }
+
+    fn answer_to(&self, closed: &ClosedRange, claims: &Claims, parts: &[RecordPart]) -> Vec<Draft> {
+        let open = &closed.range;
+        let part_of = |ordinal: u64| {
+            let group = closed.groups.binary_search(&ordinal).expect("what was claimed is a group");
+            parts.get(if planted::on(Planted::PartsNamedAlike) { 0 } else { group }).copied()
+        };
         let mut sizes = Vec::with_capacity(claims.count as usize);
         for (payload, count) in &claims.payloads {
             let kind = FrameKind::Claims;
@@ -197,7 +235,7 @@ impl Keeper {
             sizes.extend(found.iter().map(|claim| {
                 let ordinal = self.ordinal(claim.kept).expect("it was there when it came");
                 let at = usize::try_from(ordinal - open.first).expect("within the range");
-                open.dropped[at] + 1
+                GroupSize { size: open.dropped[at] + 1, part: part_of(ordinal) }
             }));
         }
         let mut drafts = Draft::stream(FrameKind::Sizes, 0, 0, encode_sizes(&sizes));

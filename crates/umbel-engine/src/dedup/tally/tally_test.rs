@@ -8,8 +8,23 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Told {
     groups: Vec<(Place, u64)>,
-    sizes: BTreeMap<Place, u64>,
+    sizes: BTreeMap<Place, (u64, Option<RecordPart>)>,
     is_done: bool,
+}
+
+/// What the workers tell: sizes to those who have dropped records, and which part each kept one is.
+#[derive(Clone, Copy, Debug)]
+struct Tells {
+    sizes: bool,
+    parts: bool,
+}
+
+const SIZES: Tells = Tells { sizes: true, parts: false };
+
+/// Some parts, of records of different lengths.
+fn part_of(place: Place) -> RecordPart {
+    let (chunk, item) = (u64::from(place.chunk()), place.item());
+    RecordPart { record: item / (chunk + 2), part: item % (chunk + 2) + 1 }
 }
 
 /// Workers, what each has dropped for which record, and the frames on their way, a queue a pair.
@@ -22,9 +37,11 @@ struct World {
 
 impl World {
     /// Each worker has chunks of so many places; `drops` are dropping workers and kept places.
-    fn new(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells_sizes: bool) -> Self {
+    fn new(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells: Tells) -> Self {
         let workers = chunks.len();
-        let shape = TallyShape { job: 5, attempt: 2, chunk_bases: bases(chunks), tells_sizes };
+        let Tells { sizes: tells_sizes, parts: names_parts } = tells;
+        let chunk_bases = bases(chunks);
+        let shape = TallyShape { job: 5, attempt: 2, chunk_bases, tells_sizes, names_parts };
         let tally = |me: usize| Tally::new(WorkerId(me as u16), shape.clone()).unwrap();
         let mut dropped = vec![BTreeMap::new(); workers];
         drops.iter().for_each(|(worker, kept)| *dropped[*worker].entry(*kept).or_default() += 1);
@@ -53,11 +70,16 @@ impl World {
                 TallyOutput::Groups(groups) => {
                     self.told[me].groups.extend(groups.iter().map(|g| (g.kept, g.size)));
                 }
+                TallyOutput::Name(places) => {
+                    let parts = places.into_iter().map(part_of).collect();
+                    self.step(me, TallyInput::Parts(parts))?;
+                }
                 TallyOutput::Sizes { range, sizes, .. } => {
                     let claims = self.claims(me, range);
                     assert_eq!(claims.len(), sizes.len());
-                    let sizes = claims.iter().map(|claim| claim.kept).zip(sizes);
-                    self.told[me].sizes.extend(sizes);
+                    let told =
+                        |(claim, told): (Claim, GroupSize)| (claim.kept, (told.size, told.part));
+                    self.told[me].sizes.extend(claims.into_iter().zip(sizes).map(told));
                 }
                 TallyOutput::Done => assert!(!std::mem::replace(&mut self.told[me].is_done, true)),
             }
@@ -103,7 +125,7 @@ fn bases(chunks: &[Vec<u64>]) -> Vec<u32> {
 }
 
 /// What every worker must be told, by one map over all.
-fn expected(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells_sizes: bool) -> Vec<Told> {
+fn expected(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells: Tells) -> Vec<Told> {
     let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
     drops.iter().for_each(|(_, kept)| *sizes.entry(*kept).or_insert(1) += 1);
     let bases = bases(chunks);
@@ -111,10 +133,11 @@ fn expected(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells_sizes: bool) ->
         let own = bases[worker]..bases[worker] + chunks[worker].len() as u32;
         let groups = sizes.iter().filter(|(kept, _)| own.contains(&kept.chunk()));
         let foreign = drops.iter().filter(|(_, kept)| !own.contains(&kept.chunk()));
-        let claimed = foreign.filter(|(by, _)| tells_sizes && *by == worker);
+        let claimed = foreign.filter(|(by, _)| (tells.sizes || tells.parts) && *by == worker);
+        let part = |kept: Place| tells.parts.then(|| part_of(kept));
         Told {
             groups: groups.map(|(&kept, &size)| (kept, size)).collect(),
-            sizes: claimed.map(|(_, kept)| (*kept, sizes[kept])).collect(),
+            sizes: claimed.map(|(_, kept)| (*kept, (sizes[kept], part(*kept)))).collect(),
             is_done: true,
         }
     };
@@ -152,12 +175,13 @@ proptest! {
     #[test]
     fn groups_are_those_of_one_map(
         (chunks, drops) in jobs(),
-        tells_sizes in any::<bool>(),
+        (sizes, parts) in any::<(bool, bool)>(),
         dice in proptest::collection::vec(any::<usize>(), 1..40),
     ) {
-        let mut world = World::new(&chunks, &drops, tells_sizes);
+        let tells = Tells { sizes, parts };
+        let mut world = World::new(&chunks, &drops, tells);
         world.run(&dice);
-        prop_assert_eq!(world.told, expected(&chunks, &drops, tells_sizes));
+        prop_assert_eq!(world.told, expected(&chunks, &drops, tells));
     }
 
     /// Any frame at any time: refused and without a trace, or taken; never a panic.
@@ -173,8 +197,10 @@ proptest! {
         payload in proptest::collection::vec(prop_oneof![0u8..6, any::<u8>()], 0..24),
         delivered in 0usize..40,
         from in 0u16..6,
+        parts in any::<bool>(),
     ) {
-        let mut world = World::new(&chunks, &drops, true);
+        let tells = Tells { parts, ..SIZES };
+        let mut world = World::new(&chunks, &drops, tells);
         for _ in 0..delivered {
             if let Some(&(from, to)) = world.waiting().first() {
                 world.deliver(from, to);
@@ -187,14 +213,14 @@ proptest! {
         let refused = world.step(0, TallyInput::Frame { from: WorkerId(from), bytes }).is_err();
         if refused {
             world.run(&[7, 0, 3]);
-            prop_assert_eq!(world.told, expected(&chunks, &drops, true));
+            prop_assert_eq!(world.told, expected(&chunks, &drops, tells));
         }
     }
 }
 
 /// A made-up claim with a good checksum.
 fn refusal(claims: &[Claim], sequence: u32) -> String {
-    let mut world = World::new(&[vec![10], vec![10]], &[], true);
+    let mut world = World::new(&[vec![10], vec![10]], &[], SIZES);
     let range = PlaceRange { start: Place::new(0, 0), end: Place::new(0, 10) };
     let payload = encode_claims(range, claims).remove(0).0;
     let (kind, count) = (FrameKind::Claims, claims.len() as u32);
@@ -223,12 +249,37 @@ fn claims_on_what_is_not_there_and_beyond_all_numbers_are_refused() {
 }
 
 #[test]
+fn parts_that_were_not_asked_for_are_refused() {
+    let drops = [(1, Place::new(0, 3)), (1, Place::new(0, 8))];
+    let part = RecordPart { record: 0, part: 1 };
+    let shape = TallyShape {
+        job: 5,
+        attempt: 2,
+        chunk_bases: vec![0, 1],
+        tells_sizes: false,
+        names_parts: true,
+    };
+    let mut tally = Tally::new(WorkerId(0), shape).unwrap();
+    let mut outbox = Outbox::new();
+    let mut refuses = |parts: Vec<RecordPart>| {
+        let outcome = tally.step(TallyInput::Parts(parts), &mut outbox);
+        matches!(outcome, Err(DedupError::Driver { .. }))
+    };
+    assert!(refuses(vec![]) && refuses(vec![part]));
+    let mut world = World::new(&[vec![10], vec![10]], &drops, Tells { sizes: false, parts: true });
+    world.run(&[0]);
+    let told = |item| (Place::new(0, item), (2, Some(part_of(Place::new(0, item)))));
+    assert_eq!(world.told[1].sizes, BTreeMap::from([told(3), told(8)]));
+}
+
+#[test]
 fn shapes_that_cannot_be_are_refused() {
     let shape = |chunk_bases: &[u32]| TallyShape {
         job: 0,
         attempt: 0,
         chunk_bases: chunk_bases.to_vec(),
         tells_sizes: false,
+        names_parts: false,
     };
     for bases in [&[][..], &[1, 0], &[0, 1 << 24], &[0; 1025]] {
         assert!(shape(bases).validate().is_err(), "{bases:?}");
@@ -256,13 +307,13 @@ fn measured_bits_are_those_of_the_plan() {
                 drops.push((by, place));
             }
         }
-        let mut world = World::new(&chunks, &drops, tells_sizes);
+        let mut world = World::new(&chunks, &drops, Tells { sizes: tells_sizes, parts: false });
         world.run(&[1]);
         let kinds = [FrameKind::Claims, FrameKind::Sizes];
         let bits =
             |tally: &Tally| kinds.map(|kind| tally.report().payload_bits(kind)).iter().sum::<u64>();
         let measured = world.tallies.iter().map(bits).sum::<u64>() as f64 / entries;
-        let planned = tally_bits_per_entry(delta, workers as u32, tells_sizes);
+        let planned = tally_bits_per_entry(delta, workers as u32, tells_sizes, false);
         let ratio = measured / planned;
         assert!((0.95..1.05).contains(&ratio), "{delta}: {measured} measured, {planned} planned");
     }

@@ -4,7 +4,9 @@ use super::DedupArgs;
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
-use crate::dedup::{JobSpec, OutputTarget, Sink, commit, refuse_existing_file, summary_table};
+use crate::dedup::{
+    JobSpec, OutputTarget, Sink, check_own, commit, refuse_existing_file, summary_table,
+};
 use crate::exit::{Exit, UsageError};
 use crate::objects::is_object_address;
 use crate::say::{say, say_line};
@@ -100,6 +102,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
         );
         return Err(UsageError(text).into());
     }
+    check_own(&spec)?;
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
     let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };
     if let Some(path) = &args.summary {

@@ -2,11 +2,13 @@
 
 use super::super::chunks::{Chunk, cut};
 use super::super::drops::SharedBits;
-use super::super::inputs::Source;
-use super::super::job::{Job, JobSpec, open_sources};
+use super::super::inputs::{Source, identity};
+use super::super::job::{Job, JobSpec, open_sources_but};
 use super::super::local_pass::ChunkFacts;
+use super::super::online::{FilterAddress, Online};
 use super::super::outputs::{check_against_inputs, check_named};
 use super::super::plan;
+use super::super::record_starts::RecordStarts;
 use super::super::references::References;
 use super::super::turns::lock;
 use super::drop_file;
@@ -24,7 +26,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
-use umbel_engine::dedup::{ExchangeReport, JobShape, Level, Place};
+use umbel_engine::dedup::{ExchangeReport, JobShape, Level, Place, RecordPart};
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
@@ -56,6 +58,8 @@ pub(super) struct Bench {
     pub(super) runs: Arc<DataFile>,
     pub(super) drops: DataFile,
     pub(super) groups: DataFile,
+    /// What filters of a cluster hold of the kept items.
+    pub(super) asked: DataFile,
     /// What the journal told, as far as nobody has taken it.
     pub(super) told: Mutex<Told>,
     /// Set once all was read.
@@ -134,18 +138,20 @@ impl Bench {
         // Before the folder is made: a command that cannot work leaves nothing behind.
         let new_input = || {
             check_named(&spec)?;
-            let input = open_input(&spec)?;
+            let input = open_input(&spec, &Told::default())?;
             check_against_inputs(&spec, &input.0)?;
+            // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
+            drop(Online::connect(&spec)?);
             Ok::<_, anyhow::Error>(input)
         };
         let input = if folder.join("journal").exists() { None } else { Some(new_input()?) };
         let folder = JobFolder::take(folder)?;
         let (mut notebook, told) = Notebook::open(&folder.file("journal"))?;
-        let needs_input = told.written.is_none() && !told.committing;
+        let needs_input = told.needs_input(spec.add_to.is_some());
         let (sources, chunks) = match input {
             Some(input) => input,
             None if told.opened.is_none() => new_input()?,
-            None if needs_input => open_input(&spec)?,
+            None if needs_input => open_input(&spec, &told)?,
             None => (Vec::new(), Vec::new()),
         };
         let forecast = match &told.opened {
@@ -170,6 +176,7 @@ impl Bench {
         let runs = Arc::new(DataFile::open(&folder, "runs", told.runs_bytes)?);
         let drops = DataFile::open(&folder, "drops", told.drops_bytes)?;
         let groups = DataFile::open(&folder, "groups", told.group_bytes.unwrap_or(0))?;
+        let asked = DataFile::open(&folder, "asked", told.asked_bytes())?;
         let settling = Mutex::new(Settling::of(&told));
         let bench = Self {
             spec,
@@ -184,6 +191,7 @@ impl Bench {
             runs,
             drops,
             groups,
+            asked,
             told: Mutex::new(told),
             read: Mutex::default(),
             settling,
@@ -251,19 +259,21 @@ impl Bench {
     /// If an earlier process has read all, what it found; and what it dropped.
     fn restore_read(&self) -> Result<()> {
         let mut told = lock(&self.told);
-        let (Some(reading), None) = (told.reading, &told.written) else { return Ok(()) };
-        if told.committing || told.known.chunks.len() < self.chunks.len() {
+        let Some(reading) = told.reading else { return Ok(()) };
+        let is_needed = told.needs_input(self.spec.add_to.is_some());
+        if !is_needed || told.known.chunks.len() < self.chunks.len() {
             return Ok(());
         }
-        let known = told.take_known();
+        let (known, asked_bytes) = (told.take_known(), told.asked_bytes());
         drop(told);
         let restored = self.restore_chunks(known)?;
         self.set_read(reading, restored.facts, restored.segments, restored.pairs)?;
         let sealed_bytes = lock(&self.settling).sealed_bytes;
         let state = self.read_state()?;
-        drop_file::for_each(&self.drops, sealed_bytes, |place, _, _| {
-            self.mark_dropped(&state, place)
-        })
+        for (file, bytes) in [(&self.drops, sealed_bytes), (&self.asked, asked_bytes)] {
+            drop_file::for_each(file, bytes, |place, _, _| self.mark_dropped(&state, place))?;
+        }
+        Ok(())
     }
 
     /// What earlier processes found in the chunks that they have read.
@@ -309,14 +319,13 @@ impl Bench {
         let ChunkNote { records, places, items, exempt, left_out, .. } = note;
         let ChunkNote { item_bytes, early_drops, .. } = note;
         let (bytes, crc32c) = note.digest;
-        let dropped = match note.dropped {
-            None => SharedBits::new(places),
-            Some(blob) => {
-                let bytes = self.runs.read_blob(blob)?;
-                let words = bytes.as_chunks::<8>().0.iter();
-                SharedBits::from_words(words.map(|word| u64::from_le_bytes(*word)))
-            }
+        let bits = |blob| -> Result<SharedBits> {
+            let bytes = self.runs.read_blob(blob)?;
+            let words = bytes.as_chunks::<8>().0.iter();
+            Ok(SharedBits::from_words(words.map(|word| u64::from_le_bytes(*word))))
         };
+        let dropped = note.dropped.map_or_else(|| Ok(SharedBits::new(places)), bits)?;
+        let starts = note.starts.map(bits).transpose()?.map(RecordStarts::new);
         let bad = note.bad.into_iter().map(BadNote::record);
         let (digest, bad) = (Some(ContentDigest { bytes, crc32c }), bad.collect());
         Ok(ChunkFacts {
@@ -330,7 +339,7 @@ impl Bench {
             dropped,
             early_drops,
             bad,
-            starts: None, // Only reports ask for them, and those of parts are refused.
+            starts,
         })
     }
 
@@ -347,6 +356,14 @@ impl Bench {
         })
     }
 
+    /// Which part of which record a place of this worker is.
+    pub(super) fn own_part(&self, state: &ReadState, place: Place) -> Result<RecordPart> {
+        let (chunk, item) = self.own_place(state, place)?;
+        let (record, part) = state.facts[chunk].record_of(item);
+        let part = part.context("records of the job have no parts")?;
+        Ok(RecordPart { record, part })
+    }
+
     /// A record does not stay.
     pub(super) fn mark_dropped(&self, state: &ReadState, place: Place) -> Result<()> {
         let (chunk, record) = self.own_place(state, place)?;
@@ -356,8 +373,8 @@ impl Bench {
 
     /// Bytes on disk in the folder.
     pub(super) fn scratch_bytes(&self) -> u64 {
-        let data = self.runs.bytes() + self.drops.bytes() + self.groups.bytes();
-        data + lock(&self.notebook).bytes()
+        let files = [&self.runs, &self.drops, &self.groups, &self.asked];
+        files.map(DataFile::bytes).iter().sum::<u64>() + lock(&self.notebook).bytes()
     }
 }
 
@@ -367,9 +384,11 @@ fn threads_for(memory_bytes: u64, cores: usize) -> usize {
     cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
 }
 
-/// The input files and their parts. A worker's parts do not depend on the machine, so that another one can go on.
-fn open_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
-    let sources = open_sources(spec)?;
+/// The input files and their parts, without outputs that have come beside them since. A worker's parts do not depend on
+/// the machine, so that another one can go on.
+fn open_input(spec: &JobSpec, told: &Told) -> Result<(Vec<Source>, Vec<Chunk>)> {
+    let outputs = told.outputs.iter().filter(|_| told.committing);
+    let sources = open_sources_but(spec, &outputs.map(|output| identity(&output.path)).collect())?;
     for source in &sources {
         if source.identity.is_none() {
             let text = format!(
@@ -406,7 +425,7 @@ pub(crate) fn agreed(spec: &JobSpec) -> String {
         Level::Bytes => "bytes".to_owned(),
     };
     format!(
-        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {} {}; bad {:?}; seed {:#x}",
+        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {} {}; bad {:?}; seed {:#x}; asks {:?}; adds to {:?}",
         spec.granularity,
         spec.names_granularity,
         spec.scope,
@@ -422,5 +441,8 @@ pub(crate) fn agreed(spec: &JobSpec) -> String {
         spec.annotates,
         spec.skip_bad,
         spec.seed,
+        // Machines may reach one cluster at different addresses.
+        spec.online.iter().map(FilterAddress::filter).collect::<Vec<_>>(),
+        spec.add_to.as_ref().map(FilterAddress::filter),
     )
 }

@@ -10,7 +10,7 @@ use super::super::inputs::Source;
 use super::super::local_pass::ChunkFacts;
 use super::super::report::{Name, Names};
 use anyhow::{Context, Result};
-use umbel_engine::dedup::Place;
+use umbel_engine::dedup::{Place, RecordPart};
 
 /// Most bytes that the file names of a job take, written out: shared prefixes make a few bytes a name of any length.
 /// Honest catalogues, which fit one order together, stay below.
@@ -113,10 +113,10 @@ impl Catalogue {
         Some(found)
     }
 
-    /// File and record, counted from 1, of a place by the worker's own numbers of chunks.
-    fn name(&self, chunk: u32, item: u64) -> Option<(&str, u64)> {
+    /// File and record, counted from 1, of a record of a chunk by the worker's own numbers.
+    fn name(&self, chunk: u32, record: u64) -> Option<(&str, u64)> {
         let (file, before) = *self.chunks.get(chunk as usize)?;
-        Some((&self.files[file as usize], before.checked_add(item)?.checked_add(1)?))
+        Some((&self.files[file as usize], before.checked_add(record)?.checked_add(1)?))
     }
 }
 
@@ -143,17 +143,28 @@ impl Catalogues {
     }
 }
 
-impl Names for Catalogues {
-    fn name(&self, place: Place) -> Result<Name<'_>> {
+impl Catalogues {
+    /// The name of a place that is this part.
+    pub(super) fn name_of_part(&self, place: Place, part: RecordPart) -> Result<Name<'_>> {
+        self.name_of_record(place, part.record, Some(part.part))
+    }
+
+    fn name_of_record(&self, place: Place, record: u64, part: Option<u64>) -> Result<Name<'_>> {
         let worker = self.chunk_bases.partition_point(|base| *base <= place.chunk());
         let found = worker.checked_sub(1).and_then(|worker| {
             let chunk = place.chunk() - self.chunk_bases[worker];
-            let (file, record) = self.workers.get(worker)?.name(chunk, place.item())?;
+            let (file, record) = self.workers.get(worker)?.name(chunk, record)?;
             let worker = Some(u16::try_from(worker).ok()?);
-            Some(Name { worker, file, record, part: None })
+            Some(Name { worker, file, record, part })
         });
         let (item, chunk) = (place.item(), place.chunk());
         found.with_context(|| format!("no worker has item {item} of chunk {chunk}"))
+    }
+}
+
+impl Names for Catalogues {
+    fn name(&self, place: Place) -> Result<Name<'_>> {
+        self.name_of_record(place, place.item(), None)
     }
 }
 

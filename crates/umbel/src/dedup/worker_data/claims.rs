@@ -16,9 +16,10 @@ const CLAIM_BYTES: u64 = 16;
 /// Claims that are gathered before they go to the file.
 const GATHERED_CLAIMS: usize = 1 << 12;
 
-/// Bytes of rows that are sorted in memory. A quarter: two sorters at most are alive at once.
+/// Bytes of rows that are sorted in memory. A quarter: two sorters at most are alive at once, or three where records have
+/// parts.
 pub(super) fn sort_bytes(bench: &Bench, state: &ReadState) -> u64 {
-    bench.job(state.reading).resident_bytes() / 4
+    bench.job(state.reading).resident_bytes() / if bench.spec.has_parts() { 6 } else { 4 }
 }
 
 /// What was kept and what was dropped for it, by places of the job.

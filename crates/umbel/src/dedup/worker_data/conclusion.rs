@@ -2,14 +2,16 @@
 
 use super::super::bad::BadRecords;
 use super::super::exchange::Outcome;
-use super::super::groups::GroupFacts;
+use super::super::groups::{GroupFacts, ToldGroups};
 use super::super::local_pass::LocalTimes;
+use super::super::online::Asked;
 use super::super::output::OutputTimes;
 use super::super::sink::{Sink, commit, compression_of_name, path_aside};
 use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
 use super::catalogue::Catalogues;
 use super::notes::ReadingNote;
+use super::part_names::ToldNames;
 use super::times::Part;
 use crate::say::say;
 use anyhow::{Context, Result};
@@ -53,7 +55,23 @@ fn groups(result: &JobResult, parts: &[Part]) -> Result<Option<(Value, Value)>> 
     let chunk_bases: Vec<u32> = parts.iter().map(|part| part.chunk_base).collect();
     let catalogues: Vec<Vec<u8>> =
         result.counts.iter().map(|counts| counts.catalogue.clone()).collect();
-    all.json(&Catalogues::decode(&chunk_bases, &catalogues)?).map(Some)
+    let told = parts.iter().filter_map(|part| part.groups.as_ref());
+    let told = told.flat_map(ToldGroups::parts).collect();
+    let names = ToldNames::new(Catalogues::decode(&chunk_bases, &catalogues)?, told);
+    all.json(&names).map(Some)
+}
+
+/// What came of asking filters, over all workers: by the name that the first one has, and the largest rate.
+fn asked(parts: &[Part]) -> Vec<Asked> {
+    let mut sums: Vec<Asked> = parts.first().map(|part| part.asked.clone()).unwrap_or_default();
+    for part in parts.iter().skip(1) {
+        for (sum, asked) in sums.iter_mut().zip(&part.asked) {
+            sum.rate = sum.rate.max(asked.rate);
+            sum.asked = sum.asked.saturating_add(asked.asked);
+            sum.dropped = sum.dropped.saturating_add(asked.dropped);
+        }
+    }
+    sums
 }
 
 fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary> {
@@ -78,7 +96,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         left_out: sum(|part| part.left_out),
         dropped: DroppedItems { input: dropped.saturating_sub(known), reference: known },
         exchange: &exchange,
-        asked: &[],
+        asked: &asked(parts),
         bad: &BadRecords::default(),
         groups: groups(result, parts)?,
         early_drops: sum(|part| part.early_drops),

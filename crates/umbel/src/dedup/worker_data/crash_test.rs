@@ -87,6 +87,7 @@ impl Place {
             references: Vec::new(),
             online: Vec::new(),
             add_to: None,
+            own_cluster: None,
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             level,
@@ -299,7 +300,16 @@ fn carrier(place: &Place, rules: JobRules, directory: bool, crash_at: u32) -> Ca
 
 fn rules(level: Level, keep: Keep) -> JobRules {
     let choice = FilterChoice::Auto;
-    JobRules { level, keep, report_kept: true, report_sizes: true, choice, bad_max: 0 }
+    JobRules {
+        level,
+        keep,
+        report_kept: true,
+        report_sizes: true,
+        names_parts: false,
+        choice,
+        bad_max: 0,
+        adds: false,
+    }
 }
 
 #[test]

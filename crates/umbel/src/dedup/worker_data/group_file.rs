@@ -1,37 +1,53 @@
 //! The groups that a worker knows: all of its own, and those of others that it has dropped records for.
 //!
 //! ```text
-//! block:  | keeper u32 | groups u32 | crc32c u32 | { kept u64, size u64 } ... |
+//! block:  | keeper u32 | groups u32 | flags u32 | crc32c u32 | { kept u64, size u64, perhaps record u64, part u64 } ... |
 //! ```
 //!
-//! All integers are little-endian, and the checksum covers the rest of the block. Those of one keeper rise through its
+//! All integers are little-endian, and the checksum covers the rest of the block. Flag 1: which part of which record the
+//! kept place is. Those of one keeper rise through its
 //! blocks. Blocks count once the journal says that all groups are there.
 
 use super::folder::{DataFile, crc32c};
 use anyhow::{Result, bail};
-use umbel_engine::dedup::{Group, Place, WorkerId};
+use umbel_engine::dedup::{Group, Place, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
-const HEAD_BYTES: usize = 12;
+const HEAD_BYTES: usize = 16;
 
-/// Most groups of a block, which is read whole: a megabyte.
+/// Where the checksum stands.
+const CRC_AT: usize = 12;
+
+/// Most groups of a block, which is read whole: a megabyte or two.
 const BLOCK_GROUPS_MAX: usize = 1 << 16;
 
-const GROUP_BYTES: usize = 16;
+const NAMES_PARTS: u32 = 1;
+
+/// Bytes of a group in a block with these flags.
+const fn group_bytes(flags: u32) -> usize {
+    if flags == NAMES_PARTS { 32 } else { 16 }
+}
 
 /// Appends groups of a keeper; durable after a sync.
 pub(super) fn append(file: &DataFile, keeper: WorkerId, groups: &[Group]) -> Result<()> {
+    let names_parts = groups.first().is_some_and(|group| group.part.is_some());
+    if groups.iter().any(|group| group.part.is_some() != names_parts) {
+        bail!("worker {} has told which parts some of its places are, not of all", keeper.0);
+    }
+    let flags = if names_parts { NAMES_PARTS } else { 0 };
     for groups in groups.chunks(BLOCK_GROUPS_MAX) {
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + GROUP_BYTES * groups.len());
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + group_bytes(flags) * groups.len());
         bytes.extend(u32::from(keeper.0).to_le_bytes());
         bytes.extend(u32::try_from(groups.len()).expect("few in a block").to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
         bytes.extend([0; 4]);
-        for Group { kept, size } in groups {
-            bytes.extend(kept.to_bits().to_le_bytes());
-            bytes.extend(size.to_le_bytes());
+        for Group { kept, size, part } in groups {
+            let part = part.map(|RecordPart { record, part }| [record, part]);
+            let words = [kept.to_bits(), *size].into_iter().chain(part.into_iter().flatten());
+            bytes.extend(words.flat_map(u64::to_le_bytes));
         }
         let crc = crc32c(&bytes); // of a block whose own place for it holds zeros
-        bytes[8..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
+        bytes[CRC_AT..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
         file.append(&bytes)?;
     }
     Ok(())
@@ -43,6 +59,13 @@ struct Block {
     keeper: u32,
     offset: u64,
     groups: u32,
+    flags: u32,
+}
+
+impl Block {
+    const fn bytes(self) -> usize {
+        HEAD_BYTES + group_bytes(self.flags) * self.groups as usize
+    }
 }
 
 /// Hands out groups in the order of kept records.
@@ -60,7 +83,7 @@ impl<'a> GroupReader<'a> {
         let mut offset = 0;
         while offset < good_bytes {
             let block = head(file, offset, good_bytes)?;
-            offset += (HEAD_BYTES + GROUP_BYTES * block.groups as usize) as u64;
+            offset += block.bytes() as u64;
             if of.is_none_or(|of| u32::from(of.0) == block.keeper) {
                 blocks.push(block);
             }
@@ -92,34 +115,38 @@ fn damaged(file: &DataFile, offset: u64) -> anyhow::Error {
 }
 
 fn head(file: &DataFile, offset: u64, good_bytes: u64) -> Result<Block> {
-    let mut head = [0; 8];
+    let mut head = [0; CRC_AT];
     if good_bytes - offset < HEAD_BYTES as u64 {
         return Err(damaged(file, offset));
     }
     file.read(offset, &mut head)?;
-    let number = u64::from_le_bytes(head);
-    let keeper = u32::try_from(number & u64::from(u32::MAX)).expect("32 bits");
-    let groups = u32::try_from(number >> 32).expect("32 bits");
-    let length = HEAD_BYTES as u64 + GROUP_BYTES as u64 * u64::from(groups);
-    if groups as usize > BLOCK_GROUPS_MAX || length > good_bytes - offset {
+    let word = |from: usize| u32::from_le_bytes(head[from..from + 4].try_into().expect("4 bytes"));
+    let (keeper, groups, flags) = (word(0), word(4), word(8));
+    let block = Block { keeper, offset, groups, flags };
+    let is_possible = groups as usize <= BLOCK_GROUPS_MAX && flags <= NAMES_PARTS;
+    if !is_possible || block.bytes() as u64 > good_bytes - offset {
         return Err(damaged(file, offset));
     }
-    Ok(Block { keeper, offset, groups })
+    Ok(block)
 }
 
 fn read(file: &DataFile, block: Block) -> Result<Vec<Group>> {
-    let mut bytes = vec![0; HEAD_BYTES + GROUP_BYTES * block.groups as usize];
+    let mut bytes = vec![0; block.bytes()];
     file.read(block.offset, &mut bytes)?;
-    let expected = u32::from_le_bytes(bytes[8..HEAD_BYTES].try_into().expect("4 bytes"));
-    bytes[8..HEAD_BYTES].fill(0);
+    let expected = u32::from_le_bytes(bytes[CRC_AT..HEAD_BYTES].try_into().expect("4 bytes"));
+    bytes[CRC_AT..HEAD_BYTES].fill(0);
     if crc32c(&bytes) != expected {
         return Err(damaged(file, block.offset));
     }
     let (words, _) = bytes[HEAD_BYTES..].as_chunks::<8>();
     let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
-    let group =
-        |pair: &[[u8; 8]]| Group { kept: Place::from_bits(word(&pair[0])), size: word(&pair[1]) };
-    Ok(words.chunks_exact(2).map(group).collect())
+    let group = |words: &[[u8; 8]]| Group {
+        kept: Place::from_bits(word(&words[0])),
+        size: word(&words[1]),
+        part: (words.len() > 2)
+            .then(|| RecordPart { record: word(&words[2]), part: word(&words[3]) }),
+    };
+    Ok(words.chunks_exact(group_bytes(block.flags) / 8).map(group).collect())
 }
 
 #[cfg(test)]
@@ -128,7 +155,12 @@ mod tests {
     use super::*;
 
     fn groups(first: u64, count: u64) -> Vec<Group> {
-        let group = |number| Group { kept: Place::from_bits(first + number), size: 2 + number };
+        let group = |number| Group {
+            kept: Place::from_bits(first + number),
+            size: 2 + number,
+            // As one worker alone tells of its groups.
+            part: (first < 1 << 39).then_some(RecordPart { record: number / 2, part: 7 }),
+        };
         (0..count).map(group).collect()
     }
 
@@ -165,6 +197,8 @@ mod tests {
             assert!(all(&file, good_bytes, None).is_err(), "{at}");
             file.write_at(&byte, at).unwrap();
         }
+        let mixed = [groups(5, 1), groups(1 << 40, 1)].concat();
+        assert!(append(&file, WorkerId(0), &mixed).is_err());
         append(&file, WorkerId(0), &groups(5, 1)).unwrap();
         let error = all(&file, file.bytes(), None).unwrap_err().to_string();
         assert!(error.contains("out of order"), "{error}");

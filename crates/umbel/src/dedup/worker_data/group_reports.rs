@@ -1,7 +1,7 @@
 //! What a worker tells of groups: the list of its own, the annotations of its records, figures for the summary.
 
 use super::super::annotate::Annotations;
-use super::super::groups::{GroupFacts, GroupList};
+use super::super::groups::{GroupFacts, GroupList, ToldGroups};
 use super::super::job::OutputTarget;
 use super::super::output::Places;
 use super::super::sink::{Complete, Sink};
@@ -9,9 +9,9 @@ use super::super::sorted_rows::{RowSorter, SortedRows};
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
-use super::catalogue::Catalogues;
 use super::claims::{drops_by_kept, sort_bytes};
 use super::group_file::GroupReader;
+use super::part_names::{KeptElsewhere, PlaceNames};
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use umbel_engine::dedup::WorkerId;
@@ -23,13 +23,23 @@ fn groups(bench: &Bench, of: Option<WorkerId>) -> Result<GroupReader<'_>> {
     GroupReader::new(&bench.groups, good_bytes, of)
 }
 
+/// All groups that this worker knows, in the order of kept records.
+pub(super) fn all_groups(bench: &Bench) -> Result<GroupReader<'_>> {
+    groups(bench, None)
+}
+
 fn own(bench: &Bench) -> Option<WorkerId> {
     Some(WorkerId(bench.member.worker))
 }
 
 /// Writes the list of the groups whose kept record is this worker's.
-pub(super) fn write_list(bench: &Bench, order: &WriteOrder, sink: Sink) -> Result<Complete> {
-    let names = Catalogues::decode(&order.chunk_bases, &order.catalogues)?;
+pub(super) fn write_list(
+    bench: &Bench,
+    state: &ReadState,
+    order: &WriteOrder,
+    sink: Sink,
+) -> Result<Complete> {
+    let names = PlaceNames::of_own(bench, state, order)?;
     let mut list = GroupList::new(&names, sink);
     let mut groups = groups(bench, own(bench))?;
     while let Some(group) = groups.next()? {
@@ -39,28 +49,38 @@ pub(super) fn write_list(bench: &Bench, order: &WriteOrder, sink: Sink) -> Resul
 }
 
 /// What the summary says of this worker's groups.
-pub(super) fn facts(bench: &Bench) -> Result<GroupFacts> {
+pub(super) fn told(bench: &Bench, state: &ReadState) -> Result<ToldGroups> {
     let mut facts = GroupFacts::default();
     let mut groups = groups(bench, own(bench))?;
     while let Some(group) = groups.next()? {
         facts.add(group.kept, group.size);
     }
-    Ok(facts)
+    let told = facts.told();
+    if !bench.spec.has_parts() {
+        return Ok(told);
+    }
+    told.with_parts(|kept| bench.own_part(state, kept))
 }
 
 /// Writes the annotations of this worker's records: with `places` one file a source, and else all into a sink.
 pub(super) struct Annotating<'a> {
     bench: &'a Bench,
     state: &'a ReadState,
-    names: Catalogues,
+    order: &'a WriteOrder,
     members: SortedRows<3>,
+    elsewhere: KeptElsewhere,
 }
 
 impl<'a> Annotating<'a> {
     /// Finds the group of each record.
-    pub(super) fn new(bench: &'a Bench, state: &'a ReadState, order: &WriteOrder) -> Result<Self> {
-        let names = Catalogues::decode(&order.chunk_bases, &order.catalogues)?;
-        Ok(Self { bench, state, names, members: members(bench, state)? })
+    pub(super) fn new(
+        bench: &'a Bench,
+        state: &'a ReadState,
+        order: &'a WriteOrder,
+    ) -> Result<Self> {
+        let members = members(bench, state)?;
+        let elsewhere = KeptElsewhere::gather(bench, state)?;
+        Ok(Self { bench, state, order, members, elsewhere })
     }
 
     /// Into one sink.
@@ -77,7 +97,8 @@ impl<'a> Annotating<'a> {
     }
 
     fn annotations<T>(&self, write: impl FnOnce(&Annotations<'_>) -> Result<T>) -> Result<T> {
-        let Self { bench, state, names, members } = self;
+        let Self { bench, state, order, members, elsewhere } = self;
+        let names = &PlaceNames::new(bench, state, order, elsewhere)?;
         let job = bench.job(state.reading);
         let first_chunk = state.reading.chunk_base;
         write(&Annotations { job: &job, facts: &state.facts, names, first_chunk, members })

@@ -1,6 +1,7 @@
 //! What the journal of a worker says: the marks of the job's machine, and the workshop's own notes between them.
 
 use super::super::bad::{BadCause, BadRecord, ToldCause};
+use super::super::online::Asked;
 use super::folder::Blob;
 use super::journal::{Journal, JournalRecord};
 use super::segments::Segment;
@@ -17,7 +18,7 @@ const MARK: u8 = 1;
 const NOTE: u8 = 2;
 
 /// Version of the notes and of the files that they speak of.
-pub(super) const LAYOUT_VERSION: u32 = 3;
+pub(super) const LAYOUT_VERSION: u32 = 4;
 
 /// An input file as it was when the job began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -86,6 +87,8 @@ pub(super) struct ChunkNote {
     pub(super) early_drops: u64,
     /// Bits of the records that do not stay, if there are any.
     pub(super) dropped: Option<Blob>,
+    /// At which places records start, where they have parts and the job reports what was kept.
+    pub(super) starts: Option<Blob>,
     /// Which records were dropped for which, if the job reports it.
     pub(super) pairs: Vec<Blob>,
     pub(super) bad: Vec<BadNote>,
@@ -99,6 +102,15 @@ pub(super) struct OutputNote {
     pub(super) aside: PathBuf,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
+}
+
+/// What filters of a cluster have said of the kept items.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct AskedNote {
+    /// What they hold is durable, in so many bytes.
+    pub(super) bytes: u64,
+    /// One row a filter.
+    pub(super) filters: Vec<Asked>,
 }
 
 /// What the workshop notes.
@@ -121,12 +133,16 @@ pub(super) enum Note {
     Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: Box<ExchangeReport> },
     /// All groups are durable, in so many bytes.
     Counted { group_bytes: u64 },
+    /// Filters of a cluster were asked, and are not asked again: they may hold by now what this job has added.
+    Asked(AskedNote),
     /// These outputs are written, aside.
     Outputs(Vec<OutputNote>),
     /// All outputs are.
     Written(Written),
     /// Outputs go under their names from now on.
     Committing,
+    /// What stays was added to the filter of a cluster.
+    Added,
 }
 
 /// What the journal says of chunks that were read.
@@ -153,12 +169,26 @@ pub(super) struct Told {
     pub(super) report: ExchangeReport,
     /// Bytes of all groups, once they are durable.
     pub(super) group_bytes: Option<u64>,
+    /// What filters have said, once they were asked.
+    pub(super) asked: Option<AskedNote>,
     pub(super) outputs: Vec<OutputNote>,
     pub(super) written: Option<Written>,
     pub(super) committing: bool,
+    pub(super) added: bool,
 }
 
 impl Told {
+    /// Whether the worker will still read its input, in a job that adds what stays to a filter or does not.
+    pub(super) const fn needs_input(&self, adds: bool) -> bool {
+        let will_write = self.written.is_none() && !self.committing;
+        will_write || (adds && !self.added)
+    }
+
+    /// Good bytes of what filters hold.
+    pub(super) fn asked_bytes(&self) -> u64 {
+        self.asked.as_ref().map_or(0, |asked| asked.bytes)
+    }
+
     /// Hands out what is known of chunks: it is needed once.
     pub(super) fn take_known(&mut self) -> Known {
         std::mem::take(&mut self.known)
@@ -180,9 +210,11 @@ impl Told {
                 self.report = *report;
             }
             Note::Counted { group_bytes } => self.group_bytes = Some(group_bytes),
+            Note::Asked(asked) => self.asked = Some(asked),
             Note::Outputs(outputs) => self.outputs.extend(outputs),
             Note::Written(written) => self.written = Some(written),
             Note::Committing => self.committing = true,
+            Note::Added => self.added = true,
         }
     }
 }

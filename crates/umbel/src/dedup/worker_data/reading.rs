@@ -100,6 +100,8 @@ fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
     let records: u64 = facts.iter().map(|facts| facts.places).sum();
     // At level `bytes` the records to be compared are marked, too, and which of them others hold.
     let bits = if bench.spec.level == Level::Bytes { 3 } else { 1 };
+    // And where records start, with a count a word.
+    let bits = if bench.spec.has_parts() { bits + 2 } else { bits };
     let needed = records.saturating_mul(bits) / 8;
     if needed > bench.spec.memory_bytes / BITS_MEMORY_SHARE {
         let wanted = (needed * BITS_MEMORY_SHARE).div_ceil(1 << 20);
@@ -190,7 +192,9 @@ impl<'a> Gatherer<'a> {
             return Ok(());
         }
         bench.runs.sync()?;
-        let blobs = chunks.iter().flat_map(|chunk| chunk.pairs.iter().chain(&chunk.dropped));
+        let blobs = chunks
+            .iter()
+            .flat_map(|chunk| chunk.pairs.iter().chain(&chunk.dropped).chain(&chunk.starts));
         let ends = segments.iter().map(|segment| segment.end(layout)).chain(blobs.map(|b| b.end()));
         let runs_bytes = ends.max().unwrap_or(0);
         let note = Note::Batch { segments, chunks, runs_bytes };
@@ -236,6 +240,11 @@ impl ChunkSink for Gatherer<'_> {
             let words: Vec<u8> = facts.dropped.words().flat_map(u64::to_le_bytes).collect();
             Some(self.shared.bench.runs.append_blob(&words)?)
         };
+        let starts = facts.starts.as_ref().filter(|_| self.reports);
+        let starts = starts.map(|starts| {
+            let words: Vec<u8> = starts.bits().words().flat_map(u64::to_le_bytes).collect();
+            self.shared.bench.runs.append_blob(&words)
+        });
         let bad: Vec<BadNote> =
             std::mem::take(&mut facts.bad).into_iter().map(BadNote::of).collect();
         facts.bad = bad.iter().cloned().map(BadNote::record).collect();
@@ -251,6 +260,7 @@ impl ChunkSink for Gatherer<'_> {
             digest: (digest.bytes, digest.crc32c),
             early_drops: facts.early_drops,
             dropped,
+            starts: starts.transpose()?,
             pairs: std::mem::take(&mut self.pair_blobs),
             bad,
         });

@@ -16,8 +16,10 @@ fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
         keep: Keep::First,
         report_kept: true,
         report_sizes: false,
+        names_parts: false,
         choice: FilterChoice::Auto,
         bad_max: 0,
+        adds: false,
     };
     let mut shape = shape_for(rules, &[bench.forecast; 2]);
     shape.cells_per_owner = 2;

@@ -6,8 +6,8 @@ use super::super::sink::{Complete, Sink};
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
-use super::catalogue::Catalogues;
 use super::drop_file;
+use super::part_names::{KeptElsewhere, PlaceNames};
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use umbel_engine::dedup::job::WriteOrder;
@@ -31,7 +31,8 @@ pub(super) fn write(
     order: &WriteOrder,
     sink: Sink,
 ) -> Result<Complete> {
-    let names = Catalogues::decode(&order.chunk_bases, &order.catalogues)?;
+    let elsewhere = KeptElsewhere::gather(bench, state)?;
+    let names = PlaceNames::new(bench, state, order, &elsewhere)?;
     let rows = gather(bench, state)?;
     let mut report = Report::new(&names, bench.spec.best.as_ref(), sink);
     rows.for_each(|row| report.add(row))?;
@@ -61,9 +62,12 @@ pub(super) fn gather(bench: &Bench, state: &ReadState) -> Result<DropRows> {
         }
     }
     let good_bytes = lock(&bench.settling).sealed_bytes;
-    drop_file::for_each(&bench.drops, good_bytes, |place, kept, rank| {
-        add(place, kept.context("a drop does not name what was kept")?, rank)
-    })?;
+    let asked_bytes = lock(&bench.told).asked_bytes();
+    for (file, bytes) in [(&bench.drops, good_bytes), (&bench.asked, asked_bytes)] {
+        drop_file::for_each(file, bytes, |place, kept, rank| {
+            add(place, kept.context("a drop does not name what was kept")?, rank)
+        })?;
+    }
     writer.finish()?;
     Ok(rows)
 }

@@ -11,8 +11,9 @@ use umbel_node::jobs::Workshop;
 /// Counts the groups in processes that live so long; who knows them already only answers.
 pub(super) fn carry(runtime: &Runtime, shops: &[FileWorkshop], chunk_bases: &[u32]) {
     let (chunk_bases, tells_sizes) = (chunk_bases.to_vec(), true);
-    let order = TallyOrder { chunk_bases: chunk_bases.clone(), tells_sizes };
-    let shape = TallyShape { job: 77, attempt: 1, chunk_bases, tells_sizes };
+    let names_parts = false;
+    let order = TallyOrder { chunk_bases: chunk_bases.clone(), tells_sizes, names_parts };
+    let shape = TallyShape { job: 77, attempt: 1, chunk_bases, tells_sizes, names_parts };
     let workers = (0u16..).map(WorkerId).zip(shops);
     let mut tallies = Vec::new();
     let mut inputs = Vec::new();
@@ -42,8 +43,12 @@ pub(super) fn carry(runtime: &Runtime, shops: &[FileWorkshop], chunk_bases: &[u3
             TallyOutput::Sizes { keeper, range, sizes } => {
                 let claims = shop.claims(range).unwrap();
                 let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
-                let groups = groups.map(|(kept, size)| Group { kept, size });
+                let groups =
+                    groups.map(|(kept, told)| Group { kept, size: told.size, part: told.part });
                 shop.learn(keeper, groups.collect()).unwrap();
+            }
+            TallyOutput::Name(places) => {
+                inputs.push((id, TallyInput::Parts(shop.parts(&places).unwrap())));
             }
             TallyOutput::Done => shop.seal_groups().unwrap(),
         }

@@ -2,6 +2,7 @@
 
 use super::super::groups::ToldGroups;
 use super::super::local_pass::LocalTimes;
+use super::super::online::Asked;
 use super::super::output::OutputTimes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub(super) struct PartTimes {
     pub(super) open: Duration,
     pub(super) local: Duration,
+    pub(super) ask: Duration,
     pub(super) output: Duration,
     /// Since the start of the process, when all was read.
     pub(super) read_at: Duration,
@@ -27,8 +29,10 @@ pub(super) struct Part {
     pub(super) exempt: u64,
     pub(super) left_out: u64,
     pub(super) early_drops: u64,
-    /// Items dropped because a reference holds them.
+    /// Items dropped because an index or a filter holds them.
     pub(super) reference_drops: u64,
+    /// What came of asking filters, in their order.
+    pub(super) asked: Vec<Asked>,
     pub(super) resumed: u64,
     pub(super) threads: usize,
     pub(super) rss_bytes_max: u64,

@@ -12,7 +12,7 @@ use super::claims::ClaimFile;
 use super::folder::JobFolder;
 use super::notes::{Note, Notebook};
 use super::times::Part;
-use super::{conclusion, drop_file, group_file, reading, writing};
+use super::{conclusion, drop_file, filters, group_file, reading, writing};
 use crate::exit::UsageError;
 use anyhow::{Context, Error, Result};
 use std::path::Path;
@@ -21,7 +21,8 @@ use umbel_engine::dedup::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
 };
 use umbel_engine::dedup::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
+    WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{Workshop, WorkshopError};
@@ -319,6 +320,12 @@ impl Workshop for FileWorkshop {
         self.read_claims(range).map_err(|error| explain(&error))
     }
 
+    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+        let state = self.bench.read_state().map_err(|error| explain(&error))?;
+        let part = |place: &Place| self.bench.own_part(&state, *place);
+        places.iter().map(part).collect::<Result<_>>().map_err(|error| explain(&error))
+    }
+
     fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
         self.learn_groups(keeper, &groups).map_err(|error| explain(&error))
     }
@@ -335,6 +342,10 @@ impl Workshop for FileWorkshop {
 
     fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
         apart(&self.bench, writing::commit)
+    }
+
+    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        apart(&self.bench, filters::add)
     }
 
     fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {

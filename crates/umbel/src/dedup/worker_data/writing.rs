@@ -10,6 +10,7 @@ use super::super::report::records_before;
 use super::super::sink::{Complete, Sink, compression_of_name, is_device, path_aside};
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
+use super::filters;
 use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
 use super::kept_index;
@@ -93,8 +94,9 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     if let Some(written) = &lock(&bench.told).written {
         return Ok(written.clone());
     }
-    let watch = Stopwatch::start();
     let state = bench.read_state()?;
+    filters::ask(bench, &state)?;
+    let watch = Stopwatch::start();
     let times = Mutex::new(OutputTimes::default());
     if bench.spec.annotates {
         write_annotations(bench, &state, order)?;
@@ -105,7 +107,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
         write_one(bench, path, |sink| report::write(bench, &state, order, sink))?;
     }
     if let Some(path) = &bench.spec.groups {
-        write_one(bench, path, |sink| group_reports::write_list(bench, order, sink))?;
+        write_one(bench, path, |sink| group_reports::write_list(bench, &state, order, sink))?;
     }
     if let Some(index) = &bench.spec.save_index {
         // Never packed: it is read block by block.
@@ -233,14 +235,18 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     let seconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 1e4;
     let times = lock(&bench.times);
     let (local, output) = (times.local_threads, times.output_threads);
-    let exchange =
-        bench.clocks.0.elapsed().saturating_sub(times.read_at).saturating_sub(times.output);
+    let since_read = bench.clocks.0.elapsed().saturating_sub(times.read_at);
+    let exchange = since_read.saturating_sub(times.ask).saturating_sub(times.output);
+    let asked = lock(&bench.told).asked.clone().map(|asked| asked.filters).unwrap_or_default();
     let phases = [
         ("open", times.open),
         ("local", times.local),
         ("exchange", exchange),
+        ("ask", times.ask),
         ("output", times.output),
     ];
+    let asks = !asked.is_empty();
+    let phases = phases.into_iter().filter(|(name, _)| *name != "ask" || asks);
     let threads = [
         ("read", local.read),
         ("hash", local.hash),
@@ -253,23 +259,26 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
         *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
     }
-    let groups = bench.spec.reports_kept().then(|| group_reports::facts(bench)).transpose()?;
+    let groups =
+        bench.spec.reports_kept().then(|| group_reports::told(bench, state)).transpose()?;
     Ok(Part {
         inputs: bench.spec.inputs.clone(),
         bad_by_cause,
         exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
         left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
         early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
-        reference_drops: lock(&bench.settling).reference_drops,
+        reference_drops: lock(&bench.settling).reference_drops
+            + asked.iter().map(|asked| asked.dropped).sum::<u64>(),
+        asked,
         resumed: lock(&bench.told).resumed,
         threads: bench.threads,
         rss_bytes_max: rss_bytes_max(),
         scratch_bytes_max: bench.scratch_bytes(),
         cpu_s: bench.clocks.1.seconds(),
-        phase_wall_s: phases.into_iter().map(row).collect(),
+        phase_wall_s: phases.map(row).collect(),
         thread_s: threads.into_iter().map(row).collect(),
         chunk_base: state.reading.chunk_base,
-        groups: groups.map(|facts| facts.told()),
+        groups,
     })
 }
 

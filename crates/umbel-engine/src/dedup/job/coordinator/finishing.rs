@@ -1,8 +1,12 @@
-//! What comes behind the exchange: the groups are counted, the outputs written.
+//! What comes behind the exchange: the groups are counted, the outputs written, and what stays is added to a filter.
 
+use super::super::super::entry::WorkerId;
+use super::super::super::report::ExchangeReport;
 use super::super::messages::{Order, TallyOrder, WriteOrder};
-use super::{JobCoordinator, JobOutput, Phase, Row};
+use super::super::outcome::{JobFailure, JobResult};
+use super::{CoordinatorMark, JobCoordinator, JobOutput, JobRules, Phase, Row};
 use crate::Outbox;
+use crate::planted::{self, Planted};
 
 impl JobCoordinator {
     /// Whether groups are to be counted, and some worker does not know its own.
@@ -13,8 +17,8 @@ impl JobCoordinator {
     /// All cells are settled: every record knows for which one it was dropped.
     pub(super) fn tally(&mut self, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Tallying, "tallying", out);
-        let (chunk_bases, tells_sizes) = (self.chunk_bases(), self.rules.report_sizes);
-        let order = TallyOrder { chunk_bases, tells_sizes };
+        let JobRules { report_sizes: tells_sizes, names_parts, .. } = self.rules;
+        let order = TallyOrder { chunk_bases: self.chunk_bases(), tells_sizes, names_parts };
         self.tell_all(&Order::Tally { attempt: self.attempt, order }, out);
     }
 
@@ -31,6 +35,50 @@ impl JobCoordinator {
         let chunk_bases = self.chunk_bases();
         let catalogues = self.rows.iter().map(|row| catalogue(row).unwrap_or_default()).collect();
         Order::Write(WriteOrder { chunk_bases, catalogues })
+    }
+
+    pub(super) fn have_written(&self) -> bool {
+        if planted::on(Planted::CommitEarly) {
+            return self.rows.iter().any(|row| row.written.is_some());
+        }
+        self.rows.iter().all(|row| row.written.is_some())
+    }
+
+    /// All outputs stand under their names: whoever looks for what the filter holds finds it there.
+    pub(super) fn begin_adding(&mut self, out: &mut Outbox<JobOutput>) {
+        self.enter(Phase::Adding, "adding", out);
+        for worker in self.workers() {
+            self.order_again(worker, out);
+        }
+    }
+
+    pub(super) fn have_added(&self) -> bool {
+        if planted::on(Planted::FinishBeforeAdded) {
+            return self.rows.iter().any(|row| row.added);
+        }
+        self.rows.iter().all(|row| row.added)
+    }
+
+    /// All workers have done all of it.
+    pub(super) fn finish(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
+        let result = Box::new(self.result()?);
+        self.phase = Phase::Ended;
+        // Workers wait until they hear of the end, so it must be known for good before.
+        out.push(JobOutput::Finished(result));
+        out.push(JobOutput::Mark(CoordinatorMark::Finished));
+        self.tell_all(&Order::Finish, out);
+        Ok(())
+    }
+
+    fn result(&self) -> Result<JobResult, JobFailure> {
+        let (worker, what) = (WorkerId(0), "all committed before there was a plan");
+        let plan = self.plan.ok_or(JobFailure::Nonsense { worker, what })?;
+        let mut report = ExchangeReport::default();
+        let sent = self.rows.iter().flat_map(|row| [row.exchanged, row.tallied]);
+        sent.flatten().for_each(|part| report += part);
+        let counts = self.rows.iter().map(|row| row.counts.clone().unwrap_or_default()).collect();
+        let written = self.rows.iter().map(|row| row.written.clone().unwrap_or_default()).collect();
+        Ok(JobResult { plan, report, counts, written, attempts: self.attempts })
     }
 
     fn chunk_bases(&self) -> Vec<u32> {

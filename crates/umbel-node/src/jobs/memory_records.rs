@@ -1,0 +1,40 @@
+//! Records of workers in tests: where they are read, their hashes, ranks and parts.
+
+use umbel_engine::dedup::{Place, Rank, RecordPart};
+use umbel_filter::ItemHash;
+
+/// Chunks of a worker.
+pub(super) const CHUNKS: u32 = 2;
+
+/// The hash of a record: two records that end in `~` have one hash and differ.
+pub(super) fn hash(record: &[u8]) -> ItemHash {
+    let (head, seed) = match record.split_last() {
+        Some((b'~', head)) => (&head[..head.len().saturating_sub(1)], 1),
+        _ => (record, 0),
+    };
+    let mix = |mut x: u64| {
+        for byte in head {
+            x = (x ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            x ^= x >> 29;
+        }
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    ItemHash::new(mix(seed + 17), mix(seed + 99))
+}
+
+/// Where record `index` of so many was read.
+pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> Place {
+    let first = records.div_ceil(CHUNKS as usize);
+    let chunk = u32::from(index >= first);
+    Place::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
+}
+
+/// How the record at a place ranks; there are few ranks.
+pub(super) fn rank(place: Place) -> Rank {
+    Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
+}
+
+/// Which part of which record a place is, where records have parts.
+pub(super) fn part(place: Place) -> RecordPart {
+    RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
+}
