@@ -13,7 +13,7 @@ timed, comes first: it warms the page cache and counts the lines that each tool 
 number is given with --distinct, or else it is what `sort -u` writes.
 
 Tools that are not installed are listed so and left out. Python needs nothing beyond its standard
-library; DuckDB and Polars run in an interpreter that has them (--python). Progress goes to the
+library; DuckDB, Polars and DataFusion run in an interpreter that has them (--python). Progress goes to the
 error stream, the report in Markdown to the output stream.
 """
 
@@ -76,6 +76,33 @@ lines.unique(maintain_order=order == "ordered").sink_csv(
 )
 """
 
+# Batches are written as they come, for its own CSV writer takes no pipe; a line is one field, as
+# above. With a limit of memory the aggregate may go to disk.
+DATAFUSION = r"""
+import os
+import sys
+import datafusion
+import pyarrow
+from pyarrow import compute
+source, memory, threads = sys.argv[1:4]
+config = datafusion.SessionConfig().with_target_partitions(int(threads))
+runtime = datafusion.RuntimeEnvBuilder()
+if memory:
+    runtime = runtime.with_disk_manager_os().with_fair_spill_pool(int(memory))
+context = datafusion.SessionContext(config, runtime)
+schema = pyarrow.schema([("line", pyarrow.string_view())])
+options = datafusion.CsvReadOptions(
+    has_header=False, delimiter="\x01", quote="\x02", schema=schema,
+    file_extension=os.path.splitext(source)[1],
+)
+context.register_csv("lines", source, options=options)
+for batch in context.sql("SELECT DISTINCT line FROM lines").execute_stream():
+    lines = batch.to_pyarrow().column(0).cast(pyarrow.string()).fill_null("")
+    joined = compute.binary_join(pyarrow.ListArray.from_arrays([0, len(lines)], lines), "\n")
+    sys.stdout.buffer.write(joined[0].as_buffer())
+    sys.stdout.buffer.write(b"\n")
+"""
+
 
 @dataclasses.dataclass
 class Tool:
@@ -127,7 +154,7 @@ def tools(options, source, scratch):
     threads = str(options.threads)
 
     umbel = options.umbel if os.access(options.umbel, os.X_OK) else None
-    for memory in ("", "128M"):
+    for memory in ("", "512M", "128M"):
         argv = [umbel, "dedup", source, "--quiet"]
         argv += ["--memory", memory] if memory else []
         rows.append(
@@ -187,6 +214,11 @@ def tools(options, source, scratch):
         name = f"DuckDB, memory_limit {memory}" if memory else "DuckDB SELECT DISTINCT"
         argv = [python, "-c", DUCKDB, source, "/dev/stdout", memory, threads] if duckdb else None
         rows.append(Tool(name, argv, "yes, but CR", "no", duckdb, piped=True))
+
+    datafusion = library("datafusion")
+    for name, memory in (("", ""), (", memory limit 512 MB", "512000000")):
+        argv = [python, "-c", DATAFUSION, source, memory, threads] if datafusion else None
+        rows.append(Tool(f"DataFusion SELECT DISTINCT{name}", argv, "yes, but CR, empty", "no", datafusion))
 
     polars = library("polars")
     for order, kept in (("any", "no"), ("ordered", "yes")):
@@ -374,7 +406,7 @@ def parse_arguments():
     parser.add_argument("--no-count", action="store_true", help="skip the untimed counting round")
     parser.add_argument("--only", default="", help="comma-separated parts of tool names to run")
     parser.add_argument("--skip", default="", help="comma-separated parts of tool names to leave out")
-    parser.add_argument("--python", default=sys.executable, help="has duckdb and polars")
+    parser.add_argument("--python", default=sys.executable, help="has duckdb, polars, datafusion and pyarrow")
     parser.add_argument("--umbel", default=str(target / "release/umbel"))
     parser.add_argument("--hash-floor", default=str(target / "release/examples/hash_floor"))
     parser.add_argument("--scratch", help="parent of the scratch folder (default: the system's)")
@@ -448,7 +480,7 @@ def main():
         "\nPeak is the highest resident set of any process of the run; it never reads below about"
         "\n10 MB, that of the process which starts it. DuckDB refuses /dev/null as a target: `cat`"
         "\nempties a pipe behind it and is not counted; DISTINCT does not keep the order there. \"But"
-        "\nCR\": drops a carriage return at the end of a line, and needs UTF-8."
+        "\nCR\": drops a carriage return at the end of a line, and needs UTF-8; \"empty\": and empty lines."
     )
     print(f"\nMachine: {machine_before} at the start.")
     versions = sorted({tool.version for tool in rows if tool.version})
