@@ -18,7 +18,7 @@ use super::limits::{
     WORDS_WAITING_MAX,
 };
 use super::outgoing::Reach;
-use super::wire::{is_final, status_text};
+use super::wire::{Carries, is_final, status_text};
 use crate::raft::encoding::decode;
 
 /// The worker whose process coordinates.
@@ -162,7 +162,7 @@ impl LineKeeper {
             Err(cause) => return Ok((false, Status::invalid_argument(cause))),
         };
         let stream = beating(spoken, |body| JobWord { body });
-        let request = self.reach.identity.request(stream, COORDINATOR, 0);
+        let request = self.reach.identity.request(stream, COORDINATOR, 0, Carries::Own);
         let silent = || {
             let seconds = HEARTBEAT_TIMEOUT.as_secs();
             Status::deadline_exceeded(format!("nothing was heard for {seconds} s"))

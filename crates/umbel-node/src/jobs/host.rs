@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
-use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::{Route, WorkerId};
 use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
 use umbel_proto::v1::job_exchange_server::{JobExchange, JobExchangeServer};
 use umbel_proto::v1::{JobFrames, JobFramesEnd, JobHello, JobOrder, JobWord};
@@ -19,7 +19,7 @@ use super::incoming::{Inlet, accept};
 use super::limits::{
     CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
 };
-use super::wire::{Identity, hello_of};
+use super::wire::{Carries, Identity, hello_of};
 use crate::raft::encoding::decode;
 
 /// A stream of a call.
@@ -155,8 +155,17 @@ impl JobExchange for JobService {
                 from.0, worker.0
             )));
         }
+        let carries = if hello.passed_on { Carries::PassedOn } else { Carries::Own };
+        if carries == Carries::PassedOn && door.identity.route == Route::Direct {
+            return Err(Status::failed_precondition(format!(
+                "worker {} passes frames on to worker {} in a job without a grid: bring all workers \
+                 to one release",
+                from.0, worker.0
+            )));
+        }
         let frames = request.into_inner();
-        let answer = accept(&door.inlet, from, hello.attempt, frames, &door.runtime)?;
+        let sender = (from, carries);
+        let answer = accept(&door.inlet, sender, hello.attempt, frames, &door.runtime)?;
         let answers = futures_util::stream::unfold(answer, async |mut answer| {
             answer.recv().await.map(|item| (item, answer))
         });

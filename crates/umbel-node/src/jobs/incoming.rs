@@ -13,7 +13,7 @@ use super::lane::{LaneEvent, LaneInput};
 use super::outgoing::{Arrival, PeerQueues};
 use super::packing::Unpacker;
 use super::tallier::TallyFrame;
-use super::wire::{error_text, status_text};
+use super::wire::{Carries, error_text, status_text};
 
 /// Which frames the lanes are ready for. Others wait in their streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,8 +31,8 @@ pub(super) struct Inlet {
     pub(super) attempt: u32,
     pub(super) ready: Ready,
     pub(super) lanes: Option<Arc<Inboxes>>,
-    /// Who has opened a stream in this attempt.
-    pub(super) senders: Arc<Mutex<BTreeSet<WorkerId>>>,
+    /// Who has opened a stream in this attempt, and for what.
+    pub(super) senders: Arc<Mutex<BTreeSet<(WorkerId, Carries)>>>,
 }
 
 /// Where the frames of an attempt go.
@@ -58,7 +58,7 @@ pub(super) type FramesAnswer = mpsc::Receiver<Result<JobFramesEnd, Status>>;
 /// Takes a peer's stream of an attempt, if that is the present one and it is the first.
 pub(super) fn accept(
     inlet: &watch::Sender<Inlet>,
-    from: WorkerId,
+    sender: (WorkerId, Carries),
     attempt: u32,
     frames: Streaming<JobFrames>,
     runtime: &tokio::runtime::Handle,
@@ -71,7 +71,8 @@ pub(super) fn accept(
             now.attempt
         )));
     }
-    let is_first = now.senders.lock().expect("nothing panics while holding it").insert(from);
+    let is_first = now.senders.lock().expect("nothing panics while holding it").insert(sender);
+    let (from, carries) = sender;
     if !is_first {
         let worker = from.0;
         return Err(Status::failed_precondition(format!(
@@ -81,7 +82,7 @@ pub(super) fn accept(
     let (ending, answer) = mpsc::channel(1);
     runtime.spawn(async move {
         let mut present = watched.clone();
-        let mut reader = Reader { neighbour: from, attempt, inlet: watched, lanes: None };
+        let mut reader = Reader { neighbour: from, carries, attempt, inlet: watched, lanes: None };
         let cause = tokio::select! {
             cause = reader.read(frames) => cause,
             // An error is a worker that has ended.
@@ -101,6 +102,7 @@ pub(super) fn accept(
 
 struct Reader {
     neighbour: WorkerId,
+    carries: Carries,
     attempt: u32,
     inlet: watch::Receiver<Inlet>,
     lanes: Option<(Ready, Arc<Inboxes>)>,
@@ -129,14 +131,17 @@ impl Reader {
     }
 
     async fn deliver(&mut self, bytes: Vec<u8>) -> Result<(), String> {
-        // What is another's waits for nothing but the attempt, which its sender and it have begun.
+        // What is another's waits for the attempt, which its sender and it have begun, and for room.
         let queues = Arc::clone(&self.wait(Ready::Nothing).await?.queues);
         let arrival = queues
-            .arrived(self.neighbour, bytes)
+            .arrived(self.neighbour, self.carries, bytes)
             .map_err(|error| error_text(error.to_string(), std::error::Error::source(&error)))?;
         match arrival {
             Arrival::Here(from, frame) => self.take(from, frame).await,
-            Arrival::PassedOn => Ok(()),
+            Arrival::Elsewhere(to, bytes) => {
+                queues.pass_on(to, bytes).await;
+                Ok(())
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::job_world::{World, finish};
 use super::limits::FRAMES_MESSAGE_BYTES_MAX;
 use super::memory_workshop::{Effect, Point, Trap};
 use super::outgoing::Reach;
-use super::wire::Identity;
+use super::wire::{Carries, Identity};
 use super::{MemberConfig, MemberError};
 
 /// Brings worker 0 bytes as if worker 1 did, once it takes a stream for the first attempt. Why it ended
@@ -33,7 +33,7 @@ async fn bring(world: &World, message: JobFrames) -> Option<String> {
     loop {
         let messages = futures_util::stream::iter([message.clone()]);
         let frames = messages.chain(futures_util::stream::pending());
-        let request = reach.identity.request(frames, WorkerId(0), 1);
+        let request = reach.identity.request(frames, WorkerId(0), 1, Carries::Own);
         match client.frames(request).await {
             Ok(answer) => {
                 let status = answer.into_inner().message().await.unwrap_err();

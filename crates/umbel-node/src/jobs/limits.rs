@@ -27,6 +27,10 @@ pub(super) const FRAME_HEAD_BYTES: usize = 8;
 /// Largest frame: its payload and its header, and on the grid who made it and who gets it.
 pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64 + Passage::HEAD_BYTES_MAX;
 
+/// Bytes of others' frames that wait for a neighbour, if not one frame's alone: some messages, which fill
+/// a stream's window. Whoever brings more waits.
+pub(super) const PASSED_ON_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
+
 /// Frames that wait for a lane; senders wait behind them.
 pub(super) const LANE_FRAMES_WAITING_MAX: usize = 16;
 

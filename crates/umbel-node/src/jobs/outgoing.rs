@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Streaming;
@@ -14,9 +14,11 @@ use umbel_proto::v1::JobFramesEnd;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
 use super::lane::LaneEvent;
-use super::limits::{BACKOFF_MAX, BACKOFF_MIN, FRAMES_MESSAGE_BYTES_MAX, FRAMES_PATIENCE};
-use super::packing::Outgoing;
-use super::wire::{Identity, is_final, status_text};
+use super::limits::{
+    BACKOFF_MAX, BACKOFF_MIN, FRAMES_MESSAGE_BYTES_MAX, FRAMES_PATIENCE, PASSED_ON_BYTES_MAX,
+};
+use super::packing::{Outgoing, Waiting};
+use super::wire::{Carries, Identity, is_final, status_text};
 use crate::peer::channel::channel;
 use crate::ports::Net;
 
@@ -37,28 +39,52 @@ impl Reach {
     }
 }
 
-/// The queues of an attempt. What waits in them is bounded by the windows in which cells are opened:
-/// a sender has few cells under way, and an owner answers only those.
+/// The queues of an attempt. What waits there of this worker's own is bounded by the windows in which
+/// cells are opened: a sender has few cells under way, and an owner answers only those.
 ///
 /// Every pair of neighbours has a stream of its own: all workers, or those of one row or column of the
-/// grid. A frame for another one goes by the relay of the pair, which puts it behind its own.
+/// grid. A frame for another one goes by the relay of the pair, in a stream for what it passes on.
 pub(super) struct PeerQueues {
     me: WorkerId,
     route: Route,
     grid: Grid,
-    queues: Vec<Option<mpsc::UnboundedSender<Bytes>>>,
+    own: Vec<Option<mpsc::UnboundedSender<Waiting>>>,
+    passed_on: Vec<Option<PassOn>>,
+}
+
+/// Others' frames that wait for a neighbour. Their makers are not bounded from here, so their room is:
+/// [`PASSED_ON_BYTES_MAX`], or one frame.
+struct PassOn {
+    frames: mpsc::UnboundedSender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+impl PassOn {
+    fn new(frames: mpsc::UnboundedSender<Waiting>) -> Self {
+        Self { frames, room: Arc::new(Semaphore::new(PASSED_ON_BYTES_MAX)) }
+    }
+
+    /// Puts a frame behind the others once there is room.
+    async fn send(&self, frame: Bytes) {
+        let bytes = frame.len().min(PASSED_ON_BYTES_MAX);
+        let bytes = u32::try_from(bytes).expect("the limit is less");
+        let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
+        let room = Some(room.expect("nobody closes it"));
+        // A stream that has ended has told of its trouble, and given its room back.
+        let _ = self.frames.send(Waiting { frame, room });
+    }
 }
 
 /// What came from a neighbour.
 pub(super) enum Arrival {
     /// A frame of that worker for this one.
     Here(WorkerId, Vec<u8>),
-    /// A frame for another one, which has it next.
-    PassedOn,
+    /// A frame for that worker, a neighbour, as it goes on.
+    Elsewhere(WorkerId, Vec<u8>),
 }
 
 impl PeerQueues {
-    /// Opens a stream to every neighbour, each in a task of `tasks`.
+    /// Opens the streams to every neighbour, each in a task of `tasks`.
     pub(super) fn open(
         reach: &Reach,
         attempt: u32,
@@ -68,20 +94,25 @@ impl PeerQueues {
     ) -> Self {
         let (me, route, grid) =
             (reach.identity.worker, reach.identity.route, reach.identity.grid());
-        let mut queues: Vec<_> = (0..grid.workers()).map(|_| None).collect();
-        for peer in grid.neighbours(me) {
+        let mut stream = |peer, carries| {
             let (sender, frames) = mpsc::unbounded_channel();
             let (reach, events) = (reach.clone(), events.clone());
             let feed = async move {
-                let cause = feed(&reach, attempt, peer, frames).await;
+                let cause = feed(&reach, attempt, (peer, carries), frames).await;
                 let _ = events.send(LaneEvent::Trouble { peer, cause });
             };
             tasks.spawn_on(feed, runtime);
-            if let Some(queue) = queues.get_mut(peer.index()) {
-                *queue = Some(sender);
+            sender
+        };
+        let mut own: Vec<_> = (0..grid.workers()).map(|_| None).collect();
+        let mut passed_on: Vec<_> = (0..grid.workers()).map(|_| None).collect();
+        for peer in grid.neighbours(me) {
+            own[peer.index()] = Some(stream(peer, Carries::Own));
+            if route == Route::Grid {
+                passed_on[peer.index()] = Some(PassOn::new(stream(peer, Carries::PassedOn)));
             }
         }
-        Self { me, route, grid, queues }
+        Self { me, route, grid, own, passed_on }
     }
 
     /// Puts a frame behind those that wait for a worker.
@@ -90,36 +121,44 @@ impl PeerQueues {
             Route::Direct => frame,
             Route::Grid => Passage { from: self.me, to, frame: &frame }.to_bytes(),
         };
-        self.queue(self.grid.next_hop(self.me, to), bytes);
+        let hop = self.grid.next_hop(self.me, to);
+        if let Some(Some(queue)) = self.own.get(hop.index()) {
+            // A stream that has ended has told of its trouble.
+            let _ = queue.send(Waiting { frame: bytes.into(), room: None });
+        }
     }
 
-    /// Takes what came from a neighbour, and hands on what is another's.
+    /// Where that goes which came from a neighbour.
     ///
     /// # Errors
-    /// If it has no business here.
+    /// If it has no business here, or not in this stream.
     pub(super) fn arrived(
         &self,
         neighbour: WorkerId,
+        carries: Carries,
         mut bytes: Vec<u8>,
     ) -> Result<Arrival, RelayError> {
         if self.route == Route::Direct {
             return Ok(Arrival::Here(neighbour, bytes));
         }
-        let Passage { from, to, frame } = Passage::read(&bytes, self.grid, self.me, neighbour)?;
-        if to == self.me {
+        let me = self.me;
+        let Passage { from, to, frame } = Passage::read(&bytes, self.grid, me, neighbour)?;
+        if (from == neighbour) != (carries == Carries::Own) {
+            return Err(RelayError::Path { from, to, neighbour, me });
+        }
+        if to == me {
             let head_bytes = bytes.len() - frame.len();
             bytes.drain(..head_bytes);
             let from = if planted::on(Planted::RelayedAsOwn) { neighbour } else { from };
             return Ok(Arrival::Here(from, bytes));
         }
-        self.queue(to, bytes);
-        Ok(Arrival::PassedOn)
+        Ok(Arrival::Elsewhere(to, bytes))
     }
 
-    fn queue(&self, hop: WorkerId, bytes: Vec<u8>) {
-        if let Some(Some(queue)) = self.queues.get(hop.index()) {
-            // A stream that has ended has told of its trouble.
-            let _ = queue.send(bytes.into());
+    /// Hands another one's frame on to a neighbour, once there is room for it.
+    pub(super) async fn pass_on(&self, to: WorkerId, bytes: Vec<u8>) {
+        if let Some(Some(queue)) = self.passed_on.get(to.index()) {
+            queue.send(bytes.into()).await;
         }
     }
 }
@@ -128,10 +167,10 @@ impl PeerQueues {
 async fn feed(
     reach: &Reach,
     attempt: u32,
-    to: WorkerId,
-    frames: mpsc::UnboundedReceiver<Bytes>,
+    stream: (WorkerId, Carries),
+    frames: mpsc::UnboundedReceiver<Waiting>,
 ) -> String {
-    let (_client, mut answers) = match connect(reach, attempt, to, frames).await {
+    let (_client, mut answers) = match connect(reach, attempt, stream, frames).await {
         Ok(connected) => connected,
         Err(cause) => return cause,
     };
@@ -146,8 +185,8 @@ type Connected = (JobExchangeClient<Channel>, Streaming<JobFramesEnd>);
 async fn connect(
     reach: &Reach,
     attempt: u32,
-    to: WorkerId,
-    frames: mpsc::UnboundedReceiver<Bytes>,
+    (to, carries): (WorkerId, Carries),
+    frames: mpsc::UnboundedReceiver<Waiting>,
 ) -> Result<Connected, String> {
     let deadline = Instant::now() + FRAMES_PATIENCE;
     let mut pause = BACKOFF_MIN;
@@ -155,7 +194,7 @@ async fn connect(
         .max_encoding_message_size(FRAMES_MESSAGE_BYTES_MAX);
     loop {
         let (accept, accepted) = oneshot::channel();
-        let request = reach.identity.request(Outgoing::new(accepted), to, attempt);
+        let request = reach.identity.request(Outgoing::new(accepted), to, attempt, carries);
         match timeout_at(deadline, client.frames(request)).await {
             Ok(Ok(response)) => {
                 // If the stream has gone already, its answers say so.
@@ -172,5 +211,59 @@ async fn connect(
             }
         }
         pause = (2 * pause).min(BACKOFF_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_passes_frames_on_waits_for_room() {
+        let (sender, frames) = mpsc::unbounded_channel();
+        let queue = PassOn::new(sender);
+        let frame = |bytes| Bytes::from(vec![7; bytes]);
+        // A frame that is larger than all room waits alone.
+        assert!(queue.send(frame(PASSED_ON_BYTES_MAX + 1)).now_or_never().is_some());
+        let mut second = std::pin::pin!(queue.send(frame(1)));
+        assert!(second.as_mut().now_or_never().is_none());
+        let (accept, accepted) = oneshot::channel();
+        let mut outgoing = Outgoing::new(accepted);
+        accept.send(frames).unwrap_or_else(|_| panic!("somebody waits"));
+        // It waits no more once its first part is under way.
+        assert!(outgoing.next().await.is_some_and(|message| message.is_cut));
+        assert!(second.now_or_never().is_some());
+        for _ in 0..10 {
+            assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_some());
+        }
+        assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_none());
+        // A stream that is gone takes everything, and keeps nothing.
+        drop(outgoing);
+        for _ in 0..20 {
+            assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_some());
+        }
+    }
+
+    #[test]
+    fn frames_come_in_the_stream_of_their_kind() {
+        // 0 reaches 3 by 1, whose own frames come beside it.
+        let (me, grid) = (WorkerId(3), Grid::new(4, Route::Grid));
+        let queues = PeerQueues { me, route: Route::Grid, grid, own: vec![], passed_on: vec![] };
+        for (from, kind, other) in [
+            (WorkerId(0), Carries::PassedOn, Carries::Own),
+            (WorkerId(1), Carries::Own, Carries::PassedOn),
+        ] {
+            let bytes = Passage { from, to: me, frame: b"hello" }.to_bytes();
+            match queues.arrived(WorkerId(1), kind, bytes.clone()) {
+                Ok(Arrival::Here(maker, frame)) => {
+                    assert_eq!((maker, &frame[..]), (from, &b"hello"[..]));
+                }
+                _ => panic!("a frame of {from:?}"),
+            }
+            assert!(queues.arrived(WorkerId(1), other, bytes).is_err());
+        }
     }
 }

@@ -4,23 +4,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use umbel_proto::v1::JobFrames;
 
 use super::limits::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, FRAMES_MESSAGE_BYTES};
 
+/// A frame that waits for a peer.
+pub(super) struct Waiting {
+    pub(super) frame: Bytes,
+    /// Given back once the frame waits no more.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
 /// The frames that wait for a peer, as they are sent. Nothing leaves before the peer has accepted
 /// the stream, so that a stream that was not accepted can be tried again.
 pub(super) struct Outgoing {
-    accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Bytes>>,
-    frames: Option<mpsc::UnboundedReceiver<Bytes>>,
+    accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Waiting>>,
+    frames: Option<mpsc::UnboundedReceiver<Waiting>>,
     /// What is left of a frame that was cut.
     rest: Bytes,
 }
 
 impl Outgoing {
     /// Sends what the receiver that comes through `accepted` brings.
-    pub(super) fn new(accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Bytes>>) -> Self {
+    pub(super) fn new(accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Waiting>>) -> Self {
         Self { accepted, frames: None, rest: Bytes::new() }
     }
 
@@ -29,7 +36,11 @@ impl Outgoing {
             return Poll::Ready(Some(std::mem::take(&mut self.rest)));
         }
         match &mut self.frames {
-            Some(frames) => frames.poll_recv(cx),
+            Some(frames) => frames.poll_recv(cx).map(|waiting| {
+                let Waiting { frame, room } = waiting?;
+                drop(room);
+                Some(frame)
+            }),
             None => Poll::Pending,
         }
     }
@@ -111,7 +122,10 @@ mod tests {
 
     fn sent(frames: &[Bytes]) -> Vec<JobFrames> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        frames.iter().for_each(|frame| sender.send(frame.clone()).unwrap());
+        for frame in frames {
+            let waiting = Waiting { frame: frame.clone(), room: None };
+            assert!(sender.send(waiting).is_ok());
+        }
         drop(sender);
         let (accept, accepted) = oneshot::channel();
         let mut outgoing = Outgoing::new(accepted);

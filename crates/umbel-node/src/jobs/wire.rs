@@ -19,6 +19,17 @@ const PROTOCOL: u32 = 3;
 /// Name of the metadata that holds the [`JobHello`].
 const HELLO: &str = "umbel-job-bin";
 
+/// Whose frames a stream between neighbours carries. On a grid there are both streams; what is handed on
+/// ends where it arrives, so that its stream always drains, and whoever waits for room in it waits for
+/// nobody who waits in turn.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Carries {
+    /// The sender's own, for the receiver and for those behind it.
+    Own,
+    /// Others', all for the receiver.
+    PassedOn,
+}
+
 /// Who a worker is.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
@@ -39,8 +50,14 @@ impl Identity {
         Grid::new(self.workers, self.route)
     }
 
-    /// A call to a worker.
-    pub(super) fn request<T>(&self, message: T, to: WorkerId, attempt: u32) -> Request<T> {
+    /// A call to a worker. Attempt and what is carried are those of a stream of frames.
+    pub(super) fn request<T>(
+        &self,
+        message: T,
+        to: WorkerId,
+        attempt: u32,
+        carries: Carries,
+    ) -> Request<T> {
         let hello = JobHello {
             protocol: PROTOCOL,
             job: self.job,
@@ -51,6 +68,7 @@ impl Identity {
             token: self.token.clone().into(),
             incarnation: self.incarnation,
             attempt,
+            passed_on: carries == Carries::PassedOn,
         };
         let mut request = Request::new(message);
         let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
@@ -172,7 +190,8 @@ mod tests {
     }
 
     fn refusal(change: impl Fn(&mut JobHello)) -> Status {
-        let request = Identity { worker: WorkerId(2), ..identity() }.request((), WorkerId(0), 0);
+        let other = Identity { worker: WorkerId(2), ..identity() };
+        let request = other.request((), WorkerId(0), 0, Carries::Own);
         let mut hello = hello_of(request.metadata()).unwrap();
         assert_eq!(identity().check(&hello).unwrap(), WorkerId(2));
         change(&mut hello);
@@ -199,7 +218,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_refused() {
-        let mut request = identity().request((), WorkerId(0), 0);
+        let mut request = identity().request((), WorkerId(0), 0, Carries::Own);
         let hello = JobHello { protocol: 9, ..JobHello::default() };
         let value = MetadataValue::from_bytes(&hello.encode_to_vec());
         request.metadata_mut().insert_bin(HELLO, value);
