@@ -141,6 +141,28 @@ impl Job {
         });
     }
 
+    /// Runs all workers to their ends, which must be good. So many times one is waited for, killed if it has not ended
+    /// before, and started again.
+    pub(crate) fn run_with_kills(
+        &self,
+        victim: usize,
+        kills: usize,
+        mut wait: impl FnMut(&mut Child) -> bool,
+    ) {
+        let mut children = self.start_all();
+        for _ in 0..kills {
+            if wait(&mut children[victim]) {
+                children[victim].kill().unwrap();
+            }
+            let code = children[victim].wait().unwrap().code();
+            if code != Some(0) {
+                assert_eq!(code, None, "worker {victim} was not killed");
+                children[victim] = self.start(victim);
+            }
+        }
+        self.assert_ended_well(children);
+    }
+
     /// Checks that the outputs are those of one process.
     pub(crate) fn assert_as_one_process(&self) {
         let inputs: Vec<String> = (0..self.workers).map(|rank| self.input(rank)).collect();

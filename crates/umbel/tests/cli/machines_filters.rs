@@ -158,14 +158,7 @@ fn keys_that_filters_hold_are_told_with_their_scores_and_not_in_indexes() {
 fn a_worker_that_is_killed_after_it_has_asked_does_not_ask_again() {
     for victim in [0, 2] {
         let beside = Beside::lines(3, "--reference FILTER --add-to FILTER");
-        let mut children = beside.job.start_all();
-        if beside.wait_for_note(victim, &mut children[victim], "Asked") {
-            children[victim].kill().unwrap();
-        }
-        if children[victim].wait().unwrap().code() != Some(0) {
-            children[victim] = beside.job.start(victim);
-        }
-        beside.job.assert_ended_well(children);
+        beside.job.run_with_kills(victim, 1, |child| beside.wait_for_note(victim, child, "Asked"));
         beside.assert_as_one_process();
     }
 }
@@ -206,17 +199,11 @@ fn workers_that_are_killed_while_they_add_go_on() {
         let options = "--key id --reference FILTER --add-to FILTER --keep last";
         let job = Job::new(3, "jsonl", options, |seed| scored_lines(seed, 3000, 9000));
         let beside = Beside::new(job, &scored_lines(77, 300, 900));
-        let mut children = beside.job.start_all();
-        for _ in 0..2 {
-            if beside.wait_for_note(victim, &mut children[victim], "Committing") {
-                (0..numbers.below(2000)).for_each(|_| std::thread::yield_now());
-                children[victim].kill().unwrap();
-            }
-            if children[victim].wait().unwrap().code() != Some(0) {
-                children[victim] = beside.job.start(victim);
-            }
-        }
-        beside.job.assert_ended_well(children);
+        beside.job.run_with_kills(victim, 2, |child| {
+            let is_adding = beside.wait_for_note(victim, child, "Committing");
+            (0..numbers.below(2000)).for_each(|_| std::thread::yield_now());
+            is_adding
+        });
         beside.assert_as_one_process();
     }
 }

@@ -230,15 +230,7 @@ fn workers_that_are_killed_while_pieces_are_told_of_change_nothing() {
         let content = |seed: u64| (0..8).flat_map(|n| texts(8 * seed + n)).collect();
         let job = Job::new(3, "jsonl", options, content);
         let job = if victim == 1 { job } else { job.annotating() };
-        let mut children = job.start_all();
-        for _ in 0..2 {
-            wait_for_groups(&job, victim, &mut children[victim]);
-            children[victim].kill().unwrap();
-            if children[victim].wait().unwrap().code() != Some(0) {
-                children[victim] = job.start(victim);
-            }
-        }
-        job.assert_ended_well(children);
+        job.run_with_kills(victim, 2, |child| wait_for_groups(&job, victim, child));
         job.assert_as_one_process();
     }
 }
@@ -254,9 +246,9 @@ fn workers_that_rank_by_other_fields_are_refused() {
     first.wait().unwrap();
 }
 
-/// Waits until a worker's journal has so many bytes; false if the worker ends before.
-fn wait_for_journal(job: &Job, rank: usize, child: &mut Child, bytes: u64) -> bool {
-    let path = job.sandbox.path(format!("job{rank}/journal"));
+/// Waits until a file of a worker's folder has so many bytes; false if the worker ends before.
+fn wait_for_bytes(job: &Job, rank: usize, name: &str, child: &mut Child, bytes: u64) -> bool {
+    let path = job.sandbox.path(format!("job{rank}/{name}"));
     loop {
         if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() >= bytes) {
             return true;
@@ -268,15 +260,9 @@ fn wait_for_journal(job: &Job, rank: usize, child: &mut Child, bytes: u64) -> bo
     }
 }
 
-/// Waits until a worker has begun to learn of groups, or has ended.
-fn wait_for_groups(job: &Job, rank: usize, child: &mut Child) {
-    let path = job.sandbox.path(format!("job{rank}/groups"));
-    while !std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
-        if child.try_wait().unwrap().is_some() {
-            return;
-        }
-        std::thread::yield_now();
-    }
+/// Waits until a worker has begun to learn of groups; false if it ends before.
+fn wait_for_groups(job: &Job, rank: usize, child: &mut Child) -> bool {
+    wait_for_bytes(job, rank, "groups", child, 1)
 }
 
 #[test]
@@ -285,15 +271,7 @@ fn workers_that_are_killed_while_groups_are_counted_or_told_change_nothing() {
         let options = "--key id --exactness bytes --keep best:at";
         let job = Job::new(3, "jsonl", options, |seed| scored_lines(seed, 3000, 4000));
         let job = if victim == 1 { job } else { job.annotating() };
-        let mut children = job.start_all();
-        for _ in 0..2 {
-            wait_for_groups(&job, victim, &mut children[victim]);
-            children[victim].kill().unwrap();
-            if children[victim].wait().unwrap().code() != Some(0) {
-                children[victim] = job.start(victim);
-            }
-        }
-        job.assert_ended_well(children);
+        job.run_with_kills(victim, 2, |child| wait_for_groups(&job, victim, child));
         job.assert_as_one_process();
     }
 }
@@ -333,7 +311,7 @@ fn workers_that_are_killed_and_started_again_change_nothing() {
                 1 + usize::from(numbers.below(2) == 1)
             };
             let bytes = numbers.below(6000);
-            if wait_for_journal(&job, victim, &mut children[victim], bytes) {
+            if wait_for_bytes(&job, victim, "journal", &mut children[victim], bytes) {
                 children[victim].kill().unwrap();
             }
             let code = children[victim].wait().unwrap().code();
@@ -414,7 +392,7 @@ fn two_processes_cannot_be_one_worker_and_changed_inputs_are_named() {
     let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 100));
     // Alone, worker 1 waits for the other one.
     let mut first = job.start(1);
-    assert!(wait_for_journal(&job, 1, &mut first, 1));
+    assert!(wait_for_bytes(&job, 1, "journal", &mut first, 1));
     let second = job.command(1).output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(2), "{said}");
