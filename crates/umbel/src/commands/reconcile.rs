@@ -293,7 +293,7 @@ impl ReconcileArgs {
         let names = [a, b].map(|path| path.display().to_string());
         let [to_b, to_a] = Connection::pair(names)?;
         let patience = self.patience();
-        let ended = std::thread::scope(|scope| {
+        let (answered, ended) = std::thread::scope(|scope| {
             let answering = scope
                 .spawn(|| answer(&*there, answering, self.initiative(true), to_a, patience, None));
             let ended = reconcile(&*here, options, self.initiative(false), to_b, patience, None);
@@ -302,10 +302,11 @@ impl ReconcileArgs {
                 // What went wrong there says more than that the connection ended.
                 (Err(there), Err(here)) => Err(if is_gone(&there) { here } else { there }),
                 (Err(there), _) => Err(there),
-                (Ok(_), ended) => ended,
+                (Ok(answered), ended) => ended.map(|ended| (answered, ended)),
             }
         })?;
-        self.conclude(&report, &*here, &ended, false)
+        let replaced_there = answered.map_or(0, |answered| answered.change.replaced.len());
+        self.conclude(&report, &*here, (&ended, replaced_there), false)
     }
 
     fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
@@ -332,7 +333,8 @@ impl ReconcileArgs {
         let patience = self.patience();
         let ended =
             reconcile(&*set, options, self.initiative(is_b), connection, patience, journal)?;
-        self.conclude(&report, &*set, &ended, is_b)
+        // What another process has replaced is not known here.
+        self.conclude(&report, &*set, (&ended, 0), is_b)
     }
 
     fn check_writable(&self, set: &dyn ItemSet, is_changed: bool) -> Result<()> {
@@ -343,7 +345,7 @@ impl ReconcileArgs {
         &self,
         report: &Report,
         set: &dyn ItemSet,
-        ended: &Ended,
+        (ended, replaced_there): (&Ended, usize),
         is_b: bool,
     ) -> Result<Exit> {
         let is_dry = self.direction(is_b) == Direction::Compare;
@@ -361,8 +363,9 @@ impl ReconcileArgs {
         let stays = match self.direction(is_b) {
             Direction::Compare => here + there,
             Direction::Pull if self.delete => 0,
-            Direction::Pull => here,
-            Direction::Push => there,
+            // What was replaced is there no more.
+            Direction::Pull => here.saturating_sub(ended.change.replaced.len() as u64),
+            Direction::Push => there.saturating_sub(replaced_there as u64),
             Direction::TwoWay => ended.change.conflict_count,
         };
         Ok(if stays == 0 { Exit::Done } else { Exit::Failed })

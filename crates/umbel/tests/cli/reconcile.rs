@@ -155,6 +155,17 @@ fn records_with_keys_have_versions() {
     sandbox.write("b", b);
     reconcile(&sandbox, "--kv a b --pull --delete").kept();
     assert_eq!(sandbox.text("a"), b);
+    sandbox.write("a", "k1\tolder\n");
+    // Only another version is replaced: the sets are equal then.
+    sandbox.write("b", "k1\told\n");
+    reconcile(&sandbox, "--kv a b --pull").kept();
+    assert_eq!(sandbox.text("a"), "k1\told\n");
+    sandbox.write("a", "k1\tnew\n");
+    reconcile(&sandbox, "--kv a b --push").kept();
+    assert_eq!(sandbox.text("b"), "k1\tnew\n");
+    sandbox.write("a", "k1\tx\nk2\ty\n");
+    reconcile(&sandbox, "--kv a b --pull").ended_with(1);
+    assert_eq!(sandbox.text("a"), "k1\tnew\nk2\ty\n");
     sandbox.write("a", "k1\tx\nk1\ty\n");
     reconcile(&sandbox, "--kv a b").refused(2, &["a: line 2: the key is that of line 1"]);
     sandbox.write("a", "k1\tx\nk2\n");
