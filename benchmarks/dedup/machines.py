@@ -3,12 +3,12 @@
 
     cargo build --release -p umbel
     cargo run --release -p umbel --example gen_urls -- 20000000 0.25 1 > urls20m.txt
-    benchmarks/dedup/machines.py urls20m.txt --bytes 70000000 --rounds 10
+    benchmarks/dedup/machines.py urls20m.txt --bytes 150000000 --kills 20
 
 The input is cut into one file a worker. For every keep rule and exactness, with 4 and 8 processes on
-loopback, the outputs must be those of one process over all files, byte for byte. Then, so many rounds
-long, 4 processes work while two of them, drawn anew each time, are killed (SIGKILL) at drawn moments
-and started again: the outputs must be the same. Prints a Markdown table and a line a round; exits
+loopback, the outputs must be those of one process over all files, byte for byte. Then, in rounds until
+so many were killed, 4 processes work while up to two of them, drawn anew each time, are killed
+(SIGKILL) at drawn moments and started again: the outputs must be the same. Prints a Markdown table and a line a round; exits
 with 1 if anything differs.
 """
 
@@ -82,8 +82,8 @@ def compare_rules(site, port):
     return failures
 
 
-def kill_some(site, port, rounds):
-    """Rounds in which workers are killed; how many of them went wrong."""
+def kill_some(site, port, wanted):
+    """Rounds until so many workers were killed; how many of them went wrong."""
     count = len(site.parts)
     expected = site.expect([])
     draws = random.Random(1)
@@ -92,14 +92,14 @@ def kill_some(site, port, rounds):
         worker.wait()
     usual_s = time.monotonic() - began
     print(f"\nundisturbed: {usual_s:.2f} s")
-    failures = 0
-    for number in range(rounds):
+    failures = number = killed = 0
+    while killed < wanted:
         port += count
         workers = [site.start(w, number, port, []) for w in range(count)]
         began, kills = time.monotonic(), 0
         for _ in range(KILLS_A_ROUND):
             # A moment of the run, not a wait for something.
-            time.sleep(draws.uniform(0, usual_s))
+            time.sleep(draws.uniform(0, usual_s / KILLS_A_ROUND))
             victim = draws.randrange(count)
             if workers[victim].poll() is None:
                 workers[victim].kill()
@@ -110,6 +110,8 @@ def kill_some(site, port, rounds):
         print(f"round {number}: {kills} killed, {time.monotonic() - began:.2f} s, "
               f"{'the same' if is_same else 'OTHER OUTPUT'}", flush=True)
         failures += not is_same
+        killed, number = killed + kills, number + 1
+    print(f"{killed} killed in {number} rounds")
     return failures
 
 
@@ -118,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("input", type=pathlib.Path)
     parser.add_argument("--bytes", type=int, default=20_000_000, help="of each worker's file")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--port", type=int, default=23_000, help="the first of some hundred")
     arguments = parser.parse_args()
     failures, port = 0, arguments.port
@@ -130,7 +132,7 @@ def main():
         port += 10 * count
     with tempfile.TemporaryDirectory(prefix="umbel-machines-") as folder:
         site = Site(pathlib.Path(folder), arguments.input, 4, arguments.bytes)
-        failures += kill_some(site, port, arguments.rounds)
+        failures += kill_some(site, port, arguments.kills)
     sys.exit(1 if failures else 0)
 
 
