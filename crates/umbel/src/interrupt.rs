@@ -1,5 +1,7 @@
-//! Ctrl-C leaves no half output: files that are still being written are removed before the process ends.
+//! Ctrl-C leaves no half output: files that are still being written are removed before the process ends, and uploads
+//! aborted.
 
+use crate::objects::abort_open_uploads;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,7 +11,7 @@ const INTERRUPTED: i32 = 130;
 
 static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// From now on SIGINT, SIGTERM and SIGHUP remove all partial files and end the process.
+/// From now on SIGINT, SIGTERM and SIGHUP remove all partial files, abort all uploads and end the process.
 pub(crate) fn remove_partial_files_on_interrupt() {
     // Without a handler an interrupt still ends the process; only the partial files would stay.
     let _ = ctrlc::set_handler(|| {
@@ -17,6 +19,7 @@ pub(crate) fn remove_partial_files_on_interrupt() {
         while let Some(path) = partial.pop_first() {
             let _ = std::fs::remove_file(path);
         }
+        abort_open_uploads(true);
         // The lock is held until the end, so that no file is renamed into place any more.
         std::process::exit(INTERRUPTED);
     });

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Reconcile(args) => commands::reconcile::run(&args),
         Command::Sketch(args) => commands::sketch::run(&args),
     };
+    objects::abort_open_uploads(false);
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -1,23 +1,31 @@
-//! Objects of S3-compatible stores, as bytes that are read by offset.
+//! Objects of S3-compatible stores, as bytes that are read by offset, and as outputs.
 //!
 //! ```text
 //! s3://BUCKET/KEY, GLOB --ObjectAddress, Pattern--> ObjectStore --list, open--> Object
 //! Object --RemoteBytes::open--> ObjectReader --parts, some ahead--> ObjectStore::fetch --ranged GETs--> server
+//! output bytes --Upload, in parts--> ObjectStore::{begin, send_part} --PendingObject, at the commit--> finish, or put
 //! ```
 //!
 //! An [`Object`] is pinned to the entity tag that it had when it was opened: whoever reads it later sees those bytes, or
-//! an error. Everything that goes over the wire is signed in `sign.rs`, tried again in `store.rs`, and told in words in
-//! `error.rs`. Nothing else of the program knows HTTP.
+//! an error. An [`Upload`] is visible once its [`PendingObject`] is committed, and aborted if the process ends before.
+//! Everything that goes over the wire is signed in `sign.rs`, tried again in `store.rs`, and told in words in `error.rs`.
+//! Nothing else of the program knows HTTP.
 
 mod address;
 mod error;
 mod listing;
 mod object;
+mod open_uploads;
+mod part;
+mod puts;
 mod read_ahead;
 mod settings;
 mod sign;
 mod store;
+mod upload;
 
 pub(crate) use address::{ObjectAddress, is_object_address};
 pub(crate) use object::{Failure, Object};
+pub(crate) use open_uploads::abort_open_uploads;
 pub(crate) use store::ObjectStore;
+pub(crate) use upload::{PendingObject, Upload};

@@ -6,9 +6,9 @@ mod machines;
 pub(crate) use cluster::spec_of;
 
 use crate::dedup::{
-    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, OutputTarget, PeerSpec, SaveIndex,
-    Scope, default_memory_bytes, is_closed_pipe, parse_bytes, run as run_job, run_as_member,
-    seed_of_first,
+    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, ObjectStores, OutputTarget,
+    PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory, is_object,
+    parse_bytes, run as run_job, run_as_member, seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use crate::objects::is_object_address;
@@ -54,7 +54,8 @@ pub(crate) struct DedupArgs {
     /// How records are cut [default: Parquet by content, others by file name: .jsonl, .ndjson, .csv, .tsv, else text]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Where kept records go: a file, a directory (existing, or with a / behind) for one file an input, or -
+    /// Where kept records go: a file, a directory (existing, or with a / behind) for one file an input, or -. This and
+    /// all other outputs may be objects, s3://BUCKET/KEY and s3://BUCKET/PREFIX/
     #[arg(long, short, value_name = "DIR|FILE|-")]
     output: Option<PathBuf>,
     /// Drop nothing: write one JSON line a record that says whether it is a duplicate, and of which one; a directory
@@ -279,13 +280,22 @@ impl DedupArgs {
             ("--save-index", &self.save_index),
             ("--summary", &self.summary),
         ];
-        let files =
-            files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?.to_str()?)));
-        let references = self.reference.iter().map(|reference| ("--reference", &reference[..]));
-        let is_object = |(_, path): &(&str, &str)| is_object_address(path);
-        let Some((flag, path)) = files.chain(references).find(is_object) else { return Ok(()) };
-        let text = format!("{flag} {path}: objects can be inputs only; name a local file");
-        Err(UsageError(text).into())
+        let mut files = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)));
+        if let Some(reference) = self.reference.iter().find(|name| is_object_address(name)) {
+            let text = format!("--reference {reference}: an index is read from a local file only");
+            return Err(UsageError(text).into());
+        }
+        let why = match (&self.on_cluster.cluster, self.machines.is_one_of_many()) {
+            (Some(_), _) => "jobs of a cluster write no objects: each node writes on its own disk",
+            (None, true) => "workers among many write no objects; name a local file",
+            (None, false) => return Ok(()),
+        };
+        match files.find(|(_, path)| is_object(path)) {
+            Some((flag, path)) => {
+                Err(UsageError(format!("{flag} {}: {why}", path.display())).into())
+            }
+            None => Ok(()),
+        }
     }
 
     fn memory_bytes(&self) -> Result<u64> {
@@ -364,6 +374,7 @@ impl DedupArgs {
             overwrite: self.overwrite,
             quiet: self.quiet,
             plan_only: self.plan,
+            stores: ObjectStores::new(self.memory_bytes()?),
             rank: None,
         })
     }
@@ -415,9 +426,7 @@ impl DedupArgs {
         match self.annotate.as_ref().or(self.output.as_ref()) {
             None => OutputTarget::Stdout,
             Some(path) if path == Path::new("-") => OutputTarget::Stdout,
-            Some(path) if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
-                OutputTarget::Directory(path.clone())
-            }
+            Some(path) if is_directory(path) => OutputTarget::Directory(path.clone()),
             Some(path) => OutputTarget::File(path.clone()),
         }
     }

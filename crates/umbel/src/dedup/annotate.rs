@@ -1,5 +1,6 @@
 //! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
 
+use super::destinations::make_directory;
 use super::job::{Job, OutputTarget};
 use super::json_lines::JsonLines;
 use super::local_pass::ChunkFacts;
@@ -8,7 +9,7 @@ use super::outputs::{Named, output_path};
 use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, SortedRows};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use std::path::Path;
 use umbel_engine::dedup::Place;
@@ -33,7 +34,7 @@ pub(crate) fn write(
     match (named, &job.spec.output) {
         (Some(named), _) => Ok(vec![annotations.stream(named.sink()?)?]),
         (None, OutputTarget::Directory(root)) => {
-            let places = OwnPlaces::new(job.spec.overwrite);
+            let places = OwnPlaces::new(job.spec);
             annotations.directory(root, &places)?;
             Ok(places.into_complete())
         }
@@ -76,9 +77,7 @@ impl Annotations<'_> {
                 continue;
             }
             let path = output_path(spec, root, source);
-            let parent = path.parent().unwrap_or(root);
-            std::fs::create_dir_all(parent)
-                .with_context(|| format!("{}: cannot create directory", parent.display()))?;
+            make_directory(path.parent().unwrap_or(root))?;
             let mut lines = JsonLines::new(places.sink(number, &path, Compression::Plain)?);
             (first..next).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
             places.add(number, lines.complete()?)?;

@@ -3,6 +3,7 @@
 //! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
 //! directory and the matches of a glob by the bytes of their paths.
 
+use super::destinations::is_object;
 use super::local_pass::InputError;
 use super::object_inputs::{ObjectStores, object_sources};
 use super::row_groups::RowGroups;
@@ -376,8 +377,11 @@ pub(super) fn detected(head: &[u8]) -> (Compression, Option<Format>) {
     (Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet))
 }
 
-/// Which file a path means, whether it is there or not: absolute, without links and detours.
+/// Which file a path means, whether it is there or not: absolute, without links and detours. An object has one address.
 pub(crate) fn identity(path: &Path) -> PathBuf {
+    if is_object(path) {
+        return path.to_owned();
+    }
     std::fs::canonicalize(path).unwrap_or_else(|_| directory_identity(path))
 }
 

@@ -3,7 +3,9 @@
 use super::bad::BadRecords;
 use super::best::{BestField, Ranker};
 use super::chunks::{Chunk, cut};
+use super::commit::commit;
 use super::compare::{self, Suspects};
+use super::destinations::try_objects;
 use super::drop_rows::DropRows;
 use super::exchange::{self, Decisions, Outcome};
 use super::hash_runs::{HashRuns, RunStore};
@@ -23,7 +25,7 @@ use super::reports::{self, ReportOutputs};
 use super::row_groups::read_footers;
 use super::save_index::{self, KeptOfJob};
 use super::scope::{Scope, ScopedHasher};
-use super::sink::{Complete, Sink, commit};
+use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
@@ -146,6 +148,8 @@ pub(crate) struct JobSpec {
     pub(crate) quiet: bool,
     /// Only say what the job would need.
     pub(crate) plan_only: bool,
+    /// The object store, for inputs and outputs.
+    pub(crate) stores: ObjectStores,
 }
 
 impl JobSpec {
@@ -157,6 +161,17 @@ impl JobSpec {
     /// Whether records have parts, which are compared each by itself.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.granularity, Granularity::Paragraph(_))
+    }
+
+    /// Outputs that are one file or object each, as they are named; `-` may be among them.
+    pub(crate) fn named_outputs(&self) -> impl Iterator<Item = &PathBuf> {
+        let target = match &self.output {
+            OutputTarget::File(path) => Some(path),
+            OutputTarget::Stdout | OutputTarget::Directory(_) => None,
+        };
+        let reports = [&self.duplicates, &self.groups, &self.bad, &self.summary];
+        let index = self.save_index.as_ref().map(|index| &index.path);
+        reports.into_iter().flatten().chain(index).chain(target)
     }
 
     /// The keep rule, as the user names it.
@@ -268,6 +283,7 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     check_against_inputs(spec, sources)?;
+    try_objects(spec, sources)?;
     execute(&job, Outputs::open(spec)?, clocks)
 }
 
@@ -285,8 +301,7 @@ pub(crate) fn open_sources_but(
 ) -> Result<Vec<Source>> {
     // A file that is one record has no header.
     let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
-    let mut sources =
-        resolve(&spec.inputs, format, &spec.scratch, &ObjectStores::new(spec.memory_bytes))?;
+    let mut sources = resolve(&spec.inputs, format, &spec.scratch, &spec.stores)?;
     sources.retain(|source| source.identity.as_ref().is_none_or(|file| !left_out.contains(file)));
     read_headers(&mut sources)?;
     read_footers(spec, &mut sources)?;

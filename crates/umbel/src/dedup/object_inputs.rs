@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use umbel_records::{Format, RemoteBytes};
 
-/// Objects that are opened at a time: each takes one answer of the store, and hardly any work here.
-const OPENING_THREADS: usize = 16;
+/// Objects that are opened, looked for or put in place at a time: each takes one answer of the store, and hardly any work here.
+pub(super) const OPENING_THREADS: usize = 16;
 
 /// Patterns mean of keys what they mean of paths: `*` stays within a directory, and names may begin with a dot.
 const MATCHING: MatchOptions = MatchOptions {
@@ -21,6 +21,7 @@ const MATCHING: MatchOptions = MatchOptions {
 };
 
 /// The store that the environment names, once it is needed.
+#[derive(Debug)]
 pub(crate) struct ObjectStores {
     memory_bytes: u64,
     store: Mutex<Option<Arc<ObjectStore>>>,
@@ -32,7 +33,12 @@ impl ObjectStores {
         Self { memory_bytes, store: Mutex::new(None) }
     }
 
-    fn store(&self) -> Result<Arc<ObjectStore>> {
+    /// The store.
+    ///
+    /// # Errors
+    ///
+    /// As [`ObjectStore::from_environment`].
+    pub(crate) fn store(&self) -> Result<Arc<ObjectStore>> {
         let mut store = lock(&self.store);
         if store.is_none() {
             *store = Some(ObjectStore::from_environment(self.memory_bytes)?);

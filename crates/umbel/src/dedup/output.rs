@@ -1,8 +1,9 @@
 //! Phase 9: every chunk is read again, and the records that stay are written in input order.
 
 use super::content::open_records;
+use super::destinations::{make_directory, open_sink};
 use super::inputs::Source;
-use super::job::{Job, OutputTarget};
+use super::job::{Job, JobSpec, OutputTarget};
 use super::local_pass::{ChunkFacts, InputError};
 use super::outputs::{Named, output_path};
 use super::paragraphs::PieceCopier;
@@ -12,7 +13,7 @@ use super::sink::{Complete, Sink, is_closed_pipe};
 use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -54,15 +55,15 @@ pub(crate) trait Places: Sync {
 }
 
 /// Files of a job in one process: named after the process, and gone with it.
-pub(crate) struct OwnPlaces {
-    overwrite: bool,
+pub(crate) struct OwnPlaces<'a> {
+    spec: &'a JobSpec,
     complete: Mutex<Vec<(usize, Complete)>>,
 }
 
-impl OwnPlaces {
+impl<'a> OwnPlaces<'a> {
     /// No file so far.
-    pub(crate) fn new(overwrite: bool) -> Self {
-        Self { overwrite, complete: Mutex::default() }
+    pub(crate) fn new(spec: &'a JobSpec) -> Self {
+        Self { spec, complete: Mutex::default() }
     }
 
     /// All that are complete, in the order of sources.
@@ -73,13 +74,13 @@ impl OwnPlaces {
     }
 }
 
-impl Places for OwnPlaces {
+impl Places for OwnPlaces<'_> {
     fn has(&self, _: usize) -> bool {
         false
     }
 
     fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
-        Sink::packed_file(path, compression, self.overwrite)
+        open_sink(self.spec, path, compression)
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
@@ -108,7 +109,7 @@ pub(crate) fn run(
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(path)) => {
-            let places = OwnPlaces::new(job.spec.overwrite);
+            let places = OwnPlaces::new(job.spec);
             directory(job, facts, path, &places, &times, bar)?;
             places.into_complete()
         }
@@ -176,9 +177,7 @@ pub(crate) fn directory(
             return Ok(());
         }
         let path = output_path(job.spec, root, &job.sources[index]);
-        let parent = path.parent().unwrap_or(root);
-        let make = std::fs::create_dir_all(parent);
-        make.with_context(|| format!("{}: cannot create directory", parent.display()))?;
+        make_directory(path.parent().unwrap_or(root))?;
         let sink = places.sink(index, &path, job.sources[index].compression)?;
         places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };

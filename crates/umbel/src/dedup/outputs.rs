@@ -4,10 +4,11 @@
 //! directory that is missing, two outputs in one file, a report in the place of an input.
 
 use super::bad::BadRecords;
+use super::destinations::{open_sink, refuse_existing};
 use super::inputs::{Source, identity, is_dash};
-use super::job::{JobSpec, OutputTarget};
+use super::job::{JobSpec, OutputTarget, SaveIndex};
 use super::json_lines::JsonLines;
-use super::sink::{Complete, Sink, is_device, refuse_existing_file};
+use super::sink::{Complete, Sink, compression_of_name, is_device};
 use crate::exit::UsageError;
 use crate::say::say_line;
 use anyhow::Result;
@@ -28,23 +29,18 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    fn new(path: &Path, overwrite: bool) -> Result<Self> {
+    fn new(spec: &JobSpec, path: &Path) -> Result<Self> {
+        Self::packed(spec, path, compression_of_name(path))
+    }
+
+    fn packed(spec: &JobSpec, path: &Path, compression: Compression) -> Result<Self> {
         if is_dash(path) {
             Ok(Self::Open(Box::new(Sink::stdout()?)))
         } else if is_device(path) {
             Ok(Self::Late(path.to_owned()))
         } else {
-            Ok(Self::Open(Box::new(Sink::file(path, overwrite)?)))
+            Ok(Self::Open(Box::new(open_sink(spec, path, compression)?)))
         }
-    }
-
-    /// One that is not packed, whatever its name.
-    fn plain(path: &Path, overwrite: bool) -> Result<Self> {
-        if is_dash(path) || is_device(path) {
-            return Self::new(path, overwrite);
-        }
-        let sink = Sink::packed_file(path, Compression::Plain, overwrite)?;
-        Ok(Self::Open(Box::new(sink)))
     }
 
     /// The sink.
@@ -75,16 +71,18 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// Opens all of them.
     pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
-        let open = |path: &PathBuf| Named::new(path, spec.overwrite);
+        let open = |path: &PathBuf| Named::new(spec, path);
         let report = |path: &Option<PathBuf>| path.as_ref().map(open).transpose();
         let kept = match &spec.output {
-            OutputTarget::Stdout => Some(Named::new(Path::new("-"), spec.overwrite)?),
+            OutputTarget::Stdout => Some(Named::new(spec, Path::new("-"))?),
             OutputTarget::File(path) => Some(open(path)?),
             OutputTarget::Directory(_) => None,
         };
         let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
         let groups = report(&spec.groups)?;
-        let index = spec.save_index.as_ref().map(|index| Named::plain(&index.path, spec.overwrite));
+        // Never packed, whatever its name: it is read block by block.
+        let plain = |index: &SaveIndex| Named::packed(spec, &index.path, Compression::Plain);
+        let index = spec.save_index.as_ref().map(plain);
         let (index, summary) = (index.transpose()?, report(&spec.summary)?);
         Ok(Self { kept, duplicates, groups, bad, index, summary })
     }
@@ -109,36 +107,30 @@ fn refuse<T>(text: String) -> Result<T> {
 ///
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
-    let mut paths: Vec<&PathBuf> =
-        [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten().collect();
-    paths.extend(spec.save_index.as_ref().map(|index| &index.path));
-    let mut streams = paths.iter().filter(|path| is_dash(path)).count();
-    match &spec.output {
-        OutputTarget::Stdout => streams += 1,
-        OutputTarget::File(path) => paths.push(path),
-        OutputTarget::Directory(_) => {}
+    let mut streams = spec.named_outputs().filter(|path| is_dash(path)).count();
+    if matches!(spec.output, OutputTarget::Stdout) {
+        streams += 1;
     }
     if streams > 1 {
         let text =
             "two outputs would go to standard output: name a file for one of them, or --output";
         return refuse(text.into());
     }
-    let mut seen = BTreeSet::new();
-    for path in paths.into_iter().filter(|path| !is_dash(path)) {
-        if path.is_dir() {
-            return refuse(format!("{} is a directory, expected a file", path.display()));
-        }
-        check_free(path, spec.overwrite, &mut seen)?;
+    let paths: Vec<&Path> =
+        spec.named_outputs().filter(|path| !is_dash(path)).map(PathBuf::as_path).collect();
+    if let Some(path) = paths.iter().find(|path| path.is_dir()) {
+        return refuse(format!("{} is a directory, expected a file", path.display()));
     }
-    Ok(())
+    check_free(spec, &paths, &mut BTreeSet::new())
 }
 
-fn check_free(path: &Path, overwrite: bool, seen: &mut BTreeSet<PathBuf>) -> Result<()> {
-    if !overwrite {
-        refuse_existing_file(path)?;
-    }
-    if !is_device(path) && !seen.insert(identity(path)) {
-        return refuse(format!("{}: two outputs would be written there", path.display()));
+/// Refuses outputs where something stands, or two of them in one place.
+fn check_free(spec: &JobSpec, paths: &[&Path], seen: &mut BTreeSet<PathBuf>) -> Result<()> {
+    refuse_existing(spec, paths.iter().copied())?;
+    for path in paths {
+        if !is_device(path) && !seen.insert(identity(path)) {
+            return refuse(format!("{}: two outputs would be written there", path.display()));
+        }
     }
     Ok(())
 }
@@ -179,12 +171,13 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
                 ));
             }
         }
-        for source in sources {
-            check_free(&output_path(spec, root, source), spec.overwrite, &mut seen)?;
-        }
+        let mut paths: Vec<PathBuf> =
+            sources.iter().map(|source| output_path(spec, root, source)).collect();
         if spec.skip_bad.is_some() && spec.bad.is_none() {
-            check_free(&root.join(BAD_LIST_NAME), spec.overwrite, &mut seen)?;
+            paths.push(root.join(BAD_LIST_NAME));
         }
+        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        check_free(spec, &paths, &mut seen)?;
     }
     Ok(())
 }
@@ -202,7 +195,7 @@ pub(crate) fn write_bad(
     let sink = match (named, &spec.output) {
         (Some(named), _) => named.sink()?,
         (None, OutputTarget::Directory(root)) => {
-            Sink::file(&root.join(BAD_LIST_NAME), spec.overwrite)?
+            open_sink(spec, &root.join(BAD_LIST_NAME), Compression::Plain)?
         }
         (None, _) => {
             let shown = lines.iter().take(BAD_LINES_SHOWN);

@@ -1,10 +1,11 @@
-//! Where output goes: standard output, or a file that appears under its name only when all is done.
+//! Where output goes: standard output, or a file or an object that appears under its name only when all is done.
 //!
 //! A file is written aside, in the same directory, fsynced, and renamed at the commit of the whole job. Whatever ends
-//! the job earlier leaves nothing that looks finished. A name that ends in `.gz` or `.zst` is compressed.
+//! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit. A name that ends in `.gz` or `.zst` is compressed.
 
 use crate::exit::UsageError;
 use crate::interrupt::PartialFile;
+use crate::objects::{PendingObject, Upload};
 use anyhow::{Context, Error, Result};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -33,14 +34,36 @@ pub(crate) fn is_closed_pipe(error: &Error) -> bool {
     error.is::<ClosedPipe>()
 }
 
+/// What takes the bytes, once they are packed.
+enum Place {
+    File(File),
+    Object(Box<Upload>),
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.write(bytes),
+            Self::Object(upload) => upload.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.flush(),
+            Self::Object(upload) => upload.flush(),
+        }
+    }
+}
+
 enum Encoder {
-    Plain(File),
-    Gzip(flate2::write::GzEncoder<File>),
-    Zstd(zstd::Encoder<'static, File>),
+    Plain(Place),
+    Gzip(flate2::write::GzEncoder<Place>),
+    Zstd(zstd::Encoder<'static, Place>),
 }
 
 impl Encoder {
-    fn new(file: File, compression: Compression) -> io::Result<Self> {
+    fn new(file: Place, compression: Compression) -> io::Result<Self> {
         Ok(match compression {
             Compression::Plain => Self::Plain(file),
             Compression::Gzip => {
@@ -62,7 +85,7 @@ impl Encoder {
         }
     }
 
-    fn finish(self) -> io::Result<File> {
+    fn finish(self) -> io::Result<Place> {
         match self {
             Self::Plain(file) => Ok(file),
             Self::Gzip(encoder) => encoder.finish(),
@@ -75,19 +98,38 @@ impl Encoder {
 pub(crate) struct Sink {
     name: String,
     encoder: Encoder,
-    /// The file aside and its name to be; `None` for standard output and devices, which are written directly.
-    aside: Option<(PartialFile, PathBuf)>,
+    aside: Aside,
     /// The last record had no line end: the next one needs one before it.
     unterminated: bool,
 }
 
-/// An output that is complete and durable, but not yet under its name.
-pub(crate) struct Complete(Option<(PartialFile, PathBuf)>);
+/// Where an output is until the commit.
+enum Aside {
+    /// Nowhere: standard output and devices are written directly.
+    Nowhere,
+    /// In a file aside, with its name to be.
+    File(PartialFile, PathBuf),
+    /// In the store, where nobody sees it.
+    Store,
+}
+
+/// An output that is complete and durable, but not yet under its name; nothing for one that was written directly.
+pub(crate) struct Complete(pub(super) Option<Finished>);
+
+/// Where it waits for the commit.
+pub(super) enum Finished {
+    File(PartialFile, PathBuf),
+    Object(PendingObject),
+}
 
 impl Complete {
     /// Lets the file aside outlive the process; it and its name to be, if there is one.
     pub(crate) fn keep(self) -> Option<(PathBuf, PathBuf)> {
-        self.0.map(|(aside, path)| (aside.keep(), path))
+        match self.0 {
+            Some(Finished::File(aside, path)) => Some((aside.keep(), path)),
+            // Objects are no outputs of the workers that keep theirs.
+            Some(Finished::Object(_)) | None => None,
+        }
     }
 }
 
@@ -104,9 +146,9 @@ impl Sink {
     /// Standard output.
     pub(crate) fn stdout() -> Result<Self> {
         let file = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
-        let encoder = Encoder::Plain(File::from(file));
+        let encoder = Encoder::Plain(Place::File(File::from(file)));
         let name = "standard output".to_owned();
-        Ok(Self { name, encoder, aside: None, unterminated: false })
+        Ok(Self { name, encoder, aside: Aside::Nowhere, unterminated: false })
     }
 
     /// A file under this name, compressed as the name says.
@@ -135,6 +177,18 @@ impl Sink {
         Self::file_aside(path, compression, path_aside(path, &process))
     }
 
+    /// An object under this name, compressed like this.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, with the name.
+    pub(crate) fn object(path: &Path, compression: Compression, upload: Upload) -> Result<Self> {
+        let name = path.display().to_string();
+        let encoder = Encoder::new(Place::Object(Box::new(upload)), compression);
+        let encoder = encoder.with_context(|| format!("{name}: cannot create"))?;
+        Ok(Self { name, encoder, aside: Aside::Store, unterminated: false })
+    }
+
     /// A file to be under this name, whatever stands there, written under another one until then.
     ///
     /// # Errors
@@ -149,13 +203,14 @@ impl Sink {
         let cannot = || format!("{name}: cannot create");
         if is_device(path) {
             let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
-            let encoder = Encoder::new(file, compression).with_context(cannot)?;
-            return Ok(Self { name, encoder, aside: None, unterminated: false });
+            let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
+            return Ok(Self { name, encoder, aside: Aside::Nowhere, unterminated: false });
         }
         let aside = PartialFile::guard(aside);
         let file = File::create(aside.path()).with_context(cannot)?;
-        let encoder = Encoder::new(file, compression).with_context(cannot)?;
-        Ok(Self { name, encoder, aside: Some((aside, path.to_owned())), unterminated: false })
+        let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
+        let aside = Aside::File(aside, path.to_owned());
+        Ok(Self { name, encoder, aside, unterminated: false })
     }
 
     /// Writes bytes.
@@ -179,20 +234,27 @@ impl Sink {
     /// Writes what is held back and makes it durable.
     pub(crate) fn complete(self) -> Result<Complete> {
         let Self { name, encoder, aside, .. } = self;
-        let is_file = aside.is_some();
-        let outcome =
-            encoder.finish().and_then(|file| if is_file { file.sync_all() } else { Ok(()) });
-        outcome.map_err(|error| explain(&name, is_file, error))?;
-        Ok(Complete(aside))
+        let is_direct = matches!(aside, Aside::Nowhere);
+        let finish = || match (encoder.finish()?, aside) {
+            (Place::File(file), Aside::File(aside, path)) => {
+                file.sync_all()?;
+                Ok(Some(Finished::File(aside, path)))
+            }
+            (Place::Object(upload), _) => {
+                Ok(Some(Finished::Object(upload.complete().map_err(io::Error::other)?)))
+            }
+            (Place::File(_), _) => Ok(None),
+        };
+        finish().map(Complete).map_err(|error| explain(&name, is_direct, error))
     }
 
     fn explain(&self, error: io::Error) -> Error {
-        explain(&self.name, self.aside.is_some(), error)
+        explain(&self.name, matches!(self.aside, Aside::Nowhere), error)
     }
 }
 
-fn explain(name: &str, is_file: bool, error: io::Error) -> Error {
-    if error.kind() == io::ErrorKind::BrokenPipe && !is_file {
+fn explain(name: &str, is_direct: bool, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::BrokenPipe && is_direct {
         return ClosedPipe.into();
     }
     Error::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
@@ -225,30 +287,9 @@ pub(crate) fn path_aside(path: &Path, writer: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Puts all outputs under their names, in order.
-pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
-    let mut directories: Vec<PathBuf> = Vec::new();
-    for (aside, path) in outputs.into_iter().filter_map(|Complete(aside)| aside) {
-        aside
-            .rename(&path)
-            .with_context(|| format!("{}: cannot rename into place", path.display()))?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new(".")).to_owned();
-        if directories.last() != Some(&directory) {
-            directories.push(directory);
-        }
-    }
-    directories.sort();
-    directories.dedup();
-    for directory in directories {
-        let synced = File::open(&directory).and_then(|handle| handle.sync_all());
-        synced.with_context(|| format!("{}: cannot sync", directory.display()))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::commit::commit;
     use super::*;
     use std::io::Read;
 

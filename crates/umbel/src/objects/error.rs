@@ -1,4 +1,4 @@
-//! Why an object could not be read, in words that say what to do. The caller knows its name.
+//! Why an object could not be read or written, in words that say what to do. The caller knows its name.
 
 use std::fmt;
 
@@ -11,9 +11,26 @@ pub(crate) enum ObjectError {
     /// The object is another one than when the job began. Run the job again, once nobody writes there.
     #[error("the object was changed while it was read; run the job again")]
     Changed,
+    /// Another writer was there first. Nothing of it was touched: move it away, or replace it.
+    #[error(
+        "an object stands there now: something else has put it there since the job began; move it away, or \
+         --overwrite replaces it"
+    )]
+    Exists,
     /// The server refuses, and would refuse again.
     #[error("{0}")]
     Refused(Refusal),
+    /// The process is being ended. Nothing more goes under a name.
+    #[error("interrupted")]
+    Interrupted,
+    /// A part cannot be kept until it is sent. Make room on the scratch disk, or name another one.
+    #[error("scratch file in {directory}: {error}; --scratch names another directory")]
+    Scratch {
+        /// Where it is.
+        directory: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// No answer after all tries: the network, or a store that is overloaded. Try again later.
     #[error("no answer from the object store after {tries} tries: {last}")]
     Unreachable {
@@ -21,6 +38,14 @@ pub(crate) enum ObjectError {
         tries: u32,
         /// What the last try met.
         last: String,
+    },
+    /// The output is longer than an object can be. Write a directory of outputs instead of one.
+    #[error(
+        "the output is longer than {bytes} bytes, the most that an object can hold; write a directory of outputs"
+    )]
+    TooLong {
+        /// Bytes of the longest object.
+        bytes: u64,
     },
     /// The server does not show a certificate that is trusted.
     #[error("the object store cannot be trusted: {0}; AWS_CA_BUNDLE names a file of certificates")]
@@ -68,6 +93,9 @@ impl fmt::Display for Refusal {
         }
         match (self.status, &self.code[..]) {
             (404, "NoSuchBucket") => f.write_str("there is no such bucket")?,
+            (404, "NoSuchUpload") => {
+                f.write_str("the upload is gone: something has ended it, perhaps a lifecycle rule")?;
+            }
             (404, "NoSuchKey" | "") => f.write_str("there is no such object")?,
             (401 | 403, _) if self.is_anonymous => f.write_str(
                 "access denied without credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",

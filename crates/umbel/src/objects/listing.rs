@@ -1,4 +1,4 @@
-//! What a store says in XML: pages of keys, and why it refuses.
+//! What a store says in XML: pages of keys, and why it refuses; what of uploads it says, `puts.rs` reads.
 
 use super::error::{ObjectError, Refusal};
 use quick_xml::Reader;
@@ -74,7 +74,7 @@ impl Refusal {
 
 /// Calls `take` with the path below the root and the text of each element, in the order of their ends, and returns the
 /// name of the root.
-fn leaves(
+pub(super) fn leaves(
     xml: &str,
     mut take: impl FnMut(&[&str], &str) -> Result<(), ObjectError>,
 ) -> Result<String, ObjectError> {

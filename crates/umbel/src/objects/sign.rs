@@ -26,6 +26,8 @@ pub(super) struct Signable<'a> {
     pub(super) query: &'a str,
     /// Headers beside host, token and time, with names in small letters and in their order.
     pub(super) headers: &'a [(&'a str, String)],
+    /// SHA-256 of the body in hexadecimal digits.
+    pub(super) body_sha256: &'a str,
     /// Seconds since 1970.
     pub(super) unix_seconds: u64,
     pub(super) region: &'a str,
@@ -36,9 +38,10 @@ pub(super) fn signed_headers(
     request: &Signable<'_>,
     credentials: &Credentials,
 ) -> Vec<(&'static str, String)> {
+    let Signable { method, path, query, region, body_sha256, .. } = request;
     let time = timestamp(request.unix_seconds);
     let mut added =
-        vec![("x-amz-content-sha256", NO_BODY_SHA256.to_owned()), ("x-amz-date", time.clone())];
+        vec![("x-amz-content-sha256", (*body_sha256).to_owned()), ("x-amz-date", time.clone())];
     if let Some(token) = &credentials.session_token {
         added.push(("x-amz-security-token", token.clone()));
     }
@@ -52,8 +55,7 @@ pub(super) fn signed_headers(
         let _ = writeln!(text, "{name}:{}", value.trim());
         text
     });
-    let Signable { method, path, query, region, .. } = request;
-    let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{NO_BODY_SHA256}");
+    let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body_sha256}");
     let day = &time[..8];
     let scope = format!("{day}/{region}/s3/aws4_request");
     let hash = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
@@ -74,7 +76,8 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -128,6 +131,7 @@ mod tests {
             path: "/test.txt",
             query: "",
             headers: &[("range", "bytes=0-9".to_owned())],
+            body_sha256: NO_BODY_SHA256,
             unix_seconds: 1_369_353_600,
             region: "us-east-1",
         };
@@ -139,6 +143,34 @@ mod tests {
              SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,\
              Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
         );
+    }
+
+    /// The example of the documentation: PUT of an object, signed with its body.
+    #[test]
+    fn bodies_are_signed_by_their_hashes() {
+        let credentials = Credentials {
+            access_key_id: "AKIAIOSFODNN7EXAMPLE".into(),
+            secret_access_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
+            session_token: None,
+        };
+        let hash = hex(digest::digest(&digest::SHA256, b"Welcome to Amazon S3.").as_ref());
+        let request = Signable {
+            method: "PUT",
+            host: "examplebucket.s3.amazonaws.com",
+            path: "/test%24file.text",
+            query: "",
+            headers: &[
+                ("date", "Fri, 24 May 2013 00:00:00 GMT".to_owned()),
+                ("x-amz-storage-class", "REDUCED_REDUNDANCY".to_owned()),
+            ],
+            body_sha256: &hash,
+            unix_seconds: 1_369_353_600,
+            region: "us-east-1",
+        };
+        let headers = signed_headers(&request, &credentials);
+        let (_, value) = headers.iter().find(|(name, _)| *name == "authorization").unwrap();
+        let signature = "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd";
+        assert!(value.ends_with(signature), "{value}");
     }
 
     #[test]

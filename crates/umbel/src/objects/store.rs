@@ -6,17 +6,17 @@ use super::listing::Page;
 use super::object::Object;
 use super::read_ahead::Budget;
 use super::settings::{Place, Settings};
-use super::sign::{Signable, percent_encoded, signed_headers};
+use super::sign::{NO_BODY_SHA256, Signable, percent_encoded, signed_headers};
 use crate::clock::unix_seconds;
 use anyhow::Result;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, AsSendBody, Body};
 
 /// Bytes of an object's beginning that come when it is opened: enough to tell packing and format.
 pub(super) const HEAD_BYTES: u64 = 64;
@@ -28,7 +28,7 @@ const PAGE_BYTES_MAX: u64 = 8 << 20;
 const KEYS_MAX: usize = 1 << 24;
 
 /// Bytes of a refusal that are read.
-const REFUSAL_BYTES_MAX: u64 = 64 << 10;
+pub(super) const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 
 /// Tries without a byte of progress before a request is given up: six seconds of waiting in all.
 const TRIES_MAX: u32 = 7;
@@ -38,11 +38,15 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// Connecting, and the first byte of an answer: a store that takes longer is as good as away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Silence within an answer, and all of its body: 4 MiB at 35 KB/s.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
-const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Share of a process's memory that small outputs may take until the commit: 16 MiB of 1 GiB, which is little beside the
+/// readers' sixteenth.
+const HELD_SHARE: u64 = 64;
 
 /// Connections that are kept for the next request.
 const IDLE_CONNECTIONS: usize = 64;
@@ -53,10 +57,26 @@ pub(crate) struct ObjectStore {
     agent: Agent,
     settings: Settings,
     pub(super) budget: Arc<Budget>,
+    /// Bytes of small outputs that may still be held in memory until the commit.
+    pub(super) held_left: AtomicU64,
+}
+
+/// One request.
+pub(super) struct Ask<'a> {
+    pub(super) method: &'a str,
+    pub(super) address: &'a ObjectAddress,
+    /// Query, encoded as it is sent, by the bytes of its names.
+    pub(super) query: &'a str,
+    /// Headers of its own, with names in small letters.
+    pub(super) headers: &'a [(&'a str, String)],
+    /// SHA-256 of the body in hexadecimal digits.
+    pub(super) body_sha256: &'a str,
+    /// How long the body may take on its way, and then the whole answer, if that is not as usual.
+    pub(super) times: Option<(Duration, Duration)>,
 }
 
 /// Why one try failed.
-enum Trouble {
+pub(super) enum Trouble {
     /// Another try may succeed.
     Passing(String),
     /// Some bytes came, and the next try goes on behind them.
@@ -96,7 +116,9 @@ impl ObjectStore {
             config = config.tls_config(trust(settings.ca_bundle.as_deref())?);
         }
         let agent = config.build().new_agent();
-        Ok(Arc::new(Self { agent, settings, budget: Arc::new(Budget::of(memory_bytes)) }))
+        let budget = Arc::new(Budget::of(memory_bytes));
+        let held_left = AtomicU64::new(memory_bytes / HELD_SHARE);
+        Ok(Arc::new(Self { agent, settings, budget, held_left }))
     }
 
     /// All objects whose keys begin so, by the bytes of their keys.
@@ -229,23 +251,48 @@ impl ObjectStore {
     }
 
     /// One request, and its answer if that is no refusal.
-    fn get(
+    pub(super) fn get(
         &self,
         address: &ObjectAddress,
         query: &str,
         headers: &[(&str, String)],
     ) -> Result<Response<Body>, Trouble> {
+        let ask = Ask {
+            method: "GET",
+            address,
+            query,
+            headers,
+            body_sha256: NO_BODY_SHA256,
+            times: None,
+        };
+        self.send(&ask, ())
+    }
+
+    /// Whether requests are signed.
+    pub(crate) fn signs(&self) -> bool {
+        self.settings.credentials.is_some()
+    }
+
+    /// One request with a body, and its answer if that is no refusal.
+    pub(super) fn send(
+        &self,
+        ask: &Ask<'_>,
+        body: impl AsSendBody,
+    ) -> Result<Response<Body>, Trouble> {
+        let Ask { method, address, query, headers, body_sha256, times } = *ask;
         let Place { scheme, host, path } = self.settings.place(&address.bucket);
         let path = percent_encoded(&format!("{path}{}", address.key), true);
         let mark = if query.is_empty() { "" } else { "?" };
-        let mut request = Request::get(format!("{scheme}://{host}{path}{mark}{query}"));
+        let uri = format!("{scheme}://{host}{path}{mark}{query}");
+        let mut request = Request::builder().method(method).uri(uri);
         if let Some(credentials) = &self.settings.credentials {
             let signable = Signable {
-                method: "GET",
+                method,
                 host: &host,
                 path: &path,
                 query,
                 headers,
+                body_sha256,
                 unix_seconds: unix_seconds(),
                 region: &self.settings.region,
             };
@@ -258,7 +305,12 @@ impl ObjectStore {
             request = request.header(*name, value);
         }
         let unsound = |error| ObjectError::malformed(format!("the request: {error}"));
-        let request = request.body(()).map_err(unsound)?;
+        let mut request = request.body(body).map_err(unsound)?;
+        if let Some((sending, answering)) = times {
+            let config = self.agent.configure_request(request).timeout_send_body(Some(sending));
+            let config = config.timeout_recv_response(Some(answering));
+            request = config.timeout_recv_body(Some(answering)).build();
+        }
         let response = self.agent.run(request).map_err(trouble)?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response)) }
     }
@@ -276,18 +328,35 @@ impl ObjectStore {
             .or(region)
             .filter(|region| is_elsewhere && *region != self.settings.region);
         refusal.is_anonymous = self.settings.credentials.is_none();
-        let is_passing = matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
-            || matches!(&refusal.code[..], "RequestTimeout" | "SlowDown" | "InternalError");
-        if is_passing {
-            Trouble::Passing(refusal.to_string())
-        } else {
-            Trouble::Final(ObjectError::Refused(refusal))
-        }
+        judged(refusal)
+    }
+}
+
+/// Whether another try may help against a refusal. A body that was damaged or cut on its way is sent again, too, and so
+/// is what met another writer in the same moment.
+pub(super) fn judged(refusal: Refusal) -> Trouble {
+    let codes = [
+        "RequestTimeout",
+        "SlowDown",
+        "InternalError",
+        "ServiceUnavailable",
+        "IncompleteBody",
+        "BadDigest",
+        "XAmzContentSHA256Mismatch",
+        "OperationAborted",
+        "ConditionalRequestConflict",
+    ];
+    let is_passing = matches!(refusal.status, 408 | 429 | 500 | 502 | 503 | 504)
+        || codes.contains(&&refusal.code[..]);
+    if is_passing {
+        Trouble::Passing(refusal.to_string())
+    } else {
+        Trouble::Final(ObjectError::Refused(refusal))
     }
 }
 
 /// Tries until it succeeds or will not, with growing pauses; not once `stop` is set.
-fn patiently<T>(
+pub(super) fn patiently<T>(
     stop: Option<&AtomicBool>,
     mut attempt: impl FnMut() -> Result<T, Trouble>,
 ) -> Result<T, ObjectError> {
@@ -357,7 +426,7 @@ fn read_body(response: Response<Body>, wanted: u64, bytes: &mut Vec<u8>) -> Resu
 }
 
 /// A body as text, up to a limit.
-fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
+pub(super) fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
     let mut bytes = Vec::new();
     let mut reader = response.into_body().into_reader().take(bytes_max + 1);
     reader.read_to_end(&mut bytes).map_err(|error| format!("the connection broke: {error}"))?;
@@ -367,7 +436,7 @@ fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String>
     String::from_utf8(bytes).map_err(|_| "the answer is not UTF-8".to_owned())
 }
 
-fn entity_tag(response: &Response<Body>) -> Option<String> {
+pub(super) fn entity_tag(response: &Response<Body>) -> Option<String> {
     Some(response.headers().get("etag")?.to_str().ok()?.to_owned())
 }
 

@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// What the shell calls a process that was interrupted.
-const INTERRUPTED: Option<i32> = Some(130);
+pub(crate) const INTERRUPTED: Option<i32> = Some(130);
 
-fn send(signal: &str, process: u32) {
+pub(crate) fn send(signal: &str, process: u32) {
     let status = Command::new("kill").arg(signal).arg(process.to_string()).status().unwrap();
     assert!(status.success(), "kill failed");
 }

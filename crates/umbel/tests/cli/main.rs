@@ -22,6 +22,7 @@ mod machines;
 mod machines_filters;
 mod many_machines;
 mod model;
+mod object_outputs;
 mod object_store;
 mod objects;
 mod odd_bytes;

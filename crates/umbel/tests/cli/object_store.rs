@@ -1,15 +1,19 @@
-//! A small object store: buckets of bytes behind the part of S3 that reading needs, with faults on demand.
+//! A small object store: buckets of bytes behind the part of S3 that jobs need, with faults on demand.
 //!
 //! It shares no code with the product but the hash function: signatures are recomputed from the request as it came,
-//! ranges, conditions and pages are served as the protocol has them, and every request is noted.
+//! ranges, conditions and pages are served as the protocol has them, and every request is noted. What writes is in
+//! `uploads.rs`.
+
+mod uploads;
 
 use ring::{digest, hmac};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use uploads::Upload;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Who may read.
@@ -39,9 +43,30 @@ pub(crate) struct Faults {
     pub(crate) change: Option<(u32, String, Vec<u8>)>,
 }
 
+/// What goes wrong with one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is refused for good.
+    Refused,
+    /// The store is overloaded.
+    Overload,
+    /// The connection breaks in the request's body, or before an answer if it has none.
+    CutBody,
+    /// The request is carried out, and the connection breaks before the answer.
+    LostAnswer,
+    /// A finish ends badly behind a good head; other requests meet an overload.
+    LateError,
+    /// Another writer puts an object under this key, just before.
+    Race(String),
+    /// The request waits until no upload is open.
+    Stalled,
+}
+
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) query: String,
     pub(crate) key: String,
     pub(crate) range: String,
     pub(crate) status: u16,
@@ -50,6 +75,13 @@ pub(crate) struct Asked {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Vec<u8>>,
+    /// What objects bear in the headers that users choose.
+    marks: BTreeMap<String, String>,
+    uploads: BTreeMap<String, Upload>,
+    begun: u32,
+    /// Requests until a fault, and which one.
+    fault: Option<(usize, Fault)>,
+    is_stalled: bool,
     faults: Faults,
     asked: Vec<Asked>,
 }
@@ -57,7 +89,19 @@ struct State {
 /// A store that serves until the test ends.
 pub(crate) struct ObjectStore {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
 }
 
 impl ObjectStore {
@@ -67,7 +111,7 @@ impl ObjectStore {
         let address = listener.local_addr().unwrap();
         let objects = objects.iter().map(|(key, bytes)| ((*key).into(), bytes.as_ref().to_vec()));
         let state = State { objects: objects.collect(), ..State::default() };
-        let state = Arc::new(Mutex::new(state));
+        let state = Arc::new(Shared { state: Mutex::new(state), ..Shared::default() });
         let shared = Arc::clone(&state);
         serve(move || {
             for stream in listener.incoming().flatten() {
@@ -79,12 +123,38 @@ impl ObjectStore {
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.state.lock().unwrap().faults = faults;
+        self.state.lock().faults = faults;
     }
 
     /// All requests since this was asked last.
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.state.lock().unwrap().asked)
+        std::mem::take(&mut self.state.lock().asked)
+    }
+
+    /// Lets the request with this number, from 0 and from now on, meet a fault.
+    pub(crate) fn set_fault(&self, request: usize, fault: Fault) {
+        self.state.lock().fault = Some((request, fault));
+    }
+
+    /// Waits until a request is stalled.
+    pub(crate) fn await_stall(&self) {
+        let state = self.state.lock();
+        drop(self.state.changed.wait_while(state, |state| !state.is_stalled).unwrap());
+    }
+
+    /// All objects whose keys begin so, without that beginning.
+    pub(crate) fn below(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+        let state = self.state.lock();
+        let below = state
+            .objects
+            .iter()
+            .filter_map(|(key, bytes)| Some((key.strip_prefix(prefix)?.to_owned(), bytes.clone())));
+        below.collect()
+    }
+
+    /// Uploads that have begun and have no end.
+    pub(crate) fn open_uploads(&self) -> usize {
+        self.state.lock().uploads.len()
     }
 
     /// Lets a command know this store and who it is.
@@ -107,9 +177,11 @@ fn serve(work: impl FnOnce() + Send + 'static) {
 }
 
 struct Request {
+    method: String,
     path: String,
     query: String,
     headers: BTreeMap<String, String>,
+    body: Vec<u8>,
 }
 
 struct Answer {
@@ -131,12 +203,27 @@ impl Answer {
 }
 
 /// Answers the next request of a connection; `None` if that is over.
-fn answer(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
-    let request = read_request(stream)?;
+fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut request = read_head(&mut reader)?;
+    let fault = shared.lock().next_fault();
+    if fault == Some(Fault::CutBody) {
+        return None;
+    }
+    let length = request.headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body.resize(length, 0);
+    reader.read_exact(&mut request.body).ok()?;
+    if fault == Some(Fault::Stalled) {
+        shared.stall();
+    }
     let mut answer = check_signature(&request).unwrap_or_else(|| {
-        let mut state = state.lock().unwrap();
-        state.answer(&request)
+        let answer = shared.lock().answer(&request, fault.as_ref());
+        shared.changed.notify_all();
+        answer
     });
+    if fault == Some(Fault::LostAnswer) {
+        return None;
+    }
     let Answer { status, headers, body, is_cut } = &mut answer;
     let mut head = format!("HTTP/1.1 {status} said\r\ncontent-length: {}\r\n", body.len());
     headers.iter().for_each(|(name, value)| {
@@ -152,17 +239,17 @@ fn answer(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
     (!*is_cut).then_some(())
 }
 
-fn read_request(stream: &TcpStream) -> Option<Request> {
-    let mut lines = BufReader::new(stream).lines();
+fn read_head(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
+    let mut lines = reader.lines();
     let first = lines.next()?.ok()?;
-    let target = first.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    let (method, target) = first.strip_suffix(" HTTP/1.1")?.split_once(' ')?;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut headers = BTreeMap::new();
     for line in lines {
         let line = line.ok()?;
         if line.is_empty() {
-            let (path, query) = (path.to_owned(), query.to_owned());
-            return Some(Request { path, query, headers });
+            let (method, path, query) = (method.to_owned(), path.to_owned(), query.to_owned());
+            return Some(Request { method, path, query, headers, body: Vec::new() });
         }
         let (name, value) = line.split_once(':')?;
         headers.insert(name.to_lowercase(), value.trim().to_owned());
@@ -172,7 +259,7 @@ fn read_request(stream: &TcpStream) -> Option<Request> {
 
 /// Refuses what is not signed as this very request.
 fn check_signature(request: &Request) -> Option<Answer> {
-    let Request { path, query, headers } = request;
+    let Request { method, path, query, headers, body } = request;
     let Some(given) = headers.get("authorization") else {
         return Some(Answer::refusal(403, "AccessDenied"));
     };
@@ -188,7 +275,11 @@ fn check_signature(request: &Request) -> Option<Answer> {
         assert!(names.split(';').any(|signed| signed == name), "{name} is not signed");
     }
     assert!(query.split('&').is_sorted(), "{query}");
-    let mut canonical = format!("GET\n{path}\n{query}\n");
+    let body_hash = hex(digest::digest(&digest::SHA256, body).as_ref());
+    if headers["x-amz-content-sha256"] != body_hash {
+        return Some(Answer::refusal(400, "XAmzContentSHA256Mismatch"));
+    }
+    let mut canonical = format!("{method}\n{path}\n{query}\n");
     for name in names.split(';') {
         writeln!(canonical, "{name}:{}", headers[name]).unwrap();
     }
@@ -225,22 +316,45 @@ fn take(left: &mut u32) -> bool {
 }
 
 impl State {
-    fn answer(&mut self, request: &Request) -> Answer {
+    fn next_fault(&mut self) -> Option<Fault> {
+        let (left, _) = self.fault.as_mut()?;
+        if *left == 0 {
+            return self.fault.take().map(|(_, fault)| fault);
+        }
+        *left -= 1;
+        None
+    }
+
+    fn answer(&mut self, request: &Request, fault: Option<&Fault>) -> Answer {
         let path = decoded(&request.path);
         let Some((bucket, key)) = path[1..].split_once('/') else {
             return Answer::refusal(400, "InvalidRequest");
         };
         let range = request.headers.get("range").cloned().unwrap_or_default();
-        let answer = if take(&mut self.faults.overloads) {
-            Answer::refusal(503, "SlowDown")
-        } else if bucket != BUCKET {
-            Answer::refusal(404, "NoSuchBucket")
-        } else if key.is_empty() {
-            self.list(&request.query)
-        } else {
-            self.object(key, &range, request.headers.get("if-match"))
+        if let Some(Fault::Race(key)) = fault {
+            self.objects.insert(key.clone(), b"another writer's".to_vec());
+        }
+        let answer = match fault {
+            Some(Fault::Refused) => Answer::refusal(403, "AccessDenied"),
+            Some(Fault::LateError) if uploads::is_finish(request) => {
+                Answer { status: 200, ..Answer::refusal(500, "InternalError") }
+            }
+            Some(Fault::Overload | Fault::LateError) => Answer::refusal(503, "SlowDown"),
+            _ if take(&mut self.faults.overloads) => Answer::refusal(503, "SlowDown"),
+            _ if bucket != BUCKET => Answer::refusal(404, "NoSuchBucket"),
+            _ if key.is_empty() => self.list(&request.query),
+            _ if request.method == "GET" && request.query.is_empty() => {
+                self.object(key, &range, request.headers.get("if-match"))
+            }
+            _ => self.written(key, request),
         };
-        self.asked.push(Asked { key: key.to_owned(), range, status: answer.status });
+        self.asked.push(Asked {
+            method: request.method.clone(),
+            query: request.query.clone(),
+            key: key.to_owned(),
+            range,
+            status: answer.status,
+        });
         answer
     }
 

@@ -1,12 +1,13 @@
 //! The end of a job over many machines, at its coordinator: the summary, with sums over all workers.
 
 use super::super::bad::BadRecords;
+use super::super::commit::commit;
 use super::super::exchange::Outcome;
 use super::super::groups::{GroupFacts, ToldGroups};
 use super::super::local_pass::LocalTimes;
 use super::super::online::Asked;
 use super::super::output::OutputTimes;
-use super::super::sink::{Sink, commit, compression_of_name, path_aside};
+use super::super::sink::{Sink, compression_of_name, path_aside};
 use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
 use super::catalogue::Catalogues;

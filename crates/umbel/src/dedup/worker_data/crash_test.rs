@@ -3,6 +3,7 @@
 
 use super::super::best::BestField;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
+use super::super::object_inputs::ObjectStores;
 use super::super::scope::Scope;
 use super::bench::{Bench, Membership};
 use super::tally_test;
@@ -100,6 +101,7 @@ impl Place {
             overwrite: false,
             quiet: true,
             plan_only: false,
+            stores: ObjectStores::new(64 << 20),
         }
     }
 

@@ -1,0 +1,74 @@
+//! The commit of a job: all outputs under their names, the last one behind all others.
+//!
+//! Objects come before files, for a request may still fail where a rename hardly does. Where anything fails, objects that
+//! are new are removed again; nobody can bring back what was replaced.
+
+use super::object_inputs::{OPENING_THREADS, each_of};
+use super::sink::{Complete, Finished};
+use crate::interrupt::PartialFile;
+use crate::objects::PendingObject;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Puts all outputs under their names: files in order, objects side by side, the last output last.
+///
+/// # Errors
+///
+/// Names the output.
+pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
+    let mut outputs: Vec<Finished> =
+        outputs.into_iter().filter_map(|Complete(done)| done).collect();
+    let last = outputs.pop();
+    let (mut objects, mut files, mut last_object) = (Vec::new(), Vec::new(), Vec::new());
+    for output in outputs {
+        match output {
+            Finished::File(aside, path) => files.push((aside, path)),
+            Finished::Object(object) => objects.push(object),
+        }
+    }
+    match last {
+        Some(Finished::File(aside, path)) => files.push((aside, path)),
+        Some(Finished::Object(object)) => last_object.push(object),
+        None => {}
+    }
+    let done = put(&objects).and_then(|()| rename(files)).and_then(|()| put(&last_object));
+    if done.is_err() {
+        let all: Vec<&PendingObject> = objects.iter().chain(&last_object).collect();
+        let take_back = |index: usize| {
+            all[index].take_back();
+            Ok(())
+        };
+        each_of(OPENING_THREADS, all.len(), take_back)?;
+    }
+    done
+}
+
+fn put(objects: &[PendingObject]) -> Result<()> {
+    let put = |index: usize| {
+        let object = &objects[index];
+        object.commit().with_context(|| format!("{}: cannot complete", object.address()))
+    };
+    each_of(OPENING_THREADS, objects.len(), put).map(drop)
+}
+
+fn rename(files: Vec<(PartialFile, PathBuf)>) -> Result<()> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for (aside, path) in files {
+        aside
+            .rename(&path)
+            .with_context(|| format!("{}: cannot rename into place", path.display()))?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new(".")).to_owned();
+        if directories.last() != Some(&directory) {
+            directories.push(directory);
+        }
+    }
+    directories.sort();
+    directories.dedup();
+    for directory in directories {
+        let synced = File::open(&directory).and_then(|handle| handle.sync_all());
+        synced.with_context(|| format!("{}: cannot sync", directory.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! Requests that write: an upload in parts that appears as a whole, a small object at once, and the way back.
+//!
+//! ```text
+//! begin  POST ?uploads                 -> id         nothing is visible
+//! part   PUT  ?partNumber=1&uploadId=  -> tag        each tried until it is there; sent again, it replaces itself
+//! finish POST ?uploadId= (all tags)    -> object     at once, or not at all
+//! abort  DELETE ?uploadId=
+//! ```
+//!
+//! Every body is signed with its SHA-256, which the store recomputes: what is stored is what was written. Entity tags
+//! could not show that, for they are a hash only where nothing is encrypted. Every object bears a mark, its own, so that
+//! a finish or a put whose answer was lost is known by what stands under the key.
+
+use super::address::ObjectAddress;
+use super::error::{ObjectError, Refusal};
+use super::listing::leaves;
+use super::part::PartBuffer;
+use super::sign::{NO_BODY_SHA256, hex, percent_encoded};
+use super::store::{
+    ANSWER_TIMEOUT, Ask, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, Trouble, body_text,
+    entity_tag, judged, patiently,
+};
+use ring::digest;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use ureq::Body;
+use ureq::http::Response;
+
+/// The header that bears an object's mark.
+const MARK_HEADER: &str = "x-amz-meta-umbel-upload";
+
+/// Bytes that a connection must carry within [`BODY_TIMEOUT`]: as for reading.
+const TIMED_BYTES: u64 = 4 << 20;
+
+/// The answer to a finish may take so long: S3 puts parts together for minutes and keeps the connection alive meanwhile.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// An abort may take so long: a process that is interrupted waits for it.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl ObjectStore {
+    /// Whether an object stands under this key.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`], also if there is no such bucket.
+    pub(crate) fn has(&self, address: &ObjectAddress) -> Result<bool, ObjectError> {
+        let range = [("range", "bytes=0-0".to_owned())];
+        patiently(None, || match self.get(address, "", &range) {
+            Ok(response) => {
+                // The end of the body frees the connection.
+                let _ = body_text(response, REFUSAL_BYTES_MAX);
+                Ok(true)
+            }
+            // 416: it is empty.
+            Err(Trouble::Final(error)) if error.status() == Some(416) => Ok(true),
+            Err(Trouble::Final(ObjectError::Refused(refusal))) if is_absent(&refusal) => Ok(false),
+            Err(trouble) => Err(trouble),
+        })
+    }
+
+    /// The mark of the object under this key, if there is one and it bears one.
+    pub(super) fn mark_of(&self, address: &ObjectAddress) -> Result<Option<String>, ObjectError> {
+        let ask = ask("HEAD", address, "", &[], NO_BODY_SHA256);
+        patiently(None, || match self.send(&ask, ()) {
+            Ok(response) => {
+                let mark = response.headers().get(MARK_HEADER).and_then(|mark| mark.to_str().ok());
+                Ok(mark.map(str::to_owned))
+            }
+            Err(Trouble::Final(error)) if error.status() == Some(404) => Ok(None),
+            Err(trouble) => Err(trouble),
+        })
+    }
+
+    /// Begins an upload of an object that will bear this mark, and returns its id.
+    pub(super) fn begin(&self, address: &ObjectAddress, mark: &str) -> Result<String, ObjectError> {
+        let headers = [(MARK_HEADER, mark.to_owned())];
+        let ask = ask("POST", address, "uploads=", &headers, NO_BODY_SHA256);
+        patiently(None, || {
+            let text = text_of(self.send(&ask, &[][..])?)?;
+            Ok(upload_id(&text)?)
+        })
+    }
+
+    /// Sends a sealed part, and returns the store's tag of it.
+    pub(super) fn send_part(
+        &self,
+        address: &ObjectAddress,
+        id: &str,
+        number: usize,
+        (part, hash): (&mut PartBuffer, &str),
+    ) -> Result<String, ObjectError> {
+        let id = percent_encoded(id, false);
+        let query = format!("partNumber={number}&uploadId={id}");
+        let ask = Ask { times: times(part.bytes()), ..ask("PUT", address, &query, &[], hash) };
+        patiently(None, || {
+            let response = match part.rewound()? {
+                Some(file) => self.send(&ask, file),
+                None => self.send(&ask, part.in_memory().expect("it is nowhere else")),
+            }?;
+            let tag = entity_tag(&response).filter(|tag| !tag.is_empty());
+            drain(response);
+            tag.ok_or_else(|| ObjectError::malformed("a part has no entity tag").into())
+        })
+    }
+
+    /// Puts the parts together under the key.
+    pub(super) fn finish(
+        &self,
+        address: &ObjectAddress,
+        (id, mark): (&str, &str),
+        tags: &[String],
+        overwrite: bool,
+    ) -> Result<(), ObjectError> {
+        let body = part_list(tags);
+        let hash = hex(digest::digest(&digest::SHA256, body.as_bytes()).as_ref());
+        let query = format!("uploadId={}", percent_encoded(id, false));
+        let headers = conditions(overwrite);
+        let ask = Ask {
+            times: Some((BODY_TIMEOUT, FINISH_TIMEOUT)),
+            ..ask("POST", address, &query, &headers, &hash)
+        };
+        let outcome = patiently(None, || finished(&text_of(self.send(&ask, body.as_bytes())?)?));
+        self.settled(address, mark, outcome)
+    }
+
+    /// Stores a small object at once.
+    pub(super) fn put(
+        &self,
+        address: &ObjectAddress,
+        mark: &str,
+        bytes: &[u8],
+        overwrite: bool,
+    ) -> Result<(), ObjectError> {
+        let hash = hex(digest::digest(&digest::SHA256, bytes).as_ref());
+        let mut headers = conditions(overwrite);
+        headers.push((MARK_HEADER, mark.to_owned()));
+        let ask =
+            Ask { times: times(bytes.len() as u64), ..ask("PUT", address, "", &headers, &hash) };
+        let outcome = patiently(None, || self.send(&ask, bytes).map(drain));
+        self.settled(address, mark, outcome)
+    }
+
+    /// What became of a request that makes an object: whatever its last answer was, an earlier try may have done it.
+    fn settled(
+        &self,
+        address: &ObjectAddress,
+        mark: &str,
+        outcome: Result<(), ObjectError>,
+    ) -> Result<(), ObjectError> {
+        let Err(error) = outcome else { return Ok(()) };
+        if self.mark_of(address).is_ok_and(|found| found.as_deref() == Some(mark)) {
+            return Ok(());
+        }
+        Err(if error.status() == Some(412) { ObjectError::Exists } else { error })
+    }
+
+    /// Ends an upload without an object. Once `stop` is set it is tried once more at most.
+    pub(super) fn abort(
+        &self,
+        address: &ObjectAddress,
+        id: &str,
+        stop: Option<&AtomicBool>,
+    ) -> Result<(), ObjectError> {
+        let query = format!("uploadId={}", percent_encoded(id, false));
+        let times = Some((ABORT_TIMEOUT, ABORT_TIMEOUT));
+        let ask = Ask { times, ..ask("DELETE", address, &query, &[], NO_BODY_SHA256) };
+        patiently(stop, || match self.send(&ask, ()) {
+            Ok(response) => {
+                drain(response);
+                Ok(())
+            }
+            Err(Trouble::Final(error)) if error.status() == Some(404) => Ok(()),
+            Err(trouble) => Err(trouble),
+        })
+    }
+
+    /// Removes the object under this key, if it bears this mark.
+    pub(super) fn take_back(&self, address: &ObjectAddress, mark: &str) -> Result<(), ObjectError> {
+        if self.mark_of(address)?.as_deref() != Some(mark) {
+            return Ok(());
+        }
+        let ask = ask("DELETE", address, "", &[], NO_BODY_SHA256);
+        patiently(None, || self.send(&ask, ()).map(drain))
+    }
+}
+
+fn ask<'a>(
+    method: &'a str,
+    address: &'a ObjectAddress,
+    query: &'a str,
+    headers: &'a [(&'a str, String)],
+    body_sha256: &'a str,
+) -> Ask<'a> {
+    Ask { method, address, query, headers, body_sha256, times: None }
+}
+
+/// How long so many bytes may take, and the answer to them.
+fn times(bytes: u64) -> Option<(Duration, Duration)> {
+    let pieces = u32::try_from(bytes / TIMED_BYTES).unwrap_or(u32::MAX).saturating_add(1);
+    Some((BODY_TIMEOUT.saturating_mul(pieces), ANSWER_TIMEOUT))
+}
+
+/// Where nothing may be replaced, the store finds out whether another writer came first.
+fn conditions(overwrite: bool) -> Vec<(&'static str, String)> {
+    if overwrite { Vec::new() } else { vec![("if-none-match", "*".to_owned())] }
+}
+
+/// Whether there is a bucket, and nothing under the key.
+fn is_absent(refusal: &Refusal) -> bool {
+    refusal.status == 404 && refusal.code != "NoSuchBucket"
+}
+
+/// Reads what is left of an answer, which frees its connection.
+fn drain(response: Response<Body>) {
+    let _ = body_text(response, REFUSAL_BYTES_MAX);
+}
+
+fn text_of(response: Response<Body>) -> Result<String, Trouble> {
+    body_text(response, REFUSAL_BYTES_MAX).map_err(Trouble::Passing)
+}
+
+/// The id in the answer to a beginning.
+fn upload_id(xml: &str) -> Result<String, ObjectError> {
+    let mut id = String::new();
+    let root = leaves(xml, |path, text| {
+        if path == ["UploadId"] {
+            text.clone_into(&mut id);
+        }
+        Ok(())
+    })?;
+    if root != "InitiateMultipartUploadResult" || id.is_empty() {
+        return Err(ObjectError::malformed(format!("expected an upload's id, not `{root}`")));
+    }
+    Ok(id)
+}
+
+/// The answer to a finish: its head says 200 before the store knows how it ends.
+fn finished(xml: &str) -> Result<(), Trouble> {
+    let root = leaves(xml, |_, _| Ok(()));
+    match root.as_deref() {
+        Ok("CompleteMultipartUploadResult") => Ok(()),
+        Ok("Error") => Err(judged(Refusal::read(200, xml))),
+        Ok(root) => {
+            let text = format!("expected the end of an upload, not `{root}`");
+            Err(ObjectError::malformed(text).into())
+        }
+        // Broken off while the store was at it: whether it is done shows when it is asked again.
+        Err(error) => Err(Trouble::Passing(error.to_string())),
+    }
+}
+
+/// What a finish says: all parts in order.
+fn part_list(tags: &[String]) -> String {
+    let mut xml =
+        "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">".to_owned();
+    for (number, tag) in (1..).zip(tags) {
+        let tag = tag.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let _ = write!(xml, "<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>");
+    }
+    xml.push_str("</CompleteMultipartUpload>");
+    xml
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_are_read() {
+        let xml = "<?xml version=\"1.0\"?><InitiateMultipartUploadResult><Bucket>b</Bucket>\
+                   <UploadId>a&amp;b==</UploadId></InitiateMultipartUploadResult>";
+        assert_eq!(upload_id(xml).unwrap(), "a&b==");
+        for length in 0..xml.len() {
+            assert!(upload_id(&xml[..length]).is_err(), "{length}");
+        }
+        assert!(upload_id(&xml.replace("UploadId", "Id")).is_err());
+        assert!(upload_id("<Error><UploadId>x</UploadId></Error>").is_err());
+    }
+
+    #[test]
+    fn a_finish_ends_well_only_if_the_body_says_so() {
+        let good = "  \n<?xml version=\"1.0\"?>\n<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>";
+        assert!(finished(good).is_ok());
+        for length in 0..good.len() {
+            assert!(matches!(finished(&good[..length]), Err(Trouble::Passing(_))), "{length}");
+        }
+        let refusal = |code: &str| finished(&format!("<Error><Code>{code}</Code></Error>"));
+        assert!(matches!(refusal("InternalError"), Err(Trouble::Passing(_))));
+        assert!(matches!(refusal("InvalidPart"), Err(Trouble::Final(_))));
+        assert!(matches!(finished("<html></html>"), Err(Trouble::Final(_))));
+    }
+
+    #[test]
+    fn parts_are_listed_in_order() {
+        let xml = part_list(&["\"a\"".to_owned(), "<&".to_owned()]);
+        let mut parts = Vec::new();
+        leaves(&xml, |_, text| {
+            parts.push(text.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(parts, ["1", "\"a\"", "", "2", "<&", ""]);
+    }
+}

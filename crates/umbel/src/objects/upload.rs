@@ -1,0 +1,180 @@
+//! An output that becomes an object: written in parts, visible at the commit and not before.
+
+use super::address::ObjectAddress;
+use super::error::ObjectError;
+use super::open_uploads::{OpenUpload, is_ending};
+use super::part::{MEMORY_BYTES, PARTS_MAX, PartBuffer, part_bytes};
+use super::store::ObjectStore;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of the longest object, by the limits of S3: 5 TiB.
+const OBJECT_BYTES_MAX: u64 = 5 << 40;
+
+/// Where an output goes.
+#[derive(Clone)]
+struct Target {
+    store: Arc<ObjectStore>,
+    address: ObjectAddress,
+    /// What the object will bear.
+    mark: String,
+    overwrite: bool,
+}
+
+/// An output that is being written.
+pub(crate) struct Upload {
+    target: Target,
+    part: PartBuffer,
+    /// Begun with the first part that is full; what is short needs none.
+    open: Option<OpenUpload>,
+    tags: Vec<String>,
+    bytes: u64,
+}
+
+/// An output that the store holds, or that is small, but that is not yet under its key.
+pub(crate) struct PendingObject {
+    target: Target,
+    content: Content,
+}
+
+enum Content {
+    Held(Vec<u8>),
+    Parts { open: OpenUpload, tags: Vec<String> },
+}
+
+impl Upload {
+    /// Nothing so far; parts wait in this directory until they are whole.
+    pub(crate) fn new(
+        store: &Arc<ObjectStore>,
+        address: ObjectAddress,
+        overwrite: bool,
+        scratch: &Path,
+    ) -> Self {
+        let target = Target { store: Arc::clone(store), address, mark: fresh_mark(), overwrite };
+        let part = PartBuffer::new(scratch);
+        Self { target, part, open: None, tags: Vec::new(), bytes: 0 }
+    }
+
+    fn add(&mut self, mut bytes: &[u8]) -> Result<(), ObjectError> {
+        if self.bytes + bytes.len() as u64 > OBJECT_BYTES_MAX {
+            return Err(ObjectError::TooLong { bytes: OBJECT_BYTES_MAX });
+        }
+        while !bytes.is_empty() {
+            let room = part_bytes(self.tags.len() as u64) - self.part.bytes();
+            if room == 0 {
+                self.send_part()?;
+                continue;
+            }
+            let (now, later) =
+                bytes.split_at(bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            self.part.add(now)?;
+            self.bytes += now.len() as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn send_part(&mut self) -> Result<(), ObjectError> {
+        let Target { store, address, mark, .. } = &self.target;
+        if self.open.is_none() {
+            self.open = Some(OpenUpload::begin(store, address, mark)?);
+        }
+        let open = self.open.as_ref().expect("just begun");
+        debug_assert!((self.tags.len() as u64) < PARTS_MAX, "the longest object has fewer parts");
+        let hash = self.part.seal()?;
+        let number = self.tags.len() + 1;
+        let part = (&mut self.part, &hash[..]);
+        self.tags.push(store.send_part(address, open.id(), number, part)?);
+        self.part.clear()
+    }
+
+    /// Sends what is held back, unless it is all and small.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn complete(mut self) -> Result<PendingObject, ObjectError> {
+        if self.open.is_none()
+            && let Some(held) = self.held()
+        {
+            return Ok(PendingObject { target: self.target, content: Content::Held(held) });
+        }
+        if self.part.bytes() > 0 || self.tags.is_empty() {
+            self.send_part()?;
+        }
+        let Self { target, open, tags, .. } = self;
+        let open = open.expect("a part was sent");
+        Ok(PendingObject { target, content: Content::Parts { open, tags } })
+    }
+
+    /// All bytes, if they are few and the process may hold them.
+    fn held(&self) -> Option<Vec<u8>> {
+        let bytes = self.part.in_memory().filter(|bytes| bytes.len() <= MEMORY_BYTES)?;
+        let subtract = |left: u64| left.checked_sub(bytes.len() as u64);
+        let left = &self.target.store.held_left;
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract).ok()?;
+        Some(bytes.to_vec())
+    }
+}
+
+impl Write for Upload {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl PendingObject {
+    /// Its address.
+    pub(crate) fn address(&self) -> &ObjectAddress {
+        &self.target.address
+    }
+
+    /// Puts it under its key.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`]; then it is not there, as far as the store can be asked.
+    pub(crate) fn commit(&self) -> Result<(), ObjectError> {
+        if is_ending() {
+            return Err(ObjectError::Interrupted);
+        }
+        let Target { store, address, mark, overwrite } = &self.target;
+        match &self.content {
+            Content::Held(bytes) => store.put(address, mark, bytes, *overwrite),
+            Content::Parts { open, tags } => {
+                store.finish(address, (open.id(), mark), tags, *overwrite)?;
+                open.forget();
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes it again, if it is new there: what it has replaced would not come back. As well as the store can.
+    pub(crate) fn take_back(&self) {
+        let Target { store, address, mark, overwrite } = &self.target;
+        if !*overwrite {
+            let _ = store.take_back(address, mark);
+        }
+    }
+}
+
+impl Drop for PendingObject {
+    fn drop(&mut self) {
+        if let Content::Held(bytes) = &self.content {
+            self.target.store.held_left.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A mark that no other object bears.
+#[expect(clippy::disallowed_methods, reason = "nothing but the identity of an object rests on it")]
+fn fresh_mark() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
