@@ -28,4 +28,4 @@ pub(crate) use address::{ObjectAddress, is_object_address};
 pub(crate) use object::{Failure, Object};
 pub(crate) use open_uploads::abort_open_uploads;
 pub(crate) use store::ObjectStore;
-pub(crate) use upload::{PendingObject, Upload};
+pub(crate) use upload::{KeptUpload, PendingObject, Upload};

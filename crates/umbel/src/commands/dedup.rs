@@ -270,7 +270,7 @@ impl DedupArgs {
     }
 
     /// Refuses objects where only files can be.
-    fn check_written(&self) -> Result<()> {
+    fn check_objects(&self) -> Result<()> {
         let files = [
             ("--output", &self.output),
             ("--annotate", &self.annotate),
@@ -280,21 +280,25 @@ impl DedupArgs {
             ("--save-index", &self.save_index),
             ("--summary", &self.summary),
         ];
-        let mut files = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)));
         if let Some(reference) = self.reference.iter().find(|name| is_object_address(name)) {
             let text = format!("--reference {reference}: an index is read from a local file only");
             return Err(UsageError(text).into());
         }
-        let why = match (&self.on_cluster.cluster, self.machines.is_one_of_many()) {
-            (Some(_), _) => "jobs of a cluster write no objects: each node writes on its own disk",
-            (None, true) => "workers among many write no objects; name a local file",
-            (None, false) => return Ok(()),
-        };
+        if self.on_cluster.cluster.is_none() {
+            return Ok(());
+        }
+        let mut files =
+            files.into_iter().filter_map(|(flag, path)| Some((flag, &**path.as_ref()?)));
         match files.find(|(_, path)| is_object(path)) {
-            Some((flag, path)) => {
-                Err(UsageError(format!("{flag} {}: {why}", path.display())).into())
-            }
             None => Ok(()),
+            Some((flag, path)) => {
+                let text = format!(
+                    "{flag} {}: jobs of a cluster read and write no objects, for whoever reaches a node would do so \
+                     with its credentials; start workers with --peers, or one process",
+                    path.display()
+                );
+                Err(UsageError(text).into())
+            }
         }
     }
 
@@ -317,7 +321,7 @@ impl DedupArgs {
             FormatArg::Parquet => Format::Parquet,
         });
         let level = self.level()?;
-        self.check_written()?;
+        self.check_objects()?;
         let Beside { online, references, add_to, save_index } = self.beside(level)?;
         Ok(JobSpec {
             references,

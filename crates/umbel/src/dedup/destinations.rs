@@ -23,7 +23,7 @@ pub(crate) fn is_object(path: &Path) -> bool {
 /// # Errors
 ///
 /// A [`UsageError`] if it cannot be one.
-fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
+pub(crate) fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
     if !is_object(path) {
         return Ok(None);
     }
@@ -60,11 +60,20 @@ pub(crate) fn make_directory(directory: &Path) -> Result<()> {
 ///
 /// As for [`Sink::packed_file`].
 pub(crate) fn open_sink(spec: &JobSpec, path: &Path, compression: Compression) -> Result<Sink> {
-    let Some(address) = object_at(path)? else {
-        return Sink::packed_file(path, compression, spec.overwrite);
-    };
-    let upload = Upload::new(&writable(spec, path)?, address, spec.overwrite, &spec.scratch);
-    Sink::object(path, compression, upload)
+    match upload_to(spec, path)? {
+        Some(upload) => Sink::object(path, compression, upload),
+        None => Sink::packed_file(path, compression, spec.overwrite),
+    }
+}
+
+/// An upload to the object that a path names, if it names one.
+///
+/// # Errors
+///
+/// A [`UsageError`] if it cannot be one.
+pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
+    let Some(address) = object_at(path)? else { return Ok(None) };
+    Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
 }
 
 /// Refuses outputs that stand there already, unless they may be replaced. Stores are asked side by side.
@@ -79,7 +88,7 @@ pub(crate) fn refuse_existing<'a>(
     let mut objects = Vec::new();
     for path in paths {
         match object_at(path)? {
-            Some(address) => objects.push((writable(spec, path)?, address)),
+            Some(address) => objects.push((store_of(spec, path)?, address)),
             None if !spec.overwrite => refuse_existing_file(path)?,
             None => {}
         }
@@ -108,17 +117,22 @@ pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
         paths.extend(sources.first().map(|source| output_path(spec, root, source)));
         paths.extend(spec.skip_bad.is_some().then(|| root.join(BAD_LIST_NAME)));
     }
-    let look = |index: usize| {
-        let path = &paths[index];
-        let Some(address) = object_at(path)? else { return Ok(()) };
-        let tried = writable(spec, path)?.try_upload(&address);
-        tried.with_context(|| format!("{address}: cannot write"))
-    };
-    each_of(OPENING_THREADS, paths.len(), look).map(drop)
+    // One behind the other: a process that is killed meanwhile leaves one upload, not many.
+    for path in &paths {
+        if let Some(address) = object_at(path)? {
+            let tried = store_of(spec, path)?.try_upload(&address);
+            tried.with_context(|| format!("{address}: cannot write"))?;
+        }
+    }
+    Ok(())
 }
 
-/// The store, if this process can write to it.
-fn writable(spec: &JobSpec, path: &Path) -> Result<Arc<ObjectStore>> {
+/// The store of an output, if this process can write to it.
+///
+/// # Errors
+///
+/// A [`UsageError`] if it has no credentials.
+pub(crate) fn store_of(spec: &JobSpec, path: &Path) -> Result<Arc<ObjectStore>> {
     let store = spec.stores.store()?;
     if !store.signs() {
         let text = format!(

@@ -5,7 +5,7 @@
 
 use crate::exit::UsageError;
 use crate::interrupt::PartialFile;
-use crate::objects::{PendingObject, Upload};
+use crate::objects::{KeptUpload, PendingObject, Upload};
 use anyhow::{Context, Error, Result};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -116,6 +116,14 @@ enum Aside {
 /// An output that is complete and durable, but not yet under its name; nothing for one that was written directly.
 pub(crate) struct Complete(pub(super) Option<Finished>);
 
+/// Where an output is that outlives the process.
+pub(crate) enum Kept {
+    /// In a file aside.
+    File(PathBuf),
+    /// In the store.
+    Upload(KeptUpload),
+}
+
 /// Where it waits for the commit.
 pub(super) enum Finished {
     File(PartialFile, PathBuf),
@@ -123,12 +131,14 @@ pub(super) enum Finished {
 }
 
 impl Complete {
-    /// Lets the file aside outlive the process; it and its name to be, if there is one.
-    pub(crate) fn keep(self) -> Option<(PathBuf, PathBuf)> {
-        match self.0 {
-            Some(Finished::File(aside, path)) => Some((aside.keep(), path)),
-            // Objects are no outputs of the workers that keep theirs.
-            Some(Finished::Object(_)) | None => None,
+    /// Lets the file aside or the upload outlive the process; where it is and its name to be, if there is one.
+    pub(crate) fn keep(self) -> Option<(Kept, PathBuf)> {
+        match self.0? {
+            Finished::File(aside, path) => Some((Kept::File(aside.keep()), path)),
+            Finished::Object(object) => {
+                let path = PathBuf::from(object.address().to_string());
+                Some((Kept::Upload(object.keep()?), path))
+            }
         }
     }
 }

@@ -36,6 +36,7 @@ mod segments;
 #[cfg(test)]
 mod tally_test;
 mod times;
+mod uploads;
 mod workshop;
 mod writing;
 

@@ -94,7 +94,10 @@ impl fmt::Display for Refusal {
         match (self.status, &self.code[..]) {
             (404, "NoSuchBucket") => f.write_str("there is no such bucket")?,
             (404, "NoSuchUpload") => {
-                f.write_str("the upload is gone: something has ended it, perhaps a lifecycle rule")?;
+                f.write_str(
+                    "the upload is gone: something has ended it, perhaps a lifecycle rule; run the job again, as a \
+                     worker from a new --job-dir",
+                )?;
             }
             (404, "NoSuchKey" | "") => f.write_str("there is no such object")?,
             (401 | 403, _) if self.is_anonymous => f.write_str(

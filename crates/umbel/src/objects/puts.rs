@@ -49,8 +49,7 @@ impl ObjectStore {
         let range = [("range", "bytes=0-0".to_owned())];
         patiently(None, || match self.get(address, "", &range) {
             Ok(response) => {
-                // The end of the body frees the connection.
-                let _ = body_text(response, REFUSAL_BYTES_MAX);
+                drain(response);
                 Ok(true)
             }
             // 416: it is empty.
@@ -69,6 +68,19 @@ impl ObjectStore {
                 Ok(mark.map(str::to_owned))
             }
             Err(Trouble::Final(error)) if error.status() == Some(404) => Ok(None),
+            Err(trouble) => Err(trouble),
+        })
+    }
+
+    /// Whether an upload is there and has no end.
+    pub(super) fn is_open(&self, address: &ObjectAddress, id: &str) -> Result<bool, ObjectError> {
+        let query = format!("max-parts=1&uploadId={}", percent_encoded(id, false));
+        patiently(None, || match self.get(address, &query, &[]) {
+            Ok(response) => {
+                drain(response);
+                Ok(true)
+            }
+            Err(Trouble::Final(error)) if error.status() == Some(404) => Ok(false),
             Err(trouble) => Err(trouble),
         })
     }

@@ -5,6 +5,7 @@ use super::error::ObjectError;
 use super::open_uploads::{OpenUpload, is_ending};
 use super::part::{MEMORY_BYTES, PARTS_MAX, PartBuffer, part_bytes};
 use super::store::ObjectStore;
+use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,17 @@ pub(crate) struct Upload {
     bytes: u64,
 }
 
+/// What a later process needs to put an upload together, or to know that it is done.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptUpload {
+    /// The store's name of it.
+    pub(crate) id: String,
+    /// What the object bears.
+    mark: String,
+    /// Of all parts, in order.
+    tags: Vec<String>,
+}
+
 /// An output that the store holds, or that is small, but that is not yet under its key.
 pub(crate) struct PendingObject {
     target: Target,
@@ -55,6 +67,28 @@ impl Upload {
         let target = Target { store: Arc::clone(store), address, mark: fresh_mark(), overwrite };
         let part = PartBuffer::new(scratch);
         Self { target, part, open: None, tags: Vec::new(), bytes: 0 }
+    }
+
+    /// The same, with a mark that whoever comes later knows.
+    pub(crate) fn with_mark(mut self, mark: String) -> Self {
+        self.target.mark = mark;
+        self
+    }
+
+    /// Begins it at once, so that it has an id and is held by the store, however short it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn begun(mut self) -> Result<Self, ObjectError> {
+        let Target { store, address, mark, .. } = &self.target;
+        self.open = Some(OpenUpload::begin(store, address, mark)?);
+        Ok(self)
+    }
+
+    /// The store's name of an upload that has begun.
+    pub(crate) fn id(&self) -> &str {
+        self.open.as_ref().map_or("", OpenUpload::id)
     }
 
     fn add(&mut self, mut bytes: &[u8]) -> Result<(), ObjectError> {
@@ -156,6 +190,14 @@ impl PendingObject {
         }
     }
 
+    /// Lets the upload outlive the process; nothing if the store does not hold it.
+    pub(crate) fn keep(&self) -> Option<KeptUpload> {
+        let Content::Parts { open, tags } = &self.content else { return None };
+        open.forget();
+        let (id, mark) = (open.id().to_owned(), self.target.mark.clone());
+        Some(KeptUpload { id, mark, tags: tags.clone() })
+    }
+
     /// Removes it again, if it is new there: what it has replaced would not come back. As well as the store can.
     pub(crate) fn take_back(&self) {
         let Target { store, address, mark, overwrite } = &self.target;
@@ -170,6 +212,42 @@ impl Drop for PendingObject {
         if let Content::Held(bytes) = &self.content {
             self.target.store.held_left.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
+    }
+}
+
+impl ObjectStore {
+    /// Whether an upload that was kept is still there, or its object.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn holds(
+        &self,
+        address: &ObjectAddress,
+        upload: &KeptUpload,
+    ) -> Result<bool, ObjectError> {
+        let has_begun = self.is_open(address, &upload.id)?;
+        Ok(has_begun || self.mark_of(address)?.as_ref() == Some(&upload.mark))
+    }
+
+    /// Puts an upload together that was kept, unless that is done.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`].
+    pub(crate) fn commit(
+        &self,
+        address: &ObjectAddress,
+        upload: &KeptUpload,
+        overwrite: bool,
+    ) -> Result<(), ObjectError> {
+        let KeptUpload { id, mark, tags } = upload;
+        self.finish(address, (id, mark), tags, overwrite)
+    }
+
+    /// Aborts an upload of another process, as well as the store can be asked.
+    pub(crate) fn abort_upload(&self, address: &ObjectAddress, id: &str) {
+        let _ = self.abort(address, id, None);
     }
 }
 

@@ -24,6 +24,7 @@ mod many_machines;
 mod model;
 mod object_outputs;
 mod object_store;
+mod object_workers;
 mod objects;
 mod odd_bytes;
 mod outputs;

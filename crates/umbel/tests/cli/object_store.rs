@@ -58,8 +58,8 @@ pub(crate) enum Fault {
     LateError,
     /// Another writer puts an object under this key, just before.
     Race(String),
-    /// The request waits until no upload is open.
-    Stalled,
+    /// The request is never carried out; its connection stays until whoever asked is gone.
+    Hung,
 }
 
 /// A request that was answered.
@@ -81,7 +81,8 @@ struct State {
     begun: u32,
     /// Requests until a fault, and which one.
     fault: Option<(usize, Fault)>,
-    is_stalled: bool,
+    /// The request that hangs: its method and its key.
+    hung: Option<(String, String)>,
     faults: Faults,
     asked: Vec<Asked>,
 }
@@ -136,10 +137,11 @@ impl ObjectStore {
         self.state.lock().fault = Some((request, fault));
     }
 
-    /// Waits until a request is stalled.
-    pub(crate) fn await_stall(&self) {
+    /// Waits until a request hangs, and returns its method and its key.
+    pub(crate) fn await_hung(&self) -> (String, String) {
         let state = self.state.lock();
-        drop(self.state.changed.wait_while(state, |state| !state.is_stalled).unwrap());
+        let state = self.state.changed.wait_while(state, |state| state.hung.is_none()).unwrap();
+        state.hung.clone().unwrap()
     }
 
     /// All objects whose keys begin so, without that beginning.
@@ -150,6 +152,11 @@ impl ObjectStore {
             .iter()
             .filter_map(|(key, bytes)| Some((key.strip_prefix(prefix)?.to_owned(), bytes.clone())));
         below.collect()
+    }
+
+    /// Ends all uploads, as a rule of the bucket may.
+    pub(crate) fn drop_uploads(&self) {
+        self.state.lock().uploads.clear();
     }
 
     /// Uploads that have begun and have no end.
@@ -213,13 +220,17 @@ fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let length = request.headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     request.body.resize(length, 0);
     reader.read_exact(&mut request.body).ok()?;
-    if fault == Some(Fault::Stalled) {
-        shared.stall();
+    if fault == Some(Fault::Hung) {
+        let path = decoded(&request.path);
+        let key = path[1..].split_once('/').map_or("", |(_, key)| key);
+        shared.lock().hung = Some((request.method, key.to_owned()));
+        shared.changed.notify_all();
+        let _ = reader.read(&mut [0]);
+        return None;
     }
     let mut answer = check_signature(&request).unwrap_or_else(|| {
-        let answer = shared.lock().answer(&request, fault.as_ref());
-        shared.changed.notify_all();
-        answer
+        let mut state = shared.lock();
+        state.answer(&request, fault.as_ref())
     });
     if fault == Some(Fault::LostAnswer) {
         return None;

@@ -38,11 +38,6 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Whether this worker is one of several processes.
-    pub(super) const fn is_one_of_many(&self) -> bool {
-        self.rank.is_some()
-    }
-
     /// This worker among the others; `None` if there are none.
     pub(super) fn peers(&self) -> Result<Option<PeerSpec>> {
         let Some(rank) = self.rank else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! What a worker's workshop holds: its input, the folder of its job, and what is durable there.
 
 use super::super::chunks::{Chunk, cut};
+use super::super::destinations::try_objects;
 use super::super::drops::SharedBits;
 use super::super::inputs::{Source, identity};
 use super::super::job::{Job, JobSpec, open_sources_but};
@@ -66,6 +67,8 @@ pub(super) struct Bench {
     pub(super) read: Mutex<Option<Arc<ReadState>>>,
     pub(super) settling: Mutex<Settling>,
     pub(super) times: Mutex<PartTimes>,
+    /// Held by whoever writes or commits outputs: a coordinator that was started again orders what is under way.
+    pub(super) outputs: Mutex<()>,
     /// Held (shared) by work that takes long.
     pub(super) busy: RwLock<()>,
     /// Whether such work shall end.
@@ -136,21 +139,14 @@ impl Bench {
         let threads = threads_for(spec.memory_bytes, cores);
         let references = References::open(&spec)?;
         // Before the folder is made: a command that cannot work leaves nothing behind.
-        let new_input = || {
-            check_named(&spec)?;
-            let input = open_input(&spec, &Told::default())?;
-            check_against_inputs(&spec, &input.0)?;
-            // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
-            drop(Online::connect(&spec)?);
-            Ok::<_, anyhow::Error>(input)
-        };
-        let input = if folder.join("journal").exists() { None } else { Some(new_input()?) };
+        let is_new = !folder.join("journal").exists();
+        let input = is_new.then(|| new_input(&spec)).transpose()?;
         let folder = JobFolder::take(folder)?;
         let (mut notebook, told) = Notebook::open(&folder.file("journal"))?;
         let needs_input = told.needs_input(spec.add_to.is_some());
         let (sources, chunks) = match input {
             Some(input) => input,
-            None if told.opened.is_none() => new_input()?,
+            None if told.opened.is_none() => new_input(&spec)?,
             None if needs_input => open_input(&spec, &told)?,
             None => (Vec::new(), Vec::new()),
         };
@@ -196,6 +192,7 @@ impl Bench {
             read: Mutex::default(),
             settling,
             times: Mutex::default(),
+            outputs: Mutex::default(),
             busy: RwLock::default(),
             is_over: AtomicBool::new(false),
             clocks,
@@ -382,6 +379,17 @@ impl Bench {
 fn threads_for(memory_bytes: u64, cores: usize) -> usize {
     let fit = memory_bytes / 4 * 3 / THREAD_BYTES;
     cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
+}
+
+/// The input of a new job, and whether its outputs can be written.
+fn new_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
+    check_named(spec)?;
+    let input = open_input(spec, &Told::default())?;
+    check_against_inputs(spec, &input.0)?;
+    try_objects(spec, &input.0)?;
+    // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
+    drop(Online::connect(spec)?);
+    Ok(input)
 }
 
 /// The input files and their parts, without outputs that have come beside them since. A worker's parts do not depend on

@@ -2,6 +2,7 @@
 
 use super::super::bad::BadRecords;
 use super::super::commit::commit;
+use super::super::destinations::upload_to;
 use super::super::exchange::Outcome;
 use super::super::groups::{GroupFacts, ToldGroups};
 use super::super::local_pass::LocalTimes;
@@ -35,8 +36,13 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
     let summary = summary(bench, result, &parts)?;
     if let Some(path) = &bench.spec.summary {
         let member = &bench.member;
-        let aside = path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker));
-        let mut sink = Sink::file_aside(path, compression_of_name(path), aside)?;
+        let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
+        let compression = compression_of_name(path);
+        // An object that bears the job's mark is the summary that a process before has written.
+        let mut sink = match upload_to(&bench.spec, path)? {
+            Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
+            None => Sink::file_aside(path, compression, path_aside(path, &writer))?,
+        };
         sink.write(summary.json()?.as_bytes())?;
         commit(vec![sink.complete()?])?;
     }

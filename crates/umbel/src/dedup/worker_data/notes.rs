@@ -5,6 +5,7 @@ use super::super::online::Asked;
 use super::folder::Blob;
 use super::journal::{Journal, JournalRecord};
 use super::segments::Segment;
+use crate::objects::KeptUpload;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const MARK: u8 = 1;
 const NOTE: u8 = 2;
 
 /// Version of the notes and of the files that they speak of.
-pub(super) const LAYOUT_VERSION: u32 = 4;
+pub(super) const LAYOUT_VERSION: u32 = 5;
 
 /// An input file as it was when the job began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -99,9 +100,35 @@ pub(super) struct ChunkNote {
 pub(super) struct OutputNote {
     /// Index of the source whose output it is, in an output directory.
     pub(super) source: Option<u32>,
-    pub(super) aside: PathBuf,
     pub(super) path: PathBuf,
-    pub(super) bytes: u64,
+    pub(super) aside: AsideNote,
+}
+
+/// Where an output waits for the commit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum AsideNote {
+    /// In a file of so many bytes.
+    File { path: PathBuf, bytes: u64 },
+    /// In an object store.
+    Upload(KeptUpload),
+}
+
+impl AsideNote {
+    /// The file, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            Self::Upload(_) => None,
+        }
+    }
+}
+
+/// An upload that has begun.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct UploadNote {
+    pub(super) path: PathBuf,
+    /// The store's name of it.
+    pub(super) id: String,
 }
 
 /// What filters of a cluster have said of the kept items.
@@ -135,6 +162,8 @@ pub(super) enum Note {
     Counted { group_bytes: u64 },
     /// Filters of a cluster were asked, and are not asked again: they may hold by now what this job has added.
     Asked(AskedNote),
+    /// This upload has begun, and is known as finished once it is among the outputs.
+    Begun(UploadNote),
     /// These outputs are written, aside.
     Outputs(Vec<OutputNote>),
     /// All outputs are.
@@ -171,6 +200,8 @@ pub(super) struct Told {
     pub(super) group_bytes: Option<u64>,
     /// What filters have said, once they were asked.
     pub(super) asked: Option<AskedNote>,
+    /// Uploads that have begun, of which some may be outputs.
+    pub(super) begun: Vec<UploadNote>,
     pub(super) outputs: Vec<OutputNote>,
     pub(super) written: Option<Written>,
     pub(super) committing: bool,
@@ -211,6 +242,7 @@ impl Told {
             }
             Note::Counted { group_bytes } => self.group_bytes = Some(group_bytes),
             Note::Asked(asked) => self.asked = Some(asked),
+            Note::Begun(upload) => self.begun.push(upload),
             Note::Outputs(outputs) => self.outputs.extend(outputs),
             Note::Written(written) => self.written = Some(written),
             Note::Committing => self.committing = true,
@@ -283,9 +315,19 @@ mod tests {
             notebook.note(&sealed).unwrap();
         }
         notebook.note(&Note::Resumed).unwrap();
+        let upload = UploadNote { path: "s3://b/k".into(), id: "an id".into() };
+        notebook.note(&Note::Begun(upload.clone())).unwrap();
+        let kept = serde_json::json!({"id": "an id", "mark": "a mark", "tags": ["\"a\"", "b"]});
+        let output = OutputNote {
+            source: Some(3),
+            path: "s3://b/k".into(),
+            aside: AsideNote::Upload(serde_json::from_value(kept).unwrap()),
+        };
+        notebook.note(&Note::Outputs(vec![output.clone()])).unwrap();
         drop(notebook);
         let (_, told) = Notebook::open(&path).unwrap();
         assert_eq!(told.marks, [b"{not json"]);
+        assert_eq!((told.begun, told.outputs), (vec![upload], vec![output]));
         assert_eq!((told.settled, told.drops_bytes, told.resumed), (vec![1, 9, 2], 8, 1));
         assert_eq!((told.report, told.reference_drops, told.committing), (report, 5, false));
     }

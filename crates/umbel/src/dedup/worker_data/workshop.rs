@@ -4,6 +4,7 @@ use super::super::compare::{self, Suspects};
 use super::super::hash_runs::CellEntries;
 use super::super::job::JobSpec;
 use super::super::local_pass::InputError;
+use super::super::object_inputs::ObjectStores;
 use super::super::progress::{Bar, Unit};
 use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use super::super::turns::{lock, run_tasks};
@@ -90,8 +91,8 @@ impl FileWorkshop {
     pub(crate) fn discard(folder: &Path) -> Result<()> {
         let folder = JobFolder::take(folder)?;
         // A journal that cannot be read tells of nothing that could be removed.
-        if let Ok((_, told)) = Notebook::open(&folder.file("journal")) {
-            writing::forget(&told);
+        if let Ok((_, mut told)) = Notebook::open(&folder.file("journal")) {
+            writing::forget(&mut told, &ObjectStores::new(0));
         }
         folder.remove()
     }
@@ -365,7 +366,7 @@ impl Workshop for FileWorkshop {
         if keep_scratch {
             return;
         }
-        writing::forget(&lock(&self.bench.told));
+        writing::forget(&mut lock(&self.bench.told), &self.bench.spec.stores);
         if let Err(error) = self.bench.folder.remove() {
             crate::say::say_line(format_args!("{error:#}"));
         }

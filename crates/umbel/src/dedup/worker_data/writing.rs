@@ -3,20 +3,22 @@
 use super::super::bad::BadRecords;
 use super::super::job::OutputTarget;
 use super::super::local_pass::ChunkFacts;
+use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::output::{OutputTimes, Places, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
 use super::super::progress::{Bar, Unit};
 use super::super::report::records_before;
-use super::super::sink::{Complete, Sink, compression_of_name, is_device, path_aside};
+use super::super::sink::{Complete, Kept, Sink, compression_of_name, is_device, path_aside};
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::filters;
 use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
 use super::kept_index;
-use super::notes::{Note, OutputNote, Told};
+use super::notes::{AsideNote, Note, OutputNote, Told};
 use super::report;
 use super::times::Part;
+use super::uploads;
 use crate::clock::{Stopwatch, rss_bytes_max};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,17 +37,41 @@ fn aside(bench: &Bench, path: &Path) -> PathBuf {
     path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
 }
 
-fn note_of(source: Option<usize>, complete: Complete) -> Result<Option<OutputNote>> {
-    let Some((aside, path)) = complete.keep() else { return Ok(None) };
-    let cannot = || format!("{}: cannot read", aside.display());
-    let bytes = std::fs::metadata(&aside).with_context(cannot)?.len();
-    let source = source.map(|source| u32::try_from(source).expect("fewer sources than chunks"));
-    Ok(Some(OutputNote { source, aside, path, bytes }))
+/// A sink for an output of this worker, whatever stands under its name.
+fn sink(bench: &Bench, path: &Path, compression: Compression) -> Result<Sink> {
+    bench.check_wanted()?;
+    match uploads::begin(bench, path)? {
+        Some(upload) => Sink::object(path, compression, upload),
+        None => Sink::file_aside(path, compression, aside(bench, path)),
+    }
 }
 
-/// Whether an output that was noted is still there, whole.
-fn is_whole(output: &OutputNote) -> bool {
-    std::fs::metadata(&output.aside).is_ok_and(|metadata| metadata.len() == output.bytes)
+fn note_of(source: Option<usize>, complete: Complete) -> Result<Option<OutputNote>> {
+    let Some((kept, path)) = complete.keep() else { return Ok(None) };
+    let aside = match kept {
+        Kept::Upload(upload) => AsideNote::Upload(upload),
+        Kept::File(aside) => {
+            let cannot = || format!("{}: cannot read", aside.display());
+            let bytes = std::fs::metadata(&aside).with_context(cannot)?.len();
+            AsideNote::File { path: aside, bytes }
+        }
+    };
+    let source = source.map(|source| u32::try_from(source).expect("fewer sources than chunks"));
+    Ok(Some(OutputNote { source, path, aside }))
+}
+
+/// Those outputs of which an earlier process has noted that they are written, and that are still there.
+fn whole(bench: &Bench) -> Result<Vec<OutputNote>> {
+    let told = lock(&bench.told).outputs.clone();
+    let is_whole = |index: usize| match &told[index].aside {
+        AsideNote::File { path, bytes } => {
+            Ok(std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == *bytes))
+        }
+        AsideNote::Upload(_) => uploads::is_whole(&bench.spec, &told[index]),
+    };
+    let are_whole = each_of(OPENING_THREADS, told.len(), is_whole)?;
+    let whole = told.into_iter().zip(are_whole).filter(|(_, is_whole)| *is_whole);
+    Ok(whole.map(|(output, _)| output).collect())
 }
 
 /// The files of an output directory.
@@ -59,7 +85,8 @@ impl JobPlaces<'_> {
     fn note(&self, fresh: &mut Vec<OutputNote>) -> Result<()> {
         let outputs = std::mem::take(fresh);
         // Names aside must be durable before the journal speaks of them.
-        let folders: BTreeSet<&Path> = outputs.iter().filter_map(|o| o.aside.parent()).collect();
+        let folders: BTreeSet<&Path> =
+            outputs.iter().filter_map(|o| o.aside.file()?.parent()).collect();
         folders.into_iter().try_for_each(sync_folder)?;
         lock(&self.bench.told).outputs.extend(outputs.iter().cloned());
         self.bench.note(&Note::Outputs(outputs))
@@ -78,8 +105,7 @@ impl Places for JobPlaces<'_> {
     }
 
     fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
-        self.bench.check_wanted()?;
-        Sink::file_aside(path, compression, aside(self.bench, path))
+        sink(self.bench, path, compression)
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
@@ -91,9 +117,11 @@ impl Places for JobPlaces<'_> {
 
 /// Writes what an earlier process has not.
 pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
+    let _alone = lock(&bench.outputs);
     if let Some(written) = &lock(&bench.told).written {
         return Ok(written.clone());
     }
+    uploads::abort_unfinished(&mut lock(&bench.told), &bench.spec.stores);
     let state = bench.read_state()?;
     filters::ask(bench, &state)?;
     let watch = Stopwatch::start();
@@ -125,11 +153,10 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
 }
 
 /// The sources whose outputs an earlier process has written, and a place for the others.
-fn places(bench: &Bench) -> JobPlaces<'_> {
-    let told = lock(&bench.told);
-    let whole = told.outputs.iter().filter(|output| is_whole(output));
-    let done = whole.filter_map(|output| output.source.map(|source| source as usize)).collect();
-    JobPlaces { bench, done, fresh: Mutex::default() }
+fn places(bench: &Bench) -> Result<JobPlaces<'_>> {
+    let sources = whole(bench)?.into_iter().filter_map(|output| output.source);
+    let done = sources.map(|source| source as usize).collect();
+    Ok(JobPlaces { bench, done, fresh: Mutex::default() })
 }
 
 fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
@@ -138,7 +165,7 @@ fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -
     let bar = Bar::new("write", bytes, Unit::Bytes, bench.spec.quiet);
     match &bench.spec.output {
         OutputTarget::Directory(root) => {
-            let places = places(bench);
+            let places = places(bench)?;
             directory(&job, &state.facts, root, &places, times, &bar)?;
             places.complete()
         }
@@ -155,7 +182,7 @@ fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Re
     let annotating = || Annotating::new(bench, state, order);
     match &bench.spec.output {
         OutputTarget::Directory(_) => {
-            let places = places(bench);
+            let places = places(bench)?;
             annotating()?.directory(&places)?;
             places.complete()
         }
@@ -181,16 +208,15 @@ fn write_packed(
     compression: Compression,
     write: impl FnOnce(Sink) -> Result<Complete>,
 ) -> Result<()> {
-    if lock(&bench.told).outputs.iter().any(|output| output.path == path && is_whole(output)) {
+    let is_noted = lock(&bench.told).outputs.iter().any(|output| output.path == path);
+    if is_noted && whole(bench)?.iter().any(|output| output.path == path) {
         return Ok(());
     }
-    bench.check_wanted()?;
-    let aside = aside(bench, path);
-    let parent = aside.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = parent.unwrap_or(Path::new(".")).to_owned();
-    let complete = write(Sink::file_aside(path, compression, aside)?)?;
+    let complete = write(sink(bench, path, compression)?)?;
     let Some(output) = note_of(None, complete)? else { return Ok(()) };
-    sync_folder(&folder)?;
+    if let Some(aside) = output.aside.file() {
+        sync_folder(folder_of(aside))?;
+    }
     lock(&bench.told).outputs.push(output.clone());
     bench.note(&Note::Outputs(vec![output]))
 }
@@ -284,14 +310,19 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
 
 /// Puts all outputs under their names; those that are there already stay.
 pub(super) fn commit(bench: &Bench) -> Result<()> {
+    let _alone = lock(&bench.outputs);
     let mut told = lock(&bench.told);
     if !told.committing {
         bench.note(&Note::Committing)?;
         told.committing = true;
     }
-    let mut folders = BTreeSet::new();
     // Of outputs that were written twice the last one counts, and both are the same.
+    let last: BTreeMap<&Path, &OutputNote> =
+        told.outputs.iter().map(|output| (&*output.path, output)).collect();
+    uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
+    let mut folders = BTreeSet::new();
     for OutputNote { aside, path, .. } in &told.outputs {
+        let Some(aside) = aside.file() else { continue };
         if !bench.spec.overwrite && aside.exists() && path.exists() && !is_device(path) {
             bail!(
                 "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
@@ -307,15 +338,24 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
                     .with_context(|| format!("{}: cannot rename into place", path.display()));
             }
         }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        folders.insert(parent.unwrap_or(Path::new(".")).to_owned());
+        folders.insert(folder_of(path));
     }
-    folders.iter().try_for_each(|folder| sync_folder(folder))
+    folders.into_iter().try_for_each(sync_folder)
+}
+
+/// The folder that a file stands in.
+fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Removes outputs that will never be committed.
-pub(super) fn forget(told: &Told) {
-    for output in told.outputs.iter().filter(|_| !told.committing) {
-        let _ = std::fs::remove_file(&output.aside);
+pub(super) fn forget(told: &mut Told, stores: &ObjectStores) {
+    if told.committing {
+        return;
+    }
+    uploads::abort_all(told, stores);
+    for aside in told.outputs.iter().filter_map(|output| output.aside.file()) {
+        let _ = std::fs::remove_file(aside);
     }
 }

@@ -1,6 +1,6 @@
 //! What writes: objects at once and in parts, conditions, removal.
 
-use super::{Answer, Request, Shared, State, decoded, tag};
+use super::{Answer, Request, State, decoded, tag};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -20,16 +20,6 @@ pub(super) struct Upload {
 /// Whether a request puts parts together.
 pub(super) fn is_finish(request: &Request) -> bool {
     request.method == "POST" && request.query.starts_with("uploadId=")
-}
-
-impl Shared {
-    /// Says that a request waits, and waits until no upload is open.
-    pub(super) fn stall(&self) {
-        let mut state = self.lock();
-        state.is_stalled = true;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(state, |state| !state.uploads.is_empty()).unwrap());
-    }
 }
 
 impl State {
@@ -73,6 +63,10 @@ impl State {
             ("DELETE", Some(id)) => match self.uploads.remove(id) {
                 Some(_) => Answer::new(204, ""),
                 None => Answer::refusal(404, "NoSuchUpload"),
+            },
+            ("GET", Some(id)) => match self.uploads.contains_key(id) {
+                true => Answer::new(200, "<ListPartsResult></ListPartsResult>"),
+                false => Answer::refusal(404, "NoSuchUpload"),
             },
             ("POST", Some(id)) => self.finish(key, id, request),
             _ => panic!("{method} {key} {query:?}"),
