@@ -11,7 +11,6 @@ use crate::dedup::{
     parse_bytes, run as run_job, run_as_member, seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
-use crate::objects::is_object_address;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -78,8 +77,8 @@ pub(crate) struct DedupArgs {
     /// it) or best:FIELD:min
     #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first")]
     keep: KeepArg,
-    /// Drop what an earlier job has kept, which FILE lists (made with --save-index), or what a filter of a cluster
-    /// holds, umbel://HOST:PORT/FILTER or with --cluster umbel:///FILTER; repeatable
+    /// Drop what an earlier job has kept, which FILE or an object lists (made with --save-index), or what a filter of
+    /// a cluster holds, umbel://HOST:PORT/FILTER or with --cluster umbel:///FILTER; repeatable
     #[arg(long, value_name = "FILE|URL")]
     reference: Vec<String>,
     /// Write the hashes of all kept records, for --reference of later jobs
@@ -223,7 +222,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     }
     let peers = args.machines.peers()?;
     // All workers must hash alike, and as references do.
-    spec.seed = match (args.seed, seed_of_first(&spec.references)?) {
+    spec.seed = match (args.seed, seed_of_first(&spec)?) {
         (Some(seed), _) | (None, Some(seed)) => seed,
         (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
     };
@@ -280,16 +279,12 @@ impl DedupArgs {
             ("--save-index", &self.save_index),
             ("--summary", &self.summary),
         ];
-        if let Some(reference) = self.reference.iter().find(|name| is_object_address(name)) {
-            let text = format!("--reference {reference}: an index is read from a local file only");
-            return Err(UsageError(text).into());
-        }
         if self.on_cluster.cluster.is_none() {
             return Ok(());
         }
-        let mut files =
-            files.into_iter().filter_map(|(flag, path)| Some((flag, &**path.as_ref()?)));
-        match files.find(|(_, path)| is_object(path)) {
+        let files = files.into_iter().filter_map(|(flag, path)| Some((flag, &**path.as_ref()?)));
+        let references = self.reference.iter().map(|name| ("--reference", Path::new(name)));
+        match files.chain(references).find(|(_, path)| is_object(path)) {
             None => Ok(()),
             Some((flag, path)) => {
                 let text = format!(

@@ -131,7 +131,7 @@ impl NodeJobs {
         spec.rank = Some(site.worker.0);
         spec.own_cluster = Some(site.address.clone());
         if !names_seed {
-            spec.seed = seed_of_first(&spec.references)?.unwrap_or(spec.seed);
+            spec.seed = seed_of_first(&spec)?.unwrap_or(spec.seed);
         }
         let rules = rules(&spec);
         let digest = spec_digest(&spec);

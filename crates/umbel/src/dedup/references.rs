@@ -1,26 +1,75 @@
-//! References: the hashes that earlier jobs have kept, in index files.
+//! References: the hashes that earlier jobs have kept, in index files or objects.
 //!
 //! All of a job share its seed, and were made of the same items: what is compared is hashes, and they say nothing about
 //! items that were cut or hashed in another way.
 
+use super::destinations::object_at;
 use super::job::JobSpec;
+use super::object_inputs::ObjectStores;
 use crate::exit::UsageError;
+use crate::objects::Object;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use umbel_engine::dedup::job::KnownReferences;
 use umbel_engine::dedup::{
     INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
 };
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
-use umbel_records::Granularity;
+use umbel_records::{ByteSpan, Granularity, RemoteBytes};
 
-/// An index file, open.
+/// Bytes of a directory that are read at a time: memory is taken for what has come.
+const ROWS_BYTES: usize = 1 << 20;
+
+/// Where the bytes of an index are.
+enum IndexBytes {
+    File(File),
+    /// In a store, and pinned: whoever changes it ends the job.
+    Object(Arc<Object>),
+}
+
+impl IndexBytes {
+    /// How many there are.
+    fn count(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len()),
+            Self::Object(object) => Ok(object.bytes()),
+        }
+    }
+
+    /// Calls `read` with what reads at an offset, mostly within `span` and from first to last.
+    fn with_reader<T>(
+        &self,
+        span: ByteSpan,
+        read: impl FnOnce(&mut dyn FnMut(&mut [u8], u64) -> io::Result<()>) -> Result<T>,
+    ) -> Result<T> {
+        match self {
+            Self::File(file) => read(&mut |target, offset| file.read_exact_at(target, offset)),
+            Self::Object(object) => {
+                let mut reader = object.open(span);
+                read(&mut |mut target, mut offset| {
+                    while !target.is_empty() {
+                        let count = reader.read_at(target, offset)?;
+                        if count == 0 {
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                        target = &mut target[count..];
+                        offset += count as u64;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+/// An index, open.
 struct IndexFile {
     name: String,
-    file: File,
+    bytes: IndexBytes,
     directory: IndexDirectory,
     /// Of header and directory, which has a checksum of each block.
     digest: ItemHash,
@@ -46,7 +95,7 @@ impl References {
         let digest = spec_digest(spec);
         let mut files = Vec::new();
         for path in &spec.references {
-            let file = IndexFile::open(path)?;
+            let file = IndexFile::open(path, &spec.stores)?;
             check(spec, digest, &file.name, file.directory.header())?;
             files.push(file);
         }
@@ -104,48 +153,77 @@ impl References {
 }
 
 impl IndexFile {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, stores: &ObjectStores) -> Result<Self> {
         let name = path.display().to_string();
         let cannot_read = || format!("--reference {name}: cannot read");
-        // Opening a pipe would wait for its writer.
-        let metadata = std::fs::metadata(path).with_context(cannot_read)?;
-        if !metadata.is_file() {
-            return Err(UsageError(format!("--reference {name} is not a regular file")).into());
-        }
-        let mut file = File::open(path).with_context(cannot_read)?;
-        let metadata = file.metadata().with_context(cannot_read)?;
-        let mut head = Vec::new();
-        let limited = &mut (&mut file).take(INDEX_HEADER_BYTES as u64);
-        limited.read_to_end(&mut head).with_context(cannot_read)?;
-        let Some(head) = head.first_chunk() else {
-            let text = format!("--reference {name}: not an index: {} bytes", head.len());
-            return Err(UsageError(text).into());
+        let bytes = match object_at(path)? {
+            Some(address) => {
+                let (object, _) = stores.store()?.open(&address).with_context(cannot_read)?;
+                IndexBytes::Object(Arc::new(object))
+            }
+            None => IndexBytes::File(open_file(path)?),
         };
-        let header = IndexHeader::decode(head).with_context(cannot_read)?;
-        let mut rows = Vec::new();
-        file.by_ref()
-            .take(header.directory_bytes())
-            .read_to_end(&mut rows)
-            .with_context(cannot_read)?;
-        let directory =
-            IndexDirectory::decode(header, &rows, metadata.len()).with_context(cannot_read)?;
+        let count = bytes.count().with_context(cannot_read)?;
+        let header_bytes = INDEX_HEADER_BYTES as u64;
+        if count < header_bytes {
+            let text = format!("--reference {name}: not an index: {count} bytes");
+            return Err(UsageError(text).into());
+        }
+        let mut head = [0; INDEX_HEADER_BYTES];
+        let span = ByteSpan { start: 0, end: header_bytes };
+        bytes.with_reader(span, |read| read(&mut head, 0).with_context(cannot_read))?;
+        let header = IndexHeader::decode(&head).with_context(cannot_read)?;
+        // No more than is there, whatever the header says.
+        let rows_bytes = header.directory_bytes().min(count - header_bytes);
+        let span = ByteSpan { start: header_bytes, end: header_bytes + rows_bytes };
+        let rows = bytes.with_reader(span, |read| {
+            let mut rows = Vec::new();
+            while (rows.len() as u64) < rows_bytes {
+                let (had, left) = (rows.len(), rows_bytes - rows.len() as u64);
+                let piece = usize::try_from(left).map_or(ROWS_BYTES, |left| left.min(ROWS_BYTES));
+                rows.resize(had + piece, 0);
+                read(&mut rows[had..], header_bytes + had as u64).with_context(cannot_read)?;
+            }
+            Ok(rows)
+        })?;
+        let directory = IndexDirectory::decode(header, &rows, count).with_context(cannot_read)?;
         let digest = ItemHasher::Xxh3 { seed: 0 }.hash(&[&head[..], &rows].concat());
-        Ok(Self { name, file, directory, digest })
+        Ok(Self { name, bytes, directory, digest })
     }
 
     /// Appends the hashes of all blocks that a range needs.
     fn append(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
         let cannot_read = || format!("--reference {}: cannot read", self.name);
-        let mut bytes = Vec::new();
-        for block in self.directory.blocks_of(range) {
-            let extent = self.directory.extent(block).expect("blocks of a range exist");
-            let length = usize::try_from(extent.length).with_context(cannot_read)?;
-            bytes.resize(length, 0);
-            self.file.read_exact_at(&mut bytes, extent.offset).with_context(cannot_read)?;
-            self.directory.read_block(block, &bytes, hashes).with_context(cannot_read)?;
-        }
-        Ok(())
+        let extent = |block| self.directory.extent(block).expect("blocks of a range exist");
+        // Blocks of a range are neighbours.
+        let blocks: Vec<_> =
+            self.directory.blocks_of(range).map(|block| (block, extent(block))).collect();
+        let Some(((_, first), (_, last))) = blocks.first().zip(blocks.last()) else {
+            return Ok(());
+        };
+        let span = ByteSpan { start: first.offset, end: last.offset + last.length };
+        self.bytes.with_reader(span, |read| {
+            let mut bytes = Vec::new();
+            for (block, extent) in &blocks {
+                let length = usize::try_from(extent.length).with_context(cannot_read)?;
+                bytes.resize(length, 0);
+                read(&mut bytes, extent.offset).with_context(cannot_read)?;
+                self.directory.read_block(*block, &bytes, hashes).with_context(cannot_read)?;
+            }
+            Ok(())
+        })
     }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    let name = path.display();
+    let cannot_read = || format!("--reference {name}: cannot read");
+    // Opening a pipe would wait for its writer.
+    let metadata = std::fs::metadata(path).with_context(cannot_read)?;
+    if !metadata.is_file() {
+        return Err(UsageError(format!("--reference {name} is not a regular file")).into());
+    }
+    File::open(path).with_context(cannot_read)
 }
 
 fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -> Result<()> {
@@ -177,9 +255,9 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
 /// # Errors
 ///
 /// If it cannot be read.
-pub(crate) fn seed_of_first(references: &[impl AsRef<Path>]) -> Result<Option<u64>> {
-    let Some(path) = references.first() else { return Ok(None) };
-    Ok(Some(IndexFile::open(path.as_ref())?.directory.header().spec.seed))
+pub(crate) fn seed_of_first(spec: &JobSpec) -> Result<Option<u64>> {
+    let Some(path) = spec.references.first() else { return Ok(None) };
+    Ok(Some(IndexFile::open(path, &spec.stores)?.directory.header().spec.seed))
 }
 
 /// What decides which bytes of a record are hashed, and with what: its parts, in words.

@@ -143,7 +143,7 @@ fn what_cannot_be_written_is_said_before_anything_is_read() {
         &["s3://bucket/s/: expected the key of an object"],
     );
     refused(&format!("local/ -o AT/{}", "k".repeat(1025)), 2, &["the key is longer"]);
-    for flags in ["-o AT/k", "-o /k --groups AT/k"] {
+    for flags in ["-o AT/k", "-o /k --groups AT/k", "-o /k --reference AT/k"] {
         let said = ["s3://bucket/k: jobs of a cluster read and write no objects"];
         refused(&format!("/in {flags} --cluster 127.0.0.1:1"), 2, &said);
     }
@@ -267,4 +267,48 @@ fn a_store_that_goes_away_ends_the_job() {
     twice.store.set_faults(Faults { overloads: 1000, ..Faults::default() });
     twice.run(JOB).refused(1, &["s3://bucket/", "no answer", "after 7 tries", "SlowDown"]);
     assert_eq!(names(&twice.store.below("")), ["none"]);
+}
+
+#[test]
+fn indexes_in_the_store_are_references_as_files_are() {
+    let old = unlike_lines(1, 60_000);
+    let twice = Twice::new(&[
+        ("none", ""),
+        ("text", "no index, and longer than the header of one is, which has so many bytes"),
+    ]);
+    twice.sandbox.write("old.txt", &old);
+    twice.sandbox.write("new.txt", [&unlike_lines(2, 500)[..], &old[..300_000]].concat());
+    twice.run("old.txt -o kept --save-index i.umbi --seed 1 -q").kept();
+    twice.run("old.txt -o kept2 --save-index s3://bucket/i.umbi --seed 1 -q").kept();
+    let expected = twice.run("new.txt --reference i.umbi -q").kept();
+    assert!(!expected.is_empty() && expected.len() < 50_000);
+    for workers in [1, 3] {
+        let args = format!("new.txt --reference s3://bucket/i.umbi --workers {workers} -q");
+        assert!(twice.run(&args).kept() == expected);
+        twice.store.set_faults(Faults { overloads: 2, cuts: 3, ..Faults::default() });
+        assert!(twice.run(&args).kept() == expected);
+    }
+    twice.store.asked();
+    twice.run("new.txt --reference s3://bucket/i.umbi -q").kept();
+    let asked = twice.store.asked();
+    let opened = asked.iter().rposition(|asked| asked.range == "bytes=0-63").unwrap();
+    assert!(asked.len() > opened + 2, "{asked:?}");
+    for request in opened + 2..=asked.len() {
+        let request = u32::try_from(request).unwrap();
+        let change = Some((request, "i.umbi".to_owned(), b"another".to_vec()));
+        twice.store.set_faults(Faults { change, ..Faults::default() });
+        let said = ["--reference s3://bucket/i.umbi: cannot read", "changed while it was read"];
+        twice.run("new.txt --reference s3://bucket/i.umbi").refused(1, &said);
+        twice
+            .run("old.txt -o kept3 --save-index s3://bucket/i.umbi --seed 1 -q --overwrite")
+            .kept();
+    }
+    twice
+        .run("new.txt --reference s3://bucket/no")
+        .refused(1, &["--reference s3://bucket/no: cannot read", "404"]);
+    twice.run("new.txt --reference s3://bucket/none").refused(2, &["not an index: 0 bytes"]);
+    twice
+        .run("new.txt --reference s3://bucket/text")
+        .refused(1, &["s3://bucket/text: cannot read"]);
+    twice.run("new.txt --reference s3://bucket/").refused(2, &["expected the key of an object"]);
 }

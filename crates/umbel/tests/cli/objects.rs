@@ -194,7 +194,6 @@ fn what_cannot_be_had_is_said() {
     refused("s3://bucket/dir/", 2, &["s3://bucket/dir/: no object below this prefix"]);
     refused("s3://bucket/[", 2, &["s3://bucket/["]);
     refused("s3:///a.txt", 2, &["expected s3://BUCKET/KEY"]);
-    refused("s3://bucket/a.txt --reference s3://bucket/out", 2, &["--reference s3://bucket/out"]);
     refused("s3://bucket/a.txt --cluster 127.0.0.1:1 -o /out", 2, &["read no objects"]);
     let cut = Faults { cut_lists: 1, ..Faults::default() };
     twice.store.set_faults(cut);
