@@ -154,6 +154,11 @@ impl ObjectStore {
         below.collect()
     }
 
+    /// Removes an object, as its owner may.
+    pub(crate) fn remove(&self, key: &str) {
+        self.state.lock().objects.remove(key);
+    }
+
     /// Ends all uploads, as a rule of the bucket may.
     pub(crate) fn drop_uploads(&self) {
         self.state.lock().uploads.clear();
@@ -343,6 +348,7 @@ impl State {
         };
         let range = request.headers.get("range").cloned().unwrap_or_default();
         if let Some(Fault::Race(key)) = fault {
+            self.marks.remove(key);
             self.objects.insert(key.clone(), b"another writer's".to_vec());
         }
         let answer = match fault {

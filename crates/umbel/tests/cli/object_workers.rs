@@ -119,6 +119,27 @@ fn killed_and_robbed(is_it: impl Fn(&Asked) -> bool) -> (Ran, Files, Files) {
 }
 
 #[test]
+fn a_worker_that_meets_another_writer_goes_on_once_that_is_gone() {
+    let run = |twice: &Twice, peers: &str| {
+        let args = format!("local/ --rank 0 --peers {peers} --job-dir job -o s3://{BUCKET}/all -q");
+        let mut command = twice.store.known_to(twice.sandbox.command(&args));
+        twice.sandbox.ended(command.env("UMBEL_JOB_TOKEN", TOKEN).output().unwrap())
+    };
+    let (twice, own) = (job(), peers(1));
+    run(&twice, &own).kept();
+    let (expected, asked) = (twice.store.below("all"), twice.store.asked());
+    let finish = asked.iter().position(is_finish).unwrap();
+    let twice = job();
+    twice.store.set_fault(finish, Fault::Race("all".to_owned()));
+    run(&twice, &own).refused(1, &["s3://bucket/all: cannot complete", "stands there now"]);
+    assert_eq!(twice.store.below("all")[0].1, b"another writer's");
+    twice.store.remove("all");
+    run(&twice, &own).kept();
+    assert!(twice.store.below("all") == expected);
+    assert_eq!(twice.store.open_uploads(), 0);
+}
+
+#[test]
 fn what_a_rule_of_the_bucket_ends_is_written_again() {
     let (ran, found, expected) =
         killed_and_robbed(|asked| asked.method == "PUT" && asked.key == "d");
@@ -128,9 +149,13 @@ fn what_a_rule_of_the_bucket_ends_is_written_again() {
 
 #[test]
 fn what_a_rule_of_the_bucket_ends_in_the_commit_is_said() {
-    let is_finish = |asked: &Asked| asked.method == "POST" && asked.query.starts_with("uploadId");
     let (ran, ..) = killed_and_robbed(is_finish);
     ran.refused(1, &["s3://bucket/", "cannot complete", "the upload is gone", "new --job-dir"]);
+}
+
+/// Whether a request puts parts together.
+fn is_finish(asked: &Asked) -> bool {
+    asked.method == "POST" && asked.query.starts_with("uploadId=")
 }
 
 #[test]
@@ -139,7 +164,6 @@ fn finished_outputs_of_a_killed_worker_are_not_written_again() {
     let children = [workers.start(0), workers.start(1)];
     workers.assert_end(children);
     let asked = workers.twice.store.asked();
-    let is_finish = |asked: &Asked| asked.method == "POST" && asked.query.starts_with("uploadId");
     let first = asked.iter().position(is_finish).unwrap();
     let workers = Workers::new();
     workers.twice.store.set_fault(first, Fault::Hung);
