@@ -11,7 +11,7 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a part that are held in memory before they go to the scratch file: as much as readers hold, and worth a write.
-pub(super) const MEMORY_BYTES: usize = 256 << 10;
+const MEMORY_BYTES: usize = 256 << 10;
 
 /// Length of the first parts: 16 MiB, for a store takes some 50 ms a request beside the bytes, a fifth of the time at
 /// 80 MB/s. All of this length, parts are enough for 80 GB on stores that allow but one length.

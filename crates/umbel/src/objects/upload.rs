@@ -3,7 +3,7 @@
 use super::address::ObjectAddress;
 use super::error::ObjectError;
 use super::open_uploads::{OpenUpload, is_ending};
-use super::part::{MEMORY_BYTES, PARTS_MAX, PartBuffer, part_bytes};
+use super::part::{PARTS_MAX, PartBuffer, part_bytes};
 use super::store::ObjectStore;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -145,7 +145,7 @@ impl Upload {
 
     /// All bytes, if they are few and the process may hold them.
     fn held(&self) -> Option<Vec<u8>> {
-        let bytes = self.part.in_memory().filter(|bytes| bytes.len() <= MEMORY_BYTES)?;
+        let bytes = self.part.in_memory()?;
         let subtract = |left: u64| left.checked_sub(bytes.len() as u64);
         let left = &self.target.store.held_left;
         left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract).ok()?;
