@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use umbel_records::{Format, RemoteBytes};
 
-/// Objects that are opened, looked for or put in place at a time: each takes one answer of the store, and hardly any work here.
+/// Objects that are opened, looked for or put in place at a time: each takes one answer of the store, and hardly any
+/// work here.
 pub(super) const OPENING_THREADS: usize = 16;
 
 /// Patterns mean of keys what they mean of paths: `*` stays within a directory, and names may begin with a dot.

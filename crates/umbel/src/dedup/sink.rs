@@ -1,7 +1,8 @@
 //! Where output goes: standard output, or a file or an object that appears under its name only when all is done.
 //!
 //! A file is written aside, in the same directory, fsynced, and renamed at the commit of the whole job. Whatever ends
-//! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit. A name that ends in `.gz` or `.zst` is compressed.
+//! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit.
+//! A name that ends in `.gz` or `.zst` is compressed.
 
 use crate::exit::UsageError;
 use crate::interrupt::PartialFile;

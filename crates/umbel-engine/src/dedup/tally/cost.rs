@@ -1,9 +1,9 @@
 //! What a tally costs on the wire.
 
 /// Bits an entry that a tally is expected to cost: claims of what was dropped for another worker's records, and the
-/// sizes that come back, with record and part where records have parts. Of the share `delta` of entries that several workers hold, half are taken to be dropped (two
-/// hold each), evenly among all workers; headers are not counted. Records are taken to be as far apart as their parts
-/// are, which is too far.
+/// sizes that come back, with record and part where records have parts. Of the share `delta` of entries that several
+/// workers hold, half are taken to be dropped (two hold each), evenly among all workers; headers are not counted.
+/// Records are taken to be as far apart as their parts are, which is too far.
 ///
 /// ```
 /// use umbel_engine::dedup::tally_bits_per_entry;
