@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, Route, WorkerId};
+use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, WorkerId};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
@@ -15,20 +15,26 @@ use super::outgoing::Reach;
 use super::wire::{Carries, Identity};
 use super::{MemberConfig, MemberError};
 
-/// Brings worker 0 bytes as if worker 1 did, once it takes a stream for the first attempt. Why it ended
-/// the stream; `None` if worker 1 brought some before.
-async fn bring(world: &World, message: JobFrames) -> Option<String> {
+/// As a worker of a job reaches the others.
+fn reach_of(world: &World, worker: u16) -> Reach {
+    let config = world.config(worker);
     let identity = Identity {
         job: 77,
         spec_digest: [5; 16],
-        worker: WorkerId(1),
-        workers: 2,
-        route: Route::Direct,
+        worker: WorkerId(worker),
+        workers: u32::try_from(config.peers.len()).unwrap(),
+        route: config.route,
         token: b"secret".to_vec(),
         incarnation: 1 << 60,
     };
-    let addresses = Arc::new(world.config(0).peers);
-    let reach = Reach { identity: Arc::new(identity), addresses, net: world.ports().0.net };
+    let addresses = Arc::new(config.peers);
+    Reach { identity: Arc::new(identity), addresses, net: world.ports().0.net }
+}
+
+/// Brings worker 0 bytes as if worker 1 did, once it takes a stream for the first attempt. Why it ended
+/// the stream; `None` if worker 1 brought some before.
+async fn bring(world: &World, message: JobFrames) -> Option<String> {
+    let reach = reach_of(world, 1);
     let mut client = JobExchangeClient::new(reach.channel(WorkerId(0)).unwrap());
     loop {
         let messages = futures_util::stream::iter([message.clone()]);
@@ -81,6 +87,36 @@ async fn hostile_frames_begin_the_exchange_again_and_no_more() {
         world.check_outputs();
         assert!(cause.is_some_and(|cause| cause.contains(expected)), "{expected}");
         assert!(result.attempts > 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_the_job_does_not_have_are_refused() {
+    let direct = World::new(2, 30, Level::Fingerprint);
+    let grid = World::new(5, 30, Level::Fingerprint).on_grid();
+    for (world, worker, carries, expected) in [
+        (direct, 1, Carries::PassedOn, "passes frames on to worker 0 in a job without a grid"),
+        // 0 and 4 have no stream, and 1 lies between them.
+        (grid, 4, Carries::Own, "worker 4 and worker 0 have neither row nor column in common"),
+    ] {
+        let first = world.start(0, None);
+        let reach = reach_of(&world, worker);
+        let mut client = JobExchangeClient::new(reach.channel(WorkerId(0)).unwrap());
+        let status = loop {
+            let frames = futures_util::stream::pending::<JobFrames>();
+            let request = reach.identity.request(frames, WorkerId(0), 1, carries);
+            // Before the worker listens nobody refuses anything.
+            match client.frames(request).await {
+                Err(status) if status.code() == tonic::Code::FailedPrecondition => break status,
+                Err(_) => tokio::task::yield_now().await,
+                Ok(_) => panic!("{expected}"),
+            }
+        };
+        assert!(status.message().contains(expected), "{status}");
+        let others = (1..world.config(0).peers.len())
+            .map(|other| world.start(u16::try_from(other).unwrap(), None));
+        finish([first].into_iter().chain(others).collect()).await;
+        world.check_outputs();
     }
 }
 
