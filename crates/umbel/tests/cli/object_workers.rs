@@ -37,6 +37,15 @@ impl Workers {
         command.env("UMBEL_JOB_TOKEN", TOKEN).spawn().unwrap()
     }
 
+    /// Kills the worker whose request to the store hangs: which one it was, and the request's method and key.
+    fn kill_hung(&self, workers: &mut [Child; 2]) -> (usize, String, String) {
+        let (method, key) = self.twice.store.await_hung();
+        let victim = usize::from(key.starts_with("out1") || key == "d1");
+        workers[victim].kill().unwrap();
+        workers[victim].wait().unwrap();
+        (victim, method, key)
+    }
+
     #[track_caller]
     fn assert_end(&self, workers: [Child; 2]) {
         for output in workers.map(|worker| worker.wait_with_output().unwrap()) {
@@ -81,10 +90,7 @@ fn workers_that_are_killed_while_they_ask_the_store_go_on() {
         let workers = Workers::new();
         workers.twice.store.set_fault(request, Fault::Hung);
         let mut children = [workers.start(0), workers.start(1)];
-        let (method, key) = workers.twice.store.await_hung();
-        let victim = usize::from(key.starts_with("out1") || key == "d1");
-        children[victim].kill().unwrap();
-        children[victim].wait().unwrap();
+        let (victim, method, key) = workers.kill_hung(&mut children);
         children[victim] = workers.start(victim);
         workers.assert_end(children);
         assert!(workers.outputs() == expected, "{request} of {requests}: {method} {key}");
@@ -168,10 +174,7 @@ fn finished_outputs_of_a_killed_worker_are_not_written_again() {
     let workers = Workers::new();
     workers.twice.store.set_fault(first, Fault::Hung);
     let mut children = [workers.start(0), workers.start(1)];
-    let (_, key) = workers.twice.store.await_hung();
-    let victim = usize::from(key.starts_with("out1") || key == "d1");
-    children[victim].kill().unwrap();
-    children[victim].wait().unwrap();
+    let (victim, ..) = workers.kill_hung(&mut children);
     workers.twice.store.asked();
     children[victim] = workers.start(victim);
     workers.assert_end(children);
