@@ -66,7 +66,8 @@ impl PassOn {
 
     /// Puts a frame behind the others once there is room.
     async fn send(&self, frame: Bytes) {
-        let bytes = frame.len().min(PASSED_ON_BYTES_MAX);
+        // Short frames cost their place in the queue.
+        let bytes = (frame.len() + size_of::<Waiting>()).min(PASSED_ON_BYTES_MAX);
         let bytes = u32::try_from(bytes).expect("the limit is less");
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
         let room = Some(room.expect("nobody closes it"));
@@ -236,14 +237,15 @@ mod tests {
         // It waits no more once its first part is under way.
         assert!(outgoing.next().await.is_some_and(|message| message.is_cut));
         assert!(second.now_or_never().is_some());
+        let share = PASSED_ON_BYTES_MAX / 10 - 2 * size_of::<Waiting>();
         for _ in 0..10 {
-            assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_some());
+            assert!(queue.send(frame(share)).now_or_never().is_some());
         }
-        assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_none());
+        assert!(queue.send(frame(share)).now_or_never().is_none());
         // A stream that is gone takes everything, and keeps nothing.
         drop(outgoing);
         for _ in 0..20 {
-            assert!(queue.send(frame(PASSED_ON_BYTES_MAX / 10)).now_or_never().is_some());
+            assert!(queue.send(frame(share)).now_or_never().is_some());
         }
     }
 
