@@ -33,6 +33,7 @@ mod paragraphs;
 mod parquet;
 mod parquet_rules;
 mod plan;
+mod readme;
 mod reconcile;
 mod reference;
 mod resume;
