@@ -9,6 +9,7 @@ mod clock;
 mod commands;
 mod dedup;
 mod exit;
+mod files;
 mod interrupt;
 mod objects;
 mod reconcile;

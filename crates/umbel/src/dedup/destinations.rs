@@ -112,7 +112,7 @@ pub(crate) fn refuse_existing<'a>(
 ///
 /// Names the output.
 pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
-    let mut paths: Vec<PathBuf> = spec.named_outputs().cloned().collect();
+    let mut paths: Vec<PathBuf> = spec.named_outputs().map(|(_, path)| path.to_owned()).collect();
     if let OutputTarget::Directory(root) = &spec.output {
         paths.extend(sources.first().map(|source| output_path(spec, root, source)));
         paths.extend(spec.skip_bad.is_some().then(|| root.join(BAD_LIST_NAME)));

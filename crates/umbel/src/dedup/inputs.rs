@@ -8,6 +8,7 @@ use super::local_pass::InputError;
 use super::object_inputs::{ObjectStores, object_sources};
 use super::row_groups::RowGroups;
 use crate::exit::UsageError;
+use crate::files::{Inode, inode_of, is_unfinished_output, place_of};
 use crate::objects::{Failure, Object, is_object_address};
 use anyhow::{Context, Error, Result};
 use std::fs::File;
@@ -48,6 +49,8 @@ pub(crate) struct Source {
     pub(crate) absolute: PathBuf,
     /// Which file it is, however it was spelled; `None` for a pipe.
     pub(crate) identity: Option<PathBuf>,
+    /// Which one, however many links lead to it; `None` for a pipe and for an object.
+    pub(crate) inode: Option<Inode>,
     /// Stored bytes, as of the start of the job.
     pub(crate) bytes: u64,
     /// How it is packed.
@@ -70,12 +73,13 @@ impl Source {
         (compression, format): (Compression, Format),
         place: Place,
     ) -> Self {
-        let (identity, row_groups, header) = (None, None, None);
+        let (identity, inode, row_groups, header) = (None, None, None, None);
         Self {
             name,
             relative,
             absolute: PathBuf::new(),
             identity,
+            inode,
             bytes,
             compression,
             format,
@@ -95,6 +99,14 @@ impl Source {
                 Ok(Stored::File(Arc::new(file)))
             }
             Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
+        }
+    }
+
+    /// Whether this path leads to it.
+    pub(crate) fn stands_at(&self, path: &Path) -> bool {
+        match (self.inode, std::fs::metadata(path)) {
+            (Some(inode), Ok(metadata)) => inode_of(&metadata) == Some(inode),
+            _ => is_object(path) && self.absolute == path,
         }
     }
 
@@ -215,6 +227,12 @@ pub(crate) fn resolve(
             sources.extend(object_sources(arg, format, stores)?);
         } else if is_dash(path) {
             sources.push(stdin(format, scratch)?);
+        } else if path.file_name().is_some_and(is_unfinished_output) {
+            let text = format!(
+                "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
+                 if it is to be read"
+            );
+            return Err(UsageError(text).into());
         } else if path.is_dir() {
             let mut files = Vec::new();
             walk(path, &mut files)?;
@@ -246,6 +264,9 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         .with_context(cannot)?;
     paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
     for path in paths {
+        if path.file_name().is_some_and(is_unfinished_output) {
+            continue;
+        }
         let cannot = || format!("{}: cannot read", path.display());
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let metadata = std::fs::metadata(&path).with_context(cannot)?;
@@ -263,7 +284,7 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let path = path.with_context(|| format!("{pattern}: cannot list"))?;
-        if path.is_file() {
+        if path.is_file() && !path.iter().any(is_unfinished_output) {
             files.push(path);
         }
     }
@@ -284,10 +305,10 @@ impl Directories {
     /// The file's name in its resolved directory.
     fn identity(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return directory_identity(path);
+            return place_of(path);
         };
         if self.last.as_ref().is_none_or(|(last, _)| last != parent) {
-            let resolved = directory_identity(path);
+            let resolved = place_of(path);
             let directory = resolved.parent().unwrap_or(&resolved).to_owned();
             self.last = Some((parent.to_owned(), directory));
         }
@@ -315,7 +336,7 @@ fn source(
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
         let (absolute, place) = (relative.clone(), Place::Path(path));
         let source = Source::new(name, relative, metadata.len(), (compression, format), place);
-        return Ok(Source { identity, absolute, ..source });
+        return Ok(Source { identity, absolute, inode: inode_of(&metadata), ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
     let relative = PathBuf::from(path.file_name().unwrap_or_default());
@@ -337,7 +358,8 @@ fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
         // Whoever shares the descriptor sees it read, as with any program.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
         let place = Place::Open(Arc::new(file));
-        return Ok(Source::new(name, relative, bytes, (compression, format), place));
+        let source = Source::new(name, relative, bytes, (compression, format), place);
+        return Ok(Source { inode: inode_of(&metadata), ..source });
     }
     spooled(file, name, relative, (format, Format::Text), scratch)
 }
@@ -382,19 +404,7 @@ pub(crate) fn identity(path: &Path) -> PathBuf {
     if is_object(path) {
         return path.to_owned();
     }
-    std::fs::canonicalize(path).unwrap_or_else(|_| directory_identity(path))
-}
-
-/// As [`identity`], but a link stays what it is called: only the directory it stands in is resolved.
-fn directory_identity(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return absolute;
-    };
-    match std::fs::canonicalize(parent) {
-        Ok(parent) => parent.join(name),
-        Err(_) => directory_identity(parent).join(name),
-    }
+    std::fs::canonicalize(path).unwrap_or_else(|_| place_of(path))
 }
 
 /// Whether a path is the dash that stands for standard input or output.

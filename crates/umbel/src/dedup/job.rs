@@ -33,7 +33,7 @@ use crate::exit::{Exit, UsageError};
 use crate::say::say;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_engine::dedup::{FilterChoice, IndexBits, JobShape, Keep, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
@@ -163,15 +163,21 @@ impl JobSpec {
         matches!(self.granularity, Granularity::Paragraph(_))
     }
 
-    /// Outputs that are one file or object each, as they are named; `-` may be among them.
-    pub(crate) fn named_outputs(&self) -> impl Iterator<Item = &PathBuf> {
+    /// Outputs that are one file or object each, and the options that name them; `-` may be among them.
+    pub(crate) fn named_outputs(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let target = match &self.output {
             OutputTarget::File(path) => Some(path),
             OutputTarget::Stdout | OutputTarget::Directory(_) => None,
         };
-        let reports = [&self.duplicates, &self.groups, &self.bad, &self.summary];
-        let index = self.save_index.as_ref().map(|index| &index.path);
-        reports.into_iter().flatten().chain(index).chain(target)
+        let outputs = [
+            ("--duplicates", self.duplicates.as_ref()),
+            ("--groups", self.groups.as_ref()),
+            ("--bad", self.bad.as_ref()),
+            ("--summary", self.summary.as_ref()),
+            ("--save-index", self.save_index.as_ref().map(|index| &index.path)),
+            (if self.annotates { "--annotate" } else { "--output" }, target),
+        ];
+        outputs.into_iter().filter_map(|(flag, path)| Some((flag, &**path?)))
     }
 
     /// The keep rule, as the user names it.

@@ -5,14 +5,14 @@
 
 use super::bad::BadRecords;
 use super::destinations::{open_sink, refuse_existing};
-use super::inputs::{Source, identity, is_dash};
+use super::inputs::{Source, is_dash};
 use super::job::{JobSpec, OutputTarget, SaveIndex};
 use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
 use crate::exit::UsageError;
+use crate::files::FileRoles;
 use crate::say::say_line;
 use anyhow::Result;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use umbel_records::Compression;
 
@@ -107,7 +107,7 @@ fn refuse<T>(text: String) -> Result<T> {
 ///
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
-    let mut streams = spec.named_outputs().filter(|path| is_dash(path)).count();
+    let mut streams = spec.named_outputs().filter(|(_, path)| is_dash(path)).count();
     if matches!(spec.output, OutputTarget::Stdout) {
         streams += 1;
     }
@@ -116,23 +116,13 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
             "two outputs would go to standard output: name a file for one of them, or --output";
         return refuse(text.into());
     }
-    let paths: Vec<&Path> =
-        spec.named_outputs().filter(|path| !is_dash(path)).map(PathBuf::as_path).collect();
+    let paths = spec.named_outputs().map(|(_, path)| path);
+    let paths: Vec<&Path> = paths.filter(|path| !is_dash(path)).collect();
     if let Some(path) = paths.iter().find(|path| path.is_dir()) {
         return refuse(format!("{} is a directory, expected a file", path.display()));
     }
-    check_free(spec, &paths, &mut BTreeSet::new())
-}
-
-/// Refuses outputs where something stands, or two of them in one place.
-fn check_free(spec: &JobSpec, paths: &[&Path], seen: &mut BTreeSet<PathBuf>) -> Result<()> {
     refuse_existing(spec, paths.iter().copied())?;
-    for path in paths {
-        if !is_device(path) && !seen.insert(identity(path)) {
-            return refuse(format!("{}: two outputs would be written there", path.display()));
-        }
-    }
-    Ok(())
+    roles(spec, &[]).map(drop)
 }
 
 /// Refuses outputs that clash with inputs, or in an output directory with each other.
@@ -141,45 +131,68 @@ fn check_free(spec: &JobSpec, paths: &[&Path], seen: &mut BTreeSet<PathBuf>) -> 
 ///
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
-    let reports = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
-    let index = spec.save_index.as_ref().map(|index| &index.path);
-    // Kept records may replace the input that they come from; annotations are no substitute for it.
-    let annotations = match &spec.output {
-        OutputTarget::File(path) if spec.annotates => Some(path),
-        _ => None,
-    };
-    let reports = reports
-        .chain(annotations)
-        .chain(index)
-        .filter(|path| !is_dash(path))
-        .map(|path| identity(path));
-    let mut seen: BTreeSet<PathBuf> = reports.collect();
-    let is_report = |source: &&Source| source.identity.as_ref().is_some_and(|id| seen.contains(id));
-    if let Some(source) = sources.iter().find(is_report) {
-        return refuse(format!("{} is an input, a report cannot replace it", source.name));
-    }
-    if let OutputTarget::Directory(root) = &spec.output {
+    let mut roles = roles(spec, sources)?;
+    let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
+    let mut paths: Vec<PathBuf> =
+        sources.iter().map(|source| output_path(spec, root, source)).collect();
+    for (path, source) in paths.iter().zip(sources) {
         if spec.annotates {
-            // Nor may a file of annotations replace an input, whatever may be overwritten.
-            let path = |source| identity(&output_path(spec, root, source));
-            let annotations: BTreeSet<PathBuf> = sources.iter().map(path).collect();
-            let mut inputs = sources.iter().filter_map(|source| source.identity.as_ref());
-            if let Some(input) = inputs.find(|input| annotations.contains(*input)) {
-                return refuse(format!(
-                    "{} is an input, annotations cannot replace it",
-                    input.display()
-                ));
-            }
+            roles.add_output("annotations in", path)?;
+            continue;
         }
-        let mut paths: Vec<PathBuf> =
-            sources.iter().map(|source| output_path(spec, root, source)).collect();
-        if spec.skip_bad.is_some() && spec.bad.is_none() {
-            paths.push(root.join(BAD_LIST_NAME));
+        // A file may be replaced by what stays of it, not by what stays of another.
+        if let Some(input) = roles.input_at(path).filter(|_| !source.stands_at(path)) {
+            return refuse(format!(
+                "{}: what is kept of {} would replace the input {input}; name another output directory",
+                path.display(),
+                source.name
+            ));
         }
-        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-        check_free(spec, &paths, &mut seen)?;
+        roles.add_replacement("", path)?;
     }
-    Ok(())
+    if spec.skip_bad.is_some() && spec.bad.is_none() {
+        let list = root.join(BAD_LIST_NAME);
+        roles.add_output("the list of bad records,", &list)?;
+        paths.push(list);
+    }
+    refuse_existing(spec, paths.iter().map(PathBuf::as_path))
+}
+
+/// What the job reads and what it writes under names of their own.
+fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
+    let (mut roles, mut references) = (FileRoles::default(), FileRoles::default());
+    for path in &spec.references {
+        let name = path.display().to_string();
+        roles.add_input(&name, path);
+        references.add_input(&name, path);
+    }
+    for source in sources {
+        match (&source.identity, source.inode) {
+            (Some(_), _) => roles.add_input(&source.name, &source.absolute),
+            (None, Some(inode)) => roles.add_open_input(&source.name, inode),
+            (None, None) => {} // A pipe.
+        }
+    }
+    let mut streams = matches!(spec.output, OutputTarget::Stdout);
+    for (flag, path) in spec.named_outputs() {
+        match flag {
+            _ if is_dash(path) => streams = true,
+            // What is kept may take the place of what it was read from.
+            "--output" => {
+                references.add_output(flag, path)?;
+                roles.add_replacement(flag, path)?;
+            }
+            // The index of a reference and of what is kept.
+            "--save-index" if references.input_at(path).is_some() => {
+                roles.add_replacement(flag, path)?;
+            }
+            _ => roles.add_output(flag, path)?,
+        }
+    }
+    if streams {
+        roles.check_standard_output()?;
+    }
+    Ok(roles)
 }
 
 /// Lists the bad records where the user wants them, or shows some.

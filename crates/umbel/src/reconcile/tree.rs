@@ -12,6 +12,7 @@ use super::apply::Change;
 use super::contents::Wanted;
 use super::delta::Basis;
 use super::set::{Contents, ItemSet, Shown};
+use crate::files::STAGING_PREFIX;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -25,9 +26,6 @@ use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
 mod staging;
 
 use staging::Staging;
-
-/// Names of directories that hold what comes until it is put in place. They are never part of a set.
-const STAGING_PREFIX: &str = ".umbel-reconcile-";
 
 /// Longest path of an item: what Linux allows for a whole one.
 const PATH_BYTES_MAX: usize = 4096;

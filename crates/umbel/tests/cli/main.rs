@@ -11,6 +11,7 @@ mod clashes;
 mod cluster;
 mod damaged;
 mod duplicates;
+mod file_roles;
 mod filter;
 mod groups;
 mod inputs;

@@ -114,7 +114,7 @@ fn what_stands_there_is_refused_before_anything_is_read() {
     refused("local/a.txt -o AT/k --duplicates AT/d", &format!("s3://{BUCKET}/d {exists}"));
     refused("local/a.txt -o AT/k --duplicates AT/k", "two outputs would be written there");
     refused("local/a.txt -o AT/k/ --duplicates AT/k/a.txt", "two outputs would be written there");
-    let input = format!("s3://{BUCKET}/a.txt is an input, a report cannot replace it");
+    let input = format!("s3://{BUCKET}/a.txt is an input, too");
     refused("AT/a.txt -o AT/k --duplicates AT/a.txt --overwrite", &input);
     refused("AT/a.txt --annotate AT/a.txt --overwrite", &input);
     // Kept records may replace what they come from.
