@@ -26,7 +26,8 @@ pub(crate) struct DedupArgs {
     /// zstd (told by content)
     #[arg(required_unless_present = "on", value_name = "INPUT")]
     inputs: Vec<String>,
-    /// Workers in this process that run the whole exchange [default: one a core]
+    /// Workers in this process that exchange what workers on many machines would: to measure it [default: 1, on all
+    /// cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
     /// What is compared [default: key with --key, else line, of Parquet record]

@@ -17,8 +17,8 @@ const CHUNK_BYTES_MAX: u64 = 16 << 20;
 /// Least chunk worth a task of its own.
 const CHUNK_BYTES_MIN: u64 = 4 << 10;
 
-/// Chunks of a plain file a worker, so that workers get nearly equal parts.
-const CHUNKS_PER_WORKER: u64 = 4;
+/// Chunks of the input for each worker, so that workers get nearly equal parts, and for each thread, so that threads end together.
+const CHUNKS_PER_READER: u64 = 4;
 
 /// A part of a source.
 #[derive(Clone, Copy, Debug)]
@@ -35,15 +35,22 @@ pub(crate) struct Chunk {
     pub(crate) worker: u16,
 }
 
-/// Cuts all sources into chunks for a number of workers; or none, where files are compared as a whole.
+/// Cuts all sources into chunks for a number of workers, which this many threads read; or none, where files are compared as a
+/// whole.
 ///
 /// # Errors
 ///
 /// If there are more chunks than a place can number.
-pub(crate) fn cut(sources: &[Source], workers: u32, whole_files: bool) -> Result<Vec<Chunk>> {
+pub(crate) fn cut(
+    sources: &[Source],
+    workers: u32,
+    threads: usize,
+    whole_files: bool,
+) -> Result<Vec<Chunk>> {
     let total: u64 = sources.iter().map(|source| source.bytes).sum();
-    let per_worker = total / (CHUNKS_PER_WORKER * u64::from(workers));
-    let chunk_bytes = per_worker.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+    let readers = u64::from(workers).max(threads as u64);
+    let per_reader = total / (CHUNKS_PER_READER * readers);
+    let chunk_bytes = per_reader.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
     let mut chunks = Vec::new();
     let mut before = 0u64;
     let worker_at = |middle: u64| {

@@ -84,7 +84,7 @@ pub(crate) struct SaveIndex {
 pub(crate) struct JobSpec {
     /// Files, directories, globs, `-`.
     pub(crate) inputs: Vec<String>,
-    /// Workers in this process; `None`: one a core.
+    /// Workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
     pub(crate) workers: Option<u32>,
     /// What is compared.
     pub(crate) granularity: Granularity,
@@ -272,12 +272,12 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     }
     let sources = open_sources(spec)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = spec.workers.unwrap_or_else(|| u32::try_from(threads).unwrap_or(u32::MAX));
+    let workers = spec.workers.unwrap_or(1);
     let references = References::open(spec)?;
     let forecast = plan::forecast(spec, &sources)?;
     let shape = plan::shape(spec, workers, &forecast, references.shape());
     shape.validate().map_err(|error| UsageError(error.to_string()))?;
-    let chunks = cut(&sources, workers, spec.compares_files())?;
+    let chunks = cut(&sources, workers, threads, spec.compares_files())?;
     let hasher = ItemHasher::Xxh3 { seed: spec.seed };
     let id = job_id(spec);
     let online = if spec.plan_only { None } else { Online::connect(spec)? };

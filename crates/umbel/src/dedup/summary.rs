@@ -154,20 +154,13 @@ impl Summary {
         if number("/collisions") > 0.0 {
             row("collisions", count("/collisions"));
         }
-        let level = get("/level").as_str().unwrap_or_default().to_owned();
-        row("level", level);
-        let mode = get("/plan/mode").as_str().unwrap_or_default().to_owned();
-        let workers = count("/plan/workers");
-        if mode == "local" {
-            row("exchange", "none: one worker".into());
-        } else {
+        row("equal by", equal_by(get("/level").as_str().unwrap_or_default()).into());
+        if number("/plan/workers") > 1.0 {
+            let workers = count("/plan/workers");
             let bytes = number("/exchange/network_bytes");
             let each = bytes / number("/items").max(1.0);
             let bytes = count("/exchange/network_bytes");
-            row(
-                "exchange",
-                format!("{workers} workers, {mode}: {bytes} bytes, {each:.2} a record"),
-            );
+            row("exchange", format!("{bytes} bytes between {workers} workers, {each:.2} a record"));
         }
         let wall = number("/run/wall_s");
         let rate = rate(records / wall.max(1e-9));
@@ -185,6 +178,15 @@ impl Summary {
 /// The table of a summary that came from elsewhere.
 pub(crate) fn summary_table(value: Value) -> String {
     Summary { value }.table()
+}
+
+/// What an exactness looks at, in words.
+fn equal_by(level: &str) -> &'static str {
+    match level {
+        "approximate" => "some bits of their hashes",
+        "bytes" => "their bytes",
+        _ => "128 bits of their hashes",
+    }
 }
 
 /// A rate in the unit that suits it.

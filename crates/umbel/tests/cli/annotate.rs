@@ -138,7 +138,7 @@ fn annotations_replace_neither_inputs_nor_kept_records() {
     let sandbox = Sandbox::with(&[("a", "x\n"), ("a.jsonl", "{}\n")]);
     sandbox.run("a --annotate n.jsonl --output o.txt").refused(2, &["--annotate", "--output"]);
     sandbox.run("a --annotate a --overwrite").refused(2, &["is an input"]);
-    sandbox.run("a a.jsonl --annotate ./ --overwrite").refused(2, &["is an input"]);
+    sandbox.run("a a.jsonl --annotate ./ --overwrite").refused(2, &["is the input"]);
     sandbox.run("a --annotate a.jsonl").refused(2, &["exists"]);
     sandbox.run("a --annotate d.jsonl --duplicates d.jsonl").refused(2, &["two outputs"]);
     assert_eq!(sandbox.files(), ["a", "a.jsonl"]);

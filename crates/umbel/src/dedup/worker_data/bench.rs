@@ -406,7 +406,7 @@ fn open_input(spec: &JobSpec, told: &Told) -> Result<(Vec<Source>, Vec<Chunk>)> 
             return Err(UsageError(text).into());
         }
     }
-    let chunks = cut(&sources, 1, spec.compares_files())?;
+    let chunks = cut(&sources, 1, 1, spec.compares_files())?;
     Ok((sources, chunks))
 }
 
