@@ -75,6 +75,10 @@ planted! {
     PresentUnconfirmed = "present_unconfirmed",
     /// A replica that leaves a node forgets what it has voted and acknowledged.
     LeftForgotten = "left_forgotten",
+    /// A replica whose disk lost what it confirmed votes for whoever asks.
+    LostTailVotes = "lost_tail_votes",
+    /// A copy whose folder is older than what others know of it goes on counting from there.
+    OldImageJoins = "old_image_joins",
     /// A restarted leader goes on without an election.
     LeaderRestore = "leader_restore",
     /// A request that is sent again after a lost reply has no id any more.
@@ -178,7 +182,7 @@ impl Planted {
             Self::AckFirstShard => &[ACKED, BOUNDS, "answers_linearize"],
             Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
             Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
-            Self::LeftForgotten => {
+            Self::LeftForgotten | Self::LostTailVotes => {
                 &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED]
             }
             Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
@@ -186,6 +190,7 @@ impl Planted {
             Self::CopyAckEarly
             | Self::FirstFrameIsAll
             | Self::MergedNotTold
+            | Self::OldImageJoins
             | Self::CopyLogIgnored => &[CONVERGE, FLUSHED, MAJORITY],
             Self::ClearKeepsBits | Self::StaleDeltaMerged => &[COPY_BOUNDS],
             Self::SettledSomewhere
@@ -236,6 +241,7 @@ impl Planted {
             | Self::LeaderRestore => "crash",
             Self::ForeignShardAbsent => "churn",
             Self::LeftForgotten => "moves",
+            Self::LostTailVotes | Self::OldImageJoins => "images",
             Self::CopyAckEarly
             | Self::ClearKeepsBits
             | Self::StaleDeltaMerged
@@ -365,6 +371,7 @@ mod tests {
             assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
             let profiles = [
                 "moves",
+                "images",
                 "calm",
                 "network",
                 "disk",

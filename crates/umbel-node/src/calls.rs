@@ -9,9 +9,10 @@ use umbel_engine::shard::{
     Bitmap, HashList, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp, ShardCommand,
     SliceScrubbed,
 };
-use umbel_engine::{Epoch, FilterId, Generation, NodeId};
+use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId};
 
 use crate::cube::{Compared, CopyFailure};
+use crate::raft::types::{LogId, Vote};
 
 /// What a coordinator asks a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -184,6 +185,48 @@ pub(crate) enum GroupAnswer {
     Changed,
     /// The change was not made, or not to its end; ask again.
     Failed(String),
+}
+
+/// What nodes ask each other about their replicas.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum RecallRequest {
+    /// Of a node that starts: say what you know of me.
+    Standings,
+    /// Of the leader of the call's group: your replica has confirmed this entry and lacks some.
+    Lost { confirmed: LogId },
+    /// Say what is committed in the groups that you lead.
+    Committed,
+}
+
+/// The answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum RecallAnswer {
+    /// What is known of the caller.
+    Standings(Standings),
+    /// It is on the disk.
+    Noted,
+    /// Index of the last committed entry of each group that this node leads.
+    Committed(Vec<(GroupId, u64)>),
+}
+
+/// What a node knows of another one.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Standings {
+    pub(crate) groups: Vec<Standing>,
+    /// How many of its inserts into replicated filters this node has.
+    pub(crate) copies: Vec<(FilterId, Generation, u64)>,
+    /// Nodes that may know more.
+    pub(crate) nodes: Vec<(NodeId, String)>,
+}
+
+/// What a node knows of another one's replica of a group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    pub(crate) group: GroupId,
+    /// This node's own vote there: the other one may have voted so.
+    pub(crate) vote: Option<Vote>,
+    /// The last entry that the other one has confirmed to this node, or that is committed.
+    pub(crate) last: Option<LogId>,
 }
 
 /// What a node asks another one's copy of a replicated filter. The filter is named by the call's

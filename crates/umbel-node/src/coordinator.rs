@@ -99,9 +99,9 @@ impl Coordinator {
     }
 
     /// Why this node should get no traffic, if so.
-    pub(crate) fn is_ready(&self) -> Result<(), String> {
+    pub(crate) async fn is_ready(&self) -> Result<(), String> {
         let local = self.local().map_err(|error| error.to_string())?;
-        local.is_ready()
+        local.is_ready().await
     }
 
     /// The leader of the meta group, as far as this node knows.

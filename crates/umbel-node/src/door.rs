@@ -9,6 +9,7 @@ use umbel_engine::meta::NodeRecord;
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 
+use crate::calls::{RecallAnswer, RecallRequest, Standings};
 use crate::cube::{AnswerParts, ScrubAnswer, answer_scrub, take_questions};
 use crate::local::Local;
 use crate::peer::{
@@ -16,13 +17,18 @@ use crate::peer::{
     cluster_of_bytes,
 };
 use crate::ports::{Disk, PortFuture};
-use crate::storage::{Identity, MemberState, identity};
+use crate::raft::encoding::{decode, encode};
+use crate::recall::standings_of;
+use crate::storage::{Identity, MemberState, Storage, identity};
+use crate::witness::Witness;
 
 /// What the node answers to whom.
 pub(crate) struct Door {
     local: Arc<OnceLock<Arc<Local>>>,
     identity: Mutex<Identity>,
     disk: Arc<dyn Disk>,
+    storage: Storage,
+    witness: Arc<Witness>,
     /// The founders that this node was told of; empty if it forms no cluster.
     founders: Vec<String>,
     /// What the identity says, for those who wait to be adopted.
@@ -33,11 +39,25 @@ impl Door {
     pub(crate) fn new(
         local: Arc<OnceLock<Arc<Local>>>,
         identity: Identity,
-        disk: Arc<dyn Disk>,
+        (disk, storage): (Arc<dyn Disk>, Storage),
+        witness: Arc<Witness>,
         founders: Vec<String>,
     ) -> Self {
         let membership = watch::Sender::new(member_of(&identity));
-        Self { local, identity: Mutex::new(identity), disk, founders, membership }
+        let identity = Mutex::new(identity);
+        Self { local, identity, disk, storage, witness, founders, membership }
+    }
+
+    /// What this node knows of one that starts: also while it starts itself, for otherwise nodes that
+    /// start together would wait for each other.
+    fn standings_of(&self, node: NodeId) -> Standings {
+        let groups = standings_of(node, &self.storage, &self.witness);
+        let local = self.local.get();
+        Standings {
+            groups,
+            copies: local.map(|local| local.copies().inserts_of(node)).unwrap_or_default(),
+            nodes: local.map(|local| local.addresses().into_iter().collect()).unwrap_or_default(),
+        }
     }
 
     /// The membership, and its changes.
@@ -145,6 +165,9 @@ impl CallHandler for Door {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>> {
         Box::pin(async move {
+            if kind == CallKind::Recall && matches!(decode(&body), Ok(RecallRequest::Standings)) {
+                return Ok(encode(&RecallAnswer::Standings(self.standings_of(from))));
+            }
             let admitted = self.admit(from);
             let refused = |why| Refusal::new(RefusalReason::Unavailable, why);
             admitted.map_err(refused)?.serve(from, kind, group, body).await

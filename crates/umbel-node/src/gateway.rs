@@ -144,7 +144,7 @@ impl Gateway {
 async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
     let mut shown = None;
     loop {
-        let is_ready = coordinator.is_ready().is_ok();
+        let is_ready = coordinator.is_ready().await.is_ok();
         if shown != Some(is_ready) {
             shown = Some(is_ready);
             let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };

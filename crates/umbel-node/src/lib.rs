@@ -35,9 +35,11 @@ mod node;
 mod peer;
 pub mod ports;
 mod raft;
+mod recall;
 mod shard_leader;
 mod space;
 mod storage;
+mod witness;
 
 pub use config::{Config, ConfigError};
 pub use local_copy::{LocalCopy, LocalCopyError};

@@ -22,14 +22,20 @@ use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::{Net, Ports, Seed};
 use crate::raft::encoding::encode;
 use crate::raft::group::{Group, Timing};
+use crate::raft::known_members::known_members;
 use crate::raft::network::Network;
 use crate::raft::state_machine::Replica;
 use crate::raft::types::NodeAddress;
+use crate::recall::Recollection;
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
-use crate::storage::{Storage, WalHealth};
+use crate::storage::Storage;
+use crate::witness::Witness;
 
+mod readiness;
 mod serve;
+
+use readiness::Readiness;
 
 /// How long a node waits for another one to say that it is there.
 const REACH_TIMEOUT: Duration = Duration::from_millis(500);
@@ -45,6 +51,9 @@ pub(crate) struct Local {
     seed: Arc<dyn Seed>,
     storage: Storage,
     links: Arc<Links>,
+    witness: Arc<Witness>,
+    recollection: Arc<Recollection>,
+    readiness: Readiness,
     meta: Arc<Group>,
     shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
@@ -61,24 +70,33 @@ pub(crate) struct Local {
 
 impl Local {
     /// Starts the meta group and whatever the disk holds of shards comes later, with the catalogue.
+    ///
+    /// Before anything of it takes part, the other nodes are asked what they know of this one: those
+    /// that the disk names as members of the meta group, and the founders.
     pub(crate) async fn start(
-        cluster: u128,
-        node: NodeId,
+        identity: LocalIdentity,
         config: Config,
         ports: &Ports,
-        storage: Storage,
+        (storage, witness): (Storage, Arc<Witness>),
         failure: watch::Sender<Option<String>>,
         jobs: Arc<JobHost>,
+        founders: BTreeMap<NodeId, String>,
     ) -> Result<Arc<Self>, String> {
-        let identity = LocalIdentity { cluster, node };
+        let LocalIdentity { cluster, node } = identity;
         let links = Links::new(Arc::clone(&ports.net), Arc::clone(&ports.seed), identity);
         let links = Arc::new(links);
+        let failed = |error: std::io::Error| format!("{}: {error}", GroupId::META);
+        let mut nodes = founders;
+        nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
+        let recollection = Arc::new(Recollection::default());
+        recollection.ask(&links, node, nodes).await;
+        recollection.restore(&storage, GroupId::META).await.map_err(failed)?;
         let meta = Group::start(
             GroupId::META,
             node,
             Replica::meta(),
             &storage,
-            Network::new(Arc::clone(&links), GroupId::META),
+            Network::new(Arc::clone(&links), Arc::clone(&witness), GroupId::META),
             Arc::clone(&ports.seed),
             timing(&config),
         )
@@ -86,7 +104,9 @@ impl Local {
         let space = Space::new(config.disk_reserve_bytes);
         tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
         let seed = Arc::clone(&ports.seed);
-        let copies = Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space));
+        let recalled = Arc::clone(&recollection);
+        let copies =
+            Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space), recalled);
         Ok(Arc::new(Self {
             cluster,
             node,
@@ -94,6 +114,9 @@ impl Local {
             seed: Arc::clone(&ports.seed),
             storage,
             links,
+            witness,
+            recollection,
+            readiness: Readiness::default(),
             meta,
             shards: RwLock::default(),
             space,
@@ -150,6 +173,15 @@ impl Local {
         self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned))
     }
 
+    /// The nodes of the cluster, as far as this one has heard, and where they listen.
+    pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
+        self.meta.replica().read_meta(|state| {
+            let address =
+                |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
+            state.nodes().filter_map(address).collect()
+        })
+    }
+
     /// How often copies look whether they have something to tell.
     pub(crate) fn sweep_interval(&self) -> Duration {
         Duration::from_millis(self.config.sweep_interval_ms)
@@ -186,7 +218,7 @@ impl Local {
         [&self.meta].into_iter().chain(groups).cloned().collect()
     }
 
-    fn group(&self, group: GroupId) -> Option<Arc<Group>> {
+    pub(crate) fn group(&self, group: GroupId) -> Option<Arc<Group>> {
         match group.shard() {
             None if group == GroupId::META => Some(Arc::clone(&self.meta)),
             None => None,
@@ -197,37 +229,6 @@ impl Local {
     fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
         // No holder of the lock panics, and the map is whole after every statement.
         self.shards.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Why this node should get no traffic, if so.
-    pub(crate) fn is_ready(&self) -> Result<(), String> {
-        if self.is_stopping.load(Ordering::Relaxed) {
-            return Err("the node is stopping".to_owned());
-        }
-        if *self.storage.health().borrow() == WalHealth::Failed {
-            return Err("the log failed".to_owned());
-        }
-        let wanted = self.meta.replica().read_meta(|state| {
-            state.is_formed().then(|| {
-                let has = |record: &ShardRecord| record.members().contains(&self.node);
-                state.shards().filter(|(_, record)| has(record)).count()
-            })
-        });
-        let Some(wanted) = wanted else {
-            return Err("the cluster is not formed, or this node has not heard of it".to_owned());
-        };
-        if self.meta.leader().is_none() {
-            return Err("the meta group has no leader that this node knows".to_owned());
-        }
-        let shards = self.shards();
-        if shards.len() < wanted {
-            return Err(format!("{} of {wanted} replicas are running", shards.len()));
-        }
-        let is_leaderless = |shard: &&Arc<ShardLeader>| shard.group().leader().is_none();
-        match shards.iter().find(is_leaderless) {
-            Some(shard) => Err(format!("{} has no known leader", shard.group().id())),
-            None => Ok(()),
-        }
     }
 
     /// Whether another node answers now.
@@ -296,6 +297,10 @@ impl Local {
         for &shard in held.iter().filter(|&shard| !wanted.contains_key(shard)) {
             self.stop_shard(shard).await;
         }
+        if wanted.keys().any(|shard| !running.contains(shard)) {
+            // Whoever was away when the meta group started may be there now.
+            self.recollection.ask(&self.links, self.node, self.addresses()).await;
+        }
         for (&shard, (range, record)) in &wanted {
             if !running.contains(&shard)
                 && let Err(why) = self.start_shard(shard, *range, record).await
@@ -314,12 +319,14 @@ impl Local {
         record: &ShardRecord,
     ) -> Result<(), String> {
         let id = GroupId::of_shard(shard);
+        let restored = self.recollection.restore(&self.storage, id).await;
+        restored.map_err(|error| error.to_string())?;
         let group = Group::start(
             id,
             self.node,
             Replica::shard(shard, range),
             &self.storage,
-            Network::new(Arc::clone(&self.links), id),
+            Network::new(Arc::clone(&self.links), Arc::clone(&self.witness), id),
             Arc::clone(&self.seed),
             timing(&self.config),
         )
@@ -424,6 +431,10 @@ impl Local {
             }
         }
         drop(leaders);
+        let members: BTreeSet<NodeId> = self.addresses().into_keys().collect();
+        if !members.is_empty() {
+            self.witness.retain(&members);
+        }
         metrics::leaders_changed(change_count);
         let filter_bytes = |shard: &Arc<ShardLeader>| shard.status().memory_bytes;
         metrics::shards(&metrics::Shards {

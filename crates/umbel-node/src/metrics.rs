@@ -39,6 +39,9 @@ const SCRUB_REPAIRED: &str = "umbel_scrub_repaired_bits_total";
 const SCRUB_SENT: &str = "umbel_scrub_sent_bytes_total";
 const SCRUB_RECEIVED: &str = "umbel_scrub_received_bytes_total";
 const SCRUB_AGE: &str = "umbel_scrub_age_seconds";
+const RAFT_APPENDS: &str = "umbel_raft_appends_total";
+const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
+const REPLICAS_LOST: &str = "umbel_replicas_lost_entries_total";
 const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
 const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
 const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
@@ -75,6 +78,21 @@ pub(crate) fn describe() {
     describe_counter!(DELTA_SENT, Unit::Bytes, "Bytes of deltas that were sent.");
     describe_counter!(DELTA_RECEIVED, Unit::Bytes, "Bytes of deltas that were received.");
     describe_counter!(EXCHANGE_REFUSED, Unit::Count, "Messages of the exchange that were refused.");
+    describe_counter!(
+        RAFT_APPENDS,
+        Unit::Count,
+        "Calls with entries or heartbeats that this node's leaders made to other replicas."
+    );
+    describe_counter!(
+        REPLICAS_BEHIND,
+        Unit::Count,
+        "Replicas that started without entries that other nodes know to be confirmed or committed."
+    );
+    describe_counter!(
+        REPLICAS_LOST,
+        Unit::Count,
+        "Replicas of other nodes that were found, by their leader here, to lack what they confirmed."
+    );
     describe_scrubs();
 }
 
@@ -117,6 +135,18 @@ fn describe_scrubs() {
         Unit::Seconds,
         "Longest time since replicas of a slice were found equal or made so, by shard, at its leader."
     );
+}
+
+pub(crate) fn append_sent() {
+    counter!(RAFT_APPENDS).increment(1);
+}
+
+pub(crate) fn replica_behind() {
+    counter!(REPLICAS_BEHIND).increment(1);
+}
+
+pub(crate) fn replica_lost_entries() {
+    counter!(REPLICAS_LOST).increment(1);
 }
 
 pub(crate) fn insert_answered(new_count: u64, present_count: u64) {

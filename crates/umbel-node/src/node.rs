@@ -31,6 +31,7 @@ use crate::shard_leader;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
 };
+use crate::witness::Witness;
 
 #[cfg(test)]
 pub(crate) mod node_test;
@@ -137,7 +138,9 @@ impl Node {
 
         let cell = Arc::new(OnceLock::new());
         let disk = Arc::clone(&ports.disk);
-        let door = Arc::new(Door::new(Arc::clone(&cell), identity, disk, founders));
+        let (witness, kept) = (Arc::<Witness>::default(), (disk, storage.clone()));
+        let door = Door::new(Arc::clone(&cell), identity, kept, Arc::clone(&witness), founders);
+        let door = Arc::new(door);
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
         let peers = PeerService::new(Arc::clone(&door) as _);
         let links = peers.closer();
@@ -155,7 +158,8 @@ impl Node {
 
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
-        let local = become_part(parts, &door, &cell, storage, failure, jobs).await?;
+        let kept = (storage, witness);
+        let local = become_part(parts, &door, &cell, kept, failure, jobs).await?;
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
@@ -370,15 +374,16 @@ async fn become_part(
     (config, ports, address): (&Config, &Ports, &str),
     door: &Door,
     cell: &OnceLock<Arc<Local>>,
-    storage: Storage,
+    (storage, witness): (Storage, Arc<Witness>),
     failure: watch::Sender<Option<String>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
     let member = formation::membership(door, config, ports, address)
         .await
         .map_err(StartError::Membership)?;
-    let (cluster, node) = (member.cluster, member.node);
-    let local = Local::start(cluster, node, config.clone(), ports, storage, failure, jobs)
+    let founders = (1..).map(NodeId).zip(formation::founders(config, address)).collect();
+    let kept = (storage, witness);
+    let local = Local::start(member, config.clone(), ports, kept, failure, jobs, founders)
         .await
         .map_err(StartError::Data)?;
     if cell.set(Arc::clone(&local)).is_err() {

@@ -78,11 +78,13 @@ pub(crate) enum CallKind {
     Copy = 11,
     /// How far a job is.
     Job = 12,
+    /// What is known of a replica: what it has confirmed, and whether it follows.
+    Recall = 13,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -95,6 +97,7 @@ impl CallKind {
         Self::Group,
         Self::Copy,
         Self::Job,
+        Self::Recall,
     ];
 
     /// The number on the wire.
@@ -225,7 +228,7 @@ mod tests {
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
             assert_eq!(kind.is_raft(), index < 7);
         }
-        for unknown in [0, 13, u32::MAX] {
+        for unknown in [0, 14, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod encoding;
 pub(crate) mod group;
+pub(crate) mod known_members;
 pub(crate) mod network;
 pub(crate) mod state_machine;
 pub(crate) mod types;

@@ -23,6 +23,8 @@ mod crash_test;
 pub(crate) mod fault_disk;
 #[cfg(test)]
 mod suite_test;
+#[cfg(test)]
+pub(crate) use crash_test::{entry as log_entry, id as log_id};
 
 pub(crate) use identity::{Identity, IdentityError, MemberState};
 pub(crate) use log_store::LogStore;

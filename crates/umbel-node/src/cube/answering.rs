@@ -123,6 +123,11 @@ impl Sender<'_> {
             Err(error) => {
                 copy.refused(&error);
                 self.local.copies().refused(from, &error);
+                self.local
+                    .copies()
+                    .outgrown(&error)
+                    .into_iter()
+                    .for_each(|why| self.local.fail(why));
                 return self.refuse(filter.0, copy.generation().0, error.to_string()).await;
             }
         };

@@ -238,6 +238,7 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
     if let Some(error) = error {
         copy.refused(&error);
         local.copies().refused(from, &error);
+        local.copies().outgrown(&error).into_iter().for_each(|why| local.fail(why));
     } else if let Err(error) = copy.take_samples(answer.delta.generation, &answer.samples) {
         local.copies().refused(from, &error);
     }

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use umbel_engine::hypercube::ReplicaOptions;
+use umbel_engine::hypercube::{DeltaError, ReplicaOptions};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
 
 use super::asking::LISTED_BYTES_MAX;
-use super::copy::Copy;
+use super::copy::{Copy, CopyState};
 use super::exchange::Event;
 use super::failure::CopyFailure;
 use super::pacer::Pacer;
@@ -28,6 +29,7 @@ use crate::limits::{EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORTS_MAX, WHOLE_IMPORTS_M
 use crate::metrics;
 use crate::ports::observer;
 use crate::ports::{Purpose, Rare, Seed};
+use crate::recall::Recollection;
 use crate::space::Space;
 use crate::storage::Storage;
 
@@ -60,6 +62,7 @@ pub(crate) struct Copies {
     storage: Storage,
     seed: Arc<dyn Seed>,
     space: Arc<Space>,
+    recollection: Arc<Recollection>,
     delta_log_bytes_max: usize,
     queue_items_max: usize,
     held: RwLock<BTreeMap<FilterId, Held>>,
@@ -101,6 +104,7 @@ impl Copies {
         storage: Storage,
         seed: Arc<dyn Seed>,
         space: Arc<Space>,
+        recollection: Arc<Recollection>,
     ) -> Self {
         let (events, waiting) = mpsc::channel(EVENTS_MAX);
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -109,6 +113,7 @@ impl Copies {
             storage,
             seed,
             space,
+            recollection,
             delta_log_bytes_max: count(config.delta_log_bytes_max),
             queue_items_max: count(config.queue_items_max),
             held: RwLock::default(),
@@ -274,13 +279,12 @@ impl Copies {
         let loaded = image::load(options, &settings, is_settled, &log, &snapshots).await;
         let (state, samples) = loaded.map_err(|error| {
             let what = failed(error.to_string());
-            if let Some(observer) = self.storage.observer()
-                && error.is_damage
-            {
-                observer.observe(&observer::Event::DamageFound { what: &what });
+            if error.is_damage {
+                self.tell_damage(&what);
             }
             what
         })?;
+        self.check_inserts(filter, &state)?;
         let last = state.applied_index.max(log.last_index());
         let (journal, jobs) = journal::queue(self.queue_items_max, Arc::clone(&self.space));
         let copy = Copy::new((node, filter, group), settings, (state, samples), journal);
@@ -292,6 +296,62 @@ impl Copies {
         // The exchange gives it partners, and asks for what it lacks.
         let _ = self.events.try_send(Event::Opened);
         Ok(copy)
+    }
+
+    /// A copy that lacks inserts of its own, which others have, would give their numbers to new ones,
+    /// and nobody would ask for those.
+    fn check_inserts(&self, filter: FilterId, state: &CopyState) -> Result<(), String> {
+        let Some(known) = self.recollection.inserts(filter) else { return Ok(()) };
+        let (generation, count) = (state.generation(), state.replica.inserted());
+        if (generation, count) >= (known.generation, known.count)
+            || planted::on(Planted::OldImageJoins)
+        {
+            return Ok(());
+        }
+        let what = self.too_old(filter, count, (known.by, known.count));
+        self.tell_damage(&what);
+        Err(what)
+    }
+
+    fn tell_damage(&self, what: &str) {
+        if let Some(observer) = self.storage.observer() {
+            observer.observe(&observer::Event::DamageFound { what });
+        }
+    }
+
+    /// Why a copy must not go on with fewer of this node's inserts than another one has.
+    fn too_old(&self, filter: FilterId, ours: u64, (by, theirs): (NodeId, u64)) -> String {
+        let node = self.node.0;
+        format!(
+            "the data folder is older than what the cluster knows of this node: it has {ours} of its own \
+             inserts into replicated {filter}, {by} has {theirs} of them; put the newest folder back, or \
+             run `umbel cluster remove {node}` on another node and let this one join again with an empty \
+             folder"
+        )
+    }
+
+    /// Why the node must stop because of what a partner said: that it has more of this node's inserts
+    /// than this node has. It was not asked when this node started.
+    pub(super) fn outgrown(&self, error: &DeltaError) -> Option<String> {
+        match *error {
+            DeltaError::KnowsTooMuch { from, filter, theirs, ours, .. }
+                if !planted::on(Planted::OldImageJoins) =>
+            {
+                let what = self.too_old(filter, ours, (from, theirs));
+                self.tell_damage(&what);
+                Some(what)
+            }
+            _ => None,
+        }
+    }
+
+    /// How many of a node's inserts each copy here has.
+    pub(crate) fn inserts_of(&self, node: NodeId) -> Vec<(FilterId, Generation, u64)> {
+        let count = |(&filter, held): (&FilterId, &Held)| {
+            let state = held.copy.read();
+            (filter, state.generation(), state.replica.knows(node))
+        };
+        self.read().iter().map(count).filter(|(_, _, count)| *count > 0).collect()
     }
 
     async fn forget(&self, filter: FilterId) -> Result<(), String> {

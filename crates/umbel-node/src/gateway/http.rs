@@ -20,7 +20,7 @@ pub(super) fn pages(
 ) -> Router {
     Router::new()
         .route("/livez", get(async || "live\n"))
-        .route("/readyz", get(move || async move { ready(coordinator.is_ready()) }))
+        .route("/readyz", get(move || async move { ready(coordinator.is_ready().await) }))
         .route("/metrics", get(move || async move { metrics(render_metrics.as_ref()) }))
 }
 

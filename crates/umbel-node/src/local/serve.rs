@@ -11,10 +11,13 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 
 use super::Local;
-use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
+use crate::calls::{
+    GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, RecallAnswer, RecallRequest, ShardAnswer,
+    ShardRequest,
+};
 use crate::peer::{CallKind, Refusal, RefusalReason};
 use crate::raft::encoding::{decode, encode};
-use crate::raft::group::ProposeError;
+use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, NodeAddress, Reply};
 
 impl Local {
@@ -81,6 +84,7 @@ impl Local {
             CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
             CallKind::Copy => Ok(encode(&self.serve_copy(group, argument(&body)?).await)),
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
+            CallKind::Recall => Ok(encode(&self.serve_recall(group, argument(&body)?).await?)),
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }
@@ -109,8 +113,34 @@ impl Local {
                 let (vote, file) = group.incoming_snapshots().end(from, body.clone()).await?;
                 Ok(encode(&group.install(vote, file).await.map_err(stopped)?))
             }
-            CallKind::Shard | CallKind::Meta | CallKind::Group | CallKind::Copy | CallKind::Job => {
-                unreachable!("these have been served already")
+            CallKind::Shard
+            | CallKind::Meta
+            | CallKind::Group
+            | CallKind::Copy
+            | CallKind::Job
+            | CallKind::Recall => unreachable!("these have been served already"),
+        }
+    }
+
+    /// Answers a leader that misses something of this node's replica, and a follower that wants to know
+    /// whether it follows.
+    async fn serve_recall(
+        &self,
+        group_id: GroupId,
+        request: RecallRequest,
+    ) -> Result<RecallAnswer, Refusal> {
+        match request {
+            RecallRequest::Standings => unreachable!("the door has answered it"),
+            RecallRequest::Lost { confirmed } => {
+                let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+                let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
+                group.lost(confirmed).await.map_err(stopped)?;
+                Ok(RecallAnswer::Noted)
+            }
+            RecallRequest::Committed => {
+                let led = self.groups().into_iter().filter(|group| group.is_leader());
+                let committed = |group: Arc<Group>| (group.id(), group.committed_index());
+                Ok(RecallAnswer::Committed(led.map(committed).collect()))
             }
         }
     }

@@ -108,6 +108,9 @@ impl Group {
             // which gave stale reads and, once, one log id with two payloads.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
             enable_elect: log.floor().is_none(),
+            // A replica whose disk lost what it confirmed is sent it again. It knows of its loss before
+            // (`recall`), and so votes for nobody who lacks it.
+            allow_log_reversion: Some(true),
             ..Default::default()
         };
         let config = Arc::new(config.validate().map_err(|error| error.to_string())?);
@@ -227,6 +230,38 @@ impl Group {
     /// A number drawn for this group.
     pub(crate) fn number(&self, purpose: Purpose) -> u64 {
         self.seed.number(purpose)
+    }
+
+    /// Index of the last entry that this node knows to be committed.
+    pub(crate) fn committed_index(&self) -> u64 {
+        self.raft.metrics().borrow_watched().cluster_committed.map_or(0, |id| id.index)
+    }
+
+    /// What this replica lacks of what it once confirmed.
+    pub(crate) fn lacking(&self) -> Option<String> {
+        let floor = self.log.floor()?;
+        let last = self.log.last_index();
+        Some(format!(
+            "this replica has entries up to {last}, but had confirmed {}: its disk lost some, or it came \
+             back; it does not lead, and votes for none that lacks them, until it has them again",
+            floor.index
+        ))
+    }
+
+    /// Another node knows that this replica has confirmed an entry, and lacks some: until it has them
+    /// again it is as one that came back to this node without its log.
+    pub(crate) async fn lost(&self, confirmed: LogId) -> Result<(), String> {
+        self.raft.runtime_config().elect(false);
+        let noted = self.log.lost(confirmed).await;
+        if let Some(floor) = self.log.floor() {
+            tracing::error!(
+                group = %self.id, index = floor.index, last = self.log.last_index(),
+                "this replica lacks entries that it had confirmed: the disk lost synced data, or the \
+                 folder is an older copy; they are sent again"
+            );
+        }
+        tokio::spawn(elect_when_caught_up(self.raft.clone(), self.log.clone()));
+        noted.map_err(|error| error.to_string())
     }
 
     /// Index of the last entry that this node applied.
@@ -366,7 +401,7 @@ impl Group {
         &self,
         request: VoteRequest<Types>,
     ) -> Result<VoteResponse<Types>, String> {
-        self.check_caught_up()?;
+        self.check_caught_up(request.last_log_id)?;
         self.raft.vote(request).await.map_err(|error| error.to_string())
     }
 
@@ -374,7 +409,7 @@ impl Group {
         &self,
         request: VoteRequest<Types>,
     ) -> Result<VoteResponse<Types>, String> {
-        self.check_caught_up()?;
+        self.check_caught_up(request.last_log_id)?;
         self.raft.pre_vote(request).await.map_err(|error| error.to_string())
     }
 
@@ -382,16 +417,20 @@ impl Group {
         &self,
         request: openraft::raft::TransferLeaderRequest<Types>,
     ) -> Result<openraft::raft::TransferLeaderResponse<Types>, String> {
-        self.check_caught_up()?;
+        self.check_caught_up(None)?;
         self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
     }
 
-    /// A replica that came back to this node without its log is silent in elections until the log
-    /// holds again what the replica once acknowledged: Raft takes it for one that is down till then.
-    fn check_caught_up(&self) -> Result<(), String> {
+    /// A replica whose log lacks what it once acknowledged votes as if the log held it: for a candidate
+    /// whose log reaches that, and for nobody else.
+    fn check_caught_up(&self, candidates_last: Option<LogId>) -> Result<(), String> {
         match self.log.floor() {
-            None => Ok(()),
-            Some(floor) => Err(format!("the replica came back, and lacks entries up to {floor}")),
+            Some(floor)
+                if candidates_last < Some(floor) && !planted::on(Planted::LostTailVotes) =>
+            {
+                Err(format!("the replica lacks entries up to {floor} that it had confirmed"))
+            }
+            _ => Ok(()),
         }
     }
 

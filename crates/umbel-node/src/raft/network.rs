@@ -21,10 +21,13 @@ use thiserror::Error;
 use umbel_engine::{GroupId, NodeId};
 
 use super::encoding::{DecodeError, decode, encode};
-use super::types::{NodeAddress, Types, Vote};
+use super::types::{LogId, NodeAddress, Types, Vote};
+use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
 use crate::ports::Rare;
+use crate::recall::tell_lost;
 use crate::storage::SnapshotFile;
+use crate::witness::{Restarted, Witness};
 
 #[cfg(test)]
 mod network_test;
@@ -40,6 +43,7 @@ const SMALL_CHUNK_BYTES: usize = 1 << 10;
 #[derive(Clone)]
 pub(crate) struct Network {
     links: Arc<Links>,
+    witness: Arc<Witness>,
     group: GroupId,
     /// Snapshots that this group began to send, to number them.
     transfer_count: Arc<AtomicU64>,
@@ -47,8 +51,8 @@ pub(crate) struct Network {
 
 impl Network {
     /// For the group's `Raft::new`.
-    pub(crate) fn new(links: Arc<Links>, group: GroupId) -> Self {
-        Self { links, group, transfer_count: Arc::default() }
+    pub(crate) fn new(links: Arc<Links>, witness: Arc<Witness>, group: GroupId) -> Self {
+        Self { links, witness, group, transfer_count: Arc::default() }
     }
 }
 
@@ -78,6 +82,10 @@ enum ReplicaError {
     Read { offset: u64, error: std::io::Error },
     #[error("the snapshot at hand ends at byte {offset} of {byte_count}")]
     Short { offset: u64, byte_count: u64 },
+    #[error(transparent)]
+    Restarted(#[from] Restarted),
+    #[error("{node} lacks entries that it confirmed, up to {lost}, and is being told so")]
+    Lost { node: NodeId, lost: LogId },
 }
 
 impl From<ReplicaError> for RPCError<Types> {
@@ -107,6 +115,39 @@ impl PeerReplica {
         decode(&answer).map_err(|error| ReplicaError::Answer { from: self.to, error })
     }
 
+    /// Has entries appended, and notes what that confirms.
+    async fn append(
+        &self,
+        request: &AppendEntriesRequest<Types>,
+        timeout: Duration,
+    ) -> Result<AppendEntriesResponse<Types>, ReplicaError> {
+        let Network { witness, group, links, .. } = &self.network;
+        let ticket = witness.ticket(self.to, *group, request.vote);
+        metrics::append_sent();
+        let answer = self.ask(CallKind::Append, request, timeout).await?;
+        let confirmed = match &answer {
+            AppendEntriesResponse::Success => {
+                request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id)
+            }
+            AppendEntriesResponse::PartialSuccess(last) => *last,
+            AppendEntriesResponse::Conflict => {
+                if let Some(lost) = ticket.lost(request.prev_log_id)
+                    && !witness.was_told(self.to, *group, lost)
+                {
+                    let (links, witness) = (Arc::clone(links), Arc::clone(witness));
+                    let (node, address, group) = (self.to, self.address.clone(), *group);
+                    // Raft's own timeout is too short for a sync of the disk there.
+                    tokio::spawn(tell_lost(links, witness, (node, address), group, lost));
+                    return Err(ReplicaError::Lost { node, lost });
+                }
+                return Ok(answer);
+            }
+            AppendEntriesResponse::HigherVote(_) => return Ok(answer),
+        };
+        witness.confirmed(self.to, *group, (ticket, request.vote), confirmed)?;
+        Ok(answer)
+    }
+
     /// Sends a snapshot in chunks, each of which has the whole timeout.
     async fn send_snapshot(
         &self,
@@ -114,6 +155,8 @@ impl PeerReplica {
         snapshot: SnapshotOf<Types, SnapshotFile>,
         timeout: Duration,
     ) -> Result<SnapshotResponse<Types>, ReplicaError> {
+        let Network { witness, group, .. } = &self.network;
+        let (ticket, last) = (witness.ticket(self.to, *group, vote), snapshot.meta.last_log_id);
         let transfer = self.network.transfer_count.fetch_add(1, Ordering::Relaxed) + 1;
         let file = snapshot.snapshot;
         let byte_count = file.byte_count();
@@ -134,7 +177,13 @@ impl PeerReplica {
             self.send(CallKind::SnapshotChunk, body, timeout).await?;
             offset += bytes.len() as u64;
         }
-        self.ask(CallKind::SnapshotEnd, &SnapshotEnd { transfer }, timeout).await
+        let end = SnapshotEnd { transfer };
+        let answer: SnapshotResponse<Types> =
+            self.ask(CallKind::SnapshotEnd, &end, timeout).await?;
+        if answer.vote == vote {
+            witness.confirmed(self.to, *group, (ticket, vote), last)?;
+        }
+        Ok(answer)
     }
 }
 
@@ -146,7 +195,7 @@ impl RaftNetworkV2<Types> for PeerReplica {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        Ok(self.ask(CallKind::Append, &request, option.soft_ttl()).await?)
+        Ok(self.append(&request, option.soft_ttl()).await?)
     }
 
     async fn vote(

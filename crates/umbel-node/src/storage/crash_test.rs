@@ -26,12 +26,12 @@ pub(super) fn options() -> WalOptions {
     WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
 }
 
-pub(super) fn id(term: u64, index: u64) -> LogId {
+pub(crate) fn id(term: u64, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
 }
 
 /// An entry whose bytes tell it from others with its log id.
-pub(super) fn entry(term: u64, index: u64) -> Entry {
+pub(crate) fn entry(term: u64, index: u64) -> Entry {
     let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
     Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
 }

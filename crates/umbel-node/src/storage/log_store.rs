@@ -77,8 +77,50 @@ impl LogStore {
         self.wal.log_state(self.group).last_log_id.map_or(0, |last| last.index)
     }
 
-    /// The entry that the log of a replica which came back to this node must reach before it takes
-    /// part in elections; none if it may.
+    /// Takes over what others know of the group's replica on this node before it starts: no vote below
+    /// theirs is given, and where its log lacks what it confirmed, that is noted.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(crate) async fn recall(
+        &self,
+        vote: Option<Vote>,
+        confirmed: Option<LogId>,
+    ) -> io::Result<()> {
+        if let Some(vote) = vote.filter(|&vote| self.wal.vote(self.group) < Some(vote)) {
+            self.wal.save_vote(self.group, vote).await?;
+        }
+        match confirmed {
+            Some(confirmed) => self.wal.lost(self.group, confirmed).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that the replica has confirmed an entry, if the log does not reach that.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub(crate) async fn lost(&self, confirmed: LogId) -> io::Result<()> {
+        self.wal.lost(self.group, confirmed).await
+    }
+
+    /// Index of the first entry that is not purged.
+    pub(crate) fn first_index(&self) -> u64 {
+        self.wal.log_state(self.group).last_purged_log_id.map_or(0, |purged| purged.index + 1)
+    }
+
+    /// The id of the last entry.
+    pub(crate) fn last_id(&self) -> Option<LogId> {
+        self.wal.log_state(self.group).last_log_id
+    }
+
+    /// The vote, and the last entry that this replica knows to be committed.
+    pub(crate) fn standing(&self) -> (Option<Vote>, Option<LogId>) {
+        (self.wal.vote(self.group), self.wal.committed(self.group))
+    }
+
+    /// The entry that the log of a replica which came back to this node, or lost entries, must reach
+    /// before it takes part in elections; none if it may.
     pub(crate) fn floor(&self) -> Option<LogId> {
         self.wal.floor(self.group)
     }

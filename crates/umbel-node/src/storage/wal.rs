@@ -391,8 +391,13 @@ impl Wal {
         .await
     }
 
-    /// The entry that the log of a group which came back must reach before its replica takes part
-    /// in elections; none if it may.
+    /// Notes that a group has confirmed an entry, as others know, if its log does not reach that.
+    pub(super) async fn lost(&self, group: GroupId, last: LogId) -> io::Result<()> {
+        self.durable(|state| state.lost(group, last)).await
+    }
+
+    /// The entry that the log of a group which came back, or lost some, must reach before its replica
+    /// takes part in elections; none if it may.
     pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
         self.state().floor(group)
     }

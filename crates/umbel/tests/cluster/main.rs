@@ -18,6 +18,7 @@ mod full_disk;
 mod history;
 mod jobs;
 mod load;
+mod lost;
 mod members;
 #[cfg(target_os = "linux")]
 mod namespaces;

@@ -8,7 +8,9 @@ use openraft::RaftNetworkFactory;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError};
 use openraft::network::RPCOption;
 use openraft::network::v2::RaftNetworkV2;
-use openraft::raft::{SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
 use openraft::storage::Snapshot;
 use tempfile::TempDir;
 use tonic::Status;
@@ -20,13 +22,14 @@ use super::snapshot_receiver::{
     SnapshotReceiver, chunk_body,
 };
 use super::{Network, PeerReplica};
+use crate::calls::{RecallAnswer, RecallRequest};
 use crate::peer::memory_net::MemoryNet;
 use crate::peer::test_node::{TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
 use crate::ports::{Net, PortFuture, RealDisk};
 use crate::raft::encoding::{decode, encode};
-use crate::raft::types::{NodeAddress, SnapshotMeta, Types, Vote};
-use crate::storage::{Identity, SnapshotFile, Storage, WalOptions};
+use crate::raft::types::{LogId, NodeAddress, SnapshotMeta, Types, Vote};
+use crate::storage::{Identity, SnapshotFile, Storage, WalOptions, log_entry, log_id};
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
@@ -39,8 +42,13 @@ fn vote() -> Vote {
     Vote::new(5, NodeId(1))
 }
 
-/// Keeps what it is sent; answers votes with yes, and all else with letters.
+/// Keeps what it is sent; answers votes with yes, takes entries that fit its log, and answers all else
+/// with letters.
 struct Follower {
+    /// Index of the last entry.
+    last: Mutex<u64>,
+    /// What it was told to have lost.
+    told: Mutex<Vec<LogId>>,
     receiver: SnapshotReceiver,
     installed: Mutex<Vec<(Vote, SnapshotFile)>>,
     never_ends: bool,
@@ -64,6 +72,22 @@ impl CallHandler for Follower {
                 CallKind::Vote => {
                     let request: VoteRequest<Types> = decode(&body).map_err(Refusal::bad_body)?;
                     Ok(encode(&VoteResponse::<Types>::new(request.vote, None, true)))
+                }
+                CallKind::Append => {
+                    let request: AppendEntriesRequest<Types> =
+                        decode(&body).map_err(Refusal::bad_body)?;
+                    let (prev, mut last) = (request.prev_log_id, self.last.lock().unwrap());
+                    if prev.is_some_and(|prev| prev.index > *last) {
+                        return Ok(encode(&AppendEntriesResponse::<Types>::Conflict));
+                    }
+                    *last = request.entries.last().map_or(*last, |entry| entry.log_id.index);
+                    Ok(encode(&AppendEntriesResponse::<Types>::Success))
+                }
+                CallKind::Recall => {
+                    if let Ok(RecallRequest::Lost { confirmed }) = decode(&body) {
+                        self.told.lock().unwrap().push(confirmed);
+                    }
+                    Ok(encode(&RecallAnswer::Noted))
                 }
                 CallKind::SnapshotBegin => self.receiver.begin(from, body).await,
                 CallKind::SnapshotChunk => self.receiver.chunk(from, body).await,
@@ -100,9 +124,10 @@ async fn pair(never_ends: bool) -> Pair {
     let store = storage(&folders[1]).await.snapshots(GROUP);
     let (receiver, installed) = (SnapshotReceiver::new(store), Mutex::default());
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
-    let follower = Arc::new(Follower { receiver, installed, never_ends });
+    let (last, told) = (Mutex::new(0), Mutex::default());
+    let follower = Arc::new(Follower { last, told, receiver, installed, never_ends });
     let follower = serve_handler(&*net, "two:1", follower).await;
-    let mut network = Network::new(Arc::new(links(&net, 1)), GROUP);
+    let mut network = Network::new(Arc::new(links(&net, 1)), Arc::default(), GROUP);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
     Pair { replica, follower, leader_storage, _folders: folders }
 }
@@ -239,4 +264,44 @@ async fn transfers_are_few() {
     tokio::time::resume();
     receiver.begin(NodeId(0), begin(6, 3)).await.unwrap();
     assert!(receiver.chunk(late, chunk_body(1, 0, b"abc")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_replica_that_lacks_what_it_confirmed_is_told_before_raft_is() {
+    let mut pair = pair(false).await;
+    let append = |prev: u64, entries: std::ops::Range<u64>| AppendEntriesRequest::<Types> {
+        vote: Vote::new_committed(5, NodeId(1)),
+        prev_log_id: Some(log_id(5, prev)),
+        entries: entries.map(|index| log_entry(5, index)).collect(),
+        leader_commit: None,
+    };
+    let nothing = 1..1;
+    // It never had entry 3: that is a conflict like any other.
+    let answer = pair.replica.append_entries(append(3, nothing.clone()), option()).await.unwrap();
+    assert!(answer.is_conflict());
+    let answer = pair.replica.append_entries(append(0, 1..4), option()).await.unwrap();
+    assert!(answer.is_success());
+    let follower = Arc::clone(&pair.follower.handler);
+    assert!(follower.told.lock().unwrap().is_empty());
+
+    *follower.last.lock().unwrap() = 1;
+    let error =
+        pair.replica.append_entries(append(3, nothing.clone()), option()).await.unwrap_err();
+    assert!(error.to_string().contains("lacks entries that it confirmed"), "{error}");
+    while follower.told.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(follower.told.lock().unwrap()[0], log_id(5, 3));
+    // Now it knows, and Raft may send again what it lacks.
+    let answer = async {
+        loop {
+            match pair.replica.append_entries(append(3, nothing.clone()), option()).await {
+                Ok(answer) => return answer,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    assert!(answer.await.is_conflict());
+    let answer = pair.replica.append_entries(append(1, 2..4), option()).await.unwrap();
+    assert!(answer.is_success());
 }

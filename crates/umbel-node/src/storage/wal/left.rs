@@ -1,4 +1,5 @@
-//! What the log keeps of groups that left this node, in case they come back.
+//! What the log keeps of groups that have promised more than their log holds: they left this node and
+//! may come back, or the disk lost something.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ pub(super) struct Left {
     pub(super) last: Option<LogId>,
 }
 
-/// Groups that left this node. One that is back stays here until its log holds again as much as it
-/// did.
+/// Groups that left this node, and such that lost entries. One that is back stays here until its log
+/// holds again as much as it did.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct LeftGroups(BTreeMap<GroupId, Left>);
 
@@ -25,6 +26,13 @@ impl LeftGroups {
     /// Notes a group that leaves.
     pub(super) fn insert(&mut self, group: GroupId, left: Left) {
         self.0.insert(group, left);
+    }
+
+    /// A group that is here has confirmed more than its log holds: so much.
+    pub(super) fn lost(&mut self, group: GroupId, vote: Option<Vote>, last: LogId) -> Left {
+        let left = Left { vote, last: self.floor(group).max(Some(last)) };
+        self.0.insert(group, left);
+        left
     }
 
     /// Nothing is kept of a group that is gone for good.

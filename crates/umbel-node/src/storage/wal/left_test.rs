@@ -77,3 +77,46 @@ async fn a_group_of_which_nothing_was_kept_leaves_nothing() {
     let mut log = storage.log(group);
     assert_eq!((log.floor(), log.read_vote().await.unwrap()), (None, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_lost_entries_remembers_it_until_it_has_them() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let group = GroupId::from_number(5);
+    let mut log = storage.log(group);
+    durable(&mut log, 0..4).await;
+    // Others know of no more than it has.
+    log.recall(Some(Vote::new(3, NodeId(1))), Some(id(1, 3))).await.unwrap();
+    assert_eq!(
+        (log.floor(), log.read_vote().await.unwrap()),
+        (None, Some(Vote::new(3, NodeId(1))))
+    );
+    // They know more, and a vote that is lower than its own.
+    log.recall(Some(Vote::new(2, NodeId(2))), Some(id(1, 6))).await.unwrap();
+    log.lost(id(1, 5)).await.unwrap();
+    let storage = open(&disk.crash(|_| 0)).await;
+    let mut log = storage.log(group);
+    assert_eq!(
+        (log.floor(), log.read_vote().await.unwrap()),
+        (Some(id(1, 6)), Some(Vote::new(3, NodeId(1))))
+    );
+    assert_eq!(indexes(&storage, group).await, [0, 1, 2, 3]);
+    durable(&mut log, 4..6).await;
+    assert_eq!(log.floor(), Some(id(1, 6)));
+    durable(&mut log, 6..7).await;
+    assert_eq!(log.floor(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_empty_takes_over_what_others_know() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let group = GroupId::from_number(5);
+    storage.log(group).recall(Some(Vote::new(3, NodeId(1))), Some(id(2, 6))).await.unwrap();
+    let storage = open(&disk.crash(|_| 0)).await;
+    let mut log = storage.log(group);
+    assert_eq!(
+        (log.floor(), log.read_vote().await.unwrap()),
+        (Some(id(2, 6)), Some(Vote::new(3, NodeId(1))))
+    );
+}

@@ -321,6 +321,16 @@ impl State {
         self.left.floor(group)
     }
 
+    /// A group has confirmed an entry, as others know: what says so in the log, if the group's log
+    /// does not reach it.
+    pub(super) fn lost(&mut self, group: GroupId, last: LogId) -> Vec<Record> {
+        if self.last(group) >= Some(last) || self.floor(group) >= Some(last) {
+            return Vec::new();
+        }
+        let vote = self.vote(group);
+        vec![Record::Promised(group, self.left.lost(group, vote, last))]
+    }
+
     fn last(&self, group: GroupId) -> Option<LogId> {
         self.fronts.get(&group).and_then(|front| front.chain.last())
     }

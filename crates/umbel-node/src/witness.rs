@@ -1,0 +1,204 @@
+//! What this node has heard other replicas confirm: the memory that a replica lacks whose disk lost
+//! something.
+//!
+//! A replica that starts asks what is known of it (`recall`). From then on answers to calls that were
+//! made before count no more, so whatever counts was either told to it or is on its disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use umbel_engine::{GroupId, NodeId};
+
+use crate::raft::types::{LogId, Vote};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Witness {
+    nodes: Mutex<BTreeMap<NodeId, Heard>>,
+}
+
+/// What a node confirmed.
+#[derive(Default)]
+struct Heard {
+    /// How often it has asked what is known of it.
+    recall_count: u64,
+    groups: BTreeMap<GroupId, Confirmed>,
+}
+
+/// What a node's replica of a group confirmed to this node's.
+#[derive(Default)]
+struct Confirmed {
+    /// The last entry that it ever confirmed.
+    last: Option<LogId>,
+    /// The vote with which this node led when it confirmed something last.
+    vote: Option<Vote>,
+    /// The last entry that it confirmed under that vote. It truncates none of those for another
+    /// leader's before it refuses this one.
+    of_vote: Option<LogId>,
+    /// What it was told to have lost.
+    told: Option<LogId>,
+}
+
+/// Taken before a replica is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket {
+    recall_count: u64,
+    of_vote: Option<LogId>,
+}
+
+impl Ticket {
+    /// The last entry that the replica had confirmed under the caller's vote, if it lacks one that is
+    /// not behind it.
+    pub(crate) fn lost(&self, lacking: Option<LogId>) -> Option<LogId> {
+        self.of_vote.filter(|_| lacking.is_some() && lacking <= self.of_vote)
+    }
+}
+
+/// The node has started since it was called: the answer is of a replica that is no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0} has started since it was called")]
+pub(crate) struct Restarted(NodeId);
+
+impl Witness {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Heard>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A replica is about to be called by one that leads with this vote.
+    pub(crate) fn ticket(&self, node: NodeId, group: GroupId, vote: Vote) -> Ticket {
+        let mut nodes = self.lock();
+        let heard = nodes.entry(node).or_default();
+        let of_vote = heard
+            .groups
+            .get(&group)
+            .filter(|confirmed| confirmed.vote == Some(vote))
+            .and_then(|confirmed| confirmed.of_vote);
+        Ticket { recall_count: heard.recall_count, of_vote }
+    }
+
+    /// The replica confirmed all entries up to one.
+    ///
+    /// # Errors
+    /// If its node has started since the ticket was taken. Nothing may be counted then.
+    pub(crate) fn confirmed(
+        &self,
+        node: NodeId,
+        group: GroupId,
+        (ticket, vote): (Ticket, Vote),
+        last: Option<LogId>,
+    ) -> Result<(), Restarted> {
+        let mut nodes = self.lock();
+        let heard = nodes.entry(node).or_default();
+        if heard.recall_count != ticket.recall_count {
+            return Err(Restarted(node));
+        }
+        let confirmed = heard.groups.entry(group).or_default();
+        if confirmed.vote.is_none_or(|before| before < vote) {
+            (confirmed.vote, confirmed.of_vote) = (Some(vote), None);
+        }
+        confirmed.of_vote = confirmed.of_vote.max(last);
+        confirmed.last = confirmed.last.max(last);
+        if last >= confirmed.told {
+            confirmed.told = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a replica was told that it lacks what it confirmed, up to this entry.
+    pub(crate) fn was_told(&self, node: NodeId, group: GroupId, lost: LogId) -> bool {
+        let nodes = self.lock();
+        let confirmed = nodes.get(&node).and_then(|heard| heard.groups.get(&group));
+        confirmed.is_some_and(|confirmed| confirmed.told >= Some(lost))
+    }
+
+    /// Notes that it was told, and has it on its disk.
+    pub(crate) fn told(&self, node: NodeId, group: GroupId, lost: LogId) {
+        if let Some(confirmed) =
+            self.lock().get_mut(&node).and_then(|heard| heard.groups.get_mut(&group))
+        {
+            confirmed.told = confirmed.told.max(Some(lost));
+        }
+    }
+
+    /// What a node that starts has confirmed to this one. Answers to calls that were made before count
+    /// no more.
+    pub(crate) fn recall(&self, node: NodeId) -> BTreeMap<GroupId, LogId> {
+        let mut nodes = self.lock();
+        let heard = nodes.entry(node).or_default();
+        heard.recall_count += 1;
+        heard.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
+    }
+
+    /// Nodes that are no members any more have nothing to ask.
+    pub(crate) fn retain(&self, members: &BTreeSet<NodeId>) {
+        self.lock().retain(|node, _| members.contains(node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::log_id as id;
+
+    const NODE: NodeId = NodeId(2);
+
+    fn group() -> GroupId {
+        GroupId::from_number(3)
+    }
+
+    fn vote(term: u64) -> Vote {
+        Vote::new_committed(term, NodeId(1))
+    }
+
+    fn confirm(witness: &Witness, term: u64, last: LogId) {
+        let ticket = witness.ticket(NODE, group(), vote(term));
+        witness.confirmed(NODE, group(), (ticket, vote(term)), Some(last)).unwrap();
+    }
+
+    #[test]
+    fn who_lacks_what_it_confirmed_to_the_same_leader_has_lost_it() {
+        let witness = Witness::default();
+        confirm(&witness, 1, id(1, 7));
+        let ticket = witness.ticket(NODE, group(), vote(1));
+        assert_eq!(ticket.lost(Some(id(1, 7))), Some(id(1, 7)));
+        assert_eq!(ticket.lost(Some(id(1, 3))), Some(id(1, 7)));
+        assert_eq!(ticket.lost(Some(id(1, 8))), None, "it never had that");
+        assert_eq!(ticket.lost(None), None);
+        // Another leader may have truncated its log in between.
+        let ticket = witness.ticket(NODE, group(), vote(3));
+        assert_eq!(ticket.lost(Some(id(1, 3))), None);
+        // What was confirmed after the call says nothing about its answer.
+        let early = witness.ticket(NODE, group(), vote(1));
+        confirm(&witness, 1, id(1, 9));
+        assert_eq!(early.lost(Some(id(1, 8))), None);
+    }
+
+    #[test]
+    fn an_answer_counts_or_is_told_to_the_node_that_starts() {
+        let witness = Witness::default();
+        confirm(&witness, 1, id(1, 7));
+        let before = witness.ticket(NODE, group(), vote(1));
+        assert_eq!(witness.recall(NODE), BTreeMap::from([(group(), id(1, 7))]));
+        let late = witness.confirmed(NODE, group(), (before, vote(1)), Some(id(1, 8)));
+        assert_eq!(late, Err(Restarted(NODE)));
+        assert_eq!(witness.recall(NODE), BTreeMap::from([(group(), id(1, 7))]));
+        confirm(&witness, 4, id(4, 8));
+        assert_eq!(witness.recall(NODE), BTreeMap::from([(group(), id(4, 8))]));
+        witness.retain(&BTreeSet::from([NodeId(1)]));
+        assert_eq!(witness.recall(NODE), BTreeMap::new());
+    }
+
+    #[test]
+    fn it_is_told_once_for_each_loss() {
+        let witness = Witness::default();
+        confirm(&witness, 1, id(1, 7));
+        assert!(!witness.was_told(NODE, group(), id(1, 7)));
+        witness.told(NODE, group(), id(1, 7));
+        assert!(witness.was_told(NODE, group(), id(1, 7)));
+        confirm(&witness, 1, id(1, 6));
+        assert!(witness.was_told(NODE, group(), id(1, 7)));
+        confirm(&witness, 1, id(1, 7));
+        assert!(!witness.was_told(NODE, group(), id(1, 7)), "it is whole, and may lose it again");
+    }
+}
