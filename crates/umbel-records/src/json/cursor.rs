@@ -8,6 +8,9 @@ use super::number::{NumberText, is_finite};
 use super::text::{StringText, plain_bytes, unicode_escape};
 use crate::ItemError;
 
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A place in a JSON text.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
@@ -16,9 +19,11 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The start of `text`.
+    /// The start of `text`, behind a byte order mark: files of some editors begin with one (RFC 8259, part 8.1), and joined
+    /// files have them further on.
     pub(crate) fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0 }
+        let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Self { text, at }
     }
 
     /// Offset of the next byte.

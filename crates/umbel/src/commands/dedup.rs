@@ -13,6 +13,7 @@ use crate::dedup::{
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Format, Granularity, Normaliser};
@@ -23,8 +24,8 @@ use umbel_records::{Format, Granularity, Normaliser};
     Exit codes: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad records were left out.")]
 pub(crate) struct DedupArgs {
     /// Files, directories, globs, - for standard input, or objects (s3://BUCKET/KEY, PREFIX/ or GLOB); plain, gzip or
-    /// zstd (told by content)
-    #[arg(required_unless_present = "on", value_name = "INPUT")]
+    /// zstd (told by content) [default: standard input]
+    #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
     /// Workers in this process that exchange what workers on many machines would: to measure it [default: 1, on all
     /// cores]
@@ -40,7 +41,7 @@ pub(crate) struct DedupArgs {
     #[arg(long, value_name = "N", requires = "key")]
     paragraph_bytes_min: Option<u64>,
     /// What does not count when items are compared, in this order: trim, lower, nfc, nfkc, squeeze, crlf, punct, url
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, alias = "normalize", value_name = "NAMES", value_delimiter = ',')]
     normalise: Vec<Normaliser>,
     /// Which records are compared with each other
     #[arg(long, value_enum, default_value_t = ScopeArg::Global)]
@@ -222,6 +223,9 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         return cluster::run(args, addresses);
     }
     let peers = args.machines.peers()?;
+    if spec.inputs.is_empty() {
+        spec.inputs = vec![piped_input(peers.is_some())?];
+    }
     // All workers must hash alike, and as references do.
     spec.seed = match (args.seed, seed_of_first(&spec)?) {
         (Some(seed), _) | (None, Some(seed)) => seed,
@@ -234,6 +238,18 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
         outcome => outcome,
     }
+}
+
+/// What is read where no input is named: standard input, as by `sort`, unless nobody has put anything there.
+fn piped_input(is_one_of_many: bool) -> Result<String> {
+    let text = if is_one_of_many {
+        "name what this worker reads: files, directories, globs or objects"
+    } else if std::io::stdin().is_terminal() {
+        "no input: name files, directories, globs or objects, or pipe records into standard input"
+    } else {
+        return Ok("-".to_owned());
+    };
+    Err(UsageError(text.into()).into())
 }
 
 /// What a job has to do with other jobs.

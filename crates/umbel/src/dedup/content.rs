@@ -136,12 +136,19 @@ pub(crate) fn open_content(
     }))
 }
 
-/// What stands at the place of a record without its field.
-pub(crate) fn missing<'a>(rule: MissingKey, error: ItemError, content_offset: u64) -> Found<'a> {
-    match rule {
-        MissingKey::Fail => Found::Bad { content_offset, error },
-        MissingKey::Keep => Found::Exempt,
-        MissingKey::Drop => Found::LeftOut,
+/// What stands at the place of a record that has no item, and why it has none.
+pub(crate) fn without_item<'a>(
+    record: &[u8],
+    rule: MissingKey,
+    error: ItemError,
+    content_offset: u64,
+) -> Found<'a> {
+    match (error, rule) {
+        (ItemError::MissingKey { .. }, MissingKey::Keep) => Found::Exempt,
+        (ItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
+        // A blank line between JSON values, or behind the last one. A table's are no records.
+        _ if record.trim_ascii().is_empty() => Found::Exempt,
+        (error, _) => Found::Bad { content_offset, error },
     }
 }
 
@@ -199,10 +206,9 @@ impl ChunkContent for RecordContent {
                     let rank = self.ranker.as_mut().map(|ranker| ranker.rank(record));
                     Found::Item(item, rank.unwrap_or_default())
                 }
-                Err(error @ ItemError::MissingKey { .. }) => {
-                    missing(self.missing_key, error, block_offset + at as u64)
+                Err(error) => {
+                    without_item(record, self.missing_key, error, block_offset + at as u64)
                 }
-                Err(error) => Found::Bad { content_offset: block_offset + at as u64, error },
             };
             if !take(Spot { place, starts_record: true }, found)? {
                 break;

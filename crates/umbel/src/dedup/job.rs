@@ -263,7 +263,7 @@ impl Job<'_> {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] where there is nothing to do; any other error names file and record or path. Nothing was
+/// A [`UsageError`] where no input was found; any other error names file and record or path. Nothing was
 /// committed then.
 pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     let clocks = (Stopwatch::start(), ProcessorTime::start());
@@ -352,9 +352,6 @@ fn execute(
     drop(bar_read);
     let items: u64 = local.facts.iter().map(|facts| facts.items).sum();
     let records: u64 = local.facts.iter().map(|facts| facts.records).sum();
-    if records == 0 && local.facts.iter().all(|facts| facts.bad.is_empty()) {
-        return Err(UsageError("nothing to do: the input holds no record".into()).into());
-    }
     phases.push(("local", watch.lap()));
 
     let Outputs { kept, duplicates, groups, bad: bad_list, index, summary: summary_sink } = named;

@@ -9,15 +9,13 @@
 
 use super::best::Ranker;
 use super::chunks::Chunk;
-use super::content::{ChunkContent, Found, Spot, Take, missing, open_records};
+use super::content::{ChunkContent, Found, Spot, Take, open_records, without_item};
 use super::inputs::Source;
 use super::job::{EmptyItems, JobSpec, MissingKey};
 use super::local_pass::ChunkFacts;
 use anyhow::{Context, Result, bail};
 use umbel_engine::dedup::Rank;
-use umbel_records::{
-    ContentDigest, ItemError, Normalisers, ReadError, RecordReader, TextField, line_item,
-};
+use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};
 
 /// Records that are read for the pieces of one field.
 pub(crate) struct Paragraphs {
@@ -129,10 +127,7 @@ impl ChunkContent for Paragraphs {
                     }
                     return Ok(());
                 }
-                Err(error @ ItemError::MissingKey { .. }) => {
-                    missing(self.missing_key, error, content_offset)
-                }
-                Err(error) => Found::Bad { content_offset, error },
+                Err(error) => without_item(record, self.missing_key, error, content_offset),
             };
             let place = self.places;
             self.places += 1;

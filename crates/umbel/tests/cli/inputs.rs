@@ -126,3 +126,29 @@ fn a_file_that_changes_while_it_is_read_fails_the_job() {
     let ran = sandbox.ended(child.wait_with_output().unwrap());
     ran.refused(1, &["a.txt", "changed while it was read"]);
 }
+
+#[test]
+fn standard_input_is_read_where_no_input_is_named() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run_piped("", b"b\na\nb\n").kept_text(), "b\na\n");
+    assert_eq!(sandbox.run_piped("--normalize lower", b"A\na\n").kept_text(), "A\n");
+    let worker = "--rank 0 --peers 127.0.0.1:1 --job-token-file token";
+    sandbox.write("token", "0123456789abcdef");
+    sandbox.run_piped(worker, b"a\n").refused(2, &["name what this worker reads"]);
+    sandbox.run("--cluster 127.0.0.1:1 --output out/").refused(2, &["--on NODE=GLOB"]);
+}
+
+#[test]
+fn an_input_without_records_gives_an_output_without_records() {
+    for workers in ["", "--workers 3", "--exactness bytes", "--exactness approximate --workers 2"] {
+        let sandbox = Sandbox::with(&[("a.txt", ""), ("b.csv", "id,x\n"), ("c.jsonl", "")]);
+        assert_eq!(sandbox.run_piped(workers, b"").kept_text(), "", "{workers}");
+        assert_eq!(sandbox.run(&format!("b.csv --key id {workers}")).kept_text(), "id,x\n");
+        let all = "a.txt b.csv c.jsonl --output out/ --duplicates d --groups g --summary s";
+        sandbox.run(&format!("{all} {workers}")).kept();
+        assert_eq!(sandbox.text("out/a.txt") + &sandbox.text("out/b.csv"), "id,x\n");
+        assert_eq!(sandbox.text("d") + &sandbox.text("g") + &sandbox.text("out/c.jsonl"), "");
+        let annotated = sandbox.run(&format!("c.jsonl --key id --annotate - {workers}"));
+        assert_eq!(annotated.kept_text(), "");
+    }
+}

@@ -110,3 +110,20 @@ fn a_last_record_without_line_end_is_compared_like_others() {
         "{\"k\":2}\n{\"k\":1}\n"
     );
 }
+
+#[test]
+fn byte_order_marks_and_blank_lines_are_no_errors() {
+    let bom = "\u{feff}";
+    let text = format!("{bom}{{\"id\":1}}\n\n{{\"id\":2}}\n{bom}{{\"id\":1}}\n \t\r\n");
+    let sandbox = Sandbox::with(&[("a.jsonl", &text)]);
+    let kept = format!("{bom}{{\"id\":1}}\n\n{{\"id\":2}}\n \t\r\n");
+    for options in ["--key id", "--granularity record", "--granularity record --workers 2"] {
+        assert_eq!(sandbox.run(&format!("a.jsonl {options}")).kept_text(), kept, "{options}");
+    }
+    sandbox.write("p.jsonl", format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"x\"}}\n"));
+    let pieces = sandbox.run("p.jsonl --granularity paragraph --key t").kept_text();
+    assert_eq!(pieces, format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"\"}}\n"));
+    // What is neither blank nor JSON is bad as before.
+    sandbox.write("b.jsonl", format!("{{}}\n{bom}\n"));
+    sandbox.run("b.jsonl --granularity record").refused(1, &["b.jsonl", "record 2"]);
+}

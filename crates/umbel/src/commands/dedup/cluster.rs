@@ -94,6 +94,11 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
         let text = "a job of a cluster needs an --output FILE or DIR/, which each node writes on its own disk";
         return Err(UsageError(text.into()).into());
     }
+    if args.inputs.is_empty() && args.on_cluster.on.is_empty() {
+        let text =
+            "name what the nodes read: paths or globs for all of them, or --on NODE=GLOB for one";
+        return Err(UsageError(text.into()).into());
+    }
     let globs = args.on_cluster.on.iter().map(|(_, glob)| glob);
     if let Some(object) = args.inputs.iter().chain(globs).find(|input| is_object_address(input)) {
         let text = format!(
