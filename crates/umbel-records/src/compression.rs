@@ -1,8 +1,9 @@
 //! How the bytes of a file are packed, told from its first bytes.
 //!
 //! The name of a file proves nothing: `.gz` files that were unpacked on the way by an HTTP client
-//! are common. The magic numbers are those of RFC 1952 (gzip, with its only method, deflate) and
-//! RFC 8878 (zstd frames and skippable frames).
+//! are common. The magic numbers are those of RFC 1952 (gzip, with its only method, deflate), RFC 8878
+//! (zstd frames and skippable frames), the .xz format 1.2, and the frame format of lz4 1.6; of bzip2
+//! the level and the number of the first block or of the end are looked at, too, for `BZh` is text.
 
 use std::fmt;
 use std::fs::File;
@@ -28,11 +29,17 @@ pub enum Compression {
     Gzip,
     /// One zstd frame or several in a row, skippable ones among them (RFC 8878).
     Zstd,
+    /// One xz stream or several in a row, padding allowed between and behind them.
+    Xz,
+    /// One bzip2 stream or several in a row.
+    Bzip2,
+    /// One lz4 frame or several in a row, skippable ones behind the first.
+    Lz4,
 }
 
 impl Compression {
     /// How many bytes of the beginning [`detect`](Self::detect) wants to see.
-    pub const HEAD_BYTES: usize = 4;
+    pub const HEAD_BYTES: usize = 10;
 
     /// Tells the packing from the first bytes of a file, `head`: at least
     /// [`HEAD_BYTES`](Self::HEAD_BYTES) of them, or the whole file if it is shorter. What is not
@@ -43,6 +50,10 @@ impl Compression {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
             // Skippable frames: seekable and parallel writers (`pzstd`) may open with one.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..] => Self::Bzip2,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => Self::Bzip2,
+            [0x04, 0x22, 0x4d, 0x18, ..] => Self::Lz4,
             _ => Self::Plain,
         }
     }
@@ -72,6 +83,9 @@ impl fmt::Display for Compression {
             Self::Plain => "plain",
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bzip2",
+            Self::Lz4 => "lz4",
         })
     }
 }
@@ -91,6 +105,10 @@ mod tests {
         }
         assert_eq!(Compression::detect(&[0x60, 0x2a, 0x4d, 0x18]), Compression::Plain);
         assert_eq!(Compression::detect(&[0x28, 0xb5, 0x2f]), Compression::Plain);
+        assert_eq!(Compression::detect(b"\xfd7zXZ\0"), Compression::Xz);
+        assert_eq!(Compression::detect(b"BZh91AY&SY"), Compression::Bzip2);
+        assert_eq!(Compression::detect(b"BZh9 is text"), Compression::Plain);
+        assert_eq!(Compression::detect(&[0x04, 0x22, 0x4d, 0x18]), Compression::Lz4);
     }
 
     #[test]

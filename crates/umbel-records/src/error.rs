@@ -64,14 +64,16 @@ pub enum ReadError {
         /// What the decoder said.
         detail: &'static str,
     },
-    /// The zstd file was written with `--long` above 27 and needs a larger window than the decoder
-    /// grants. It is intact: write it again with `zstd --long=27` or less.
+    /// The file was written with a larger window than the decoder grants (`zstd --long` above 27, `xz`
+    /// with a dictionary above 128 MiB). It is intact: write it again with a smaller one.
     #[error(
-        "zstd file needs a window of more than {} MiB after {content_offset} bytes of content; \
-         write it with --long=27 or less",
+        "{compression} file needs more than {} MiB to unpack, after {content_offset} bytes of \
+         content; write it with a window of 128 MiB or less (zstd --long=27, xz -9)",
         limit_bytes >> 20
     )]
     WindowTooLarge {
+        /// The packing of the file.
+        compression: Compression,
         /// Content bytes decoded before the frame in question.
         content_offset: u64,
         /// The largest window granted, in bytes.

@@ -37,7 +37,7 @@ impl Format {
     pub fn from_name(path: &Path) -> Self {
         let Some(name) = path.file_name() else { return Self::Text };
         let name = name.to_string_lossy().to_ascii_lowercase();
-        let unpacked = [".gz", ".gzip", ".zst", ".zstd"]
+        let unpacked = [".gz", ".gzip", ".zst", ".zstd", ".xz", ".bz2", ".lz4"]
             .iter()
             .find_map(|suffix| name.strip_suffix(suffix))
             .unwrap_or(&name);
@@ -67,12 +67,12 @@ mod tests {
     fn names_are_told_apart() {
         let of = |name: &str| Format::from_name(Path::new(name));
         for name in
-            ["a.jsonl", "a.ndjson", "d/a.jsonlines", "A.JSONL.GZ", "a.b.jsonl.zstd", "x.jsonl.gzip"]
+            ["a.jsonl", "a.ndjson", "d/a.jsonlines", "A.JSONL.GZ", "a.b.jsonl.zstd", "x.jsonl.xz"]
         {
             assert_eq!(of(name), Format::JsonLines, "{name}");
         }
         for name in
-            ["a", "", "a.json", "jsonl", "a.jsonl.bz2", "a.jsonl.gz.gz", "a.jsonl/b.txt", "a.zst"]
+            ["a", "", "a.json", "jsonl", "a.jsonl.Z", "a.jsonl.gz.gz", "a.jsonl/b.txt", "a.zst"]
         {
             assert_eq!(of(name), Format::Text, "{name}");
         }

@@ -1,4 +1,4 @@
-//! Files to records: text lines, JSON Lines, CSV and TSV, plain, gzip or zstd, streamed with their
+//! Files to records: text lines, JSON Lines, CSV and TSV, plain or packed, streamed with their
 //! exact bytes; and Parquet, of which rows are read and copied.
 //!
 //! ```text
@@ -27,6 +27,7 @@ mod json;
 mod key_group;
 mod key_path;
 mod limits;
+mod lz4_frames;
 mod normalise;
 mod parquet;
 mod reader;
@@ -37,6 +38,7 @@ mod score;
 mod source;
 mod span;
 mod stored;
+mod streams;
 mod table;
 mod text_field;
 mod zstd_frames;

@@ -386,6 +386,6 @@ impl RecordReader {
 }
 
 #[cfg(test)]
-mod packed_test;
+pub(crate) mod packed_test;
 #[cfg(test)]
 mod reader_test;

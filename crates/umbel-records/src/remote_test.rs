@@ -4,10 +4,10 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use flate2::write::GzEncoder;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::reader::packed_test::{PACKED, pack};
 use crate::{
     ByteSpan, Compression, ContentReader, ReadLimits, RecordReader, RemoteBytes, RemoteReader,
     Stored,
@@ -79,29 +79,17 @@ fn records_of(stored: Stored, packing: Compression, span: Option<ByteSpan>) -> (
     }
 }
 
-fn packed(content: &[u8], packing: Compression) -> Vec<u8> {
-    match packing {
-        Compression::Plain => content.to_vec(),
-        Compression::Gzip => {
-            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(content).unwrap();
-            encoder.finish().unwrap()
-        }
-        Compression::Zstd => zstd::encode_all(content, 3).unwrap(),
-    }
-}
-
 proptest! {
     #[test]
     fn records_are_those_of_a_file(
         lines in vec("[a-c]{0,40}\n", 0..40),
-        packing in 0..3_u8,
+        packing in 0..=PACKED.len(),
         piece_bytes_max in 1..200_usize,
         cut in 0..4_usize,
         (start, length) in (0..500_u64, 0..500_u64),
     ) {
-        let packing = [Compression::Plain, Compression::Gzip, Compression::Zstd][usize::from(packing)];
-        let mut bytes = packed(lines.concat().as_bytes(), packing);
+        let packing = PACKED.get(packing).copied().unwrap_or(Compression::Plain);
+        let mut bytes = pack(packing, lines.concat().as_bytes());
         bytes.truncate(bytes.len().saturating_sub(cut));
         let there = remote(bytes.clone(), piece_bytes_max);
         prop_assert_eq!(there.bytes().unwrap(), local(&bytes).bytes().unwrap());

@@ -6,7 +6,9 @@
 use crate::error::ReadError;
 use crate::gzip::GzipSource;
 use crate::limits::OVERHANG_BYTES;
+use crate::lz4_frames::Lz4Source;
 use crate::stored::{Stored, StoredFile};
+use crate::streams::{Bzip2Source, XzSource};
 use crate::zstd_frames::ZstdSource;
 use crate::{ByteSpan, Compression};
 
@@ -19,6 +21,12 @@ pub(crate) enum Source {
     Gzip(Box<GzipSource>),
     /// A zstd file.
     Zstd(Box<ZstdSource>),
+    /// An xz file.
+    Xz(Box<XzSource>),
+    /// A bzip2 file.
+    Bzip2(Box<Bzip2Source>),
+    /// An lz4 file.
+    Lz4(Box<Lz4Source>),
 }
 
 impl Source {
@@ -38,6 +46,9 @@ impl Source {
             }
             Compression::Gzip => Self::Gzip(Box::new(GzipSource::new(whole()))),
             Compression::Zstd => Self::Zstd(Box::new(ZstdSource::new(whole())?)),
+            Compression::Xz => Self::Xz(Box::new(XzSource::new(whole())?)),
+            Compression::Bzip2 => Self::Bzip2(Box::new(Bzip2Source::new(whole())?)),
+            Compression::Lz4 => Self::Lz4(Box::new(Lz4Source::new(whole()))),
         })
     }
 
@@ -58,6 +69,9 @@ impl Source {
             }
             Self::Gzip(gzip) => gzip.read(target),
             Self::Zstd(zstd) => zstd.read(target),
+            Self::Xz(xz) => xz.read(target),
+            Self::Bzip2(bzip2) => bzip2.read(target),
+            Self::Lz4(lz4) => lz4.read(target),
         }
     }
 
@@ -67,6 +81,9 @@ impl Source {
             Self::Plain { stored, .. } => stored.offset(),
             Self::Gzip(gzip) => gzip.stored_offset(),
             Self::Zstd(zstd) => zstd.stored_offset(),
+            Self::Xz(xz) => xz.stored_offset(),
+            Self::Bzip2(bzip2) => bzip2.stored_offset(),
+            Self::Lz4(lz4) => lz4.stored_offset(),
         }
     }
 }

@@ -90,7 +90,8 @@ impl ZstdSource {
         let content_offset = self.content_offset;
         // zstd returns errors as negated numbers in a size_t.
         if code.wrapping_neg() == WINDOW_TOO_LARGE {
-            return ReadError::WindowTooLarge { content_offset, limit_bytes: WINDOW_BYTES_MAX };
+            let (compression, limit_bytes) = (Compression::Zstd, WINDOW_BYTES_MAX);
+            return ReadError::WindowTooLarge { compression, content_offset, limit_bytes };
         }
         ReadError::Corrupt {
             compression: Compression::Zstd,

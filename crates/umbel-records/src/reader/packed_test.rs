@@ -1,6 +1,6 @@
 //! Compressed files: members and frames in a row, padding, cuts at every byte, damage.
 //!
-//! Files are made here with the encoders of flate2 and zstd; nothing is stored.
+//! Files are made here with the encoders of each format; nothing is stored.
 
 use std::io::Write;
 
@@ -30,11 +30,36 @@ fn skippable(content: &[u8]) -> Vec<u8> {
     [&[0x53, 0x2a, 0x4d, 0x18], &bytes.to_le_bytes()[..], content].concat()
 }
 
-fn pack(compression: Compression, content: &[u8]) -> Vec<u8> {
+fn xz(content: &[u8], preset: u32) -> Vec<u8> {
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), preset);
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// One frame, whose blocks know each other if the content is of odd length.
+fn lz4(content: &[u8]) -> Vec<u8> {
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+    let modes = [BlockMode::Independent, BlockMode::Linked];
+    let info = FrameInfo::new().block_size(BlockSize::Max64KB).content_checksum(true);
+    let info = info.block_mode(modes[content.len() % 2]);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn pack(compression: Compression, content: &[u8]) -> Vec<u8> {
     match compression {
         Compression::Plain => content.to_vec(),
         Compression::Gzip => gzip(content),
         Compression::Zstd => zstd_frame(content),
+        Compression::Xz => xz(content, 6),
+        Compression::Bzip2 => {
+            let fastest = bzip2::Compression::fast();
+            let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), fastest);
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        }
+        Compression::Lz4 => lz4(content),
     }
 }
 
@@ -62,7 +87,8 @@ fn whole_records(content: &[u8]) -> &[u8] {
 
 const SMALL_BLOCKS: ReadLimits = ReadLimits { block_bytes: 7, record_bytes_max: 1 << 20 };
 
-const PACKED: [Compression; 2] = [Compression::Gzip, Compression::Zstd];
+pub(crate) const PACKED: [Compression; 5] =
+    [Compression::Gzip, Compression::Zstd, Compression::Xz, Compression::Bzip2, Compression::Lz4];
 
 /// Lines that compress to about a third, `bytes` of them or a little more.
 fn lines(bytes: usize) -> Vec<u8> {
@@ -152,6 +178,32 @@ fn skippable_frames_are_skipped_and_other_bytes_are_damage() {
 }
 
 #[test]
+fn padding_of_xz_is_passed_over_and_other_bytes_are_damage() {
+    let stream = pack(Compression::Xz, b"a\nb");
+    let padded = [&stream[..], &[0; 8], &stream, &[0; 4]].concat();
+    let (seen, error) = read_all(Compression::Xz, &padded);
+    assert_eq!(seen, b"a\nba\nb");
+    assert!(error.is_none(), "{error:?}");
+    for compression in [Compression::Xz, Compression::Bzip2, Compression::Lz4] {
+        let stored = [&pack(compression, b"a\nb")[..], b"garbage that is long enough"].concat();
+        let (seen, error) = read_all(compression, &stored);
+        assert_eq!(seen, b"a\n");
+        assert_eq!(error.unwrap().cause(), "corrupt", "{compression}");
+    }
+}
+
+#[test]
+fn skippable_frames_of_lz4_are_skipped() {
+    let parts = [lz4(b"a\nb"), skippable(&[7; 300_000]), lz4(b"c\n"), skippable(b"end")];
+    let (seen, error) = read_all(Compression::Lz4, &parts.concat());
+    assert_eq!(seen, b"a\nbc\n");
+    assert!(error.is_none(), "{error:?}");
+    let stored = parts.concat();
+    let (_, error) = read_all(Compression::Lz4, &stored[..stored.len() - 1]);
+    assert_eq!(error.unwrap().cause(), "truncated");
+}
+
+#[test]
 fn a_file_cut_anywhere_gives_its_whole_records_and_an_error() {
     let mut content = lines(400);
     // Long runs, which the decoders hold back, and an odd length.
@@ -205,7 +257,13 @@ fn records_in_front_of_damage_are_delivered() {
 fn a_wrong_checksum_is_found() {
     for compression in PACKED {
         let mut stored = pack(compression, b"one\ntwo\nthree");
-        let last = stored.len() - if compression == Compression::Gzip { 5 } else { 1 };
+        // The length stands behind that of gzip, perhaps a few bits without meaning behind that of bzip2.
+        let last = stored.len()
+            - match compression {
+                Compression::Gzip => 5,
+                Compression::Bzip2 => 2,
+                _ => 1,
+            };
         stored[last] ^= 1;
         let (seen, error) = read_all(compression, &stored);
         assert_eq!(seen, b"one\ntwo\n");
@@ -222,9 +280,22 @@ fn a_window_that_is_too_large_is_named() {
     let (_, error) = read_all(Compression::Zstd, &encoder.finish().unwrap());
     assert_eq!(
         error.unwrap().to_string(),
-        "zstd file needs a window of more than 128 MiB after 0 bytes of content; write it with \
-         --long=27 or less"
+        "zstd file needs more than 128 MiB to unpack, after 0 bytes of content; write it with a \
+         window of 128 MiB or less (zstd --long=27, xz -9)"
     );
+    let xz_of = |dictionary: u32| {
+        use liblzma::stream::{Check, Filters, LzmaOptions, Stream};
+        let mut options = LzmaOptions::new_preset(0).unwrap();
+        let options = options.dict_size(dictionary);
+        let stream = Stream::new_stream_encoder(Filters::new().lzma2(options), Check::Crc32);
+        let mut encoder = liblzma::write::XzEncoder::new_stream(Vec::new(), stream.unwrap());
+        encoder.write_all(b"a\n").unwrap();
+        encoder.finish().unwrap()
+    };
+    assert_eq!(read_all(Compression::Xz, &xz(b"a\n", 9)).0, b"a\n");
+    assert_eq!(read_all(Compression::Xz, &xz_of(128 << 20)).0, b"a\n");
+    let (seen, error) = read_all(Compression::Xz, &xz_of(160 << 20));
+    assert_eq!((seen.len(), error.unwrap().cause()), (0, "window_too_large"));
 }
 
 #[test]
@@ -243,9 +314,9 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn packed_content_comes_back(
-        pieces in vec(content(), 1..5), block_bytes in 1..300usize, use_zstd in any::<bool>()
+        pieces in vec(content(), 1..5), block_bytes in 1..300usize, packing in 0..PACKED.len()
     ) {
-        let compression = PACKED[usize::from(use_zstd)];
+        let compression = PACKED[packing];
         let stored: Vec<u8> = pieces.iter().flat_map(|piece| pack(compression, piece)).collect();
         let limits = ReadLimits { block_bytes, ..ReadLimits::default() };
         let (seen, error) = read(compression, &stored, limits);
@@ -257,9 +328,9 @@ proptest! {
     fn a_cut_of_several_members_is_told_unless_between_them(
         pieces in vec(content(), 1..4),
         cut in any::<prop::sample::Index>(),
-        use_zstd in any::<bool>()
+        packing in 0..PACKED.len()
     ) {
-        let compression = PACKED[usize::from(use_zstd)];
+        let compression = PACKED[packing];
         let packed: Vec<Vec<u8>> = pieces.iter().map(|piece| pack(compression, piece)).collect();
         let stored = packed.concat();
         let cut = cut.index(stored.len());
@@ -275,9 +346,9 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(
         content in content(), flips in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-        use_zstd in any::<bool>()
+        packing in 0..PACKED.len()
     ) {
-        let compression = PACKED[usize::from(use_zstd)];
+        let compression = PACKED[packing];
         let mut stored = pack(compression, &content);
         for (at, byte) in flips {
             let at = at.index(stored.len());

@@ -23,8 +23,8 @@ use umbel_records::{Format, Granularity, Normaliser};
 #[command(after_help = "Without --output, kept records go to standard output, in input order.\n\
     Exit codes: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad records were left out.")]
 pub(crate) struct DedupArgs {
-    /// Files, directories, globs, - for standard input, or objects (s3://BUCKET/KEY, PREFIX/ or GLOB); plain, gzip or
-    /// zstd (told by content) [default: standard input]
+    /// Files, directories, globs, - for standard input, or objects (s3://BUCKET/KEY, PREFIX/ or GLOB); plain, or
+    /// packed with gzip, zstd, xz, bzip2 or lz4 (told by content) [default: standard input]
     #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
     /// Workers in this process that exchange what workers on many machines would: to measure it [default: 1, on all

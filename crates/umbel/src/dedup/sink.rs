@@ -2,12 +2,13 @@
 //!
 //! A file is written aside, in the same directory, fsynced, and renamed at the commit of the whole job. Whatever ends
 //! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit.
-//! A name that ends in `.gz` or `.zst` is compressed.
+//! A name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
 
 use crate::exit::UsageError;
 use crate::interrupt::PartialFile;
 use crate::objects::{KeptUpload, PendingObject, Upload};
 use anyhow::{Context, Error, Result};
+use lz4_flex::frame::{BlockSize, FrameInfo};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,6 +18,9 @@ use umbel_records::Compression;
 
 /// zstd level of outputs: the library's default.
 const ZSTD_LEVEL: i32 = 3;
+
+/// xz level of outputs: the default of `xz(1)`.
+const XZ_LEVEL: u32 = 6;
 
 /// The reader of our standard output has gone: not an error, but nothing more to do.
 #[derive(Debug)]
@@ -61,6 +65,9 @@ enum Encoder {
     Plain(Place),
     Gzip(flate2::write::GzEncoder<Place>),
     Zstd(zstd::Encoder<'static, Place>),
+    Xz(liblzma::write::XzEncoder<Place>),
+    Bzip2(bzip2::write::BzEncoder<Place>),
+    Lz4(Box<lz4_flex::frame::FrameEncoder<Place>>),
 }
 
 impl Encoder {
@@ -75,6 +82,14 @@ impl Encoder {
                 encoder.include_checksum(true)?;
                 Self::Zstd(encoder)
             }
+            Compression::Xz => Self::Xz(liblzma::write::XzEncoder::new(file, XZ_LEVEL)),
+            Compression::Bzip2 => {
+                Self::Bzip2(bzip2::write::BzEncoder::new(file, bzip2::Compression::best()))
+            }
+            Compression::Lz4 => {
+                let info = FrameInfo::new().block_size(BlockSize::Max4MB).content_checksum(true);
+                Self::Lz4(Box::new(lz4_flex::frame::FrameEncoder::with_frame_info(info, file)))
+            }
         })
     }
 
@@ -83,6 +98,9 @@ impl Encoder {
             Self::Plain(file) => file.write_all(bytes),
             Self::Gzip(encoder) => encoder.write_all(bytes),
             Self::Zstd(encoder) => encoder.write_all(bytes),
+            Self::Xz(encoder) => encoder.write_all(bytes),
+            Self::Bzip2(encoder) => encoder.write_all(bytes),
+            Self::Lz4(encoder) => encoder.write_all(bytes),
         }
     }
 
@@ -91,6 +109,9 @@ impl Encoder {
             Self::Plain(file) => Ok(file),
             Self::Gzip(encoder) => encoder.finish(),
             Self::Zstd(encoder) => encoder.finish(),
+            Self::Xz(encoder) => encoder.finish(),
+            Self::Bzip2(encoder) => encoder.finish(),
+            Self::Lz4(encoder) => encoder.finish().map_err(Into::into),
         }
     }
 }
@@ -149,6 +170,9 @@ pub(crate) fn compression_of_name(path: &Path) -> Compression {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz" | "gzip") => Compression::Gzip,
         Some("zst" | "zstd") => Compression::Zstd,
+        Some("xz") => Compression::Xz,
+        Some("bz2") => Compression::Bzip2,
+        Some("lz4") => Compression::Lz4,
         _ => Compression::Plain,
     }
 }

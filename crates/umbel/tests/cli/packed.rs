@@ -27,6 +27,90 @@ pub(crate) fn unzstd(packed: &[u8]) -> Vec<u8> {
     zstd::decode_all(packed).unwrap()
 }
 
+pub(crate) fn xz(content: &[u8]) -> Vec<u8> {
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn bzip2(content: &[u8]) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn lz4(content: &[u8]) -> Vec<u8> {
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// What is in a packed file, with the decoders as their makers hand them out.
+pub(crate) fn unpack(packed: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    match packed {
+        [0x1f, 0x8b, ..] => return gunzip(packed),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => return unzstd(packed),
+        [0xfd, b'7', ..] => {
+            liblzma::read::XzDecoder::new_multi_decoder(packed).read_to_end(&mut content)
+        }
+        [b'B', b'Z', b'h', ..] => {
+            bzip2::read::MultiBzDecoder::new(packed).read_to_end(&mut content)
+        }
+        [0x04, 0x22, 0x4d, 0x18, ..] => {
+            lz4_flex::frame::FrameDecoder::new(packed).read_to_end(&mut content)
+        }
+        _ => return packed.to_vec(),
+    }
+    .unwrap();
+    content
+}
+
+/// A packing: what files of it begin with, the end of their names, and how they are made.
+type Packing = (&'static [u8], &'static str, fn(&[u8]) -> Vec<u8>);
+
+const LESS_USUAL: [Packing; 3] =
+    [(b"\xfd7zXZ\0", "xz", xz), (b"BZh", "bz2", bzip2), (b"\x04\x22\x4d\x18", "lz4", lz4)];
+
+#[test]
+fn xz_bzip2_and_lz4_are_read_by_content_and_written_by_name() {
+    for (magic, end, pack) in LESS_USUAL {
+        let content = lines(3, 40_000);
+        let sandbox = Sandbox::with(&[("in/a.txt", pack(&content)), ("in/b.jsonl", pack(b""))]);
+        let expected = by_line(&[("in/a.txt", content)], Keep::First).stream();
+        assert!(sandbox.run("in/a.txt").kept() == expected, "{end}");
+        // As the input was, whatever its name.
+        sandbox.run("in/a.txt --output out/").kept();
+        let packed = sandbox.read("out/a.txt");
+        assert!(packed.starts_with(magic) && unpack(&packed) == expected, "{end}");
+        sandbox.run(&format!("in/a.txt --output out.{end}")).kept();
+        let packed = sandbox.read(format!("out.{end}"));
+        assert!(packed.starts_with(magic) && unpack(&packed) == expected, "{end}");
+    }
+}
+
+#[test]
+fn a_packed_file_of_json_lines_is_told_by_its_name() {
+    for (_, end, pack) in LESS_USUAL {
+        let name = format!("a.jsonl.{end}");
+        let sandbox = Sandbox::with(&[(&name[..], pack(b"{\"a\":1}\n{ \"a\": 1 }\n"))]);
+        assert_eq!(sandbox.run(&format!("{name} --key a")).kept_text(), "{\"a\":1}\n");
+    }
+}
+
+#[test]
+fn damage_and_cuts_of_the_less_usual_packings_are_bad_input() {
+    for (_, end, pack) in LESS_USUAL {
+        let packed = pack(&lines(5, 60_000));
+        let sandbox = Sandbox::with(&[("cut", &packed[..packed.len() - 3]), ("good", b"x\n")]);
+        sandbox.run("cut good --output out").refused(1, &["cut", "cut off"]);
+        assert!(!sandbox.exists("out"), "{end}");
+        sandbox.run("cut good --output out --skip-bad --bad bad").ended_with(3);
+        assert!(sandbox.text("bad").contains("\"cause\":\"truncated\""), "{end}");
+        assert!(sandbox.read("out").ends_with(b"x\n"), "{end}");
+    }
+}
+
 #[test]
 fn plain_gzip_and_zstd_are_read_together() {
     let content = [lines(1, 2000), lines(2, 2000), lines(1, 1000)];

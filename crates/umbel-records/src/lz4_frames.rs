@@ -1,0 +1,151 @@
+//! The content of an lz4 file: frames in a row, skippable ones among them (LZ4 frame format 1.6).
+//!
+//! Frames of the legacy format, which have no end mark, are not read. A decoder is made anew for
+//! each frame: blocks are at most 4 MiB, so it holds 12 MiB at most.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use lz4_flex::frame::{Error as FrameError, FrameDecoder};
+
+use crate::Compression;
+use crate::error::ReadError;
+use crate::stored::{StoredBuffer, StoredFile};
+
+/// Stored bytes as the decoder wants to read them, with a memory of their end.
+struct Input {
+    stored: StoredBuffer,
+    /// The decoder wanted bytes behind the last one.
+    has_ended: bool,
+    /// Why bytes could not be had.
+    error: Option<ReadError>,
+}
+
+impl Read for Input {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match self.stored.bytes() {
+            Ok(bytes) => {
+                let count = bytes.len().min(target.len());
+                target[..count].copy_from_slice(&bytes[..count]);
+                self.stored.consume(count);
+                self.has_ended |= count == 0 && !target.is_empty();
+                Ok(count)
+            }
+            Err(error) => {
+                self.error = Some(error);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+}
+
+/// Decodes an lz4 file from its start.
+pub(crate) struct Lz4Source {
+    /// Taken out only while a frame's decoder takes the place of another's.
+    decoder: Option<FrameDecoder<Input>>,
+    /// Whether a frame begins at the next byte, or the file ends there.
+    is_between: bool,
+    /// Whether there was a frame: a file of no bytes is no lz4 file.
+    has_begun: bool,
+    content_offset: u64,
+}
+
+impl Lz4Source {
+    pub(crate) fn new(stored: StoredFile) -> Self {
+        let input = Input { stored: StoredBuffer::new(stored), has_ended: false, error: None };
+        let decoder = Some(FrameDecoder::new(input));
+        Self { decoder, is_between: true, has_begun: false, content_offset: 0 }
+    }
+
+    fn decoder(&mut self) -> &mut FrameDecoder<Input> {
+        self.decoder.as_mut().expect("it is put back at once")
+    }
+
+    /// Offset in the file of the next byte to decode.
+    pub(crate) fn stored_offset(&self) -> u64 {
+        self.decoder.as_ref().map_or(0, |decoder| decoder.get_ref().stored.offset())
+    }
+
+    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
+    /// the end of the content, and the error that ended it.
+    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            match self.step(target) {
+                Ok(Some(0)) => {}
+                Ok(Some(count)) => return (count, None),
+                Ok(None) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
+        }
+    }
+
+    /// One call of the decoder; `None` at the end of the content.
+    fn step(&mut self, target: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        if self.is_between {
+            let is_over = self.decoder().get_mut().stored.bytes()?.is_empty();
+            if is_over && self.has_begun {
+                return Ok(None);
+            }
+            let input = self.decoder.take().expect("it is put back at once").into_inner();
+            self.decoder = Some(FrameDecoder::new(input));
+            (self.is_between, self.has_begun) = (false, true);
+        }
+        match self.decoder().read(target) {
+            Ok(0) if self.decoder().get_ref().has_ended => Err(self.truncated()),
+            Ok(0) => {
+                self.is_between = true;
+                Ok(Some(0))
+            }
+            Ok(count) => {
+                self.content_offset += count as u64;
+                Ok(Some(count))
+            }
+            Err(error) => self.pass_over(error),
+        }
+    }
+
+    /// Passes over a frame that holds no content; any other error ends the content.
+    fn pass_over(&mut self, error: io::Error) -> Result<Option<usize>, ReadError> {
+        if let Some(error) = self.decoder().get_mut().error.take() {
+            return Err(error);
+        }
+        if let FrameError::SkippableFrame(length) = FrameError::from(error) {
+            let mut left = u64::from(length);
+            while left > 0 {
+                let stored = &mut self.decoder().get_mut().stored;
+                let count = stored.bytes()?.len();
+                if count == 0 {
+                    return Err(self.truncated());
+                }
+                let count = usize::try_from(left).map_or(count, |left| left.min(count));
+                stored.consume(count);
+                left -= count as u64;
+            }
+            self.is_between = true;
+            return Ok(Some(0));
+        }
+        if self.decoder().get_ref().has_ended {
+            return Err(self.truncated());
+        }
+        Err(ReadError::Corrupt {
+            compression: Compression::Lz4,
+            content_offset: self.content_offset,
+            stored_offset: self.stored_offset(),
+            detail: "wrong header, code or checksum, or a dictionary, which is not at hand",
+        })
+    }
+
+    fn truncated(&self) -> ReadError {
+        let content_offset = self.content_offset;
+        ReadError::Truncated { compression: Compression::Lz4, content_offset }
+    }
+}
+
+impl fmt::Debug for Lz4Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lz4Source")
+            .field("stored_offset", &self.stored_offset())
+            .field("content_offset", &self.content_offset)
+            .finish_non_exhaustive()
+    }
+}

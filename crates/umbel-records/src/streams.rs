@@ -1,0 +1,227 @@
+//! The content of xz and bzip2 files: streams in a row, of decoders that are pushed.
+//!
+//! `cat a.xz b.xz` and the tools that pack in parallel make files of many streams; their contents
+//! follow one another. The decoders are driven directly and not through a reader, because they then
+//! tell how many bytes came out before a fault, and these are still delivered.
+
+use std::fmt;
+
+use crate::Compression;
+use crate::error::ReadError;
+use crate::stored::{StoredBuffer, StoredFile};
+
+/// Memory that an xz decoder may take: a dictionary of 128 MiB, as the window of zstd, and 2 MiB for
+/// the rest of its state. `xz -9` takes 65 MiB.
+const XZ_MEMORY_BYTES_MAX: u64 = (128 << 20) + (2 << 20);
+
+/// What a step of a decoder came to.
+enum Step {
+    /// It goes on.
+    More,
+    /// A stream ends here, and another may follow.
+    StreamEnd,
+    /// The content ends here.
+    End,
+}
+
+/// A decoder of one of the formats.
+trait Decoder: Sized {
+    /// What it decodes.
+    const COMPRESSION: Compression;
+
+    /// One at the beginning of a stream.
+    fn begin() -> Result<Self, &'static str>;
+
+    /// Decodes some bytes. No input means that the file ends here.
+    fn step(&mut self, input: &[u8], target: &mut [u8]) -> Result<Step, StepError>;
+
+    /// Bytes taken and given since it began, also by a step that failed.
+    fn totals(&self) -> (u64, u64);
+}
+
+enum StepError {
+    Corrupt(&'static str),
+    TooLarge,
+}
+
+/// The pure state of an xz decoder, which knows streams in a row and their padding.
+struct Xz(liblzma::stream::Stream);
+
+impl Decoder for Xz {
+    const COMPRESSION: Compression = Compression::Xz;
+
+    fn begin() -> Result<Self, &'static str> {
+        let flags = liblzma::stream::CONCATENATED;
+        let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, flags);
+        stream.map(Self).map_err(|_| "no memory for the decoder")
+    }
+
+    fn step(&mut self, input: &[u8], target: &mut [u8]) -> Result<Step, StepError> {
+        use liblzma::stream::{Action, Error, Status};
+        let action = if input.is_empty() { Action::Finish } else { Action::Run };
+        match self.0.process(input, target, action) {
+            Ok(Status::StreamEnd) => Ok(Step::End),
+            Ok(_) => Ok(Step::More),
+            Err(Error::MemLimit) => Err(StepError::TooLarge),
+            Err(Error::Format) => Err(StepError::Corrupt("no xz stream where one should be")),
+            Err(Error::Options) => Err(StepError::Corrupt("filters that are not known")),
+            Err(_) => Err(StepError::Corrupt("wrong header, code or checksum")),
+        }
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        (self.0.total_in(), self.0.total_out())
+    }
+}
+
+/// The same of bzip2, which knows one stream.
+struct Bzip2(bzip2::Decompress);
+
+impl Decoder for Bzip2 {
+    const COMPRESSION: Compression = Compression::Bzip2;
+
+    fn begin() -> Result<Self, &'static str> {
+        Ok(Self(bzip2::Decompress::new(false)))
+    }
+
+    fn step(&mut self, input: &[u8], target: &mut [u8]) -> Result<Step, StepError> {
+        match self.0.decompress(input, target) {
+            Ok(bzip2::Status::StreamEnd) => Ok(Step::StreamEnd),
+            Ok(_) => Ok(Step::More),
+            Err(bzip2::Error::DataMagic) => {
+                Err(StepError::Corrupt("bytes behind the last stream that are not bzip2"))
+            }
+            Err(_) => Err(StepError::Corrupt("wrong header, code or checksum")),
+        }
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        (self.0.total_in(), self.0.total_out())
+    }
+}
+
+/// Decodes a file from its start.
+struct Streams<D> {
+    stored: StoredBuffer,
+    /// None between two streams.
+    decoder: Option<D>,
+    is_over: bool,
+    content_offset: u64,
+}
+
+impl<D: Decoder> Streams<D> {
+    fn new(stored: StoredFile) -> Result<Self, ReadError> {
+        let Ok(decoder) = D::begin() else { return Err(stored.out_of_memory()) };
+        let stored = StoredBuffer::new(stored);
+        Ok(Self { stored, decoder: Some(decoder), is_over: false, content_offset: 0 })
+    }
+
+    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        while !self.is_over {
+            match self.step(target) {
+                Ok(0) => {}
+                Ok(count) => return (count, None),
+                Err((count, error)) => return (count, Some(error)),
+            }
+        }
+        (0, None)
+    }
+
+    /// One call of the decoder: how many bytes it gave, and the error behind them.
+    fn step(&mut self, target: &mut [u8]) -> Result<usize, (usize, ReadError)> {
+        let input = self.stored.bytes().map_err(|error| (0, error))?;
+        let is_at_end = input.is_empty();
+        if self.decoder.is_none() && is_at_end {
+            self.is_over = true;
+            return Ok(0);
+        }
+        let decoder = match &mut self.decoder {
+            Some(decoder) => decoder,
+            none => match D::begin() {
+                Ok(fresh) => none.insert(fresh),
+                Err(detail) => return Err((0, self.corrupt(detail))),
+            },
+        };
+        let (in_before, out_before) = decoder.totals();
+        let outcome = decoder.step(input, target);
+        let (in_after, out_after) = decoder.totals();
+        let consumed = usize::try_from(in_after - in_before).expect("not more than was at hand");
+        let produced = out_after - out_before;
+        self.stored.consume(consumed);
+        self.content_offset += produced;
+        let count = usize::try_from(produced).expect("not more than fits the target");
+        match outcome {
+            // Content may wait inside of the decoder; only silence at the end of the file is a cut.
+            Ok(Step::More) if is_at_end && count == 0 => {
+                let (compression, content_offset) = (D::COMPRESSION, self.content_offset);
+                Err((0, ReadError::Truncated { compression, content_offset }))
+            }
+            Ok(Step::More) => Ok(count),
+            Ok(Step::StreamEnd) => {
+                self.decoder = None;
+                Ok(count)
+            }
+            Ok(Step::End) => {
+                self.is_over = true;
+                Ok(count)
+            }
+            Err(StepError::Corrupt(detail)) => Err((count, self.corrupt(detail))),
+            Err(StepError::TooLarge) => Err((
+                count,
+                ReadError::WindowTooLarge {
+                    compression: D::COMPRESSION,
+                    content_offset: self.content_offset,
+                    limit_bytes: XZ_MEMORY_BYTES_MAX,
+                },
+            )),
+        }
+    }
+
+    fn corrupt(&self, detail: &'static str) -> ReadError {
+        ReadError::Corrupt {
+            compression: D::COMPRESSION,
+            content_offset: self.content_offset,
+            stored_offset: self.stored.offset(),
+            detail,
+        }
+    }
+}
+
+/// The content of an xz file.
+pub(crate) struct XzSource(Streams<Xz>);
+
+/// The content of a bzip2 file.
+pub(crate) struct Bzip2Source(Streams<Bzip2>);
+
+macro_rules! source {
+    ($name:ident) => {
+        impl $name {
+            pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
+                Streams::new(stored).map(Self)
+            }
+
+            /// Offset in the file of the next byte to decode.
+            pub(crate) fn stored_offset(&self) -> u64 {
+                self.0.stored.offset()
+            }
+
+            /// Decodes into `target`, which is not empty. Returns how many bytes were written, with
+            /// 0 for the end of the content, and the error that ended it behind them.
+            pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+                self.0.read(target)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("stored_offset", &self.stored_offset())
+                    .field("content_offset", &self.0.content_offset)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+source!(XzSource);
+source!(Bzip2Source);
