@@ -68,5 +68,5 @@ pub(crate) use object_inputs::ObjectStores;
 pub(crate) use online::{FilterAddress, check_own};
 pub(crate) use references::seed_of_first;
 pub(crate) use scope::Scope;
-pub(crate) use sink::{Sink, is_closed_pipe, path_aside, refuse_existing_file};
+pub(crate) use sink::{Sink, is_closed_pipe, refuse_existing_file};
 pub(crate) use summary::summary_table;

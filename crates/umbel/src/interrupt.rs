@@ -1,13 +1,26 @@
 //! Ctrl-C leaves no half output: files that are still being written are removed before the process ends, and uploads
 //! aborted.
 
+use crate::files::{lock_of_dead, name_aside, own_writer};
 use crate::objects::abort_open_uploads;
 use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Exit code of a process that was interrupted, as shells have it: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
+
+/// Permissions of a file that nobody but its owner shall see.
+pub(crate) const OWNER_ONLY: u32 = 0o600;
+
+/// Permissions of a file that the process's mask alone bounds.
+pub(crate) const ANY_NEW_FILE: u32 = 0o666;
+
+/// Names aside that are tried before it is given up: as many files of one name are written at a time at most.
+const NAMES_TRIED: u32 = 1000;
 
 static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -33,18 +46,114 @@ fn lock() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     path: PathBuf,
+    /// As long as it is open, others see by its lock that this process lives.
+    held: Option<File>,
+    /// The file whose lock says so instead, which goes with the last that it stands for.
+    anchor: Option<Arc<Self>>,
 }
 
 impl PartialFile {
-    /// Puts the file under guard, before it is created.
-    pub(crate) fn guard(path: PathBuf) -> Self {
-        lock().insert(path.clone());
-        Self { path }
+    /// Creates a file beside its name to be, with these permissions as far as the process's mask allows.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub(crate) fn beside(target: &Path, mode: u32) -> io::Result<(Self, File)> {
+        Self::create_new(
+            &|writer| target.with_file_name(name_aside(target.file_name(), writer)),
+            mode,
+            None,
+        )
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// The same in an output directory, whose files are too many to hold each of them open.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub(crate) fn of_directory(
+        anchor: &Arc<Self>,
+        target: &Path,
+        mode: u32,
+    ) -> io::Result<(Self, File)> {
+        let path = |writer: &str| target.with_file_name(name_aside(target.file_name(), writer));
+        Self::create_new(&path, mode, Some(anchor))
+    }
+
+    /// What stands for all files of an output directory.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub(crate) fn anchor(directory: &Path) -> io::Result<Arc<Self>> {
+        let path = directory.join(name_aside(None, &own_writer(true, 0)));
+        // What stands there is of a dead process that had the number of this one, or of a live one elsewhere.
+        if lock_of_dead(&path).is_some() {
+            std::fs::remove_file(&path)?;
+        }
+        let guard = Self::guard(path);
+        let file =
+            OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(&guard.path)?;
+        Ok(Arc::new(guard.hold(&file)?))
+    }
+
+    /// Creates a file with this name, in place of what an earlier process has left there. Nobody sees by a lock whether
+    /// its writer lives.
+    ///
+    /// # Errors
+    ///
+    /// As the system says.
+    pub(crate) fn again(path: PathBuf, mode: u32) -> io::Result<(Self, File)> {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let guard = Self::guard(path);
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&guard.path)?;
+        Ok((guard, file))
+    }
+
+    fn create_new(
+        path: &dyn Fn(&str) -> PathBuf,
+        mode: u32,
+        anchor: Option<&Arc<Self>>,
+    ) -> io::Result<(Self, File)> {
+        for number in 0..NAMES_TRIED {
+            let path = path(&own_writer(anchor.is_some(), number));
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create_new(true).mode(mode);
+            // Under guard before it is created, unless somebody else's stands there.
+            let is_taken = path.symlink_metadata().is_ok();
+            if is_taken && anchor.is_none() && lock_of_dead(&path).is_some() {
+                std::fs::remove_file(&path)?;
+            } else if is_taken {
+                continue;
+            }
+            let guard = Self::guard(path);
+            match options.open(&guard.path) {
+                Ok(file) => {
+                    let mut guard = if anchor.is_some() { guard } else { guard.hold(&file)? };
+                    guard.anchor = anchor.cloned();
+                    return Ok((guard, file));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(guard.keep()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Puts the file under guard, before it is created.
+    fn guard(path: PathBuf) -> Self {
+        lock().insert(path.clone());
+        Self { path, held: None, anchor: None }
+    }
+
+    /// Locks the file until it has its name or is gone. Where files cannot be locked nobody can be certain, either.
+    fn hold(mut self, file: &File) -> io::Result<Self> {
+        let _ = file.try_lock();
+        self.held = Some(file.try_clone()?);
+        Ok(self)
     }
 
     /// Takes the file from under guard: it stays, however the process ends.
@@ -58,7 +167,7 @@ impl PartialFile {
     /// # Errors
     ///
     /// As `rename`; the file is removed then.
-    pub(crate) fn rename(self, to: &Path) -> std::io::Result<()> {
+    pub(crate) fn rename(self, to: &Path) -> io::Result<()> {
         let mut partial = lock();
         std::fs::rename(&self.path, to)?;
         partial.remove(&self.path);

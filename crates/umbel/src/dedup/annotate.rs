@@ -34,7 +34,7 @@ pub(crate) fn write(
     match (named, &job.spec.output) {
         (Some(named), _) => Ok(vec![annotations.stream(named.sink()?)?]),
         (None, OutputTarget::Directory(root)) => {
-            let places = OwnPlaces::new(job.spec);
+            let places = OwnPlaces::new(job, root);
             annotations.directory(root, &places)?;
             Ok(places.into_complete())
         }

@@ -8,17 +8,17 @@ use super::local_pass::InputError;
 use super::object_inputs::{ObjectStores, object_sources};
 use super::row_groups::RowGroups;
 use crate::exit::UsageError;
-use crate::files::{Inode, inode_of, is_unfinished_output, place_of};
+use crate::files::{Inode, Likeness, inode_of, is_unfinished_output, place_of};
 use crate::objects::{Failure, Object, is_object_address};
 use anyhow::{Context, Error, Result};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 use umbel_records::{
     Compression, ExtractorError, Format, Granularity, ItemExtractor, ParquetFile, ScoreError,
     ScoreExtractor, Stored, TableHeader, TextField,
@@ -99,6 +99,23 @@ impl Source {
                 Ok(Stored::File(Arc::new(file)))
             }
             Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
+        }
+    }
+
+    /// Permissions and owner, of a file that is still there.
+    pub(crate) fn likeness(&self) -> Option<Likeness> {
+        Likeness::of(&self.file_metadata()?)
+    }
+
+    /// When it was written last, if it is a file that is still there.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.file_metadata()?.modified().ok()
+    }
+
+    fn file_metadata(&self) -> Option<Metadata> {
+        match &self.place {
+            Place::Path(path) => std::fs::metadata(path).ok(),
+            Place::Open(_) | Place::Object(_) => None,
         }
     }
 

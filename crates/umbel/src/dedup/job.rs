@@ -16,7 +16,9 @@ use super::memory::resident_bytes;
 use super::object_inputs::ObjectStores;
 use super::online::{Asked, FilterAddress, Online};
 use super::output::{self, Written};
-use super::outputs::{Named, Outputs, check_against_inputs, check_named, write_bad};
+use super::outputs::{
+    Named, Outputs, check_against_inputs, check_named, remove_leftovers_beside, write_bad,
+};
 use super::plan;
 use super::progress::{Bar, Unit};
 use super::references::References;
@@ -290,6 +292,7 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     }
     check_against_inputs(spec, sources)?;
     try_objects(spec, sources)?;
+    remove_leftovers_beside(spec, sources);
     execute(&job, Outputs::open(spec)?, clocks)
 }
 

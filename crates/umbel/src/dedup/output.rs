@@ -1,7 +1,8 @@
 //! Phase 9: every chunk is read again, and the records that stay are written in input order.
 
 use super::content::open_records;
-use super::destinations::{make_directory, open_sink};
+use super::destinations::{is_object, make_directory, open_sink};
+use super::drops::SharedBits;
 use super::inputs::Source;
 use super::job::{Job, JobSpec, OutputTarget};
 use super::local_pass::{ChunkFacts, InputError};
@@ -13,9 +14,10 @@ use super::sink::{Complete, Sink, is_closed_pipe};
 use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
-use anyhow::Result;
+use crate::interrupt::PartialFile;
+use anyhow::{Result, anyhow};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use umbel_records::{Compression, ContentDigest, Granularity, RecordReader, TableHeader, records};
 
@@ -57,13 +59,18 @@ pub(crate) trait Places: Sync {
 /// Files of a job in one process: named after the process, and gone with it.
 pub(crate) struct OwnPlaces<'a> {
     spec: &'a JobSpec,
+    sources: &'a [Source],
+    root: &'a Path,
+    /// Locked for all files aside; made with the first, and gone with the last.
+    anchor: OnceLock<Result<Arc<PartialFile>, String>>,
     complete: Mutex<Vec<(usize, Complete)>>,
 }
 
 impl<'a> OwnPlaces<'a> {
     /// No file so far.
-    pub(crate) fn new(spec: &'a JobSpec) -> Self {
-        Self { spec, complete: Mutex::default() }
+    pub(crate) fn new(job: &'a Job<'_>, root: &'a Path) -> Self {
+        let (spec, sources) = (job.spec, job.sources);
+        Self { spec, sources, root, anchor: OnceLock::new(), complete: Mutex::default() }
     }
 
     /// All that are complete, in the order of sources.
@@ -79,8 +86,17 @@ impl Places for OwnPlaces<'_> {
         false
     }
 
-    fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
-        open_sink(self.spec, path, compression)
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        if is_object(path) {
+            return open_sink(self.spec, path, compression);
+        }
+        let anchor = self.anchor.get_or_init(|| {
+            let made = PartialFile::anchor(self.root);
+            made.map_err(|error| format!("{}: cannot write: {error}", self.root.display()))
+        });
+        let anchor = anchor.as_ref().map_err(|text| anyhow!(text.clone()))?;
+        let create = |path: &Path, mode| PartialFile::of_directory(anchor, path, mode);
+        Sink::file_aside(path, compression, self.sources[source].likeness(), create)
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
@@ -109,7 +125,7 @@ pub(crate) fn run(
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(path)) => {
-            let places = OwnPlaces::new(job.spec);
+            let places = OwnPlaces::new(job, path);
             directory(job, facts, path, &places, &times, bar)?;
             places.into_complete()
         }
@@ -215,6 +231,12 @@ fn write_source(
         copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
         write(kept)?;
         kept.clear();
+    }
+    let is_whole =
+        |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
+    if source.compression == Compression::Plain && facts[first..next].iter().all(is_whole) {
+        // Byte for byte what was read: as old as that.
+        source.modified().into_iter().for_each(|time| sink.set_modified(time));
     }
     sink.complete()
 }

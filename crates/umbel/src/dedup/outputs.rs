@@ -4,13 +4,13 @@
 //! directory that is missing, two outputs in one file, a report in the place of an input.
 
 use super::bad::BadRecords;
-use super::destinations::{open_sink, refuse_existing};
+use super::destinations::{is_object, open_sink, refuse_existing};
 use super::inputs::{Source, is_dash};
 use super::job::{JobSpec, OutputTarget, SaveIndex};
 use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
 use crate::exit::UsageError;
-use crate::files::FileRoles;
+use crate::files::{FileRoles, remove_leftovers};
 use crate::say::say_line;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -193,6 +193,26 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
         roles.check_standard_output()?;
     }
     Ok(roles)
+}
+
+/// Removes what dead processes have left in the folders that the job writes to.
+pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
+    let named = spec.named_outputs().map(|(_, path)| path.to_owned());
+    let named = named.filter(|path| !is_dash(path));
+    let root = match &spec.output {
+        OutputTarget::Directory(root) => Some(root),
+        OutputTarget::Stdout | OutputTarget::File(_) => None,
+    };
+    let below = root.into_iter().flat_map(|root| {
+        let bad_list = std::iter::once(root.join(BAD_LIST_NAME));
+        bad_list.chain(sources.iter().map(|source| output_path(spec, root, source)))
+    });
+    let local = named.chain(below).filter(|path| !is_object(path));
+    let folder = |path: PathBuf| match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    remove_leftovers(&local.map(folder).collect(), root.map(PathBuf::as_path));
 }
 
 /// Lists the bad records where the user wants them, or shows some.

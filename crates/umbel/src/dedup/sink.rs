@@ -5,7 +5,8 @@
 //! A name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
 
 use crate::exit::UsageError;
-use crate::interrupt::PartialFile;
+use crate::files::Likeness;
+use crate::interrupt::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
 use crate::objects::{KeptUpload, PendingObject, Upload};
 use anyhow::{Context, Error, Result};
 use lz4_flex::frame::{BlockSize, FrameInfo};
@@ -14,6 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use umbel_records::Compression;
 
 /// zstd level of outputs: the library's default.
@@ -121,6 +123,8 @@ pub(crate) struct Sink {
     name: String,
     encoder: Encoder,
     aside: Aside,
+    /// When the file was written last, if its content is that of another.
+    modified: Option<SystemTime>,
     /// The last record had no line end: the next one needs one before it.
     unterminated: bool,
 }
@@ -183,7 +187,7 @@ impl Sink {
         let file = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
         let encoder = Encoder::Plain(Place::File(File::from(file)));
         let name = "standard output".to_owned();
-        Ok(Self { name, encoder, aside: Aside::Nowhere, unterminated: false })
+        Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
     }
 
     /// A file under this name, compressed as the name says.
@@ -208,8 +212,9 @@ impl Sink {
         if !overwrite {
             refuse_existing_file(path)?;
         }
-        let process = format!("umbel-{}", std::process::id());
-        Self::file_aside(path, compression, path_aside(path, &process))
+        // What replaces a file is seen by those who saw that.
+        let like = std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata));
+        Self::file_aside(path, compression, like, PartialFile::beside)
     }
 
     /// An object under this name, compressed like this.
@@ -221,10 +226,11 @@ impl Sink {
         let name = path.display().to_string();
         let encoder = Encoder::new(Place::Object(Box::new(upload)), compression);
         let encoder = encoder.with_context(|| format!("{name}: cannot create"))?;
-        Ok(Self { name, encoder, aside: Aside::Store, unterminated: false })
+        Ok(Self { name, encoder, aside: Aside::Store, modified: None, unterminated: false })
     }
 
-    /// A file to be under this name, whatever stands there, written under another one until then.
+    /// A file to be under this name, whatever stands there, written under another one until then, which `create` makes
+    /// with the permissions that it is told. At no time may more people read it than `like` says.
     ///
     /// # Errors
     ///
@@ -232,20 +238,36 @@ impl Sink {
     pub(crate) fn file_aside(
         path: &Path,
         compression: Compression,
-        aside: PathBuf,
+        like: Option<Likeness>,
+        create: impl FnOnce(&Path, u32) -> io::Result<(PartialFile, File)>,
     ) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
+        let modified = None;
         if is_device(path) {
             let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
             let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
-            return Ok(Self { name, encoder, aside: Aside::Nowhere, unterminated: false });
+            return Ok(Self {
+                name,
+                encoder,
+                aside: Aside::Nowhere,
+                modified,
+                unterminated: false,
+            });
         }
-        let aside = PartialFile::guard(aside);
-        let file = File::create(aside.path()).with_context(cannot)?;
+        let mode = if like.is_some() { OWNER_ONLY } else { ANY_NEW_FILE };
+        let (aside, file) = create(path, mode).with_context(cannot)?;
+        if let Some(like) = like {
+            like.give(&file).with_context(cannot)?;
+        }
         let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
         let aside = Aside::File(aside, path.to_owned());
-        Ok(Self { name, encoder, aside, unterminated: false })
+        Ok(Self { name, encoder, aside, modified, unterminated: false })
+    }
+
+    /// The file is what it was at this time: it bears that instead of the present.
+    pub(crate) fn set_modified(&mut self, time: SystemTime) {
+        self.modified = Some(time);
     }
 
     /// Writes bytes.
@@ -268,10 +290,13 @@ impl Sink {
 
     /// Writes what is held back and makes it durable.
     pub(crate) fn complete(self) -> Result<Complete> {
-        let Self { name, encoder, aside, .. } = self;
+        let Self { name, encoder, aside, modified, .. } = self;
         let is_direct = matches!(aside, Aside::Nowhere);
         let finish = || match (encoder.finish()?, aside) {
             (Place::File(file), Aside::File(aside, path)) => {
+                if let Some(time) = modified {
+                    file.set_modified(time)?;
+                }
                 file.sync_all()?;
                 Ok(Some(Finished::File(aside, path)))
             }

@@ -2,8 +2,7 @@
 
 use super::frozen::FrozenFile;
 use super::set::ItemSet;
-use crate::dedup::path_aside;
-use crate::interrupt::PartialFile;
+use crate::interrupt::{OWNER_ONLY, PartialFile};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -118,9 +117,8 @@ pub(crate) fn replace(
     write: impl FnOnce(&mut Target) -> Result<()>,
 ) -> Result<()> {
     let path = &std::fs::canonicalize(file.path()).with_context(|| shown(file.path()))?;
-    let aside = PartialFile::guard(path_aside(path, &format!("umbel-{}", std::process::id())));
     let cannot = || format!("{}: cannot write; nothing was changed", path.display());
-    let created = File::create(aside.path()).with_context(cannot)?;
+    let (aside, created) = PartialFile::beside(path, OWNER_ONLY).with_context(cannot)?;
     let metadata = file.file().metadata().with_context(cannot)?;
     created.set_permissions(metadata.permissions()).with_context(cannot)?;
     let mut target = Target { writer: BufWriter::new(created), unterminated: false };

@@ -4,9 +4,8 @@ use super::apply;
 use super::frozen::FrozenFile;
 use super::set::{Form, ItemSet, Shown, open_set};
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::dedup::path_aside;
 use crate::exit::UsageError;
-use crate::interrupt::PartialFile;
+use crate::interrupt::{ANY_NEW_FILE, PartialFile};
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use std::fmt;
@@ -202,8 +201,7 @@ pub(crate) fn sketch_of(
 /// If it cannot be written.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let cannot = || format!("{}: cannot write", path.display());
-    let aside = PartialFile::guard(path_aside(path, &format!("umbel-{}", std::process::id())));
-    let mut file = File::create(aside.path()).with_context(cannot)?;
+    let (aside, mut file) = PartialFile::beside(path, ANY_NEW_FILE).with_context(cannot)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).with_context(cannot)?;
     aside.rename(path).with_context(cannot)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

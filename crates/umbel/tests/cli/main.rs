@@ -19,6 +19,7 @@ mod interrupt;
 mod jsonl;
 mod keep_best;
 mod kept_sketch;
+mod leftovers;
 mod machines;
 mod machines_filters;
 mod many_machines;

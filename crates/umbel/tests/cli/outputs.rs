@@ -138,6 +138,54 @@ fn outputs_have_the_permissions_of_any_new_file() {
     assert_eq!(mode("out.txt"), mode("new"));
 }
 
+fn set_mode(sandbox: &Sandbox, name: &str, mode: u32) {
+    std::fs::set_permissions(sandbox.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(sandbox: &Sandbox, name: &str) -> u32 {
+    std::fs::metadata(sandbox.path(name)).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn files_of_an_output_directory_have_the_permissions_of_their_inputs() {
+    let modes = [("in/a", 0o600), ("in/b", 0o640), ("in/sub/c", 0o755), ("in/d", 0o444)];
+    let sandbox = Sandbox::with(&modes.map(|(name, _)| (name, format!("{name}\nx\nx\n"))));
+    modes.iter().for_each(|(name, mode)| set_mode(&sandbox, name, *mode));
+    sandbox.run("in --output out/").kept();
+    for (name, expected) in modes {
+        assert_eq!(mode(&sandbox, &name.replacen("in", "out", 1)), expected, "{name}");
+    }
+    sandbox.run("in --output in --overwrite").kept();
+    modes.iter().for_each(|(name, expected)| assert_eq!(mode(&sandbox, name), *expected, "{name}"));
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n"), ("out", ""), ("s.json", ""), ("i", "")]);
+    ["a.txt", "out", "s.json", "i"].iter().for_each(|name| set_mode(&sandbox, name, 0o600));
+    sandbox.run("a.txt --output out --summary s.json --save-index i --overwrite").kept();
+    sandbox.run("a.txt --output a.txt --overwrite").kept();
+    for name in ["a.txt", "out", "s.json", "i"] {
+        assert_eq!(mode(&sandbox, name), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn what_stays_as_it_was_stays_as_old_as_it_was() {
+    let sandbox = Sandbox::with(&[("d/same", "a\nb"), ("d/changed", "c\nc\n")]);
+    let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123);
+    let modified = |name| std::fs::metadata(sandbox.path(name)).unwrap().modified().unwrap();
+    for name in ["d/same", "d/changed"] {
+        let file = std::fs::File::options().write(true).open(sandbox.path(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    sandbox.run("d --output out/").kept();
+    assert_eq!(modified("out/same"), old);
+    assert!(modified("out/changed") > old);
+    sandbox.run("d --output d --overwrite").kept();
+    assert!(modified("d/same") == old && modified("d/changed") > old);
+}
+
 #[test]
 fn an_input_that_cannot_be_read_is_named() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("secret.txt", "x\n")]);

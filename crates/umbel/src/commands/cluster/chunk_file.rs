@@ -9,7 +9,7 @@ use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
 use crc_fast::{CrcAlgorithm, Digest};
 use prost::Message;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -159,18 +159,13 @@ impl<C: Chunk> ChunkWriter<C> {
     /// A [`UsageError`] if the file exists and is not to be replaced; if it cannot be made.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self> {
         let shown = target.display();
-        let name = target.file_name().with_context(|| format!("{shown}: not a file name"))?;
         if !overwrite && target.symlink_metadata().is_ok() {
             let text = format!("{shown}: exists already; --overwrite replaces it");
             return Err(UsageError(text).into());
         }
-        let aside = format!(".{}.umbel-{}.partial", name.to_string_lossy(), std::process::id());
-        let aside = PartialFile::guard(target.with_file_name(aside));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, C::MODE);
-        let file = options.open(aside.path()).with_context(|| format!("{shown}: cannot create"))?;
+        target.file_name().with_context(|| format!("{shown}: not a file name"))?;
+        let created = PartialFile::beside(target, C::MODE);
+        let (aside, file) = created.with_context(|| format!("{shown}: cannot create"))?;
         let mut writer = Self {
             target: target.to_owned(),
             aside,

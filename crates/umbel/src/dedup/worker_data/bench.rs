@@ -7,7 +7,7 @@ use super::super::inputs::{Source, identity};
 use super::super::job::{Job, JobSpec, open_sources_but};
 use super::super::local_pass::ChunkFacts;
 use super::super::online::{FilterAddress, Online};
-use super::super::outputs::{check_against_inputs, check_named};
+use super::super::outputs::{check_against_inputs, check_named, remove_leftovers_beside};
 use super::super::plan;
 use super::super::record_starts::RecordStarts;
 use super::super::references::References;
@@ -387,6 +387,7 @@ fn new_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
     let input = open_input(spec, &Told::default())?;
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
+    remove_leftovers_beside(spec, &input.0);
     // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
     drop(Online::connect(spec)?);
     Ok(input)

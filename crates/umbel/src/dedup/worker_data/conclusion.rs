@@ -15,10 +15,13 @@ use super::catalogue::Catalogues;
 use super::notes::ReadingNote;
 use super::part_names::ToldNames;
 use super::times::Part;
+use crate::files::Likeness;
+use crate::interrupt::PartialFile;
 use crate::say::say;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use umbel_engine::dedup::job::JobResult;
 
@@ -41,7 +44,12 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
         // An object that bears the job's mark is the summary that a process before has written.
         let mut sink = match upload_to(&bench.spec, path)? {
             Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
-            None => Sink::file_aside(path, compression, path_aside(path, &writer))?,
+            None => {
+                let like = std::fs::metadata(path).ok().and_then(|there| Likeness::of(&there));
+                let create =
+                    |path: &Path, mode| PartialFile::again(path_aside(path, &writer), mode);
+                Sink::file_aside(path, compression, like, create)?
+            }
         };
         sink.write(summary.json()?.as_bytes())?;
         commit(vec![sink.complete()?])?;

@@ -20,6 +20,8 @@ use super::report;
 use super::times::Part;
 use super::uploads;
 use crate::clock::{Stopwatch, rss_bytes_max};
+use crate::files::Likeness;
+use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -38,11 +40,19 @@ fn aside(bench: &Bench, path: &Path) -> PathBuf {
 }
 
 /// A sink for an output of this worker, whatever stands under its name.
-fn sink(bench: &Bench, path: &Path, compression: Compression) -> Result<Sink> {
+fn sink(
+    bench: &Bench,
+    path: &Path,
+    compression: Compression,
+    like: Option<Likeness>,
+) -> Result<Sink> {
     bench.check_wanted()?;
     match uploads::begin(bench, path)? {
         Some(upload) => Sink::object(path, compression, upload),
-        None => Sink::file_aside(path, compression, aside(bench, path)),
+        None => {
+            let create = |path: &Path, mode| PartialFile::again(aside(bench, path), mode);
+            Sink::file_aside(path, compression, like, create)
+        }
     }
 }
 
@@ -104,8 +114,8 @@ impl Places for JobPlaces<'_> {
         self.done.contains(&source)
     }
 
-    fn sink(&self, _: usize, path: &Path, compression: Compression) -> Result<Sink> {
-        sink(self.bench, path, compression)
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        sink(self.bench, path, compression, self.bench.sources[source].likeness())
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
@@ -212,7 +222,8 @@ fn write_packed(
     if is_noted && whole(bench)?.iter().any(|output| output.path == path) {
         return Ok(());
     }
-    let complete = write(sink(bench, path, compression)?)?;
+    let like = std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata));
+    let complete = write(sink(bench, path, compression, like)?)?;
     let Some(output) = note_of(None, complete)? else { return Ok(()) };
     if let Some(aside) = output.aside.file() {
         sync_folder(folder_of(aside))?;
