@@ -166,6 +166,17 @@ impl SimDisk {
         self.unmounted(|state| DiskImage { tree: state.tree.clone() })
     }
 
+    /// All that is on the disk, of a process that goes on.
+    pub(crate) fn image_now(&self) -> DiskImage {
+        DiskImage { tree: self.state().tree.clone() }
+    }
+
+    /// The log loses so many bytes at its end for good, synced or not, while no process has the disk;
+    /// says how many it lost.
+    pub(crate) fn lose_tail(&self, byte_count: u32) -> usize {
+        self.unmounted(|state| rot::cut_log(&mut state.tree, byte_count))
+    }
+
     /// Replaces all that is on the disk, while no process has it.
     pub(crate) fn restore(&self, image: DiskImage) {
         self.unmounted(|state| state.replace(image.tree));

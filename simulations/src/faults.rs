@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::counters;
+use crate::disk::DiskImage;
 use crate::host::{Condition, Failure, Order};
 use crate::links::{CLIENTS, Claim, Direction};
 use crate::now::now_us;
@@ -49,6 +50,8 @@ enum Due {
     EndDisk { number: u32, switch: disks::Switch },
     /// A wiped or swapped node must have been refused.
     Refused { number: u32, before: Option<u64>, class: &'static str },
+    /// A node starts with its disk as it was.
+    OldImage { number: u32, image: Box<DiskImage>, class: &'static str },
     /// Two disks go back to where they belong.
     SwapBack { one: u32, other: u32, class: &'static str },
 }
@@ -57,12 +60,14 @@ enum Due {
 pub(crate) struct Nemesis {
     due: BTreeMap<(u64, u64), Due>,
     count: u64,
+    /// A node whose disk lost something asks all others: no fault begins before it runs.
+    asking: Option<u32>,
 }
 
 impl Nemesis {
     /// The faults of a plan, whose times count from `began_us`.
     pub(crate) fn new(plan: &Plan, began_us: u64) -> Self {
-        let mut nemesis = Self { due: BTreeMap::new(), count: 0 };
+        let mut nemesis = Self { due: BTreeMap::new(), count: 0, asking: None };
         for fault in &plan.faults {
             counters::planned(fault.fault.class());
             nemesis.at(began_us + fault.at_ms * 1000, Due::Begin(fault.clone()));
@@ -90,7 +95,7 @@ impl Nemesis {
         while let Some((_, due)) = self.due.pop_first() {
             match due {
                 Due::Begin(_) | Due::Drift { .. } | Due::Stop(_) | Due::Kill(_) => {}
-                Due::Await { .. } => {}
+                Due::Await { .. } | Due::OldImage { .. } => {}
                 // The supervisor goes on with it.
                 Due::Replace { number, .. } => release(world, number),
                 due => self.carry_out(world, due),
@@ -103,6 +108,9 @@ impl Nemesis {
 
     fn carry_out(&mut self, world: &mut World, due: Due) {
         match due {
+            Due::Begin(plan) if self.is_asking(world) => {
+                self.at(now_us() + POLL_US, Due::Begin(plan));
+            }
             Due::Begin(plan) => self.begin(world, &plan),
             Due::Start(number) => world.start(number),
             Due::Stop(number) => world.order(number, Order::Stop),
@@ -135,8 +143,21 @@ impl Nemesis {
             }
             Due::EndDisk { number, switch } => disks::switch(world, number, switch, false),
             Due::Refused { number, before, class } => refused(world, number, before, class),
+            Due::OldImage { number, image, class } => {
+                self.damage(world, number, class, |disk| disk.restore(*image));
+            }
             Due::SwapBack { one, other, class } => disks::swap_back(world, one, other, class),
         }
+    }
+
+    /// Whether a node whose disk lost something has not asked all others yet, or did not start.
+    fn is_asking(&mut self, world: &World) -> bool {
+        let starts = |number: &u32| {
+            let host = world.host(*number);
+            !host.is_up() && host.failure().is_none()
+        };
+        self.asking = self.asking.filter(starts);
+        self.asking.is_some()
     }
 
     fn begin(&mut self, world: &mut World, plan: &FaultPlan) {

@@ -294,6 +294,12 @@ pub(crate) enum Fault {
     HandOver { who: Who },
     /// The node writes snapshots of all its groups and lets go of the log behind them.
     Snapshot { who: Who },
+    /// The node is killed, its log loses so many synced bytes at its end, and it starts again; only if
+    /// it can talk to all others, for nobody else can know better.
+    LoseTail { who: Who, bytes: u32 },
+    /// After `for_ms` the node is killed and starts with its disk as it was when the fault began; only
+    /// as above.
+    OldImage { who: Who },
 }
 
 impl Fault {

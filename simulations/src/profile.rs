@@ -28,8 +28,10 @@ pub(crate) enum Profile {
     Jobs,
     /// Sessions of set reconciliation, without nodes; what goes wrong with them stands in the plan.
     Reconcile,
-    /// All.
+    /// All but those of the next one.
     Mixed,
+    /// Disks that lose what was synced, and old images of disks, while the other nodes run on.
+    Images,
 }
 
 /// Classes of [`Profile::Jobs`]: no disk is lost, for what it holds of a job is nowhere else.
@@ -54,6 +56,9 @@ const OF_JOBS: &[&str] = &[
     "snapshot",
 ];
 
+/// Classes of [`Profile::Mixed`]: without the last two, whose promise needs that the others are there.
+const OF_MIXED: &[&str] = Fault::ALL_CLASSES.split_at(Fault::ALL_CLASSES.len() - 2).0;
+
 /// A name that no profile has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no profile {name:?}, expected one of {}", names())]
@@ -68,7 +73,7 @@ fn names() -> String {
 
 impl Profile {
     /// All of them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Calm,
         Self::Network,
         Self::Disk,
@@ -80,6 +85,7 @@ impl Profile {
         Self::Jobs,
         Self::Moves,
         Self::Reconcile,
+        Self::Images,
     ];
 
     /// Its name, as commands and plans write it.
@@ -96,6 +102,7 @@ impl Profile {
             Self::Jobs => "jobs",
             Self::Reconcile => "reconcile",
             Self::Mixed => "mixed",
+            Self::Images => "images",
         }
     }
 
@@ -118,7 +125,10 @@ impl Profile {
             Self::Reconcile => {
                 "sessions of set reconciliation: losses, crashes at every step, growing sets, lying peers"
             }
-            Self::Mixed => "all classes of faults",
+            Self::Mixed => "all classes of faults, but lost tails and old images of disks",
+            Self::Images => {
+                "disks that lose synced data, old images of disks, amid cuts and slow disks"
+            }
         }
     }
 
@@ -178,7 +188,17 @@ impl Profile {
                 "snapshot",
             ],
             Self::Jobs => OF_JOBS,
-            Self::Mixed => Fault::ALL_CLASSES,
+            Self::Mixed => OF_MIXED,
+            // No other node starts: what it knows of others is in its memory.
+            Self::Images => &[
+                "isolate",
+                "bridge",
+                "slow_disk",
+                "hand_over",
+                "snapshot",
+                "lose_tail",
+                "old_image",
+            ],
         }
     }
 }
@@ -210,7 +230,7 @@ mod tests {
         let error = "doomed".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile"
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile, images"
         );
     }
 

@@ -75,7 +75,7 @@ planted! {
     PresentUnconfirmed = "present_unconfirmed",
     /// A replica that leaves a node forgets what it has voted and acknowledged.
     LeftForgotten = "left_forgotten",
-    /// A replica whose disk lost what it confirmed votes for whoever asks.
+    /// A replica whose disk lost what it confirmed votes and stands for election as any other.
     LostTailVotes = "lost_tail_votes",
     /// A copy whose folder is older than what others know of it goes on counting from there.
     OldImageJoins = "old_image_joins",

@@ -147,3 +147,26 @@ async fn rot_keeps_off_the_end_of_the_log() {
     assert_eq!(places.iter().filter(|(path, _)| path == old).count(), 20);
     assert_eq!(places.iter().filter(|(path, _)| path == new).map(|(_, o)| *o).max(), Some(39));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_tail_and_an_old_image_are_for_good() {
+    let disk = SimDisk::new(9);
+    let mounted = disk.mount();
+    mounted.make_folder("wal").await.unwrap();
+    mounted.sync_folder("").await.unwrap();
+    for (name, byte) in [("wal/00000001.log", 1), ("wal/00000002.log", 2)] {
+        create(&mounted, name).await.write_and_sync(0, bytes(byte, 1000)).await.unwrap();
+    }
+    mounted.sync_folder("wal").await.unwrap();
+    let image = disk.image_now();
+    // Whoever has the disk goes on.
+    let file = mounted.open("wal/00000002.log", false).await.unwrap();
+    file.write_and_sync(1000, bytes(3, 50)).await.unwrap();
+    assert_eq!(disk.lose_tail(70), 70);
+    disk.power_loss(LossMode::All);
+    assert_eq!(content(&disk.mount(), "wal/00000001.log").await, [1; 1000]);
+    assert_eq!(content(&disk.mount(), "wal/00000002.log").await, [2; 980]);
+    assert_eq!(disk.lose_tail(5000), 980);
+    disk.restore(image);
+    assert_eq!(content(&disk.mount(), "wal/00000002.log").await, [2; 1000]);
+}

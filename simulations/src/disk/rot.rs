@@ -52,6 +52,21 @@ pub(super) fn flip_bits(
     flipped
 }
 
+/// Cuts so many bytes off the newest segment of the log, at most as many as it has.
+pub(super) fn cut_log(tree: &mut Tree, byte_count: u32) -> usize {
+    let newest = whole_files(tree, LOG_FOLDER, |name| name.ends_with(".log"));
+    let Some(newest) = newest.into_iter().max_by(|one, other| one.path.cmp(&other.path)) else {
+        return 0;
+    };
+    let Ok(file) = tree.file(newest.inode) else { return 0 };
+    let cut = usize::try_from(byte_count).unwrap_or(usize::MAX).min(file.len());
+    file.put_right();
+    file.set_len(file.len() - cut);
+    // Nothing of it comes back with the next power loss.
+    let _ = file.sync();
+    cut
+}
+
 fn targets(tree: &mut Tree, part: DiskPart) -> Vec<Target> {
     match part {
         DiskPart::Log => segments(tree),

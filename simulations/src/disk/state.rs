@@ -352,6 +352,7 @@ impl State {
     }
 
     pub(super) fn replace(&mut self, mut tree: Tree) {
+        tree.close_all();
         tree.number_above(&self.tree);
         self.tree = tree;
     }

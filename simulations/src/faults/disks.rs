@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use super::{Due, Nemesis, release};
 use crate::counters;
+use crate::disk::SimDisk;
+use crate::host::Host;
 use crate::now::now_us;
 use crate::plan::Fault;
 use crate::trace;
@@ -75,6 +77,20 @@ impl Nemesis {
                     self.at(end_us, Due::Start(number));
                 }
             }
+            Fault::LoseTail { who, bytes } => {
+                for number in world.resolve(*who) {
+                    self.damage(world, number, class, |disk| {
+                        let lost = disk.lose_tail(*bytes);
+                        trace::line(now_us(), "world", "tail", format_args!("{lost} bytes"));
+                    });
+                }
+            }
+            Fault::OldImage { who } => {
+                for number in world.resolve(*who) {
+                    let image = Box::new(world.host(number).disk.image_now());
+                    self.at(end_us, Due::OldImage { number, image, class });
+                }
+            }
             Fault::WipeDisk { who } => {
                 for number in world.resolve(*who) {
                     let before = world.host(number).node_id.get();
@@ -90,6 +106,34 @@ impl Nemesis {
             Fault::SwapDisks { one, other } => self.swap(world, *one, *other, class, end_us),
             other => unreachable!("{other:?} is no fault of a disk"),
         }
+    }
+
+    /// Kills a node, has its disk lose something, and starts it again, if all others run and it can
+    /// talk to them: only who answers can know better.
+    pub(super) fn damage(
+        &mut self,
+        world: &mut World,
+        number: u32,
+        class: &'static str,
+        change: impl FnOnce(&SimDisk),
+    ) {
+        let host = Rc::clone(world.host(number));
+        let is_there = |other: &Rc<Host>| {
+            other.number == number || other.is_up() && world.is_healthy([number, other.number])
+        };
+        let is_free = host.is_up() && !world.reserved.contains_key(&number);
+        if !is_free || !world.hosts.iter().all(is_there) {
+            return;
+        }
+        world.kill(number);
+        change(&host.disk);
+        watch::with(|checks| {
+            checks.raft.damaged_disk(&host.name);
+            checks.generations.lost(now_us(), number);
+        });
+        counters::effect(class, 1);
+        world.start(number);
+        self.asking = Some(number);
     }
 
     fn swap(&mut self, world: &mut World, one: u32, other: u32, class: &'static str, end_us: u64) {

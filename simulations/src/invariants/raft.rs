@@ -164,6 +164,14 @@ impl RaftInvariants {
         wrong
     }
 
+    /// A host's disk lost something of what was durable, or all that was since some moment. The others
+    /// know what it confirmed, and it must go by what they know.
+    pub(crate) fn damaged_disk(&mut self, node: &str) {
+        if let Some(number) = self.hosts.get(node).and_then(|host| host.node) {
+            self.groups.values_mut().for_each(|facts| facts.damage(number));
+        }
+    }
+
     /// A host's disk was wiped: what it promised ends. If it comes back, it must be under another
     /// number.
     pub(crate) fn lost_disk(&mut self, node: &str) {

@@ -392,7 +392,9 @@ impl Fault {
             | Self::Replace { who }
             | Self::MoveReplica { who, .. }
             | Self::HandOver { who }
-            | Self::Snapshot { who } => Some(*who),
+            | Self::Snapshot { who }
+            | Self::LoseTail { who, .. }
+            | Self::OldImage { who } => Some(*who),
         }
     }
 }

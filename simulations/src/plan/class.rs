@@ -52,6 +52,8 @@ classes! {
     MoveReplica = "move_replica",
     HandOver = "hand_over",
     Snapshot = "snapshot",
+    LoseTail = "lose_tail",
+    OldImage = "old_image",
 }
 
 #[cfg(test)]
@@ -76,6 +78,7 @@ mod tests {
             "crash_storm" => vec![who, ("count", json!(2))],
             "slow_disk" => vec![who, ("factor", json!(2))],
             "disk_full" => vec![who, ("free_bytes", json!(0))],
+            "lose_tail" => vec![who, ("bytes", json!(1))],
             "bit_rot" => vec![who, ("part", json!("log")), ("bits", json!(1))],
             "swap_disks" => vec![("one", json!(1)), ("other", json!(2))],
             "join" => vec![("via", json!("node:1"))],

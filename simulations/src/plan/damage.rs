@@ -38,6 +38,8 @@ impl Fault {
                 | Self::WipeDisk { .. }
                 | Self::SyncFails { .. }
                 | Self::Replace { .. }
+                | Self::LoseTail { .. }
+                | Self::OldImage { .. }
         )
     }
 }

@@ -19,8 +19,8 @@ mod recipes;
 impl Plan {
     /// The plan of a seed: the same for the same arguments, always. World, filters and operations do not
     /// depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
-    /// [`Profile::Jobs`], [`Profile::Moves`], which has a world of its own, or
-    /// [`Profile::Reconcile`], which has none of them.
+    /// [`Profile::Images`], which has some of them always, [`Profile::Jobs`], [`Profile::Moves`], which
+    /// has a world of its own, or [`Profile::Reconcile`], which has none of them.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
         if profile == Profile::Reconcile {
             return Self::draw_meetings(seed, run_ms);
@@ -47,8 +47,9 @@ impl Plan {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
         }
-        if is_cube || !is_jobs && copies.one_in(3) {
-            let (counts, calls) = if is_cube { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
+        let has_copies = is_cube || profile == Profile::Images;
+        if has_copies || !is_jobs && copies.one_in(3) {
+            let (counts, calls) = if has_copies { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
             let (more, calls) = copies::draw(&mut copies, world, counts, calls, run_ms);
             filters.extend(more);
             ops.extend(calls);

@@ -17,6 +17,11 @@ impl World {
         self.set_links(&changed);
     }
 
+    /// Whether all messages arrive between two machines.
+    pub(crate) fn is_healthy(&self, pair: [u32; 2]) -> bool {
+        self.links.is_healthy(pair)
+    }
+
     /// A fault lets go of directions of links.
     pub(crate) fn unclaim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
         let changed = self.links.release(directions, claim, class);

@@ -107,7 +107,7 @@ impl Group {
             // A restarted leader must be elected again. With openraft's default it goes on without,
             // which gave stale reads and, once, one log id with two payloads.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
-            enable_elect: log.floor().is_none(),
+            enable_elect: log.floor().is_none() || planted::on(Planted::LostTailVotes),
             // A replica whose disk lost what it confirmed is sent it again. It knows of its loss before
             // (`recall`), and so votes for nobody who lacks it.
             allow_log_reversion: Some(true),

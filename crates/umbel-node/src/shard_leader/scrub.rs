@@ -24,6 +24,9 @@ use crate::raft::types::{Command, Reply};
 /// How long a replica may take to apply what the leader has applied, and to answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long it waits itself until it has applied that: less, so that it can say how far it is.
+const APPLY_PATIENCE: Duration = Duration::from_secs(4);
+
 /// The same while inserts are held back: who is so slow is left out.
 const HELD_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -172,8 +175,14 @@ impl ShardLeader {
     ) -> Result<ReplicaAnswer, ShardFailure> {
         let mut applied = self.group.replica().applied_index();
         let stopped = |_| ShardFailure::Stopped(format!("{} stopped", self.group.id()));
-        let reached = timeout(ANSWER_PATIENCE, applied.wait_for(|&index| index >= applied_index));
-        let late = |_| ShardFailure::NotCompared(format!("it has not applied {applied_index}"));
+        let reached = timeout(APPLY_PATIENCE, applied.wait_for(|&index| index >= applied_index));
+        let late = |_| {
+            let got = self.group.applied_index();
+            let lacking = self.group.lacking().map_or_else(String::new, |why| format!("; {why}"));
+            ShardFailure::NotCompared(format!(
+                "it has applied entries up to {got}, {applied_index} are committed{lacking}"
+            ))
+        };
         reached.await.map_err(late)?.map_err(stopped)?;
         let missed = || ShardFailure::NotCompared("it was given a snapshot meanwhile".to_owned());
         self.group.replica().read_shard_at(|index, state| match question {

@@ -61,8 +61,8 @@ pub(super) struct Replica {
     pub(super) applied_reported: Option<u64>,
     /// Its disk was lost after it had promised something.
     pub(super) is_lost: bool,
-    /// What was durable when its disk was lost: the log, and the end of the snapshot.
-    lost: Option<(LogView, Option<EntryId>)>,
+    /// What was durable when its disk was lost or lost some of it: the log, and the end of the snapshot.
+    lost: Vec<(LogView, Option<EntryId>)>,
 }
 
 impl Replica {
@@ -75,7 +75,7 @@ impl Replica {
     /// count what a voter confirmed, also when its disk is gone since.
     pub(super) fn may_have_confirmed(&self, entry: EntryId) -> bool {
         let had = |(log, snapshot): &(LogView, _)| has_durably(log, *snapshot, entry);
-        self.has_durably(entry) || self.lost.as_ref().is_some_and(had)
+        self.has_durably(entry) || self.lost.iter().any(had)
     }
 
     /// Whether an entry that was applied somewhere is in its log or in its snapshot.
@@ -90,10 +90,23 @@ impl Replica {
     pub(super) fn lose(&mut self) {
         let has_promised = self.vote.is_some() || self.log.durable_to() > 0;
         let is_lost = self.is_lost || has_promised;
-        // The loss may be told twice.
-        let lost =
-            self.lost.take().or_else(|| Some((std::mem::take(&mut self.log), self.snapshot)));
+        let lost = self.take_lost();
         *self = Self { is_lost, lost, ..Self::default() };
+    }
+
+    /// Forgets what its disk may lack now; it is to hear it from others.
+    fn damage(&mut self) {
+        let (is_lost, lost) = (self.is_lost, self.take_lost());
+        *self = Self { is_lost, lost, ..Self::default() };
+    }
+
+    fn take_lost(&mut self) -> Vec<(LogView, Option<EntryId>)> {
+        let mut lost = std::mem::take(&mut self.lost);
+        // A loss may be told twice.
+        if self.log.durable_to() > 0 || self.snapshot.is_some() {
+            lost.push((std::mem::take(&mut self.log), self.snapshot));
+        }
+        lost
     }
 }
 
@@ -145,6 +158,13 @@ impl GroupFacts {
         }
     }
 
+    /// The disk of a replica lost something.
+    pub(super) fn damage(&mut self, node: NodeId) {
+        if let Some(replica) = self.replicas.get_mut(&node) {
+            replica.damage();
+        }
+    }
+
     /// Takes over what a group reported.
     pub(super) fn take_report(&mut self, node: NodeId, report: &GroupReport) {
         if let Some(replica) = self.replicas.get_mut(&node) {
@@ -160,8 +180,9 @@ impl GroupFacts {
         match *event {
             Event::LogOpened { purged, last, ends, vote, .. } => {
                 let Replica { snapshot, is_lost, .. } = *replica;
-                let log = LogView::opened(purged, last, ends);
-                *replica = Replica { log, vote, snapshot, is_lost, ..Replica::default() };
+                let (log, lost) =
+                    (LogView::opened(purged, last, ends), std::mem::take(&mut replica.lost));
+                *replica = Replica { log, vote, snapshot, is_lost, lost, ..Replica::default() };
             }
             Event::Appended { entry, checksum, voters, .. } => {
                 let before = entry.index.checked_sub(1).and_then(|index| replica.log.id(index));

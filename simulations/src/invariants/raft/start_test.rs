@@ -112,3 +112,18 @@ fn a_lost_disk_comes_back_under_another_number() {
     story.voted(2, 1, 1, true);
     story.breaks("recovered_prefix");
 }
+
+#[test]
+fn a_disk_that_lost_something_is_believed_once() {
+    let mut story = Story::formed();
+    story.damaged_disk(2);
+    story.all_stopped();
+    story.opened(2, None, Some(id(0, 0, 0)), &[id(0, 0, 0)], None);
+    story.appended(2, id(1, 1, 1));
+    story.durable(2, id(1, 1, 1));
+    story.is_legal();
+    // What it has confirmed since is on its disk.
+    story.all_stopped();
+    story.opened(2, None, Some(id(0, 0, 0)), &[id(0, 0, 0)], None);
+    story.breaks("recovered_prefix");
+}

@@ -145,6 +145,10 @@ impl Story {
         self.raft.lost_disk(&format!("host {node}"));
     }
 
+    pub(super) fn damaged_disk(&mut self, node: u64) {
+        self.raft.damaged_disk(&format!("host {node}"));
+    }
+
     pub(super) fn reported(&mut self, node: u64, report: GroupReport) {
         let found = self.raft.look(0, &format!("host {node}"), &[report]);
         self.broken.extend(found.iter().map(|violation| violation.invariant));

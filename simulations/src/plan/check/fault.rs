@@ -23,6 +23,9 @@ const SLOW_FACTOR_MAX: u32 = 10_000;
 /// Most bits that one fault flips.
 const ROT_BITS_MAX: u32 = 64;
 
+/// Most bytes that a log loses at its end.
+const TAIL_BYTES_MAX: u32 = 64 << 10;
+
 /// Most thousandths by which a clock runs too fast.
 const DRIFT_PER_MILLE_MAX: u32 = 500;
 
@@ -55,6 +58,7 @@ pub(super) fn check(place: &str, plan: &Plan, fault: &Fault) -> Result<(), Misfi
         Fault::DiskFull { free_bytes, .. } => {
             in_range(at("free_bytes"), *free_bytes, &(0..=FREE_BYTES_MAX))
         }
+        Fault::LoseTail { bytes, .. } => in_range(at("bytes"), *bytes, &(1..=TAIL_BYTES_MAX)),
         Fault::BitRot { bits, .. } => in_range(at("bits"), *bits, &(1..=ROT_BITS_MAX)),
         Fault::ClockJump { ms, .. } => in_range(at("ms"), *ms, &(1..=CLOCK_JUMP_MS_MAX)),
         Fault::ClockDrift { per_mille, .. } => {

@@ -217,4 +217,15 @@ pub(super) const RECIPES: &[Recipe] = &[
         class: "snapshot",
         make: |scene, dice| Some((AT_ONCE, Fault::Snapshot { who: scene.who_or_all(dice, 4) })),
     },
+    Recipe {
+        class: "lose_tail",
+        make: |scene, dice| {
+            let (who, bytes) = (scene.victim(dice)?, dice.spread_count(10, 4_000));
+            Some((AT_ONCE, Fault::LoseTail { who, bytes }))
+        },
+    },
+    Recipe {
+        class: "old_image",
+        make: |scene, dice| Some((length_ms(dice), Fault::OldImage { who: scene.victim(dice)? })),
+    },
 ];
