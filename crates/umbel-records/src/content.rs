@@ -6,6 +6,23 @@ use crate::limits::BLOCK_BYTES_DEFAULT;
 use crate::source::Source;
 use crate::{ByteSpan, Compression, ContentDigest, Stored};
 
+/// The first `bytes` of a file's unpacked content, or all if there are fewer. What cannot be read further ends it.
+pub fn content_head(stored: &Stored, compression: Compression, bytes: usize) -> Vec<u8> {
+    let mut head = vec![0; bytes];
+    let mut filled = 0;
+    if let Ok(mut source) = Source::new(stored, compression, ByteSpan::ALL) {
+        while filled < bytes {
+            let (count, error) = source.read(&mut head[filled..]);
+            filled += count;
+            if count == 0 || error.is_some() {
+                break;
+            }
+        }
+    }
+    head.truncate(filled);
+    head
+}
+
 /// Reads the unpacked content of a file in blocks that end anywhere.
 ///
 /// ```

@@ -15,6 +15,7 @@
 //! missing. No clock, no randomness, no thread, no socket, no other `umbel` crate; bytes that are no
 //! file come through a port, [`RemoteBytes`].
 
+mod binary;
 mod compression;
 mod content;
 mod digest;
@@ -43,8 +44,9 @@ mod table;
 mod text_field;
 mod zstd_frames;
 
+pub use binary::{BINARY_HEAD_BYTES, binary_kind};
 pub use compression::Compression;
-pub use content::ContentReader;
+pub use content::{ContentReader, content_head};
 pub use digest::ContentDigest;
 pub use error::ReadError;
 pub use format::Format;

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod dedup;
 pub(crate) mod filter;
 pub(crate) mod form;
+pub(crate) mod index;
 pub(crate) mod job;
 pub(crate) mod plan;
 pub(crate) mod reconcile;

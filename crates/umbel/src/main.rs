@@ -35,6 +35,8 @@ struct Cli {
 enum Command {
     /// Find and drop duplicate records in files, exactly.
     Dedup(Box<commands::dedup::DedupArgs>),
+    /// Join and describe indexes of what jobs have kept.
+    Index(commands::index::IndexArgs),
     /// Run a node of a cluster.
     Serve(Box<commands::serve::ServeArgs>),
     /// Create, fill and ask named filters of a cluster.
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     }
     let outcome = match command {
         Command::Dedup(args) => commands::dedup::run(&args),
+        Command::Index(args) => commands::index::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Filter(args) => commands::filter::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),

@@ -1,5 +1,6 @@
 //! `umbel dedup`: arguments to a job.
 
+mod binary;
 mod cluster;
 mod machines;
 
@@ -83,7 +84,8 @@ pub(crate) struct DedupArgs {
     /// a cluster holds, umbel://HOST:PORT/FILTER or with --cluster umbel:///FILTER; repeatable
     #[arg(long, value_name = "FILE|URL")]
     reference: Vec<String>,
-    /// Write the hashes of all kept records, for --reference of later jobs
+    /// Write the hashes of all kept records, for --reference of later jobs; a FILE that is a --reference, too, is
+    /// updated: it gets them beside its own
     #[arg(long, value_name = "FILE")]
     save_index: Option<PathBuf>,
     /// Bits of each hash in the index: with fewer, later jobs are approximate [default: 128]
@@ -107,6 +109,9 @@ pub(crate) struct DedupArgs {
     /// How workers compare: whatever is cheapest, always a filter, or always whole hashes
     #[arg(long, value_enum, default_value_t = FilterArg::Auto)]
     filter: FilterArg,
+    /// What becomes of files of a directory or pattern that are no text (UTF-16, archives, images, programs ...)
+    #[arg(long, value_enum, default_value_t = binary::BinaryArg::Refuse)]
+    binary: binary::BinaryArg,
     /// Leave bad records out instead of failing, MAX at most, and exit with 3
     #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615")]
     skip_bad: Option<u64>,
@@ -276,7 +281,7 @@ impl DedupArgs {
             return refuse("--annotate names kept records, and what a reference holds has none");
         }
         let address = |text: &String| text.parse::<FilterAddress>();
-        let bits = self.index_bits.unwrap_or(IndexBits::Bits128);
+        let bits = self.index_bits;
         Ok(Beside {
             references: references.into_iter().map(PathBuf::from).collect(),
             online: online.into_iter().map(address).collect::<Result<_, _>>()?,
@@ -387,6 +392,7 @@ impl DedupArgs {
             memory_bytes: self.memory_bytes()?,
             scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
             skip_bad: self.skip_bad,
+            binary: self.binary.files(&self.output())?,
             overwrite: self.overwrite,
             quiet: self.quiet,
             plan_only: self.plan,
@@ -476,7 +482,7 @@ fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
     }
 }
 
-fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
+pub(super) fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
     let bits = text.parse().ok().and_then(IndexBits::new);
     bits.ok_or_else(|| "expected 64, 96 or 128".to_owned())
 }

@@ -72,7 +72,7 @@ impl Annotations<'_> {
         for (number, source) in sources.iter().enumerate() {
             let first = chunks.partition_point(|chunk| chunk.source < number);
             let next = chunks.partition_point(|chunk| chunk.source <= number);
-            if places.has(number) {
+            if places.has(number) || source.is_unreadable() {
                 annotator.skip_to(next)?;
                 continue;
             }

@@ -57,9 +57,13 @@ pub(crate) fn cut(
         let worker = u128::from(middle) * u128::from(workers) / u128::from(total.max(1));
         u16::try_from(worker.min(u128::from(workers) - 1)).expect("at most 1,024 workers")
     };
-    for (source, Source { bytes, compression, format, row_groups, .. }) in
+    for (source, Source { bytes, compression, format, row_groups, is_copied, .. }) in
         sources.iter().enumerate()
     {
+        if *is_copied {
+            before += bytes;
+            continue;
+        }
         if let Some(row_groups) = row_groups {
             let mut start = before;
             for (row_group, group) in row_groups.groups.iter().enumerate() {

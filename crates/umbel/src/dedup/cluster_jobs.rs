@@ -1,11 +1,12 @@
 //! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
 
-use super::inputs::{identity, resolve};
+use super::inputs::identity;
 use super::job::{JobSpec, OutputTarget};
 use super::membership::{check_possible, rules, spec_digest, start_lanes};
 use super::object_inputs::ObjectStores;
 use super::online::check_own;
 use super::references::seed_of_first;
+use super::search::{BinaryFiles, Search, resolve};
 use super::worker_data::{FileWorkshop, Membership};
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
@@ -101,7 +102,16 @@ impl NodeJobs {
         let mut present = Vec::new();
         // Not asked: addresses of objects are no absolute paths.
         let stores = ObjectStores::new(spec.memory_bytes);
-        for input in std::mem::take(&mut spec.inputs) {
+        let inputs = std::mem::take(&mut spec.inputs);
+        // What cannot be read, or is no text, is told when the job begins.
+        let search = Search {
+            stores: &stores,
+            binary: BinaryFiles::Text,
+            skips_bad: true,
+            quiet: true,
+            ..spec.search(spec.format)
+        };
+        for input in inputs {
             if !Path::new(&input).is_absolute() {
                 bail!("{input}: nodes need absolute paths");
             }
@@ -109,12 +119,11 @@ impl NodeJobs {
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
-            let sources =
-                match resolve(std::slice::from_ref(&input), spec.format, &spec.scratch, &stores) {
-                    Ok(sources) => sources,
-                    Err(error) if error.is::<UsageError>() => continue,
-                    Err(error) => return Err(error),
-                };
+            let sources = match resolve(&Search { args: std::slice::from_ref(&input), ..search }) {
+                Ok(sources) => sources,
+                Err(error) if error.is::<UsageError>() => continue,
+                Err(error) => return Err(error),
+            };
             for source in sources {
                 let place = source.identity.as_deref().unwrap_or(Path::new(&input));
                 self.allow(place, "read")?;

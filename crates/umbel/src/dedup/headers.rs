@@ -38,7 +38,9 @@ pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let is_one_stream = !spec.annotates && !matches!(spec.output, OutputTarget::Directory(_));
     let mut tables = sources.iter().filter_map(|source| Some((source, source.header.as_ref()?)));
     let Some((first, first_header)) = tables.next() else { return Ok(()) };
-    let lines = sources.iter().find(|source| source.format.delimiter().is_none());
+    let has_records = |source: &&Source| !source.is_unreadable() && !source.is_copied;
+    let mut readable = sources.iter().filter(has_records);
+    let lines = readable.find(|source| source.format.delimiter().is_none());
     if let (true, Some(lines)) = (is_one_stream, lines) {
         let (first, lines) = (&first.name, &lines.name);
         let text = format!(

@@ -1,20 +1,16 @@
-//! Command line arguments to sources: files, directories, globs, standard input, objects.
-//!
-//! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
-//! directory and the matches of a glob by the bytes of their paths.
+//! Inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::destinations::is_object;
 use super::local_pass::InputError;
-use super::object_inputs::{ObjectStores, object_sources};
 use super::row_groups::RowGroups;
-use crate::exit::UsageError;
-use crate::files::{Inode, Likeness, inode_of, is_unfinished_output, place_of};
-use crate::objects::{Failure, Object, is_object_address};
+use super::search::Unreadable;
+use crate::files::{Inode, Likeness, inode_of, place_of};
+use crate::objects::{Failure, Object};
+
 use anyhow::{Context, Error, Result};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +32,8 @@ pub(super) enum Place {
     Open(Arc<File>),
     /// An object of a store.
     Object(Arc<Object>),
+    /// Nothing that could be opened.
+    Unreadable(Arc<Unreadable>),
 }
 
 /// One input file.
@@ -61,6 +59,8 @@ pub(crate) struct Source {
     pub(crate) row_groups: Option<Arc<RowGroups>>,
     /// Of a table, its header row, once it was read; a table without any row has none.
     pub(crate) header: Option<Arc<TableHeader>>,
+    /// Whether its bytes are only copied: nothing in it is compared.
+    pub(crate) is_copied: bool,
     pub(super) place: Place,
 }
 
@@ -85,6 +85,7 @@ impl Source {
             format,
             row_groups,
             header,
+            is_copied: false,
             place,
         }
     }
@@ -99,6 +100,7 @@ impl Source {
                 Ok(Stored::File(Arc::new(file)))
             }
             Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
+            Place::Unreadable(nothing) => Ok(Stored::Remote(Arc::clone(nothing) as _)),
         }
     }
 
@@ -115,7 +117,7 @@ impl Source {
     fn file_metadata(&self) -> Option<Metadata> {
         match &self.place {
             Place::Path(path) => std::fs::metadata(path).ok(),
-            Place::Open(_) | Place::Object(_) => None,
+            Place::Open(_) | Place::Object(_) | Place::Unreadable(_) => None,
         }
     }
 
@@ -125,6 +127,11 @@ impl Source {
             (Some(inode), Ok(metadata)) => inode_of(&metadata) == Some(inode),
             _ => is_object(path) && self.absolute == path,
         }
+    }
+
+    /// Whether it could not be opened: it has no records, and is bad itself.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self.place, Place::Unreadable(_))
     }
 
     /// Whether it is an object of a store.
@@ -148,6 +155,7 @@ impl Source {
         let cannot = || format!("{}: cannot read", self.name);
         let metadata = match (&self.place, self.open()?) {
             (Place::Object(object), _) => return Ok((self.bytes, object.state())),
+            (Place::Unreadable(_), _) => return Ok((0, 0)),
             (_, Stored::File(file)) => file.metadata().with_context(cannot)?,
             (_, Stored::Remote(_)) => unreachable!("objects alone are remote"),
         };
@@ -182,6 +190,7 @@ impl Source {
     /// If the format has no such granularity, or the table no such column.
     pub(crate) fn check(&self, granularity: &Granularity) -> Result<(), ExtractorError> {
         match granularity {
+            _ if self.is_copied => Ok(()),
             Granularity::File => Ok(()),
             Granularity::Paragraph(field) => self.text_field(field).map(drop),
             _ => self.extractor(granularity).map(drop),
@@ -225,102 +234,15 @@ impl Source {
     }
 }
 
-/// Resolves the arguments.
-///
-/// # Errors
-///
-/// A [`UsageError`] if a glob or directory gives no file at all; any other error names the file that cannot be read.
-pub(crate) fn resolve(
-    args: &[String],
-    format: Option<Format>,
-    scratch: &Path,
-    stores: &ObjectStores,
-) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
-    let mut directories = Directories::default();
-    for arg in args {
-        let path = Path::new(arg);
-        if is_object_address(arg) {
-            sources.extend(object_sources(arg, format, stores)?);
-        } else if is_dash(path) {
-            sources.push(stdin(format, scratch)?);
-        } else if path.file_name().is_some_and(is_unfinished_output) {
-            let text = format!(
-                "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
-                 if it is to be read"
-            );
-            return Err(UsageError(text).into());
-        } else if path.is_dir() {
-            let mut files = Vec::new();
-            walk(path, &mut files)?;
-            if files.is_empty() {
-                return Err(UsageError(format!("{arg}: no file in this directory")).into());
-            }
-            for file in files {
-                sources.push(source(file, format, scratch, &mut directories)?);
-            }
-        } else if !path.exists() && arg.contains(['*', '?', '[']) {
-            for file in expand(arg)? {
-                sources.push(source(file, format, scratch, &mut directories)?);
-            }
-        } else {
-            sources.push(source(path.to_owned(), format, scratch, &mut directories)?);
-        }
-    }
-    set_relative_paths(&mut sources);
-    Ok(sources)
-}
-
-/// All regular files below a directory, by the bytes of their paths.
-fn walk(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let cannot = || format!("{}: cannot list", directory.display());
-    let entries = std::fs::read_dir(directory).with_context(cannot)?;
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.map(|e| e.path()))
-        .collect::<io::Result<_>>()
-        .with_context(cannot)?;
-    paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
-    for path in paths {
-        if path.file_name().is_some_and(is_unfinished_output) {
-            continue;
-        }
-        let cannot = || format!("{}: cannot read", path.display());
-        let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
-        let metadata = std::fs::metadata(&path).with_context(cannot)?;
-        if metadata.is_dir() && !is_link {
-            walk(&path, files)?; // Links to directories are not followed: they may lead in circles.
-        } else if metadata.is_file() {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
-    let paths = glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: {error}")))?;
-    let mut files = Vec::new();
-    for path in paths {
-        let path = path.with_context(|| format!("{pattern}: cannot list"))?;
-        if path.is_file() && !path.iter().any(is_unfinished_output) {
-            files.push(path);
-        }
-    }
-    files.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
-    if files.is_empty() {
-        return Err(UsageError(format!("{pattern}: no file matches")).into());
-    }
-    Ok(files)
-}
-
 /// Remembers the last directory: files come directory by directory.
 #[derive(Default)]
-struct Directories {
+pub(super) struct Directories {
     last: Option<(PathBuf, PathBuf)>,
 }
 
 impl Directories {
     /// The file's name in its resolved directory.
-    fn identity(&mut self, path: &Path) -> PathBuf {
+    pub(super) fn identity(&mut self, path: &Path) -> PathBuf {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return place_of(path);
         };
@@ -334,7 +256,7 @@ impl Directories {
     }
 }
 
-fn source(
+pub(super) fn source(
     path: PathBuf,
     format: Option<Format>,
     scratch: &Path,
@@ -360,7 +282,7 @@ fn source(
     spooled(file, name, relative, (format, by_name), scratch)
 }
 
-fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
+pub(super) fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
     let name = "-".to_owned();
     let cannot = || "standard input: cannot read";
     let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
@@ -429,13 +351,19 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Makes absolute paths relative to the directory that they have in common.
-fn set_relative_paths(sources: &mut [Source]) {
+/// Makes absolute paths relative to the directory that they have in common; directories that were named have it in
+/// common, too, wherever their files lie below them.
+pub(super) fn set_relative_paths(sources: &mut [Source], roots: &[PathBuf]) {
     let named = || sources.iter().filter(|source| source.relative.is_absolute());
     let Some(mut common) = named().next().map(|source| source.relative.clone()) else { return };
     common.pop();
     for source in named() {
         while !source.relative.starts_with(&common) {
+            common.pop();
+        }
+    }
+    for root in roots {
+        while !root.starts_with(&common) {
             common.pop();
         }
     }
@@ -451,42 +379,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_and_globs_come_in_byte_order_and_pipes_are_spooled() {
-        let directory = tempfile::tempdir().unwrap();
-        let write = |name: &str| {
-            let path = directory.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "x\n").unwrap();
-        };
-        ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl"].into_iter().for_each(write);
-        let root = directory.path().display().to_string();
-        let scratch = directory.path();
-        let relative = |args: &[String]| -> Vec<String> {
-            let sources = resolve(args, None, scratch, &ObjectStores::new(0)).unwrap();
-            sources.iter().map(|source| source.relative.display().to_string()).collect()
-        };
-        assert_eq!(
-            relative(std::slice::from_ref(&root)),
-            ["B.txt", "a/y.jsonl", "a/z.txt", "b.txt"]
-        );
-        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "b.txt"]);
-        assert_eq!(
-            relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
-            ["b.txt", "a/y.jsonl", "a/z.txt"]
-        );
-        let spool = spooled(&b"abc"[..], "-".into(), "stdin".into(), (None, Format::Text), scratch)
-            .unwrap();
-        assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
-    }
-
-    #[test]
-    fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
+    fn pipes_are_spooled() {
         let scratch = std::env::temp_dir();
-        let error = resolve(&["/nonexistent-*.txt".into()], None, &scratch, &ObjectStores::new(0))
-            .unwrap_err();
-        assert!(error.is::<UsageError>());
-        let error = resolve(&["/nonexistent.txt".into()], None, &scratch, &ObjectStores::new(0))
-            .unwrap_err();
-        assert!(!error.is::<UsageError>() && format!("{error:#}").contains("/nonexistent.txt"));
+        let format = (None, Format::Text);
+        let spool = spooled(&b"abc"[..], "-".into(), "stdin".into(), format, &scratch).unwrap();
+        assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
     }
 }

@@ -10,7 +10,7 @@ use super::drop_rows::DropRows;
 use super::exchange::{self, Decisions, Outcome};
 use super::hash_runs::{HashRuns, RunStore};
 use super::headers::{check_headers, read_headers};
-use super::inputs::{Source, resolve};
+use super::inputs::Source;
 use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::resident_bytes;
 use super::object_inputs::ObjectStores;
@@ -27,6 +27,7 @@ use super::reports::{self, ReportOutputs};
 use super::row_groups::read_footers;
 use super::save_index::{self, KeptOfJob};
 use super::scope::{Scope, ScopedHasher};
+use super::search::{BinaryFiles, resolve};
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::summary::{DroppedItems, Facts, Summary};
@@ -77,8 +78,8 @@ pub(crate) enum EmptyItems {
 pub(crate) struct SaveIndex {
     /// Its file.
     pub(crate) path: PathBuf,
-    /// How much of each hash is stored.
-    pub(crate) bits: IndexBits,
+    /// How much of each hash is stored; `None`: as the index has it that is updated, else all.
+    pub(crate) bits: Option<IndexBits>,
 }
 
 /// What the user wants.
@@ -144,6 +145,8 @@ pub(crate) struct JobSpec {
     pub(crate) scratch: PathBuf,
     /// Most bad records that are left out; `None`: the first one ends the job.
     pub(crate) skip_bad: Option<u64>,
+    /// What becomes of files of a directory or pattern that are no text.
+    pub(crate) binary: BinaryFiles,
     /// Whether existing outputs are replaced.
     pub(crate) overwrite: bool,
     /// No progress, no closing table.
@@ -310,7 +313,7 @@ pub(crate) fn open_sources_but(
 ) -> Result<Vec<Source>> {
     // A file that is one record has no header.
     let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
-    let mut sources = resolve(&spec.inputs, format, &spec.scratch, &spec.stores)?;
+    let mut sources = resolve(&spec.search(format))?;
     sources.retain(|source| source.identity.as_ref().is_none_or(|file| !left_out.contains(file)));
     read_headers(&mut sources)?;
     read_footers(spec, &mut sources)?;
@@ -403,6 +406,7 @@ fn execute(
         sink.write(summary.json()?.as_bytes())?;
         written.complete.push(sink.complete()?);
     }
+    job.references.check_not_replaced()?;
     commit(written.complete)?;
     job.online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
     // Like `sort | head`: whoever has heard enough is not told more.
@@ -435,11 +439,11 @@ fn settle(
         asked = online.drop_known(job, &local.facts, dropped)?;
         done("ask");
     }
-    let bits = job.spec.save_index.as_ref().map(|index| index.bits);
-    let index = match (runs, bits, index) {
-        (Some(runs), Some(bits), Some(named)) => {
+    let save = job.spec.save_index.as_ref();
+    let index = match (runs, save, index) {
+        (Some(runs), Some(save), Some(named)) => {
             let kept = KeptOfJob { job, runs: &runs, facts: &local.facts };
-            Some(save_index::write(job, &kept, bits, scratch, named.sink()?)?)
+            Some(save_index::write(job, &kept, save.bits, scratch, named.sink()?)?)
         }
         _ => None,
     };

@@ -15,11 +15,13 @@ use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
 use crate::interrupt::PartialFile;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use umbel_records::{Compression, ContentDigest, Granularity, RecordReader, TableHeader, records};
+use umbel_records::{
+    Compression, ContentDigest, ContentReader, Granularity, RecordReader, TableHeader, records,
+};
 
 /// Output of a chunk that waits for its turn in memory; what is more waits for the turn itself.
 const WAITING_BYTES_MAX: usize = 16 << 20;
@@ -193,15 +195,42 @@ pub(crate) fn directory(
             return Ok(());
         }
         let path = output_path(job.spec, root, &job.sources[index]);
+        if job.sources[index].is_copied && job.sources[index].stands_at(&path) {
+            return Ok(()); // In place it is there already.
+        }
         make_directory(path.parent().unwrap_or(root))?;
-        let sink = places.sink(index, &path, job.sources[index].compression)?;
+        let source = &job.sources[index];
+        if source.is_copied {
+            let sink = places.sink(index, &path, Compression::Plain)?;
+            return places.add(index, copy_stored(source, sink)?);
+        }
+        let sink = places.sink(index, &path, source.compression)?;
         places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };
     run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))
 }
 
-/// Whether a source is one record that does not stay.
+/// A source as it is stored.
+fn copy_stored(source: &Source, mut sink: Sink) -> Result<Complete> {
+    let state = source.state()?;
+    let cannot = || source.name.clone();
+    let mut reader =
+        ContentReader::open(source.open()?, Compression::Plain).with_context(cannot)?;
+    while let Some(block) = reader.next_block().with_context(cannot)? {
+        sink.write(block)?;
+    }
+    if source.state()? != state {
+        return Err(InputError::Changed(source.name.clone()).into());
+    }
+    source.modified().into_iter().for_each(|time| sink.set_modified(time));
+    sink.complete()
+}
+
+/// Whether a source could not be opened, or is one record that does not stay.
 fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
+    if job.sources[index].is_unreadable() {
+        return true;
+    }
     let chunk = job.chunks.partition_point(|chunk| chunk.source < index);
     job.spec.granularity == Granularity::File && !facts[chunk].is_kept_whole()
 }

@@ -12,7 +12,7 @@ use super::sink::{Complete, Sink, compression_of_name, is_device};
 use crate::exit::UsageError;
 use crate::files::{FileRoles, remove_leftovers};
 use crate::say::say_line;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use umbel_records::Compression;
 
@@ -81,7 +81,15 @@ impl Outputs {
         let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
         let groups = report(&spec.groups)?;
         // Never packed, whatever its name: it is read block by block.
-        let plain = |index: &SaveIndex| Named::packed(spec, &index.path, Compression::Plain);
+        let plain = |index: &SaveIndex| match spec.updated_index() {
+            None => Named::packed(spec, &index.path, Compression::Plain),
+            // Where a link leads to, and without --overwrite: nothing that it holds is lost.
+            Some(_) => {
+                let path = std::fs::canonicalize(&index.path)
+                    .with_context(|| format!("--save-index {}", index.path.display()))?;
+                Ok(Named::Open(Box::new(Sink::packed_file(&path, Compression::Plain, true)?)))
+            }
+        };
         let index = spec.save_index.as_ref().map(plain);
         let (index, summary) = (index.transpose()?, report(&spec.summary)?);
         Ok(Self { kept, duplicates, groups, bad, index, summary })
@@ -121,8 +129,11 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
     if let Some(path) = paths.iter().find(|path| path.is_dir()) {
         return refuse(format!("{} is a directory, expected a file", path.display()));
     }
-    refuse_existing(spec, paths.iter().copied())?;
-    roles(spec, &[]).map(drop)
+    roles(spec, &[])?;
+    let is_update = spec.updated_index().is_some();
+    let is_updated =
+        |path: &Path| is_update && spec.save_index.as_ref().is_some_and(|index| index.path == path);
+    refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated(path)))
 }
 
 /// Refuses outputs that clash with inputs, or in an output directory with each other.
@@ -183,6 +194,13 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
                 roles.add_replacement(flag, path)?;
             }
             // The index of a reference and of what is kept.
+            "--save-index" if is_object(path) && references.input_at(path).is_some() => {
+                return refuse(format!(
+                    "--save-index {} is a reference, too: an index in a store is not updated in place; save another, and \
+                     name both in later jobs",
+                    path.display()
+                ));
+            }
             "--save-index" if references.input_at(path).is_some() => {
                 roles.add_replacement(flag, path)?;
             }

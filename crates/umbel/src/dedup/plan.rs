@@ -78,6 +78,10 @@ struct Probe {
 
 impl Probe {
     fn add(&mut self, source: &Source, has_parts: bool) -> Result<()> {
+        if source.is_copied {
+            self.stored += source.bytes;
+            return Ok(());
+        }
         if let Some(row_groups) = &source.row_groups {
             self.stored += source.bytes;
             self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();

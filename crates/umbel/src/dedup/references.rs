@@ -4,15 +4,16 @@
 //! items that were cut or hashed in another way.
 
 use super::destinations::object_at;
-use super::job::JobSpec;
+use super::job::{JobSpec, SaveIndex};
 use super::object_inputs::ObjectStores;
 use crate::exit::UsageError;
+use crate::files::{Inode, inode_of};
 use crate::objects::Object;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_engine::dedup::job::KnownReferences;
 use umbel_engine::dedup::{
@@ -67,8 +68,12 @@ impl IndexBytes {
 }
 
 /// An index, open.
-struct IndexFile {
+pub(super) struct IndexFile {
     name: String,
+    /// How messages call it.
+    shown: String,
+    /// Where it is in the file system, and which file it was when it was opened.
+    file: Option<(PathBuf, Inode)>,
     bytes: IndexBytes,
     directory: IndexDirectory,
     /// Of header and directory, which has a checksum of each block.
@@ -79,6 +84,8 @@ struct IndexFile {
 #[derive(Default)]
 pub(crate) struct References {
     files: Vec<IndexFile>,
+    /// The one that the index of this job takes the place of.
+    updated: Option<usize>,
 }
 
 impl References {
@@ -95,11 +102,43 @@ impl References {
         let digest = spec_digest(spec);
         let mut files = Vec::new();
         for path in &spec.references {
-            let file = IndexFile::open(path, &spec.stores)?;
+            let file = IndexFile::open(path, &spec.stores, "--reference ")?;
             check(spec, digest, &file.name, file.directory.header())?;
             files.push(file);
         }
-        Ok(Self { files })
+        let updated = spec.updated_index().map(|place| {
+            let same =
+                |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == place);
+            files.iter().position(same).expect("it was opened just now, if nobody has replaced it")
+        });
+        if let (Some(index), Some(save)) = (updated, &spec.save_index) {
+            check_update(spec, save, &files[index])?;
+        }
+        Ok(Self { files, updated })
+    }
+
+    /// The index that gets what this job keeps.
+    pub(super) fn updated(&self) -> Option<&IndexFile> {
+        self.updated.map(|index| &self.files[index])
+    }
+
+    /// Fails if the index that is updated is another one by now: what that has would be lost.
+    ///
+    /// # Errors
+    ///
+    /// If it is; nothing was put under its name.
+    pub(crate) fn check_not_replaced(&self) -> Result<()> {
+        let Some((path, inode)) = self.updated().and_then(|index| index.file.as_ref()) else {
+            return Ok(());
+        };
+        let now = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
+        ensure!(
+            now == Some(*inode),
+            "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put under \
+             its name, run the job again",
+            path.display()
+        );
+        Ok(())
     }
 
     /// How many hashes there are, and how much of each; `None` if there is no file.
@@ -127,11 +166,7 @@ impl References {
     pub(crate) fn hashes(&self, range: HashRange) -> Result<Vec<ItemHash>> {
         let mut hashes = Vec::new();
         for file in &self.files {
-            let start = hashes.len();
-            file.append(range, &mut hashes)?;
-            let inside = |hash: &ItemHash| range.contains(hash.hi());
-            let tail = hashes.split_off(start);
-            hashes.extend(tail.into_iter().filter(inside));
+            file.append_in(range, &mut hashes)?;
         }
         Ok(hashes)
     }
@@ -153,20 +188,29 @@ impl References {
 }
 
 impl IndexFile {
-    fn open(path: &Path, stores: &ObjectStores) -> Result<Self> {
+    /// Opens one; messages call it by what it is for and its name.
+    pub(super) fn open(path: &Path, stores: &ObjectStores, role: &str) -> Result<Self> {
         let name = path.display().to_string();
-        let cannot_read = || format!("--reference {name}: cannot read");
+        let shown = format!("{role}{name}");
+        let cannot_read = || format!("{shown}: cannot read");
+        let mut place = None;
         let bytes = match object_at(path)? {
             Some(address) => {
                 let (object, _) = stores.store()?.open(&address).with_context(cannot_read)?;
                 IndexBytes::Object(Arc::new(object))
             }
-            None => IndexBytes::File(open_file(path)?),
+            None => {
+                let file = open_file(path, &shown)?;
+                let inode = inode_of(&file.metadata().with_context(cannot_read)?);
+                let path = std::fs::canonicalize(path).with_context(cannot_read)?;
+                place = inode.map(|inode| (path, inode));
+                IndexBytes::File(file)
+            }
         };
         let count = bytes.count().with_context(cannot_read)?;
         let header_bytes = INDEX_HEADER_BYTES as u64;
         if count < header_bytes {
-            let text = format!("--reference {name}: not an index: {count} bytes");
+            let text = format!("{shown}: not an index: {count} bytes");
             return Err(UsageError(text).into());
         }
         let mut head = [0; INDEX_HEADER_BYTES];
@@ -188,12 +232,31 @@ impl IndexFile {
         })?;
         let directory = IndexDirectory::decode(header, &rows, count).with_context(cannot_read)?;
         let digest = ItemHasher::Xxh3 { seed: 0 }.hash(&[&head[..], &rows].concat());
-        Ok(Self { name, bytes, directory, digest })
+        Ok(Self { name, shown, file: place, bytes, directory, digest })
+    }
+
+    /// What it says of itself.
+    pub(super) const fn header(&self) -> &IndexHeader {
+        self.directory.header()
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Appends the hashes of a range, and no others.
+    pub(super) fn append_in(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let start = hashes.len();
+        self.append(range, hashes)?;
+        let tail = hashes.split_off(start);
+        hashes.extend(tail.into_iter().filter(|hash| range.contains(hash.hi())));
+        Ok(())
     }
 
     /// Appends the hashes of all blocks that a range needs.
     fn append(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
-        let cannot_read = || format!("--reference {}: cannot read", self.name);
+        let cannot_read = || format!("{}: cannot read", self.shown);
         let extent = |block| self.directory.extent(block).expect("blocks of a range exist");
         // Blocks of a range are neighbours.
         let blocks: Vec<_> =
@@ -215,13 +278,12 @@ impl IndexFile {
     }
 }
 
-fn open_file(path: &Path) -> Result<File> {
-    let name = path.display();
-    let cannot_read = || format!("--reference {name}: cannot read");
+fn open_file(path: &Path, shown: &str) -> Result<File> {
+    let cannot_read = || format!("{shown}: cannot read");
     // Opening a pipe would wait for its writer.
     let metadata = std::fs::metadata(path).with_context(cannot_read)?;
     if !metadata.is_file() {
-        return Err(UsageError(format!("--reference {name} is not a regular file")).into());
+        return Err(UsageError(format!("{shown} is not a regular file")).into());
     }
     File::open(path).with_context(cannot_read)
 }
@@ -238,7 +300,8 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
     if theirs.seed != spec.seed {
         let (theirs, ours) = (theirs.seed, spec.seed);
         return refuse(format!(
-            "made with seed {theirs:#018x}, this job has {ours:#018x} (of --seed, or of the first reference)"
+            "made with seed {theirs:#018x}, this job has {ours:#018x} (of --seed, or of the first reference): indexes go \
+             together if the later one was made with --seed or --reference of the earlier"
         ));
     }
     let is_approximate = matches!(spec.level, Level::Approximate { .. });
@@ -250,6 +313,22 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
     Ok(())
 }
 
+/// Refuses to update an index that cannot hold what this job keeps.
+fn check_update(spec: &JobSpec, save: &SaveIndex, index: &IndexFile) -> Result<()> {
+    let refuse =
+        |text: String| Err(UsageError(format!("--save-index {}: {text}", index.name)).into());
+    if spec.rank.is_some() {
+        return refuse("a reference, which all workers read: let each save an index of its own, and join them with \
+                       umbel index merge".into());
+    }
+    let (has, asked) = (index.header().spec.bits, save.bits);
+    if let Some(asked) = asked.filter(|asked| asked.get() > has.get()) {
+        let (has, asked) = (has.get(), asked.get());
+        return refuse(format!("has {has} bits of each hash, and cannot be given {asked}"));
+    }
+    Ok(())
+}
+
 /// The seed of the first reference.
 ///
 /// # Errors
@@ -257,7 +336,7 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
 /// If it cannot be read.
 pub(crate) fn seed_of_first(spec: &JobSpec) -> Result<Option<u64>> {
     let Some(path) = spec.references.first() else { return Ok(None) };
-    Ok(Some(IndexFile::open(path, &spec.stores)?.directory.header().spec.seed))
+    Ok(Some(IndexFile::open(path, &spec.stores, "--reference ")?.header().spec.seed))
 }
 
 /// What decides which bytes of a record are hashed, and with what: its parts, in words.

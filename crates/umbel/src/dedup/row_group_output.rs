@@ -40,11 +40,12 @@ pub(crate) fn write_rows(
     bar: &Bar,
 ) -> Result<Complete> {
     let mut watch = Stopwatch::start();
-    let (first, model) = source_at(job, sources.start);
+    let mut tables = sources.filter(|index| !job.sources[*index].is_unreadable()).peekable();
+    let (first, model) = source_at(job, *tables.peek().expect("one was told by its footer"));
     let model = model.open(first)?;
     let mut copy =
         ParquetCopy::new(SinkStream(sink), &model).with_context(|| first.name.clone())?;
-    for index in sources {
+    for index in tables {
         let (source, row_groups) = source_at(job, index);
         let file = row_groups.open(source)?;
         // Chunks are cut source by source.

@@ -195,7 +195,8 @@ fn check_output(spec: &JobSpec, sources: &[Source]) -> Result<bool> {
         _ if spec.plan_only || spec.annotates => Ok(false),
         OutputTarget::Directory(_) => Ok(false),
         OutputTarget::File(path) if path.extension().is_some_and(|name| name == "parquet") => {
-            match sources.iter().find(|source| source.format != Format::Parquet) {
+            let mut readable = sources.iter().filter(|source| !source.is_unreadable());
+            match readable.find(|source| source.format != Format::Parquet) {
                 None => Ok(true),
                 Some(other) => {
                     let other = &other.name;

@@ -14,13 +14,13 @@ use super::turns::{Turns, lock, run_tasks};
 use anyhow::Result;
 use std::sync::Mutex;
 use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter, Place};
-use umbel_filter::ItemHash;
+use umbel_filter::{HashRange, ItemHash};
 
 /// Bytes of blocks that are worth a write.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// An index in the making.
-struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     writer: IndexWriter,
     scratch: &'a ScratchFile,
     buffer: Vec<u8>,
@@ -28,8 +28,20 @@ struct Blocks<'a> {
     pieces: Vec<(u64, usize)>,
 }
 
-impl Blocks<'_> {
-    fn add(&mut self, hashes: &[ItemHash]) -> Result<()> {
+impl<'a> Blocks<'a> {
+    /// One of about so many hashes.
+    pub(super) fn new(spec: IndexSpec, expected_count: u64, scratch: &'a ScratchFile) -> Self {
+        let writer = IndexWriter::new(spec, expected_count);
+        Self { writer, scratch, buffer: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// How many hashes it has.
+    pub(super) fn count(&self) -> u64 {
+        self.writer.count()
+    }
+
+    /// Adds hashes in rising order, above all before.
+    pub(super) fn add(&mut self, hashes: &[ItemHash]) -> Result<()> {
         for hash in hashes {
             self.writer.push(*hash, &mut self.buffer)?;
         }
@@ -45,7 +57,8 @@ impl Blocks<'_> {
         Ok(())
     }
 
-    fn finish(mut self, mut sink: Sink) -> Result<Complete> {
+    /// Writes all of it.
+    pub(super) fn finish(mut self, mut sink: Sink) -> Result<Complete> {
         let head = self.writer.finish(&mut self.buffer);
         sink.write(&head)?;
         let mut bytes = Vec::new();
@@ -103,17 +116,23 @@ impl KeptHashes for KeptOfJob<'_> {
 pub(crate) fn write(
     job: &Job<'_>,
     kept: &dyn KeptHashes,
-    bits: IndexBits,
+    bits: Option<IndexBits>,
     scratch: &ScratchFile,
     sink: Sink,
 ) -> Result<Complete> {
+    let updated = job.references.updated().map(|index| index.header().spec.bits);
+    let bits = bits.or(updated).unwrap_or(IndexBits::Bits128);
     let spec = IndexSpec { bits, seed: job.spec.seed, digest: spec_digest(job.spec) };
-    let writer = IndexWriter::new(spec, kept.count());
-    let blocks = Mutex::new(Blocks { writer, scratch, buffer: Vec::new(), pieces: Vec::new() });
+    let updated = job.references.updated();
+    let known = updated.map_or(0, |index| index.header().count);
+    let blocks = Mutex::new(Blocks::new(spec, kept.count() + known, scratch));
     let turns = Turns::new();
     let work = |hashes: &mut Vec<ItemHash>, cell: usize| {
         hashes.clear();
-        let outcome = kept.of_cell(u32::try_from(cell).expect("at most 2^20 cells"), hashes);
+        let number = u32::try_from(cell).expect("at most 2^20 cells");
+        let range = HashRange::cell(number, job.cells());
+        let known = updated.map_or(Ok(()), |index| index.append_in(range, hashes));
+        let outcome = known.and_then(|()| kept.of_cell(number, hashes));
         hashes.sort_unstable();
         if outcome.is_ok() && !turns.wait(cell) {
             return Ok(()); // Another task has failed, and says why.

@@ -81,6 +81,78 @@ fn jobs_one_after_the_other_keep_what_one_job_keeps() {
     assert_eq!(sandbox.text("none"), "");
 }
 
+/// Runs `umbel index` here.
+fn index(sandbox: &Sandbox, args: &str) -> crate::sandbox::Ran {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_umbel"));
+    command.arg("index").args(args.split_whitespace()).current_dir(sandbox.path(""));
+    sandbox.ended(command.output().unwrap())
+}
+
+#[test]
+fn an_index_that_is_reference_and_output_is_updated() {
+    let days = [lines((0..900).chain(0..90)), lines(600..5500), lines((0..6000).rev())];
+    for bits in ["64", "96", "128"] {
+        let sandbox = Sandbox::with(&[("in0", &days[0]), ("in1", &days[1]), ("in2", &days[2])]);
+        let save = format!("--save-index seen --index-bits {bits} --quiet");
+        let mut kept = sandbox.run(&format!("in0 {save}")).kept();
+        let update = "--reference seen --save-index seen --quiet";
+        kept.extend(sandbox.run(&format!("in1 {update} --workers 3")).kept());
+        kept.extend(sandbox.run(&format!("in2 {update} --overwrite")).kept());
+        assert_eq!(kept, sandbox.run("in0 in1 in2 --quiet").kept());
+        // It has what one index of all would have, and not more bits than it had.
+        let seed = index(&sandbox, "info seen").kept_text();
+        assert!(seed.contains(&format!("seen\t6000\t{bits}\t0x")), "{seed}");
+        sandbox.run("in0 in1 in2 --reference seen --quiet --output none").kept();
+        assert_eq!(sandbox.text("none"), "");
+    }
+}
+
+#[test]
+fn an_update_is_refused_where_the_index_cannot_hold_it_and_changes_nothing_then() {
+    let sandbox = Sandbox::with(&[("in0", lines(0..50)), ("in1", lines(25..75))]);
+    sandbox.run("in0 --save-index seen --index-bits 64 --quiet").kept();
+    let before = sandbox.read("seen");
+    let update = "in1 --reference seen --save-index seen";
+    sandbox.run(&format!("{update} --index-bits 96")).refused(2, &["64 bits", "96"]);
+    sandbox.run(&format!("{update} --output seen")).refused(2, &["seen"]);
+    sandbox.run(&format!("{update} --output gone/out")).refused(1, &["gone/out"]);
+    assert_eq!(sandbox.read("seen"), before);
+    // A link is another name of it.
+    std::os::unix::fs::symlink("seen", sandbox.path("latest")).unwrap();
+    sandbox.run("in1 --reference seen --save-index latest --quiet").kept();
+    assert!(sandbox.path("latest").is_symlink() && sandbox.read("seen") != before);
+}
+
+#[test]
+fn indexes_of_one_seed_are_joined() {
+    let parts = [lines(0..3000), lines(2000..5000), lines((4000..9000).rev())];
+    let sandbox = Sandbox::with(&[("in0", &parts[0]), ("in1", &parts[1]), ("in2", &parts[2])]);
+    for (number, bits) in [(0, 128), (1, 96), (2, 128)] {
+        let args = format!("in{number} --seed 7 --save-index i{number} --index-bits {bits}");
+        sandbox.run(&format!("{args} --quiet --output /dev/null")).kept();
+    }
+    let all = "in0 in1 in2 --seed 7 --quiet --output /dev/null --save-index all";
+    sandbox.run(&format!("{all} --index-bits 96")).kept();
+    index(&sandbox, "merge i0 i1 i2 -o joined --quiet").kept();
+    assert!(index(&sandbox, "info joined").kept_text().contains("\t9000\t96\t"));
+    let left = "in0 in1 in2 --reference joined --quiet";
+    assert_eq!(sandbox.run(left).kept_text(), "");
+    // Once more, in place of one of them.
+    index(&sandbox, "merge i0 joined -o joined").refused(2, &["joined exists"]);
+    index(&sandbox, "merge i0 joined -o joined --overwrite --index-bits 64 --quiet").kept();
+    assert!(index(&sandbox, "info joined").kept_text().contains("\t9000\t64\t"));
+    assert_eq!(sandbox.run(left).kept_text(), "");
+    index(&sandbox, "merge i0 i1 -o two --index-bits 128").refused(2, &["128", "96"]);
+    sandbox.run("in0 --seed 8 --save-index other --quiet").kept();
+    index(&sandbox, "merge i0 other -o two")
+        .refused(2, &["0x0000000000000007", "0x0000000000000008", "--seed"]);
+    sandbox.run("in0 --seed 7 --normalise trim --save-index trimmed --quiet").kept();
+    index(&sandbox, "merge i0 trimmed -o two").refused(2, &["i0", "trimmed", "other items"]);
+    sandbox.write("junk", "no index");
+    index(&sandbox, "merge i0 junk -o two").refused(2, &["junk", "not an index"]);
+    assert!(!sandbox.exists("two"));
+}
+
 /// The index has what stays, whatever decided it, and nothing else.
 #[test]
 fn an_index_has_what_was_kept() {

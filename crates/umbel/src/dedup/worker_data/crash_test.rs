@@ -5,6 +5,7 @@ use super::super::best::BestField;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
 use super::super::scope::Scope;
+use super::super::search::BinaryFiles;
 use super::bench::{Bench, Membership};
 use super::tally_test;
 use super::workshop::FileWorkshop;
@@ -98,6 +99,7 @@ impl Place {
             memory_bytes: 64 << 20,
             scratch: self.root.path().to_owned(),
             skip_bad: None,
+            binary: BinaryFiles::Refuse,
             overwrite: false,
             quiet: true,
             plan_only: false,

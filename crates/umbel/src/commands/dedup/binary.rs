@@ -1,0 +1,38 @@
+//! `--binary`: what becomes of files that were found and are no text.
+
+use crate::dedup::{BinaryFiles, OutputTarget};
+use crate::exit::UsageError;
+use clap::ValueEnum;
+
+/// Values of the option.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum BinaryArg {
+    /// The job ends and names the first
+    Refuse,
+    /// They are left out
+    Skip,
+    /// They go into the output directory as they are
+    Copy,
+    /// They are cut like any other file
+    Text,
+}
+
+impl BinaryArg {
+    /// What the job is told.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for copies.
+    pub(super) fn files(self, output: &OutputTarget) -> Result<BinaryFiles, UsageError> {
+        Ok(match self {
+            Self::Refuse => BinaryFiles::Refuse,
+            Self::Skip => BinaryFiles::Skip,
+            Self::Text => BinaryFiles::Text,
+            Self::Copy if matches!(output, OutputTarget::Directory(_)) => BinaryFiles::Copy,
+            Self::Copy => {
+                let text = "--binary copy needs an output directory: --output DIR/";
+                return Err(UsageError(text.into()));
+            }
+        })
+    }
+}

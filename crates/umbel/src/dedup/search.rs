@@ -1,0 +1,438 @@
+//! Command line arguments to sources: files, directories, globs, standard input, objects.
+//!
+//! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
+//! directory and the matches of a glob by the bytes of their paths. What is found, and not named, is looked at: outputs
+//! of this job and unfinished ones of others are passed over, and what is no text is not cut into lines unasked.
+
+use super::destinations::is_object;
+use super::inputs::{
+    Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
+};
+use super::job::{JobSpec, OutputTarget};
+use super::object_inputs::{ObjectStores, object_sources};
+use crate::exit::UsageError;
+use crate::files::{Inode, inode_of, is_unfinished_output};
+use crate::objects::is_object_address;
+use crate::say::say_line;
+use anyhow::{Context, Result};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use umbel_records::{
+    BINARY_HEAD_BYTES, ByteSpan, Compression, Format, RemoteBytes, RemoteReader, binary_kind,
+    content_head,
+};
+
+/// What becomes of files that were found, not named, and are no text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BinaryFiles {
+    /// The job ends.
+    Refuse,
+    /// They are left out.
+    Skip,
+    /// They go into the output directory as they are.
+    Copy,
+    /// They are cut like any other.
+    Text,
+}
+
+/// Where inputs are looked for, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
+    /// Files, directories, globs, `-`, objects.
+    pub(crate) args: &'a [String],
+    /// How records are cut; `None`: by content or name.
+    pub(crate) format: Option<Format>,
+    /// Where pipes are copied to.
+    pub(crate) scratch: &'a Path,
+    /// The object store.
+    pub(crate) stores: &'a ObjectStores,
+    /// The directory or prefix that outputs go to.
+    pub(crate) output: Option<&'a Path>,
+    /// What becomes of binary files.
+    pub(crate) binary: BinaryFiles,
+    /// Whether a file that cannot be opened is a bad one, and not the end.
+    pub(crate) skips_bad: bool,
+    /// Whether nobody wants to know what was left out.
+    pub(crate) quiet: bool,
+}
+
+impl JobSpec {
+    /// The index that is both a reference and saved: it is updated.
+    pub(crate) fn updated_index(&self) -> Option<Inode> {
+        let inode = |path: &Path| inode_of(&std::fs::metadata(path).ok()?);
+        let saved = inode(&self.save_index.as_ref()?.path)?;
+        let mut references = self.references.iter().filter(|path| !is_object(path));
+        references.any(|path| inode(path) == Some(saved)).then_some(saved)
+    }
+
+    /// How inputs are found.
+    pub(crate) fn search(&self, format: Option<Format>) -> Search<'_> {
+        Search {
+            args: &self.inputs,
+            format,
+            scratch: &self.scratch,
+            stores: &self.stores,
+            output: match &self.output {
+                OutputTarget::Directory(root) => Some(root),
+                OutputTarget::Stdout | OutputTarget::File(_) => None,
+            },
+            // A file that is one record is not looked into; annotations copy nothing.
+            binary: match self.binary {
+                _ if self.compares_files() => BinaryFiles::Text,
+                BinaryFiles::Copy if self.annotates => BinaryFiles::Skip,
+                binary => binary,
+            },
+            skips_bad: self.skip_bad.is_some(),
+            quiet: self.quiet,
+        }
+    }
+}
+
+/// A file that was found and cannot be opened. Whoever reads it is told why.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl RemoteBytes for Unreadable {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn open(&self, _: ByteSpan) -> Box<dyn RemoteReader> {
+        Box::new(Self { kind: self.kind, text: self.text.clone() })
+    }
+}
+
+impl RemoteReader for Unreadable {
+    fn read_at(&mut self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::Error::new(self.kind, self.text.clone()))
+    }
+}
+
+/// What a walk or a pattern gives.
+enum Found {
+    File(PathBuf),
+    Unreadable(PathBuf, io::Error),
+}
+
+/// Resolves the arguments.
+///
+/// # Errors
+///
+/// A [`UsageError`] if a glob or directory gives no file at all, or what it gives must not be read unasked; any other
+/// error names the file that cannot be read.
+pub(crate) fn resolve(search: &Search<'_>) -> Result<Vec<Source>> {
+    let mut found = Finding::new(search);
+    for arg in search.args {
+        found.add(arg)?;
+    }
+    found.finish()
+}
+
+/// Sources as they come.
+struct Finding<'a> {
+    search: &'a Search<'a>,
+    /// The output directory, if it is there.
+    output: Option<(Inode, PathBuf)>,
+    directories: Directories,
+    sources: Vec<Source>,
+    /// Directories that were named.
+    roots: Vec<PathBuf>,
+    /// An argument that is the output directory itself.
+    in_place: Option<&'a str>,
+    passed_over: bool,
+    skipped: Vec<(String, &'static str)>,
+}
+
+impl<'a> Finding<'a> {
+    fn new(search: &'a Search<'a>) -> Self {
+        let output = search.output.and_then(|path| {
+            let inode = inode_of(&std::fs::metadata(path).ok()?)?;
+            Some((inode, std::fs::canonicalize(path).ok()?))
+        });
+        Self {
+            search,
+            output,
+            directories: Directories::default(),
+            sources: Vec::new(),
+            roots: Vec::new(),
+            in_place: None,
+            passed_over: false,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Adds what an argument means.
+    fn add(&mut self, arg: &'a str) -> Result<()> {
+        let Search { format, scratch, .. } = *self.search;
+        let path = Path::new(arg);
+        if is_object_address(arg) {
+            return self.add_objects(arg);
+        }
+        if is_dash(path) {
+            self.sources.push(stdin(format, scratch)?);
+            return Ok(());
+        }
+        if path.file_name().is_some_and(is_unfinished_output) {
+            let text = format!(
+                "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
+                 if it is to be read"
+            );
+            return Err(UsageError(text).into());
+        }
+        if path.is_dir() {
+            if self.is_output(path) {
+                self.in_place = Some(arg);
+            }
+            self.roots.extend(std::fs::canonicalize(path));
+            let mut files = Vec::new();
+            self.walk(path, &mut files)?;
+            if files.is_empty() {
+                let but = if self.passed_over { " but those of the output directory" } else { "" };
+                return Err(UsageError(format!("{arg}: no file in this directory{but}")).into());
+            }
+            return files.into_iter().try_for_each(|file| self.add_found(file));
+        }
+        if !path.exists() && arg.contains(['*', '?', '[']) {
+            return self.expand(arg)?.into_iter().try_for_each(|file| self.add_found(file));
+        }
+        self.sources.push(source(path.to_owned(), format, scratch, &mut self.directories)?);
+        Ok(())
+    }
+
+    fn is_output(&self, path: &Path) -> bool {
+        let inode = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
+        self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
+    }
+
+    /// All regular files below a directory, by the bytes of their paths.
+    fn walk(&mut self, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
+        let entries = std::fs::read_dir(directory).and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+        });
+        let mut paths = match entries {
+            Ok(paths) => paths,
+            Err(error) => {
+                files.push(Found::Unreadable(directory.to_owned(), error));
+                return Ok(());
+            }
+        };
+        paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+        for path in paths {
+            if path.file_name().is_some_and(is_unfinished_output) {
+                continue;
+            }
+            let is_link =
+                std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+            match std::fs::metadata(&path) {
+                // Links to directories are not followed: they may lead in circles.
+                Ok(metadata) if metadata.is_dir() && is_link => {}
+                Ok(metadata) if metadata.is_dir() && self.is_output(&path) => {
+                    self.passed_over = true;
+                }
+                Ok(metadata) if metadata.is_dir() => self.walk(&path, files)?,
+                Ok(metadata) if metadata.is_file() => files.push(Found::File(path)),
+                Ok(_) => {}
+                Err(error) => files.push(Found::Unreadable(path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, pattern: &str) -> Result<Vec<Found>> {
+        let paths =
+            glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: {error}")))?;
+        let mut files = Vec::new();
+        for path in paths {
+            let (path, failed) = match path {
+                Ok(path) => (path, None),
+                Err(error) => (error.path().to_owned(), Some(io::Error::from(error))),
+            };
+            if path.iter().any(is_unfinished_output) {
+                continue;
+            }
+            match (failed, std::fs::metadata(&path)) {
+                (Some(error), _) | (None, Err(error)) => files.push(Found::Unreadable(path, error)),
+                (None, Ok(metadata)) if metadata.is_file() => files.push(Found::File(path)),
+                (None, Ok(_)) => {}
+            }
+        }
+        let path = |found: &Found| match found {
+            Found::File(path) | Found::Unreadable(path, _) => path.clone(),
+        };
+        files.sort_by(|a, b| path(a).as_os_str().as_bytes().cmp(path(b).as_os_str().as_bytes()));
+        // A pattern that names nothing but files of the output directory means them.
+        let output = self.output.as_ref().map(|(_, output)| output.clone());
+        let is_inside = |found: &Found| {
+            let place = identity(&path(found));
+            output.as_ref().is_some_and(|output| place.starts_with(output))
+        };
+        let inside = files.iter().filter(|found| is_inside(found)).count();
+        if inside < files.len() {
+            files.retain(|found| !is_inside(found));
+            self.passed_over |= inside > 0;
+        }
+        if files.is_empty() {
+            return Err(UsageError(format!("{pattern}: no file matches")).into());
+        }
+        Ok(files)
+    }
+
+    /// Adds a file that was found, not named.
+    fn add_found(&mut self, found: Found) -> Result<()> {
+        let Search { format, scratch, .. } = *self.search;
+        let (path, error) = match found {
+            Found::Unreadable(path, error) => (path, error),
+            Found::File(path) => match source(path.clone(), format, scratch, &mut self.directories)
+            {
+                Ok(source) => return self.add_content(source),
+                Err(error) => match error.downcast::<io::Error>() {
+                    Ok(error) => (path, error),
+                    Err(error) => return Err(error),
+                },
+            },
+        };
+        let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        let text = match std::fs::read_link(&path).ok().filter(|_| is_link) {
+            Some(target) => format!("a link to {}: {error}", target.display()),
+            None => error.to_string(),
+        };
+        let name = path.display().to_string();
+        if !self.search.skips_bad {
+            return Err(io::Error::new(error.kind(), text))
+                .with_context(|| format!("{name}: cannot read; --skip-bad leaves such files out"));
+        }
+        let relative = self.directories.identity(&path);
+        let (kind, absolute) = (error.kind(), relative.clone());
+        // Of a format that knows every granularity: no record of it is ever seen.
+        let packing = (Compression::Plain, Format::JsonLines);
+        let place = Place::Unreadable(Arc::new(Unreadable { kind, text }));
+        let source = Source::new(name, relative, 0, packing, place);
+        self.sources.push(Source { identity: Some(absolute.clone()), absolute, ..source });
+        Ok(())
+    }
+
+    fn add_objects(&mut self, arg: &str) -> Result<()> {
+        let Search { format, stores, output, .. } = *self.search;
+        let mut sources = object_sources(arg, format, stores)?;
+        let is_one = sources.len() == 1 && sources[0].name == arg;
+        let output = output.and_then(Path::to_str).filter(|output| is_object_address(output));
+        let is_inside =
+            |source: &Source| output.is_some_and(|output| source.name.starts_with(output));
+        let inside = sources.iter().filter(|source| is_inside(source)).count();
+        if inside < sources.len() {
+            sources.retain(|source| !is_inside(source));
+            self.passed_over |= inside > 0;
+        }
+        if is_one {
+            self.sources.extend(sources);
+            return Ok(());
+        }
+        sources.into_iter().try_for_each(|source| self.add_content(source))
+    }
+
+    /// Adds a file that was found, if it is text, or as the user wants it.
+    fn add_content(&mut self, mut source: Source) -> Result<()> {
+        let looks = self.search.binary != BinaryFiles::Text && source.format != Format::Parquet;
+        let kind = if looks {
+            binary_kind(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
+        } else {
+            None
+        };
+        match (kind, self.search.binary) {
+            (None, _) | (_, BinaryFiles::Text) => self.sources.push(source),
+            (Some(kind), BinaryFiles::Skip) => self.skipped.push((source.name, kind)),
+            (Some(_), BinaryFiles::Copy) => {
+                (source.is_copied, source.format) = (true, Format::Text);
+                self.sources.push(source);
+            }
+            (Some(kind), BinaryFiles::Refuse) => {
+                let text = format!(
+                    "{}: this is {kind}, not text: say --binary skip, copy or text; a file that is named itself is \
+                     always cut as told",
+                    source.name
+                );
+                return Err(UsageError(text).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Source>> {
+        if let (Some(arg), Some((_, output))) = (self.in_place, &self.output) {
+            let outside = self.sources.iter().find(|source| !source.absolute.starts_with(output));
+            if let Some(outside) = outside {
+                let text = format!(
+                    "{arg} is the output directory and an input beside others ({}): leave it out of the inputs",
+                    outside.name
+                );
+                return Err(UsageError(text).into());
+            }
+        }
+        if self.passed_over && !self.search.quiet {
+            let output = self.search.output.unwrap_or(Path::new("")).display();
+            say_line(format_args!(
+                "{output} is inside of the input, and was left out: outputs go there"
+            ));
+        }
+        if let (Some((first, kind)), false) = (self.skipped.first(), self.search.quiet) {
+            let count = self.skipped.len();
+            say_line(format_args!("binary files left out: {count}, the first is {first} ({kind})"));
+        }
+        if self.sources.is_empty() && !self.skipped.is_empty() {
+            return Err(UsageError("no input is text: all files are binary".into()).into());
+        }
+        set_relative_paths(&mut self.sources, &self.roots);
+        Ok(self.sources)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
+        let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
+        let (format, skips_bad, quiet) = (None, false, true);
+        resolve(&Search { args, format, scratch, stores, output, binary, skips_bad, quiet })
+    }
+
+    #[test]
+    fn directories_and_globs_come_in_byte_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x\n").unwrap();
+        };
+        ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl"].into_iter().for_each(write);
+        let root = directory.path().display().to_string();
+        let scratch = directory.path();
+        let relative = |args: &[String]| -> Vec<String> {
+            let sources = search(args, scratch).unwrap();
+            sources.iter().map(|source| source.relative.display().to_string()).collect()
+        };
+        assert_eq!(
+            relative(std::slice::from_ref(&root)),
+            ["B.txt", "a/y.jsonl", "a/z.txt", "b.txt"]
+        );
+        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "b.txt"]);
+        assert_eq!(
+            relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
+            ["b.txt", "a/y.jsonl", "a/z.txt"]
+        );
+    }
+
+    #[test]
+    fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
+        let scratch = std::env::temp_dir();
+        let error = search(&["/nonexistent-*.txt".into()], &scratch).unwrap_err();
+        assert!(error.is::<UsageError>());
+        let error = search(&["/nonexistent.txt".into()], &scratch).unwrap_err();
+        assert!(!error.is::<UsageError>() && format!("{error:#}").contains("/nonexistent.txt"));
+    }
+}
