@@ -6,131 +6,19 @@
 //! bytes of which are computed, and generously, without greetings, frames and checks; and, for 256-bit ids,
 //! negentropy 0.5 (<https://github.com/rust-nostr/negentropy>), which is run on the same sets.
 
-use std::collections::VecDeque;
+mod session_pair;
+
 use std::env;
 use std::time::Instant;
 
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
-use umbel_engine::Outbox;
-use umbel_engine::reconcile::{
-    Direction, Input, Item, Kind, Optimize, Options, Outcome, Output, Role, Session,
-};
+use session_pair::{item, mix, run};
+use umbel_engine::reconcile::{Direction, Item, Kind, Optimize, Options, Role};
 
 /// The columns: bytes, their ratio to the lower bound, rounds, keys that were tried; bytes by phase; seconds of the
 /// initiator's passes and of both sides' steps; bytes of other methods; messages and seconds of negentropy.
 const HEADER: &str = "       d      bytes   x LB round keys    hello  estim    filter    sketch      list  request     \
      items control pass s    I s    R s       list      riblt     merkle negentropy  msgs  seconds  plan";
-
-/// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
-fn mix(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
-fn item(kind: Kind, seed: u64, number: u64) -> Item {
-    let word = |at: u64| mix((4 * number + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(seed));
-    match kind {
-        Kind::Id64 => Item::Id(word(0)),
-        _ => Item::Bytes((0..4).flat_map(|at| word(at).to_be_bytes()).collect()),
-    }
-}
-
-/// One side: its session, its items, and the seconds that passes, steps and the rest of the driver took.
-struct Side {
-    session: Session,
-    items: Vec<Item>,
-    inputs: VecDeque<Input>,
-    sent: VecDeque<Vec<u8>>,
-    applied: Vec<Item>,
-    outcome: Option<Outcome>,
-    pass_seconds: f64,
-    step_seconds: f64,
-    out: Outbox<Output>,
-}
-
-impl Side {
-    fn new(options: Options, items: Vec<Item>) -> Self {
-        Self {
-            session: Session::new(options),
-            items,
-            inputs: VecDeque::from([Input::Start]),
-            sent: VecDeque::new(),
-            applied: Vec::new(),
-            outcome: None,
-            pass_seconds: 0.0,
-            step_seconds: 0.0,
-            out: Outbox::new(),
-        }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "it measures")]
-    fn work(&mut self) -> bool {
-        let mut did = false;
-        while let Some(input) = self.inputs.pop_front() {
-            did = true;
-            let started = Instant::now();
-            self.session.step(input, &mut self.out);
-            self.step_seconds += started.elapsed().as_secs_f64();
-            for output in self.out.take() {
-                self.follow(output);
-            }
-        }
-        did
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "it measures")]
-    fn follow(&mut self, output: Output) {
-        match output {
-            Output::Send(bytes) => self.sent.push_back(bytes),
-            Output::RunPass(mut pass) => {
-                let started = Instant::now();
-                if pass.includes_applied() {
-                    self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
-                }
-                for (item, number) in self.items.iter().zip(0..) {
-                    pass.add(umbel_engine::reconcile::ItemIndex(number), item.as_item_ref());
-                }
-                self.pass_seconds += started.elapsed().as_secs_f64();
-                self.inputs.push_back(Input::PassDone(pass));
-            }
-            Output::Fetch(indexes) => {
-                let number = |index: u64| usize::try_from(index).expect("an index of ours");
-                let items = indexes.iter().map(|index| self.items[number(index.0)].clone());
-                self.inputs.push_back(Input::Items(items.collect()));
-            }
-            Output::Pause => self.inputs.push_back(Input::Resume),
-            Output::OnlyThere(items) => {
-                self.applied.extend(items.into_iter().filter_map(|remote| remote.item));
-                self.inputs.push_back(Input::Applied);
-            }
-            Output::OnlyHere(_) | Output::Phase(_) => {}
-            Output::Finish(result) => self.outcome = Some(result.expect("an honest session")),
-        }
-    }
-}
-
-fn run(kind: Kind, optimize: Optimize, ours: Vec<Item>, theirs: Vec<Item>) -> (Side, Side) {
-    let mut initiator = Options::initiator(kind, Direction::TwoWay, mix(1));
-    if let Role::Initiator(aim) = &mut initiator.role {
-        aim.optimize = optimize;
-    }
-    let mut ours = Side::new(initiator, ours);
-    let mut theirs = Side::new(Options::responder(kind, mix(2)), theirs);
-    while ours.outcome.is_none() || theirs.outcome.is_none() {
-        let mut did = ours.work() | theirs.work();
-        while let Some(bytes) = ours.sent.pop_front() {
-            theirs.inputs.push_back(Input::Received(bytes));
-            did = true;
-        }
-        while let Some(bytes) = theirs.sent.pop_front() {
-            ours.inputs.push_back(Input::Received(bytes));
-            did = true;
-        }
-        assert!(did, "both wait");
-    }
-    (ours, theirs)
-}
 
 /// Bits of k sorted w-bit values.
 fn list_bits(count: f64, width: f64) -> f64 {
@@ -218,7 +106,12 @@ fn main() {
             };
             let (our_items, their_items) = (side(1 << 40, a), side(2 << 40, b));
             let peer = (width > 65.0).then(|| run_negentropy(&our_items, &their_items, a, b));
-            let (ours, theirs) = run(kind, optimize, our_items, their_items);
+            let mut initiator = Options::initiator(kind, Direction::TwoWay, mix(1));
+            if let Role::Initiator(aim) = &mut initiator.role {
+                aim.optimize = optimize;
+            }
+            let responder = Options::responder(kind, mix(2));
+            let (ours, theirs) = run((initiator, &our_items), (responder, &their_items));
             let outcome = ours.outcome.expect("done");
             assert_eq!((outcome.only_here_count, outcome.only_there_count), (a, b));
             assert_eq!((ours.applied.len() as u64, theirs.applied.len() as u64), (b, a));
