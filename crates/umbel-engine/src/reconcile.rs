@@ -52,6 +52,8 @@ mod plan;
 mod receive;
 mod responder;
 mod resume;
+#[cfg(test)]
+mod retry_test;
 mod session;
 #[cfg(test)]
 mod session_test;

@@ -62,6 +62,11 @@ pub(crate) struct Core {
     pub(crate) here_count: u64,
     pub(crate) there_count: u64,
     pub(crate) item_bytes: u64,
+    /// Bytes and number of the items that arrived.
+    pub(crate) arrived_bytes: u64,
+    pub(crate) arrived_count: u64,
+    /// Mean bytes of the peer's items by its word; 0 if it did not say.
+    pub(crate) there_item_bytes: u64,
     /// This side's set under the current key.
     pub(crate) own: SetDigest,
     /// What the peer has beside it, by items that arrived or by its word.
@@ -123,6 +128,9 @@ impl Core {
             here_count: 0,
             there_count: 0,
             item_bytes: 0,
+            arrived_bytes: 0,
+            arrived_count: 0,
+            there_item_bytes: 0,
             own: SetDigest::default(),
             received: SetDigest::default(),
             received_hashes: BTreeSet::new(),
@@ -255,6 +263,17 @@ impl Core {
         self.item_bytes.div_ceil(self.own.count.max(1))
     }
 
+    /// Mean bits of an item: of those here, else of those that came, else by the peer's word; 0 if none is known.
+    fn mean_item_bits(&self) -> f64 {
+        let mean = |bytes: u64, count: u64| 8.0 * bytes as f64 / count.max(1) as f64;
+        match self.kind() {
+            Kind::Id64 => 64.0,
+            _ if self.item_bytes > 0 => mean(self.item_bytes, self.own.count),
+            _ if self.arrived_bytes > 0 => mean(self.arrived_bytes, self.arrived_count),
+            _ => mean(self.there_item_bytes, 1),
+        }
+    }
+
     /// Items that the peer may have now: it may have taken what was here.
     pub(crate) const fn there_count_max(&self) -> u64 {
         if self.attempts > 1 && self.changes(!self.is_initiator) {
@@ -339,10 +358,7 @@ impl Core {
         if !self.only_there.is_empty() {
             out.push(Output::OnlyThere(std::mem::take(&mut self.only_there)));
         }
-        let width = match self.kind() {
-            Kind::Id64 => 64.0,
-            _ => 8.0 * self.item_bytes as f64 / self.own.count.max(1) as f64,
-        };
+        let width = self.mean_item_bits();
         let bound = |count: u64| {
             let k = count as f64;
             if count == 0 {

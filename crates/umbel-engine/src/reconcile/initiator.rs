@@ -2,7 +2,9 @@
 
 mod greeting;
 mod planning;
+mod retry;
 
+use self::retry::Failure;
 use super::coded::{CodedDecoder, CodedVerdict};
 use super::core::{Core, field};
 use super::digest::SetDigest;
@@ -11,7 +13,7 @@ use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
 use super::message::{Message, RequestMode};
-use super::options::{Direction, Kind};
+use super::options::Kind;
 use super::partition::{Decoder, Verdict};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Situation};
@@ -20,14 +22,10 @@ use super::session::Output;
 use super::table::{Entry, Table};
 use super::transfer::Difference;
 use crate::Outbox;
-use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use crate::planted::{self, Planted};
 
 /// Syndromes of the Hello: up to fifteen differences end with it.
 pub(crate) const HELLO_SYNDROMES: u8 = 16;
-
-/// Differences that are expected after sets were merged under a key that made two symbols collide.
-const RESIDUE: f64 = 8.0;
 
 /// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
 pub(crate) const fn hello_bits(kind: Kind) -> u8 {
@@ -72,7 +70,15 @@ enum State {
 #[derive(Debug)]
 enum Known {
     Estimator(Vec<u8>),
-    Count { count: f64, is_exact: bool },
+    Count(Count),
+}
+
+/// How many differences there are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Count {
+    count: f64,
+    /// Whether they were counted; else it is an estimate.
+    is_exact: bool,
 }
 
 /// The initiator's half.
@@ -84,10 +90,16 @@ pub(crate) struct Initiator {
     situation: Option<Situation>,
     /// Mean bytes of the responder's items.
     mean_item_bytes: u64,
-    /// Differences that the last attempt found.
+    /// What the plan of this attempt was made for.
+    estimate: Count,
+    /// Items of either side that filters of this attempt have shown.
+    filtered_here: f64,
+    /// Differences that this attempt found, those in doubt among them.
     found: f64,
-    /// Differences that there seem to be, if a plan was made for far fewer.
-    overfull: Option<f64>,
+    /// Symbols in doubt that this attempt left out of its transfer.
+    doubtful: f64,
+    /// Longest symbols of a plan so far: those of another attempt are longer.
+    symbol_bits: u8,
     /// Coded symbols that may still come and mean nothing any more.
     late_coded: u64,
     asked: Vec<u64>,
@@ -101,8 +113,11 @@ impl Initiator {
             plan: None,
             situation: None,
             mean_item_bytes: 0,
+            estimate: Count { count: 0.0, is_exact: false },
+            filtered_here: 0.0,
             found: 0.0,
-            overfull: None,
+            doubtful: 0.0,
+            symbol_bits: 0,
             late_coded: 0,
             asked: Vec::new(),
             is_last_resort: false,
@@ -127,10 +142,8 @@ impl Initiator {
                 if planted::on(Planted::StoredSidesGuessed) {
                     found.clear();
                 }
-                match core.split_by_found(&symbols, &found) {
-                    Some(difference) => self.transfer(core, difference, out),
-                    None => self.retry(core, out),
-                }
+                let difference = core.split_by_found(&symbols, &found);
+                self.transfer(core, difference, out)
             }
             State::Finding { mode, symbols } => {
                 core.note_pass(&gathered, false)?;
@@ -241,14 +254,8 @@ impl Initiator {
                 core.queue.push_back(Job::Message(Message::Extend(extend)));
                 Ok(())
             }
-            Verdict::Decoded(symbols) => match core.split(&symbols) {
-                Some(difference) => self.transfer(core, difference, out),
-                None => self.retry(core, out),
-            },
-            Verdict::Overfull(count) => {
-                self.overfull = Some(count);
-                self.retry(core, out)
-            }
+            Verdict::Decoded(symbols) => self.transfer(core, core.split(&symbols), out),
+            Verdict::Overfull(count) => self.retry(core, Failure::Overfull(count), out),
         }
     }
 
@@ -273,14 +280,11 @@ impl Initiator {
             }
             CodedVerdict::Decoded(symbols) => {
                 self.note_late_coded();
-                match core.split(&symbols) {
-                    Some(difference) => self.transfer(core, difference, out),
-                    None => self.retry(core, out),
-                }
+                self.transfer(core, core.split(&symbols), out)
             }
             CodedVerdict::Failed => {
                 self.note_late_coded();
-                self.retry(core, out)
+                self.retry(core, Failure::Undecoded, out)
             }
         }
     }
@@ -298,13 +302,17 @@ impl Initiator {
         difference: Difference,
         out: &mut Outbox<Output>,
     ) -> Result<(), SessionError> {
+        self.doubtful = difference.doubtful_count as f64;
+        let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
+        self.found = self.filtered_here + core.received.count as f64 + decoded;
         // The peer has what came from it.
         core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
-        if core.is_contradicted {
-            return self.retry(core, out);
+        // Where both sides take what they lack, all that is not in doubt is settled now, and only the doubtful again.
+        // Elsewhere another attempt finds all of it again, so nothing is sent for this one.
+        let is_settled = difference.doubtful_count == 0 || self.merges(core);
+        if core.is_contradicted || !is_settled {
+            return self.retry(core, Failure::Contradicted, out);
         }
-        let filtered = core.only_here.len() as f64 + core.received.count as f64;
-        self.found = filtered + (difference.here.len() + difference.there.len()) as f64;
         self.state = State::Transferring;
         let request_bits = self.plan.map_or(64, |plan| plan.request_bits);
         core.begin_transfer(difference, request_bits, out)
@@ -322,7 +330,7 @@ impl Initiator {
         let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
         let unseen = entries.iter().zip(&seen).filter(|(_, seen)| !**seen);
         let here: Vec<Entry> = unseen.map(|(entry, _)| *entry).collect();
-        let difference = Difference { here, there: Vec::new() };
+        let difference = Difference { here, ..Difference::default() };
         self.transfer(core, difference, out)
     }
 
@@ -341,31 +349,7 @@ impl Initiator {
         if self.is_last_resort || matches!(self.state, State::AwaitWelcome) {
             return Err(SessionError::NotConverged { ours: ours.count, theirs: theirs.count });
         }
-        self.retry(core, out)?;
+        self.retry(core, Failure::Unequal, out)?;
         Ok(false)
-    }
-
-    /// Begins again under another key; after two of them with the whole list.
-    pub(super) fn retry(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<Output>,
-    ) -> Result<(), SessionError> {
-        if self.is_last_resort {
-            return Err(SessionError::NotConverged {
-                ours: core.own.count,
-                theirs: core.there_count,
-            });
-        }
-        let attempt = core.attempt + 1;
-        self.is_last_resort = attempt >= ATTEMPTS_MAX - 1;
-        core.attempts += 1;
-        core.begin_attempt(attempt);
-        core.queue.push_back(Job::Message(Message::Retry { attempt }));
-        let merged = core.aim.direction == Direction::TwoWay;
-        let found = if merged { RESIDUE } else { self.found + RESIDUE };
-        let count = self.overfull.take().unwrap_or(found);
-        self.survey(core, Known::Count { count, is_exact: true }, out);
-        Ok(())
     }
 }

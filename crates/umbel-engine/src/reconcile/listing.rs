@@ -62,6 +62,6 @@ impl Listing {
     pub(crate) fn finish(&mut self, table: &Table) -> Difference {
         let mut here = std::mem::take(&mut self.here);
         here.extend_from_slice(table.entries().get(self.cursor..).unwrap_or_default());
-        Difference { here, there: std::mem::take(&mut self.there) }
+        Difference { here, there: std::mem::take(&mut self.there), doubtful_count: 0 }
     }
 }

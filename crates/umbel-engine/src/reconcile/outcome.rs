@@ -65,7 +65,7 @@ pub struct Outcome {
     pub attempt_count: u32,
     /// Times that this side sent something and then waited for the other.
     pub round_count: u32,
-    /// The plan in words, such as `part q=5 h=64 t=26,31,37`.
+    /// The plan in words, such as `part q=5 h=64 t=26`.
     pub plan: String,
     /// Bytes by what they were for.
     pub bytes: BytesByPhase,
@@ -78,6 +78,7 @@ pub struct Outcome {
     /// What the plan was expected to cost, hello and all; 0 without a plan.
     pub predicted_bytes: u64,
     /// Fewest bytes that can tell both sides what they lack: k of all w-bit items are k·(w − log2 k + 1.4427) bits.
-    /// Of items of other than eight bytes w is their mean length.
+    /// Of items of other than eight bytes w is their mean length here; on a side without items that of what came, or
+    /// what the peer said.
     pub lower_bound_bytes: u64,
 }

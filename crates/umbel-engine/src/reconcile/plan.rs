@@ -160,10 +160,12 @@ pub(crate) struct Situation {
     pub(crate) item_bits: f64,
     /// Whether items of the responder are wanted.
     pub(crate) wants_contents: bool,
+    /// Whether a side hears the symbols of what a filter shows in place of the items.
+    pub(crate) tells_symbols: bool,
     pub(crate) attempt: u8,
     /// Bits of a symbol that are fixed already, by a filter before.
     pub(crate) symbol_bits: Option<u8>,
-    /// Fewest bits of a symbol. 32, or fewer where tests force collisions.
+    /// Fewest bits of a symbol. 32, fewer where tests force collisions, and more after an attempt that failed.
     pub(crate) symbol_bits_min: u8,
 }
 
@@ -207,7 +209,8 @@ impl Situation {
         (f64::midpoint(d, skew), f64::midpoint(d, -skew))
     }
 
-    /// h: a harmful collision has probability 2^-7.
+    /// h: a harmful collision, of one of `difference` symbols with one of the n others, has a probability of at most
+    /// 2^-7.
     fn symbol_bits(&self, difference: f64) -> u8 {
         if let Some(bits) = self.symbol_bits {
             return bits;
@@ -285,7 +288,11 @@ impl Situation {
 
     /// Coded symbols for d differences.
     fn riblt(&self, difference: f64) -> Priced {
-        let symbol_bits = self.symbol_bits(difference);
+        let mut symbol_bits = self.symbol_bits(difference);
+        if self.symbol_bits.is_none() && symbol_bits >= SYMBOL_BITS_MIN {
+            // They travel as whole bytes.
+            symbol_bits = symbol_bits.next_multiple_of(8);
+        }
         let mut plan = self.plan(Stage::Riblt, symbol_bits);
         let first = (1.5 * difference).max(32.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "d <= 2^41")]
@@ -392,11 +399,13 @@ impl Situation {
                 }
             }
         }
-        // The symbols can be as short as what is left allows.
+        // The symbols can be as short as what is left allows, where no others travel.
         let mut best = best?;
         let [f1, f2] = best.plan.filter_quarters.map(rate_of);
         let left = self.residual((a * f1 + b * f2).max(1.0)).plan;
-        (best.plan.symbol_bits, best.plan.request_bits) = (left.symbol_bits, left.request_bits);
+        if !self.tells_symbols {
+            (best.plan.symbol_bits, best.plan.request_bits) = (left.symbol_bits, left.request_bits);
+        }
         best.plan.bucket_bits = left.bucket_bits;
         Some(best)
     }

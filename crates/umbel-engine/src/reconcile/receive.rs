@@ -37,6 +37,8 @@ impl Core {
                 continue;
             }
             self.received.add(hash);
+            self.arrived_bytes += item.as_item_ref().bytes_len() as u64;
+            self.arrived_count += 1;
             accepted.push(RemoteItem { symbol: hash.symbol, item: Some(item) });
         }
         self.check_difference(self.received.count)?;

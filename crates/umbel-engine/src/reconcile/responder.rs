@@ -94,10 +94,11 @@ impl Responder {
             State::Finding { symbols } => {
                 core.note_pass(&gathered, false)?;
                 let Work::Find { found, .. } = gathered.work else { return Ok(()) };
-                let Some(difference) = core.split_by_found(&symbols, &found) else {
+                let difference = core.split_by_found(&symbols, &found);
+                if difference.doubtful_count > 0 {
                     self.survey(core, true, out);
                     return Ok(());
-                };
+                }
                 core.plan_text = format!("hello t={}", super::initiator::HELLO_SYNDROMES);
                 let welcome =
                     Welcome::Resolved { nonce: core.options.nonce, item_count: core.own.count };

@@ -132,6 +132,25 @@ fn sessions_that_save_time_find_the_difference_too() {
     }
 }
 
+/// A side with nothing has no mean length of its own: what came tells it.
+#[test]
+fn a_side_without_items_has_a_lower_bound_too() {
+    for only_theirs in [10, 300] {
+        let (ours, theirs) = sets(Kind::Hashed, true, 0, 0, only_theirs);
+        for direction in [Direction::Compare, Direction::Pull] {
+            let mut initiator = Options::initiator(Kind::Hashed, direction, 1);
+            let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+            aim.want_items = true;
+            let responder = Options::responder(Kind::Hashed, 2);
+            let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
+            shuttle.run();
+            let outcome = shuttle.ours.result.expect("done").expect("verified");
+            // 256 bits an item, less what their order would tell.
+            assert!(outcome.lower_bound_bytes > 30 * only_theirs, "{outcome:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -24,11 +24,25 @@ use crate::Outbox;
 const EXTRA_ITEMS: u64 = 64;
 
 /// What the decoding side knows.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Difference {
     pub(crate) here: Vec<Entry>,
     /// Symbols of what only the peer has, of the current number of bits.
     pub(crate) there: Vec<u64>,
+    /// Decoded symbols of which nobody can say what they stand for: those of several entries here, and those that
+    /// contradict a filter. Items on both sides have the same symbol then.
+    pub(crate) doubtful_count: u64,
+}
+
+impl Difference {
+    /// Takes the entries here that have a decoded symbol.
+    fn add(&mut self, symbol: u64, entries: &[Entry]) {
+        match entries {
+            [] => self.there.push(symbol),
+            [entry] => self.here.push(*entry),
+            _ => self.doubtful_count += 1,
+        }
+    }
 }
 
 fn sum_of(entries: &[Entry]) -> SetDigest {
@@ -86,7 +100,7 @@ impl Core {
         request_bits: u8,
         out: &mut Outbox<Output>,
     ) -> Result<(), SessionError> {
-        let Difference { here, mut there } = difference;
+        let Difference { here, mut there, .. } = difference;
         self.enter("transferring", out);
         self.check_difference((here.len() + there.len()) as u64)?;
         self.send_only_here(&here);
@@ -278,34 +292,27 @@ impl Core {
         Some((self.done_sent?, self.done_received?))
     }
 
-    /// Splits decoded symbols by what is here. None if a symbol stands for several entries, for then nobody can say
-    /// which, or if it contradicts a filter.
-    pub(crate) fn split(&self, symbols: &[u64]) -> Option<Difference> {
-        let table = self.table.as_ref()?;
-        let mut difference = Difference { here: Vec::new(), there: Vec::new() };
+    /// Splits decoded symbols by what is here.
+    pub(crate) fn split(&self, symbols: &[u64]) -> Difference {
+        let mut difference = Difference::default();
+        let Some(table) = &self.table else { return difference };
         for &symbol in symbols {
             match table.with_prefix(symbol, self.symbol_bits) {
                 // The peer has what its filter said that it has not.
-                [] if table.has_taken(symbol, self.symbol_bits) => return None,
-                [] => difference.there.push(symbol),
-                [entry] => difference.here.push(*entry),
-                _ => return None,
+                [] if table.has_taken(symbol, self.symbol_bits) => difference.doubtful_count += 1,
+                entries => difference.add(symbol, entries),
             }
         }
-        Some(difference)
+        difference
     }
 
     /// The same by a list of the entries that were found.
-    pub(crate) fn split_by_found(&self, symbols: &[u64], found: &[Entry]) -> Option<Difference> {
+    pub(crate) fn split_by_found(&self, symbols: &[u64], found: &[Entry]) -> Difference {
         let found = Table::new(found.to_vec());
-        let mut difference = Difference { here: Vec::new(), there: Vec::new() };
+        let mut difference = Difference::default();
         for &symbol in symbols {
-            match found.with_prefix(symbol, self.symbol_bits) {
-                [] => difference.there.push(symbol),
-                [entry] => difference.here.push(*entry),
-                _ => return None,
-            }
+            difference.add(symbol, found.with_prefix(symbol, self.symbol_bits));
         }
-        Some(difference)
+        difference
     }
 }

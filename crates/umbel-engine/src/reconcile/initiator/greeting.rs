@@ -2,7 +2,7 @@
 
 use umbel_sketch::Field;
 
-use super::{HELLO_SYNDROMES, Initiator, Known, State, hello_bits};
+use super::{Count, HELLO_SYNDROMES, Initiator, Known, State, hello_bits};
 use crate::Outbox;
 use crate::reconcile::core::Core;
 use crate::reconcile::error::SessionError;
@@ -91,6 +91,7 @@ impl Initiator {
                 core.there_count = item_count;
                 core.check_skew(item_count)?;
                 self.mean_item_bytes = mean_item_bytes;
+                core.there_item_bytes = mean_item_bytes;
                 let is_stored = matches!(estimate, Estimate::Stored { .. });
                 if !is_stored {
                     core.begin_attempt(1);
@@ -100,7 +101,9 @@ impl Initiator {
                 }
                 let estimate = match estimate {
                     Estimate::Estimator(bytes) => Known::Estimator(bytes),
-                    Estimate::Count(count) => Known::Count { count: count as f64, is_exact: false },
+                    Estimate::Count(count) => {
+                        Known::Count(Count { count: count as f64, is_exact: false })
+                    }
                     Estimate::Stored { count, coded_count } => {
                         let (decoder, plan) = self.stored_plan(core, count, coded_count)?;
                         core.enter("sketching", out);

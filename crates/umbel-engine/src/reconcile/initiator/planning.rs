@@ -2,7 +2,8 @@
 
 use umbel_sketch::Estimator;
 
-use super::{Initiator, Known, State};
+use super::retry::Failure;
+use super::{Count, Initiator, Known, State};
 use crate::Outbox;
 use crate::reconcile::coded::CodedDecoder;
 use crate::reconcile::core::{Core, Flow, field};
@@ -40,15 +41,17 @@ impl Initiator {
         estimate: &Known,
         out: &mut Outbox<Output>,
     ) -> Result<(), SessionError> {
-        let (count, is_exact) = match estimate {
-            Known::Estimator(bytes) => {
+        let Count { count, is_exact } = match *estimate {
+            Known::Estimator(ref bytes) => {
                 let theirs = Estimator::from_bytes(bytes, core.there_count);
-                (own.estimate(&theirs.map_err(|_| field("estimator", 0))?), false)
+                let count = own.estimate(&theirs.map_err(|_| field("estimator", 0))?);
+                Count { count, is_exact: false }
             }
-            Known::Count { count, is_exact } => (*count, *is_exact),
+            Known::Count(count) => count,
         };
         let difference = clamp_difference(count, core.own.count, core.there_count_now());
         core.estimated = difference;
+        self.estimate = Count { count: difference, is_exact };
         let situation = self.situation(core, difference, estimate_deviation(is_exact));
         let priced = if self.is_last_resort { situation.last_resort() } else { situation.choose() };
         core.predicted_bits = 8.0 * (core.meter.total() + AROUND_BYTES) as f64 + priced.bits;
@@ -69,6 +72,7 @@ impl Initiator {
     ) -> Priced {
         let difference = clamp_difference(count, core.own.count, core.there_count_now());
         core.estimated = difference;
+        self.estimate = Count { count: difference, is_exact: false };
         let mut situation = self.situation(core, difference, estimate_deviation(false));
         situation.symbol_bits = Some(symbol_bits);
         situation.optimize = Optimize::Time;
@@ -87,8 +91,9 @@ impl Initiator {
             deviation,
             item_bits: 8.0 * self.mean_item_bytes.max(1) as f64,
             wants_contents: core.flow_here() == Flow::Contents,
+            tells_symbols: [core.flow_here(), core.flow_there()].contains(&Flow::Symbols),
             attempt: core.attempt,
-            symbol_bits_min: core.symbol_bits_min,
+            symbol_bits_min: self.symbol_bits_min(core),
             symbol_bits: None,
         }
     }
@@ -105,6 +110,7 @@ impl Initiator {
         core.enter("filtering", out);
         core.queue.push_back(Job::Message(Message::Plan(plan)));
         self.plan = Some(plan);
+        self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
         self.situation = Some(situation);
         let (a, b) = situation.sides();
         if plan.filter_quarters[0] == 0 {
@@ -126,10 +132,11 @@ impl Initiator {
         let (Some(plan), Some(situation)) = (self.plan, self.situation) else { return Ok(()) };
         let absent = core.take_absent(&test.absent());
         if absent.iter().any(Entry::is_applied) {
-            return self.retry(core, out);
+            return self.retry(core, Failure::Undecoded, out);
         }
         core.check_difference(absent.len() as u64)?;
         core.send_only_here(&absent);
+        self.filtered_here = absent.len() as f64;
         let rate = rate_of(plan.filter_quarters[0]);
         let a = absent.len() as f64 / (1.0 - rate);
         let skew = situation.initiator_count as f64 - situation.responder_count as f64;
@@ -195,6 +202,7 @@ impl Initiator {
         core.enter("sketching", out);
         core.queue.push_back(Job::Message(Message::Plan(plan)));
         self.plan = Some(plan);
+        self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
         Ok(())
     }
 }
