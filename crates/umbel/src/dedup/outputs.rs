@@ -144,6 +144,8 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let mut roles = roles(spec, sources)?;
     let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
+    // What cannot be opened has no output.
+    let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
     let mut paths: Vec<PathBuf> =
         sources.iter().map(|source| output_path(spec, root, source)).collect();
     for (path, source) in paths.iter().zip(sources) {

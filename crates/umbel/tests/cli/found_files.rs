@@ -57,6 +57,10 @@ fn a_link_that_leads_nowhere_is_named_or_listed_as_bad() {
         assert_eq!(sandbox.run(&format!("{args} --skip-bad")).ended_with(3), b"x\ny\nz\n");
         sandbox.run(&format!("{args} --skip-bad=1")).refused(1, &["d/loop"]);
     }
+    // In place they stay what they are.
+    sandbox.run("d -o d --overwrite --skip-bad --bad list").ended_with(3);
+    assert_eq!([sandbox.text("d/a"), sandbox.text("d/z")], ["x\ny\n", "z\n"]);
+    assert!(sandbox.path("d/m").is_symlink() && sandbox.path("d/loop").is_symlink());
     // Whatever is compared, and whatever the other files are.
     sandbox.write("t/a.csv", "id,v\n1,a\n1,b\n");
     symlink("gone", sandbox.path("t/b.csv")).unwrap();

@@ -74,6 +74,7 @@ fn grow(dice: &mut Dice, sandbox: &Sandbox, at: &Path, depth: usize, files: &mut
             5 => sandbox.write(at.join(format!(".x{number}.umbel-{number}.partial")), b"torn\nx"),
             6 => sandbox.write(at.join(".umbel-reconcile-Zz/x"), b"staged\n"),
             7 => sandbox.write(at.join(format!(".y{number}.umbel-77d.partial")), b"torn\ny"),
+            9 => symlink("nowhere", sandbox.path(&name)).unwrap(),
             8 => sandbox.write(at.join(".w.umbel-00ff00ff00ff00ff-1.partial"), b"torn\nw"),
             _ => {
                 let mut content = Vec::new();
