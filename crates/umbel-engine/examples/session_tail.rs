@@ -105,7 +105,8 @@ fn print_row(mode: &str, bits: u64, n: u64, d: u64, costs: &[Cost]) {
 
 fn main() {
     println!(
-        "| mode | bits | n | d | sessions | again | bytes: p50 | p99 | p99.99 | max | max/p50 | rounds: p50 | p99 | p99.99 | max | max/p50 |"
+        "| mode | bits | n | d | sessions | again | bytes: p50 | p99 | p99.99 | max | max/p50 \
+         | rounds: p50 | p99 | p99.99 | max | max/p50 |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
     let arguments: Vec<String> = env::args().skip(1).collect();
