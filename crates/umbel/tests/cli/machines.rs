@@ -1,28 +1,17 @@
 //! One job in several processes, as if each had a machine of its own, and the same in one process.
 
+use crate::free_ports::free_port;
 use crate::model::Draws;
 use crate::sandbox::{Ran, Sandbox};
-use std::net::TcpListener;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The secret of all jobs.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// Ports that systems do not give to outgoing connections, of which other tests make many: first, and how many.
-const PORTS: (u32, u32) = (12_000, 20_000);
-
-/// Addresses on this machine that nobody listens on, each given once in this process.
+/// Addresses on this machine that nobody listens on.
 pub(crate) fn peers(count: usize) -> String {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let (first, ports) = PORTS;
-    let begin = std::process::id().wrapping_mul(97);
-    let next = || {
-        let port = first + begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % ports;
-        Some(format!("127.0.0.1:{port}"))
-    };
-    let free = std::iter::from_fn(next).filter(|address| TcpListener::bind(address).is_ok());
-    free.take(count).collect::<Vec<_>>().join(",")
+    let addresses = std::iter::repeat_with(|| format!("127.0.0.1:{}", free_port()));
+    addresses.take(count).collect::<Vec<_>>().join(",")
 }
 
 /// One job over the folders `in0`, `in1` and so on, or the files `all/*/0-*`, `all/*/1-*` and so on.

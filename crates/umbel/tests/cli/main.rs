@@ -14,6 +14,8 @@ mod duplicates;
 mod file_roles;
 mod filter;
 mod found_files;
+#[path = "../support/free_ports.rs"]
+mod free_ports;
 mod groups;
 mod inputs;
 mod interrupt;

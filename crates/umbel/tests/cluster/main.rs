@@ -14,6 +14,8 @@
 
 mod crashes;
 mod forming;
+#[path = "../support/free_ports.rs"]
+mod free_ports;
 mod full_disk;
 mod history;
 mod jobs;

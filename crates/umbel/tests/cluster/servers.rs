@@ -6,7 +6,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -14,6 +13,8 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use umbel_client::proto::NodeStatus;
 use umbel_client::{Client, ClientOptions, StatusResponse};
+
+use crate::free_ports::free_port;
 
 /// One cluster at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -29,10 +30,6 @@ const PORT_ATTEMPTS_MAX: u32 = 5;
 
 /// Lines of each log that a failed test shows.
 const LOG_LINES_SHOWN: usize = 40;
-
-/// Ports below those that the system gives to outgoing connections: one of those could take the
-/// port of a node that is down.
-const PORTS: std::ops::Range<u32> = 12_000..32_000;
 
 /// What all nodes of the tests are told: small and quick, but with every sync.
 const SETTINGS: [(&str, &str); 7] = [
@@ -85,19 +82,6 @@ pub(crate) fn with_settings(command: &mut Command) -> &mut Command {
     let levels = std::env::var("UMBEL_CLUSTER_TEST_LOG");
     let levels = levels.unwrap_or_else(|_| "info,openraft=warn".to_owned());
     command.env_clear().env("PATH", path).env("UMBEL_LOG_LEVEL", levels).envs(SETTINGS)
-}
-
-/// A port that nobody listens on.
-fn free_port() -> u32 {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        // Test programs that run at once begin at different ports.
-        let draw = std::process::id().wrapping_mul(97) + TAKEN.fetch_add(1, Ordering::Relaxed);
-        let port = PORTS.start + draw % (PORTS.end - PORTS.start);
-        if std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// One node: how it is started, and its process while it runs.
