@@ -7,7 +7,7 @@ use super::job::Job;
 use super::local_pass::ChunkFacts;
 use super::output::check_digest;
 use super::progress::Bar;
-use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
+use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -47,7 +47,10 @@ pub(crate) fn run(
     bar: &Bar,
 ) -> Result<()> {
     let groups = job.cells().get() as usize;
-    let store = GroupedBytes::new(groups, job.resident_bytes(), Arc::clone(scratch));
+    // What writers gather and what stays in memory share what the entries have had.
+    let gathered = job.resident_bytes() / 2;
+    let store = GroupedBytes::new(groups, gathered, Arc::clone(scratch))
+        .with_buffers(buffer_bytes(gathered, job.threads, groups));
     run_tasks(
         job.threads,
         job.chunks.len(),

@@ -12,7 +12,7 @@ use super::hash_runs::{HashRuns, RunStore};
 use super::headers::{check_headers, read_headers};
 use super::inputs::Source;
 use super::local_pass::{self, ChunkFacts, LocalPass};
-use super::memory::resident_bytes;
+use super::memory::{check_workers, pairs_bytes, resident_bytes};
 use super::object_inputs::ObjectStores;
 use super::online::{Asked, FilterAddress, Online};
 use super::output::{self, Written};
@@ -163,6 +163,12 @@ impl JobSpec {
         self.granularity == Granularity::File
     }
 
+    /// What the sample takes for pairs of workers in one process; level `approximate` takes none.
+    fn pairs_bytes(&self) -> u64 {
+        let is_exact = !matches!(self.level, Level::Approximate { .. });
+        self.workers.filter(|_| is_exact).map_or(0, pairs_bytes)
+    }
+
     /// Whether records have parts, which are compared each by itself.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.granularity, Granularity::Paragraph(_))
@@ -247,7 +253,8 @@ impl Job<'_> {
     /// Bytes that the entries of the job may take in memory; at level `bytes` the items to be compared as much again, at
     /// another time, for freed memory is not always returned.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let bytes = resident_bytes(self.spec.memory_bytes, self.threads);
+        let beside_pairs = self.spec.memory_bytes.saturating_sub(self.spec.pairs_bytes());
+        let bytes = resident_bytes(beside_pairs, self.threads);
         if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
     }
 
@@ -282,6 +289,9 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     let forecast = plan::forecast(spec, &sources)?;
     let shape = plan::shape(spec, workers, &forecast, references.shape());
     shape.validate().map_err(|error| UsageError(error.to_string()))?;
+    if spec.pairs_bytes() > 0 {
+        check_workers(spec.memory_bytes, workers)?;
+    }
     let chunks = cut(&sources, workers, threads, spec.compares_files())?;
     let hasher = ItemHasher::Xxh3 { seed: spec.seed };
     let id = job_id(spec);

@@ -1,5 +1,6 @@
 //! How much memory a job may use, and how it divides it.
 
+use crate::exit::UsageError;
 use anyhow::{Result, bail};
 use std::path::Path;
 
@@ -15,6 +16,36 @@ pub(crate) const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// What a thread needs beside the entries: a block of input, a run under construction and in partition, the cell in
 /// exchange, output that waits for its turn.
 const THREAD_BYTES: u64 = 24 << 20;
+
+/// What the sample takes for each pair of workers that are all in one process: a frame from each to each, at one time
+/// (179 were measured).
+const PAIR_BYTES: u64 = 192;
+
+/// What such a process takes beside pairs and entries.
+const WORKERS_BASE_BYTES: u64 = 56 << 20;
+
+/// Bytes of the sample of so many workers in one process.
+pub(crate) fn pairs_bytes(workers: u32) -> u64 {
+    let workers = u64::from(workers);
+    workers * workers * PAIR_BYTES
+}
+
+/// Refuses what cannot hold the workers that it is to hold, before anything is read.
+///
+/// # Errors
+///
+/// A [`UsageError`] with the least that holds.
+pub(crate) fn check_workers(memory_bytes: u64, workers: u32) -> Result<()> {
+    let least = WORKERS_BASE_BYTES + pairs_bytes(workers);
+    if memory_bytes >= least || workers == 1 {
+        return Ok(());
+    }
+    let (memory, least) = (memory_bytes >> 20, least.div_ceil(1 << 20));
+    let text = format!(
+        "--memory {memory}M is too little for {workers} workers in one process: at least {least}M"
+    );
+    Err(UsageError(text).into())
+}
 
 /// Bytes of entries (and later of the report) that are held in memory; what is more goes to scratch disk.
 pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
@@ -61,6 +92,20 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_in_one_process_are_refused_with_the_least_that_holds() {
+        for (workers, least) in [(1, 64), (64, 64), (200, 64), (512, 104), (1_024, 248)] {
+            check_workers(least << 20, workers).unwrap();
+            let refused = check_workers((least - 1) << 20, workers);
+            if least > 64 {
+                let text = refused.unwrap_err().to_string();
+                assert!(text.ends_with(&format!("at least {least}M")), "{text}");
+            }
+            // What is left for entries is what there is beside the sample.
+            assert!(pairs_bytes(workers) < least << 20);
+        }
+    }
 
     #[test]
     fn sizes_are_read_with_their_units() {

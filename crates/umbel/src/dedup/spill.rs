@@ -66,6 +66,16 @@ impl ScratchFile {
 /// Bytes of a group before they move on to the store.
 const GROUP_BUFFER_BYTES: usize = 32 << 10;
 
+/// The same where there are so many groups that all of their buffers would take too much.
+const GROUP_BUFFER_BYTES_MIN: u64 = 512;
+
+/// How large a writer's buffer of one group may be, if all writers' buffers together may take so much.
+pub(crate) fn buffer_bytes(gathered_bytes: u64, writers: usize, groups: usize) -> usize {
+    let each = gathered_bytes / (writers as u64 * groups as u64).max(1);
+    let most = GROUP_BUFFER_BYTES as u64;
+    usize::try_from(each.clamp(GROUP_BUFFER_BYTES_MIN, most)).expect("at most 32 KiB")
+}
+
 /// Bytes in numbered groups, appended by many threads, read group by group.
 pub(crate) struct GroupedBytes {
     groups: Vec<Mutex<Group>>,
@@ -176,6 +186,19 @@ impl<'a> GroupWriter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_of_all_groups_take_what_they_may() {
+        for (gathered, writers, groups, bytes) in [
+            (8 << 20, 2, 16, 32 << 10),
+            (8 << 20, 2, 128, 32 << 10),
+            (8 << 20, 2, 4_096, 1_024),
+            (8 << 20, 2, 1 << 20, 512),
+            (8 << 20, 1, 0, 32 << 10),
+        ] {
+            assert_eq!(buffer_bytes(gathered, writers, groups), bytes, "{writers} × {groups}");
+        }
+    }
 
     #[test]
     fn groups_come_back_whole_from_memory_and_disk() {

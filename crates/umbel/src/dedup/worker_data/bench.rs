@@ -375,9 +375,9 @@ impl Bench {
     }
 }
 
-/// So many threads that all of them have what they need.
+/// So many threads that all of them have what they need; the other half is for lanes, connections and what was read.
 fn threads_for(memory_bytes: u64, cores: usize) -> usize {
-    let fit = memory_bytes / 4 * 3 / THREAD_BYTES;
+    let fit = memory_bytes / 2 / THREAD_BYTES;
     cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
 }
 

@@ -6,7 +6,7 @@ use super::super::job::JobSpec;
 use super::super::local_pass::InputError;
 use super::super::object_inputs::ObjectStores;
 use super::super::progress::{Bar, Unit};
-use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile};
+use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::super::turns::{lock, run_tasks};
 use super::bench::{Bench, Membership, Settling};
 use super::claims::ClaimFile;
@@ -31,9 +31,6 @@ use umbel_node::ports::PortFuture;
 
 /// Bytes of items that are gathered for all cells together before they go to disk, as a share of the memory.
 const GATHERED_MEMORY_SHARE: u64 = 8;
-
-/// Largest and smallest buffer of one cell's items.
-const CELL_BUFFER_BYTES: (u64, u64) = (512, 32 << 10);
 
 /// A worker's data on files and threads.
 pub(crate) struct FileWorkshop {
@@ -216,11 +213,9 @@ fn fetch(bench: &Bench, suspects: Vec<(u32, Vec<Suspect>)>) -> Result<GroupedByt
     let job = bench.job(state.reading);
     let cells = job.cells().get() as usize;
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
-    let gathered = bench.spec.memory_bytes / GATHERED_MEMORY_SHARE / bench.threads as u64;
-    let (least, most) = CELL_BUFFER_BYTES;
-    let buffer_bytes = (gathered / cells as u64).clamp(least, most);
+    let gathered = bench.spec.memory_bytes / GATHERED_MEMORY_SHARE;
     let store = GroupedBytes::new(cells, 0, scratch)
-        .with_buffers(usize::try_from(buffer_bytes).expect("at most 32 KiB"));
+        .with_buffers(buffer_bytes(gathered, bench.threads, cells));
     let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
     let bar = Bar::new("compare", bytes, Unit::Bytes, bench.spec.quiet);
     run_tasks(
