@@ -45,6 +45,8 @@ mod workshop;
 #[cfg(test)]
 mod cut_net;
 #[cfg(test)]
+mod end_test;
+#[cfg(test)]
 mod intruder_test;
 #[cfg(test)]
 mod job_world;

@@ -45,6 +45,8 @@ struct Seat {
     away_since: Instant,
     /// Was told the end of the job.
     knows_end: bool,
+    /// Was told that it has ended for good, and has not said yet that this is durable there.
+    owes_word: bool,
 }
 
 /// How a job ended.
@@ -80,7 +82,8 @@ impl Coordinating {
         observer: Arc<dyn JobObserver>,
     ) -> Self {
         let away_since = Instant::now();
-        let seat = |_| Seat { line: None, incarnation: 0, away_since, knows_end: false };
+        let seat =
+            |_| Seat { line: None, incarnation: 0, away_since, knows_end: false, owes_word: false };
         let seats = (0..workers).map(seat).collect();
         let (lines, away, conclusion) = (0, Vec::new(), None);
         Self { machine, seats, workshop, observer, worker_timeout, lines, away, conclusion }
@@ -97,7 +100,8 @@ impl Coordinating {
             }
         }
         self.linger(&mut heard).await;
-        self.conclusion.unwrap_or(Conclusion::Finished(None))
+        let known = || self.machine.known_failure().map(Conclusion::Failed);
+        self.conclusion.or_else(known).unwrap_or(Conclusion::Finished(None))
     }
 
     /// Tells the end to those who have not heard of it, for a while.
@@ -105,7 +109,7 @@ impl Coordinating {
         let deadline = Instant::now() + LINGER;
         // The worker of this process is waited for elsewhere; the end of its line may never be told.
         let is_owed = |(worker, seat): (usize, &Seat)| {
-            !seat.knows_end || (worker != 0 && seat.line.is_some())
+            !seat.knows_end || (worker != 0 && (seat.owes_word || seat.line.is_some()))
         };
         while self.seats.iter().enumerate().any(is_owed) {
             match timeout_at(deadline, heard.recv()).await {
@@ -121,6 +125,11 @@ impl Coordinating {
             Heard::Connect { worker, incarnation, reply } => {
                 // A caller that has gone will call again.
                 let _ = reply.send(self.connect(worker, incarnation));
+            }
+            Heard::Word { worker, line, word: Word::Ended } if self.is_current(worker, line) => {
+                // It waits for the end of its line, and needs no other.
+                self.seats[worker.index()].owes_word = false;
+                self.hang_up(worker);
             }
             Heard::Word { worker, line, word } if self.is_current(worker, line) => {
                 self.step(JobInput::Word(worker, word)).await;
@@ -192,6 +201,9 @@ impl Coordinating {
             self.machine.step(input, &mut out);
             for output in out.take() {
                 let carried_out = match output {
+                    JobOutput::Mark(mark) if mark.is_end() => {
+                        self.workshop.mark_end(&coordinator_mark(&mark))
+                    }
                     JobOutput::Mark(mark) => self.workshop.mark(&coordinator_mark(&mark)),
                     JobOutput::Tell(worker, order) => {
                         inputs.extend(self.tell(worker, &order));
@@ -237,6 +249,8 @@ impl Coordinating {
         };
         if orders.try_send(body).is_ok() {
             seat.knows_end |= matches!(order, Order::Finish | Order::Abort { .. });
+            seat.owes_word |=
+                matches!(order, Order::Finish | Order::Abort { resumable: false, .. });
             return None;
         }
         self.hang_up(worker);

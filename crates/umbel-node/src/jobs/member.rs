@@ -24,7 +24,7 @@ use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
 use super::wire::Identity;
-use super::working::{Ending, Working, say_failed};
+use super::working::{Ending, Working, say_ended, say_failed};
 use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
 use crate::ports::{Ports, Purpose};
@@ -291,6 +291,17 @@ fn check(config: &MemberConfig) -> Result<u32, MemberError> {
     Ok(workers)
 }
 
+/// How the job has ended, as an earlier process of this worker has marked.
+fn known_end(marks: &[WorkerMark]) -> Option<Ending> {
+    match marks.last()? {
+        WorkerMark::Ended { failure: None } => Some(Ending::Finished),
+        WorkerMark::Ended { failure: Some(cause) } => {
+            Some(Ending::Aborted { cause: cause.clone(), resumable: false })
+        }
+        _ => None,
+    }
+}
+
 /// What a member's task needs.
 struct Part {
     config: MemberConfig,
@@ -327,6 +338,10 @@ impl Part {
             }
             Err(error) => return self.finish(self.work(Err(error), None).await),
         };
+        let known = of_worker.as_deref().ok().and_then(known_end);
+        if let (None, Some(ending)) = (&self.coordinator, known) {
+            return self.finish(ending);
+        }
         match self.coordinator.take() {
             None => self.finish(self.work(of_worker, None).await),
             Some((coordinator, heard)) => {
@@ -376,7 +391,8 @@ impl Part {
         let (forecast, marks): (Forecast, Vec<WorkerMark>) = match begun {
             Ok(begun) => begun,
             Err(error) => {
-                say_failed(None, &mut line, &error).await;
+                let words = say_failed(None, &mut line, &error).await;
+                say_ended(words, &mut line).await;
                 return Ending::Failed(error);
             }
         };

@@ -7,9 +7,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::Outbox;
-use umbel_engine::dedup::job::{JobWorker, Order, Word, WorkerEvent, WorkerOutput};
+use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::job::{JobWorker, Order, Word, WorkerEvent, WorkerMark, WorkerOutput};
 
-use super::control::LineEvent;
+use super::control::{COORDINATOR, LineEvent};
 use super::exchanger::Exchanger;
 use super::limits::FAREWELL;
 use super::marks::worker_mark;
@@ -80,10 +81,39 @@ impl Working {
             tracing::warn!(%error, "what was settled last is not durable");
         }
         let ending = self.ending.take().expect("the loop has ended");
-        if let Ending::Failed(error) = &ending {
-            say_failed(self.words.take(), &mut line, error).await;
+        match &ending {
+            Ending::Failed(error) => {
+                let words = say_failed(self.words.take(), &mut line, error).await;
+                self.mark_failed(error);
+                say_ended(words, &mut line).await;
+            }
+            Ending::Finished | Ending::Aborted { resumable: false, .. } => {
+                say_ended(self.words.take(), &mut line).await;
+            }
+            _ => {}
         }
         ending
+    }
+
+    /// Makes durable that the job has ended for good here. In the process of the coordinator that is the coordinator's to
+    /// mark: others must hear of it first.
+    fn mark_end(&self, mark: &WorkerMark) {
+        if self.exchanger.reach.identity.worker == COORDINATOR {
+            return;
+        }
+        if let Err(error) = self.workshop.mark_end(&worker_mark(mark)) {
+            // It has ended all the same; only a process that dies now will wait for the coordinator once more.
+            tracing::warn!(%error, "the end of the job is not durable");
+        }
+    }
+
+    /// The same of a worker that cannot go on, while its line still stands.
+    fn mark_failed(&self, error: &WorkshopError) {
+        let WorkerId(worker) = self.exchanger.reach.identity.worker;
+        if !error.resumable {
+            let failure = Some(format!("worker {worker}: {}", error.cause));
+            self.mark_end(&WorkerMark::Ended { failure });
+        }
     }
 
     async fn hear(&mut self, event: LineEvent) {
@@ -189,6 +219,7 @@ impl Working {
     ) -> Result<Option<WorkerEvent>, WorkshopError> {
         let workshop = Arc::clone(&self.workshop);
         match output {
+            WorkerOutput::Mark(mark) if mark.is_end() => self.mark_end(&mark),
             WorkerOutput::Mark(mark) => workshop.mark(&worker_mark(&mark))?,
             WorkerOutput::Tell(word) => self.tell(&word)?,
             WorkerOutput::Read(order) => {
@@ -263,14 +294,27 @@ impl Working {
     }
 }
 
-/// Tells the coordinator why this worker cannot go on, and waits until it has heard, for a while.
+/// Tells the coordinator that the end is durable here, and waits until it has heard, for a while.
+pub(super) async fn say_ended(
+    words: Option<mpsc::Sender<Bytes>>,
+    line: &mut mpsc::Receiver<LineEvent>,
+) {
+    let (Some(words), Ok(body)) = (words, encode_body(&Word::Ended)) else { return };
+    let deadline = Instant::now() + FAREWELL;
+    if words.try_send(body).is_ok() {
+        // It ends the line; a second order of the end changes nothing.
+        while let Ok(Some(LineEvent::Order(_))) = timeout_at(deadline, line.recv()).await {}
+    }
+}
+
+/// Tells the coordinator why this worker cannot go on, and waits until it has heard, for a while. Returns the line.
 pub(super) async fn say_failed(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
     error: &WorkshopError,
-) {
+) -> Option<mpsc::Sender<Bytes>> {
     let WorkshopError { cause, resumable } = error.clone();
-    let Ok(body) = encode_body(&Word::Failed { cause, resumable }) else { return };
+    let Ok(body) = encode_body(&Word::Failed { cause, resumable }) else { return words };
     let deadline = Instant::now() + FAREWELL;
     let mut line_words = words;
     if let Some(words) = &line_words {
@@ -292,5 +336,5 @@ pub(super) async fn say_failed(
             Ok(Some(LineEvent::Refused(_) | LineEvent::GivenUp(_)) | None) | Err(_) => break,
         }
     }
-    drop(line_words);
+    line_words
 }

@@ -51,6 +51,15 @@ pub trait Workshop: Send + Sync + 'static {
     /// If it cannot be made durable.
     fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError>;
 
+    /// As [`Workshop::mark`], of a mark behind which nothing is needed but marks: a process that is started again finds
+    /// it even if an earlier one has removed a part of the scratch.
+    ///
+    /// # Errors
+    /// As [`Workshop::mark`].
+    fn mark_end(&self, mark: &[u8]) -> Result<(), WorkshopError> {
+        self.mark(mark)
+    }
+
     /// What the worker expects of its input.
     ///
     /// # Errors

@@ -147,7 +147,8 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     let folder = folder
         .unwrap_or_else(|| spec.scratch.join(format!(".umbel-job-{job:016x}-{}", peers.rank)));
     let (lanes, lanes_runtime) = start_lanes(spec.memory_bytes)?;
-    let workshop = Arc::new(FileWorkshop::open(spec, member, &folder)?);
+    let workshop = Arc::new(FileWorkshop::open(spec, member, &folder)?.removing_last());
+    let had_ended = workshop.has_ended();
     let network = runtime(NETWORK_THREADS, "network")?;
     let config = MemberConfig {
         worker: peers.rank,
@@ -171,6 +172,18 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     ));
     network.shutdown_timeout(THREADS_END);
     lanes_runtime.shutdown_timeout(THREADS_END);
+    workshop.remove_done();
+    if outcome.is_ok() && !quiet {
+        if had_ended {
+            say_line(format_args!("the job had ended before this start, and its outputs stand"));
+        } else if folder.exists() {
+            say_line(format_args!(
+                "the outputs of this worker stand; whether those of all do is not known, for the coordinator was away: \
+                 {} stays, in case it is started again",
+                folder.display()
+            ));
+        }
+    }
     match outcome {
         Ok(Some(result)) if result.counts.iter().any(|counts| counts.bad > 0) => {
             Ok(Exit::BadSkipped)

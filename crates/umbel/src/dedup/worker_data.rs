@@ -19,6 +19,8 @@ mod conclusion;
 #[cfg(test)]
 mod crash_test;
 mod drop_file;
+#[cfg(test)]
+mod end_test;
 mod filters;
 mod folder;
 mod group_file;

@@ -52,6 +52,19 @@ pub enum CoordinatorMark {
     Committing,
     /// All workers have committed.
     Finished,
+    /// The job has failed, and cannot be taken up again.
+    Failed {
+        /// Why, for people.
+        cause: String,
+    },
+}
+
+impl CoordinatorMark {
+    /// Whether nothing can follow it.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Finished | Self::Failed { .. })
+    }
 }
 
 /// What the coordinator is told.
@@ -198,6 +211,10 @@ impl JobCoordinator {
                 CoordinatorMark::Planned(plan) => coordinator.plan = Some(*plan),
                 CoordinatorMark::Committing => coordinator.phase = Phase::Committing,
                 CoordinatorMark::Finished => coordinator.phase = Phase::Ended,
+                CoordinatorMark::Failed { cause } => {
+                    coordinator.phase = Phase::Ended;
+                    coordinator.ending = Some((cause.clone(), false));
+                }
             }
         }
         Ok(coordinator)
@@ -476,6 +493,10 @@ impl JobCoordinator {
     fn fail(&mut self, failure: JobFailure, out: &mut Outbox<JobOutput>) {
         self.phase = Phase::Ended;
         let (cause, resumable) = (failure.to_string(), failure.is_resumable());
+        if !resumable {
+            // Workers that hear of it remove their scratch: it must be known for good before.
+            out.push(JobOutput::Mark(CoordinatorMark::Failed { cause: cause.clone() }));
+        }
         self.tell_all(&Order::Abort { cause: cause.clone(), resumable }, out);
         self.ending = Some((cause, resumable));
         out.push(JobOutput::Failed(failure));

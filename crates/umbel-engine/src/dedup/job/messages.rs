@@ -221,4 +221,6 @@ pub enum Word {
         /// Whether the job can be taken up again once the cause is mended.
         resumable: bool,
     },
+    /// The worker has heard that the job has ended for good, and has made that durable.
+    Ended,
 }

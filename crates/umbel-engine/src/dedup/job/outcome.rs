@@ -88,6 +88,12 @@ pub enum JobFailure {
     /// The user ended it.
     #[error("cancelled")]
     Cancelled,
+    /// It had failed before the coordinator was started again.
+    #[error("{cause}")]
+    Known {
+        /// What was said then.
+        cause: String,
+    },
 }
 
 impl JobFailure {

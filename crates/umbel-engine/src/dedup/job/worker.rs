@@ -25,6 +25,19 @@ pub enum WorkerMark {
     Committed,
     /// What stays was added to the filter of a cluster.
     Added,
+    /// The worker knows that the job has ended for good: it needs neither its scratch nor a coordinator any more.
+    Ended {
+        /// Why there is no result; `None` if there is one.
+        failure: Option<String>,
+    },
+}
+
+impl WorkerMark {
+    /// Whether nothing can follow it.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
 }
 
 /// What a worker is told.
@@ -192,6 +205,8 @@ impl JobWorker {
                 WorkerMark::Written(written) => stage.written = Some(written.clone()),
                 WorkerMark::Committed => stage.committed = true,
                 WorkerMark::Added => stage.added = true,
+                // A driver that finds it starts no machine.
+                WorkerMark::Ended { .. } => {}
             }
         }
         let (adds, doing) = (false, Doing::Nothing);
@@ -356,8 +371,9 @@ impl JobWorker {
                 self.doing = Doing::Adding;
                 out.push(WorkerOutput::Add);
             }
-            Order::Finish => self.end(None, false, out),
-            Order::Abort { cause, resumable } => self.end(Some(cause), resumable, out),
+            Order::Finish => self.end_for_good(None, out),
+            Order::Abort { cause, resumable: true } => self.end(Some(cause), true, out),
+            Order::Abort { cause, resumable: false } => self.end_for_good(Some(cause), out),
         }
     }
 
@@ -381,6 +397,12 @@ impl JobWorker {
     fn begin_exchange(&mut self) {
         self.doing = Doing::Exchanging;
         self.stopped = None;
+    }
+
+    /// A worker that dies from here on is not told of the end again: the coordinator may be gone.
+    fn end_for_good(&mut self, failure: Option<String>, out: &mut Outbox<WorkerOutput>) {
+        out.push(WorkerOutput::Mark(WorkerMark::Ended { failure: failure.clone() }));
+        self.end(failure, false, out);
     }
 
     fn end(&mut self, failure: Option<String>, resumable: bool, out: &mut Outbox<WorkerOutput>) {

@@ -169,10 +169,11 @@ impl Bench {
                 forecast
             }
         };
-        let runs = Arc::new(DataFile::open(&folder, "runs", told.runs_bytes)?);
-        let drops = DataFile::open(&folder, "drops", told.drops_bytes)?;
-        let groups = DataFile::open(&folder, "groups", told.group_bytes.unwrap_or(0))?;
-        let asked = DataFile::open(&folder, "asked", told.asked_bytes())?;
+        let [runs_bytes, drops_bytes, group_bytes, asked_bytes] = told.data_bytes();
+        let runs = Arc::new(DataFile::open(&folder, "runs", runs_bytes)?);
+        let drops = DataFile::open(&folder, "drops", drops_bytes)?;
+        let groups = DataFile::open(&folder, "groups", group_bytes)?;
+        let asked = DataFile::open(&folder, "asked", asked_bytes)?;
         let settling = Mutex::new(Settling::of(&told));
         let bench = Self {
             spec,

@@ -125,6 +125,11 @@ impl Place {
         Bench::open(spec, member, folder).unwrap()
     }
 
+    /// The workshop of worker 0.
+    pub(super) fn open_first(&self) -> FileWorkshop {
+        self.open(0, Level::Fingerprint, Keep::First, false)
+    }
+
     fn open(&self, worker: u16, level: Level, keep: Keep, directory: bool) -> FileWorkshop {
         let output = if directory { format!("out{worker}/") } else { format!("out{worker}.txt") };
         let spec = self.spec(vec![self.input(worker)], level, keep, &output);

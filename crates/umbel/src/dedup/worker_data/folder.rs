@@ -63,10 +63,27 @@ impl JobFolder {
         &self.path
     }
 
-    /// Removes the folder and all in it.
-    pub(super) fn remove(&self) -> Result<()> {
-        std::fs::remove_dir_all(&self.path)
-            .with_context(|| format!("{}: cannot remove", self.path.display()))
+    /// Removes the folder and all in it. A process that dies on the way leaves what the next one understands: if the
+    /// journal speaks of the end it goes last, else first, and what it spoke of was then never done.
+    pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
+        let removed = || -> std::io::Result<()> {
+            if speaks_of_end {
+                for entry in std::fs::read_dir(&self.path)? {
+                    let entry = entry?;
+                    // Who holds the lock goes on holding it.
+                    if !["journal", "lock"].iter().any(|name| entry.file_name() == *name) {
+                        std::fs::remove_file(entry.path())?;
+                    }
+                }
+            } else if let Err(error) = std::fs::remove_file(self.file("journal"))
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+            File::open(&self.path)?.sync_all()?;
+            std::fs::remove_dir_all(&self.path)
+        };
+        removed().with_context(|| format!("{}: cannot remove", self.path.display()))
     }
 }
 
@@ -227,7 +244,7 @@ mod tests {
         let data = DataFile::open(&folder, "runs", 4).unwrap();
         assert_eq!(data.append(b"new").unwrap(), 4);
         assert!(DataFile::open(&folder, "runs", 9).unwrap_err().to_string().contains("expected 9"));
-        folder.remove().unwrap();
+        folder.remove(false).unwrap();
         assert!(!path.exists());
     }
 }

@@ -18,6 +18,9 @@ const MARK: u8 = 1;
 /// Kind of a record that holds a note.
 const NOTE: u8 = 2;
 
+/// Kind of a record that holds a mark behind which nothing else in the folder is needed.
+const END_MARK: u8 = 3;
+
 /// Version of the notes and of the files that they speak of.
 pub(super) const LAYOUT_VERSION: u32 = 5;
 
@@ -172,6 +175,8 @@ pub(super) enum Note {
     Committing,
     /// What stays was added to the filter of a cluster.
     Added,
+    /// At the coordinator: the summary is written, of so many bad records of all workers.
+    Concluded { bad: u64 },
 }
 
 /// What the journal says of chunks that were read.
@@ -206,13 +211,26 @@ pub(super) struct Told {
     pub(super) written: Option<Written>,
     pub(super) committing: bool,
     pub(super) added: bool,
+    /// Bad records of all workers, once the coordinator has written the summary.
+    pub(super) concluded_bad: Option<u64>,
+    /// Whether the job has ended for good: of the folder only the journal need be there.
+    pub(super) ended: bool,
 }
 
 impl Told {
     /// Whether the worker will still read its input, in a job that adds what stays to a filter or does not.
     pub(super) const fn needs_input(&self, adds: bool) -> bool {
         let will_write = self.written.is_none() && !self.committing;
-        will_write || (adds && !self.added)
+        !self.ended && (will_write || (adds && !self.added))
+    }
+
+    /// Good bytes of the files `runs`, `drops`, `groups` and `asked`; none once they may have been removed.
+    pub(super) fn data_bytes(&self) -> [u64; 4] {
+        if self.ended {
+            return [0; 4];
+        }
+        let group_bytes = self.group_bytes.unwrap_or(0);
+        [self.runs_bytes, self.drops_bytes, group_bytes, self.asked_bytes()]
     }
 
     /// Good bytes of what filters hold.
@@ -247,6 +265,7 @@ impl Told {
             Note::Written(written) => self.written = Some(written),
             Note::Committing => self.committing = true,
             Note::Added => self.added = true,
+            Note::Concluded { bad } => self.concluded_bad = Some(bad),
         }
     }
 }
@@ -264,6 +283,10 @@ impl Notebook {
         for (number, JournalRecord { kind, body }) in records.into_iter().enumerate() {
             match kind {
                 MARK => told.marks.push(body),
+                END_MARK => {
+                    told.marks.push(body);
+                    told.ended = true;
+                }
                 NOTE => {
                     let note = serde_json::from_slice(&body).with_context(|| {
                         format!(
@@ -283,6 +306,11 @@ impl Notebook {
     /// Adds a mark, durably.
     pub(super) fn mark(&mut self, mark: &[u8]) -> Result<()> {
         self.journal.append([(MARK, mark)])
+    }
+
+    /// Adds a mark behind which nothing else in the folder is needed, durably.
+    pub(super) fn mark_end(&mut self, mark: &[u8]) -> Result<()> {
+        self.journal.append([(END_MARK, mark)])
     }
 
     /// Adds a note, durably.

@@ -17,6 +17,7 @@ use super::{conclusion, drop_file, filters, group_file, reading, writing};
 use crate::exit::UsageError;
 use anyhow::{Context, Error, Result};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::dedup::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
@@ -40,6 +41,10 @@ pub(crate) struct FileWorkshop {
     claims: Arc<Mutex<Option<ClaimFile>>>,
     /// What the job came to, in one line.
     summary: Arc<Mutex<Vec<u8>>>,
+    /// Whether the folder is removed at the end of the process, not at that of the job.
+    removes_last: bool,
+    /// Whether it is to be.
+    is_done_with: AtomicBool,
 }
 
 fn explain(error: &Error) -> WorkshopError {
@@ -77,7 +82,28 @@ impl FileWorkshop {
     pub(crate) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
         let bench = Arc::new(Bench::open(spec, member, folder)?);
         let (fetched, claims, summary) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { bench, fetched, claims, summary })
+        let (removes_last, is_done_with) = (false, AtomicBool::new(false));
+        Ok(Self { bench, fetched, claims, summary, removes_last, is_done_with })
+    }
+
+    /// The same, whose folder stays until [`FileWorkshop::remove_done`]: a process that is killed behind the end of the
+    /// job finds it, and does not take the command for that of a new job.
+    pub(crate) fn removing_last(self) -> Self {
+        Self { removes_last: true, ..self }
+    }
+
+    /// Removes the folder if the job has ended, and cannot be taken up again.
+    pub(crate) fn remove_done(&self) {
+        if self.is_done_with.load(Ordering::Relaxed) {
+            self.remove_folder();
+        }
+    }
+
+    fn remove_folder(&self) {
+        let speaks_of_end = lock(&self.bench.told).ended;
+        if let Err(error) = self.bench.folder.remove(speaks_of_end) {
+            crate::say::say_line(format_args!("{error:#}"));
+        }
     }
 
     /// Removes a job's folder and what was written aside, whatever the job was.
@@ -91,15 +117,24 @@ impl FileWorkshop {
         if let Ok((_, mut told)) = Notebook::open(&folder.file("journal")) {
             writing::forget(&mut told, &ObjectStores::new(0));
         }
-        folder.remove()
+        folder.remove(false)
     }
 
-    /// Bad records that this worker has left out, once its outputs are written.
+    /// Bad records that this worker has left out, once its outputs are written; at the coordinator those of all, once
+    /// the summary is.
     pub(crate) fn bad_count(&self) -> u64 {
         let told = lock(&self.bench.told);
+        if let Some(bad) = told.concluded_bad {
+            return bad;
+        }
         let detail = told.written.as_ref().map(|written| &written.detail[..]).unwrap_or_default();
         let part: Part = serde_json::from_slice(detail).unwrap_or_default();
         part.bad_by_cause.values().sum()
+    }
+
+    /// Whether the end of the job is known, durably.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.bench.told).ended
     }
 
     fn settle_cell(&self, cell: u32, drops: &Drops) -> Result<()> {
@@ -214,8 +249,11 @@ fn fetch(bench: &Bench, suspects: Vec<(u32, Vec<Suspect>)>) -> Result<GroupedByt
     let cells = job.cells().get() as usize;
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
     let gathered = bench.spec.memory_bytes / GATHERED_MEMORY_SHARE;
-    let store = GroupedBytes::new(cells, 0, scratch)
-        .with_buffers(buffer_bytes(gathered, bench.threads, cells));
+    let store = GroupedBytes::new(cells, 0, scratch).with_buffers(buffer_bytes(
+        gathered,
+        bench.threads,
+        cells,
+    ));
     let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
     let bar = Bar::new("compare", bytes, Unit::Bytes, bench.spec.quiet);
     run_tasks(
@@ -237,6 +275,12 @@ impl Workshop for FileWorkshop {
 
     fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
         lock(&self.bench.notebook).mark(mark).map_err(|error| explain(&error))
+    }
+
+    fn mark_end(&self, mark: &[u8]) -> Result<(), WorkshopError> {
+        lock(&self.bench.notebook).mark_end(mark).map_err(|error| explain(&error))?;
+        lock(&self.bench.told).ended = true;
+        Ok(())
     }
 
     fn forecast(&self) -> Result<Forecast, WorkshopError> {
@@ -348,7 +392,9 @@ impl Workshop for FileWorkshop {
         let (result, summary) = (result.clone(), Arc::clone(&self.summary));
         apart(&self.bench, move |bench| {
             *lock(&summary) = conclusion::conclude(bench, &result)?;
-            Ok(())
+            // The exit code of a process that is started again is the same.
+            bench
+                .note(&Note::Concluded { bad: result.counts.iter().map(|counts| counts.bad).sum() })
         })
     }
 
@@ -362,8 +408,9 @@ impl Workshop for FileWorkshop {
             return;
         }
         writing::forget(&mut lock(&self.bench.told), &self.bench.spec.stores);
-        if let Err(error) = self.bench.folder.remove() {
-            crate::say::say_line(format_args!("{error:#}"));
+        self.is_done_with.store(true, Ordering::Relaxed);
+        if !self.removes_last {
+            self.remove_folder();
         }
     }
 }

@@ -30,6 +30,15 @@ impl JobCoordinator {
         }
     }
 
+    /// Why the job had failed for good before this coordinator was made.
+    #[must_use]
+    pub fn known_failure(&self) -> Option<JobFailure> {
+        let (cause, _) = self.ending.as_ref()?;
+        let mut told_apart = [JobFailure::NothingToDo, JobFailure::Cancelled].into_iter();
+        let known = told_apart.find(|failure| failure.to_string() == *cause);
+        Some(known.unwrap_or_else(|| JobFailure::Known { cause: cause.clone() }))
+    }
+
     pub(super) fn write_order(&self) -> Order {
         let catalogue = |row: &Row| row.counts.as_ref().map(|counts| counts.catalogue.clone());
         let chunk_bases = self.chunk_bases();

@@ -1,0 +1,54 @@
+//! Processes that die behind the end of their job, and are started again.
+
+use std::time::Duration;
+
+use umbel_engine::dedup::Level;
+use umbel_engine::dedup::job::JobFailure;
+
+use super::MemberError;
+use super::job_world::{Process, World};
+use super::memory_workshop::{Effect, Point, Trap};
+
+/// The mark of the end is the last one of a worker, and nobody is left when it is started again.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again() {
+    // Of three workers with records, and with none: the job fails for good.
+    for (records, nth) in [(60, 4), (0, 2)] {
+        let world = World::new(3, records, Level::Fingerprint);
+        let trap = Trap { point: Point::Mark, nth, effect: Effect::Crash { after: true } };
+        let mut processes: Vec<Process> =
+            (0..3).map(|other| world.start(other, (other == 2).then_some(trap))).collect();
+        processes.pop().unwrap().crash().await;
+        for process in processes {
+            assert_eq!(process.outcome.await.unwrap().is_ok(), records > 0);
+        }
+        let begun = tokio::time::Instant::now();
+        match world.start(2, None).outcome.await.unwrap() {
+            Ok(None) => assert!(records > 0),
+            Err(MemberError::Aborted { cause, resumable: false }) => {
+                assert_eq!((records, cause), (0, JobFailure::NothingToDo.to_string()));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(world.disks[2].ended(), Some(false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_dies_behind_a_failure_tells_of_it_again() {
+    let world = World::new(3, 0, Level::Fingerprint);
+    // Two marks of its worker and two of the coordinator, of which the last one is that of the end.
+    let trap = Trap { point: Point::Mark, nth: 3, effect: Effect::Crash { after: true } };
+    let mut others: Vec<Process> = (1..3).map(|other| world.start(other, None)).collect();
+    world.start(0, Some(trap)).crash().await;
+    others.insert(0, world.start(0, None));
+    for (worker, process) in others.into_iter().enumerate() {
+        match (worker, process.outcome.await.unwrap()) {
+            (0, Err(MemberError::Job(JobFailure::NothingToDo))) => {}
+            (1 | 2, Err(MemberError::Aborted { resumable: false, .. })) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(world.disks[worker].ended(), Some(false));
+    }
+}
