@@ -343,14 +343,15 @@ impl Core {
         let (Some(only_here), Some(only_there)) = counts else {
             return Err(field("item count", self.there_count));
         };
-        if self.knows_only_here || only_here == 0 {
+        // A filter may have found all of it, so that the peer had nothing to ask for.
+        if self.knows_only_here || self.aim.tell_responder || only_here == 0 {
             let mut indexes: Vec<ItemIndex> =
                 self.only_here.iter().map(|entry| entry.index).collect();
             indexes.sort_unstable();
             indexes.dedup();
             if indexes.len() as u64 == only_here {
                 out.push(Output::OnlyHere(indexes));
-            } else if self.attempts == 1 {
+            } else if self.knows_only_here && self.attempts == 1 {
                 return Err(field("item count", self.there_count));
             }
             // Else an attempt that failed took something for ours alone, and nobody knows what.
@@ -372,6 +373,7 @@ impl Core {
         let predicted = if self.predicted_bits > 0.0 { self.predicted_bits + items } else { 0.0 };
         out.push(Output::Finish(Ok(Outcome {
             direction: self.aim.direction,
+            tells_responder: self.aim.tell_responder,
             here_count: self.here_count,
             there_count: self.there_count,
             only_here_count: only_here,

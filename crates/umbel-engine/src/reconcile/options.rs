@@ -57,7 +57,8 @@ pub struct Aim {
     /// Whether a [`Direction::Compare`] session shall bring the contents of what only the responder has, and not only
     /// symbols. Other directions bring contents where they are taken.
     pub want_items: bool,
-    /// Whether a [`Direction::Compare`] session shall tell the responder the difference too.
+    /// Whether the responder shall be told the difference too: of a [`Direction::Compare`] session, so that it can show it;
+    /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions tell it anyway, or never.
     pub tell_responder: bool,
     /// The difference that a former session with this peer found, if any: above fifteen, the first frame carries an
     /// estimator in place of a sketch that could not be decoded.

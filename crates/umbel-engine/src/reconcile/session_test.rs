@@ -112,6 +112,32 @@ fn a_dry_run_brings_contents_and_tells_the_responder_where_it_is_asked_to() {
 }
 
 #[test]
+fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_it() {
+    for kind in KINDS {
+        for optimize in [Optimize::Bytes, Optimize::Time] {
+            for (shared, only_ours, only_theirs) in
+                [(1000, 3, 5), (1000, 40, 90), (50, 0, 0), (0, 30, 40), (0, 300, 900), (0, 0, 20)]
+            {
+                let (ours, theirs) = sets(kind, false, shared, only_ours, only_theirs);
+                let mut initiator = Options::initiator(kind, Direction::Push, 5);
+                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                (aim.tell_responder, aim.optimize) = (true, optimize);
+                let mut shuttle =
+                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                shuttle.run();
+                shuttle.check(Direction::Push);
+                let outcome = shuttle.theirs.result.clone().unwrap().unwrap();
+                assert!(outcome.tells_responder);
+                let there: BTreeSet<Item> = theirs.difference(&ours).cloned().collect();
+                let told = shuttle.theirs.items_here();
+                let case = (kind, optimize, shared, only_ours, only_theirs);
+                assert_eq!(told, Some(there), "{case:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn sessions_that_save_time_find_the_difference_too() {
     for kind in KINDS {
         for expected_difference in [None, Some(100)] {

@@ -13,7 +13,7 @@ use super::items_code::unpack;
 use super::job::{ItemsJob, Job, SymbolsJob, SymbolsUse};
 use super::lists::{ListReader, range_of_bits};
 use super::message::{ItemsBody, Message, RequestMode};
-use super::options::Kind;
+use super::options::{Direction, Kind};
 use super::receive::Accept;
 use super::session::Output;
 use super::table::{Entry, Table};
@@ -90,7 +90,9 @@ impl Core {
     }
 
     fn tells_peer(&self) -> bool {
-        self.is_initiator && self.flow(false) == Flow::Symbols
+        let shows = self.flow(false) == Flow::Symbols;
+        let removes = self.aim.tell_responder && self.aim.direction == Direction::Push;
+        self.is_initiator && (shows || removes)
     }
 
     /// Goes from the decoded difference to the transfer. `request_bits` is what a request may be cut to.

@@ -46,8 +46,9 @@ pub(crate) struct ReconcileArgs {
     /// Print the difference and change nothing (default)
     #[arg(long, group = "change", help_heading = "Changes")]
     dry_run: bool,
-    /// With --pull, remove from A what B does not have
-    #[arg(long, requires = "pull", help_heading = "Changes")]
+    /// With --pull, remove from A what B does not have; with --push, from B what A does not have. Who answers for B must
+    /// be told so, too; over ssh that is done
+    #[arg(long, help_heading = "Changes")]
     delete: bool,
     /// With --two-way, what becomes of a record that differs
     #[arg(long, value_enum, default_value = "report", help_heading = "Changes")]
@@ -165,6 +166,7 @@ fn usage(text: impl Into<String>) -> anyhow::Error {
 impl ReconcileArgs {
     fn run(&self) -> Result<Exit> {
         let form = self.form.form();
+        self.check_delete()?;
         if self.stdio || self.listen.is_some() {
             self.answer(&form)?;
             return Ok(Exit::Done);
@@ -202,6 +204,24 @@ impl ReconcileArgs {
             (_, true, _) if !is_b => Direction::Push,
             (_, true, _) => Direction::Pull,
             _ => Direction::Compare,
+        }
+    }
+
+    /// Refuses `--delete` where nothing is there that could go.
+    fn check_delete(&self) -> Result<()> {
+        let answers = self.stdio || self.listen.is_some();
+        match (self.delete, answers) {
+            (true, true) if !self.writable => {
+                Err(usage("--delete lets whoever connects remove items: it goes with --writable"))
+            }
+            (true, false) if self.two_way => Err(usage(
+                "--two-way --delete would remove from each what only it has, and bring it to the other: with --pull or \
+                 --push, one side becomes as the other is",
+            )),
+            (true, false) if !self.pull && !self.push => Err(usage(
+                "--delete goes with --pull or --push: it says that what only the taking side has goes",
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -250,7 +270,8 @@ impl ReconcileArgs {
                 Save::Time => Optimize::Time,
             },
             want_items: !self.quiet,
-            tell_responder: false,
+            // What only the responder has is to go there.
+            tell_responder: self.delete && self.direction(is_b) == Direction::Push,
             expected_difference: None,
         };
         self.options(form, set, Role::Initiator(aim))
@@ -310,9 +331,6 @@ impl ReconcileArgs {
     }
 
     fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
-        if self.delete && is_b {
-            return Err(usage("--delete removes from A, which must be a file of this machine"));
-        }
         let report = Report::start();
         let set = self.open(path, form)?;
         let direction = self.direction(is_b);
@@ -322,6 +340,9 @@ impl ReconcileArgs {
             arguments.push("--writable".to_owned());
             let rule = self.on_conflict.to_possible_value().expect("no value is hidden");
             arguments.extend(["--on-conflict".to_owned(), rule.get_name().to_owned()]);
+            if self.delete {
+                arguments.push("--delete".to_owned());
+            }
         }
         if is_b {
             arguments.push("--as-a".to_owned());
@@ -338,7 +359,7 @@ impl ReconcileArgs {
     }
 
     fn check_writable(&self, set: &dyn ItemSet, is_changed: bool) -> Result<()> {
-        if is_changed || self.delete { set.check_writable() } else { Ok(()) }
+        if is_changed { set.check_writable() } else { Ok(()) }
     }
 
     fn conclude(
@@ -362,7 +383,7 @@ impl ReconcileArgs {
         let (here, there) = (outcome.only_here_count, outcome.only_there_count);
         let stays = match self.direction(is_b) {
             Direction::Compare => here + there,
-            Direction::Pull if self.delete => 0,
+            Direction::Pull | Direction::Push if self.delete => 0,
             // What was replaced is there no more.
             Direction::Pull => here.saturating_sub(ended.change.replaced.len() as u64),
             Direction::Push => there.saturating_sub(replaced_there as u64),

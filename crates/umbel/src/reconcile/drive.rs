@@ -55,7 +55,7 @@ impl Ended {
 /// What an initiator wants beside the session's own options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Initiative {
-    /// Whether what only this side has is removed here.
+    /// Whether the side that takes loses what only it has. A side that answers removes nothing unless both were told so.
     pub(crate) delete: bool,
     /// What becomes of records that differ on both sides.
     pub(crate) on_conflict: OnConflict,
@@ -340,8 +340,10 @@ impl<'s> Drive<'s> {
         if takes {
             let came = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
             let theirs_win = initiative.theirs_win(direction);
-            let removed = if initiative.delete { ended.only_here.clone() } else { Vec::new() };
-            if initiative.delete && ended.unlisted_count() > 0 {
+            let deletes =
+                if is_initiator { initiative.delete } else { self.deletes(ended, initiative)? };
+            let removed = if deletes { ended.only_here.clone() } else { Vec::new() };
+            if deletes && ended.unlisted_count() > 0 {
                 bail!(
                     "{}: which items are to be removed is not known, for hashes collided; nothing was applied here: run it again",
                     self.link.peer
@@ -356,6 +358,18 @@ impl<'s> Drive<'s> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the side that answers removes what only it has.
+    fn deletes(&self, ended: &Ended, initiative: Initiative) -> Result<bool> {
+        let wanted = ended.outcome.tells_responder;
+        if wanted && !initiative.delete {
+            bail!(
+                "{}: it wants what only this set has removed, and this side may not: answer with --writable --delete",
+                self.link.peer
+            );
+        }
+        Ok(wanted)
     }
 
     fn apply(&mut self, ended: &Ended) -> Result<()> {

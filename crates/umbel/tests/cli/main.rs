@@ -40,6 +40,7 @@ mod parquet_rules;
 mod plan;
 mod readme;
 mod reconcile;
+mod reconcile_changes;
 mod reference;
 mod resume;
 mod rules;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-fn reconcile(sandbox: &Sandbox, args: &str) -> Ran {
+pub(crate) fn reconcile(sandbox: &Sandbox, args: &str) -> Ran {
     run(sandbox, &format!("reconcile {args}"))
 }
 
@@ -347,9 +347,10 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a s3://x/y", "no way to s3://"),
         ("a a --pull --push", "cannot be used with"),
         ("a a --delete", "--pull"),
+        ("a a --two-way --delete", "--two-way --delete would"),
+        ("--stdio --delete a", "--writable"),
         ("--id-bytes 7 a a", "7"),
         ("--stdio a a", "one file is answered for"),
-        ("exec:true a --pull --delete", "must be a file of this machine"),
     ] {
         reconcile(&sandbox, args).refused(2, &[said]);
     }
