@@ -1,5 +1,5 @@
-//! Ctrl-C leaves no half output: files that are still being written are removed before the process ends, and uploads
-//! aborted.
+//! Ctrl-C leaves no half output: files and directories that are still being written are removed before the process ends,
+//! and uploads aborted.
 
 use crate::files::{lock_of_dead, name_aside, own_writer};
 use crate::objects::abort_open_uploads;
@@ -24,6 +24,8 @@ const NAMES_TRIED: u32 = 1000;
 
 static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
+static PARTIAL_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
 /// From now on SIGINT, SIGTERM and SIGHUP remove all partial files, abort all uploads and end the process.
 pub(crate) fn remove_partial_files_on_interrupt() {
     // Without a handler an interrupt still ends the process; only the partial files would stay.
@@ -31,6 +33,12 @@ pub(crate) fn remove_partial_files_on_interrupt() {
         let mut partial = lock();
         while let Some(path) = partial.pop_first() {
             let _ = std::fs::remove_file(path);
+        }
+        while let Some(path) = lock_directories().pop_first() {
+            let _ = std::fs::remove_dir_all(path);
+        }
+        while let Some(path) = lock_begun().pop_first() {
+            remove_if_empty(&path);
         }
         abort_open_uploads(true);
         // The lock is held until the end, so that no file is renamed into place any more.
@@ -40,6 +48,79 @@ pub(crate) fn remove_partial_files_on_interrupt() {
 
 fn lock() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTIAL_FILES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn lock_directories() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+    PARTIAL_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A directory that holds what is not finished: removed on interrupt and on drop.
+#[derive(Debug)]
+pub(crate) struct PartialDirectory {
+    directory: tempfile::TempDir,
+}
+
+impl PartialDirectory {
+    /// Puts a directory under guard.
+    pub(crate) fn guard(directory: tempfile::TempDir) -> Self {
+        lock_directories().insert(directory.path().to_owned());
+        Self { directory }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for PartialDirectory {
+    fn drop(&mut self) {
+        lock_directories().remove(self.directory.path());
+    }
+}
+
+static BEGUN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn lock_begun() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+    BEGUN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Removes a file or directory without content; whatever else stands there stays.
+fn remove_if_empty(path: &Path) {
+    let is_empty_file = std::fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
+    let _ = if is_empty_file { std::fs::remove_file(path) } else { std::fs::remove_dir(path) };
+}
+
+/// A set that was begun with nothing in it, because none stood there: on interrupt and on drop it goes again, unless
+/// something was put into it.
+#[derive(Debug)]
+pub(crate) struct BegunEmpty {
+    path: PathBuf,
+}
+
+impl BegunEmpty {
+    /// Begins one, as a directory or as a file.
+    ///
+    /// # Errors
+    ///
+    /// As the system, also if something stands there.
+    pub(crate) fn new(path: &Path, is_directory: bool) -> io::Result<Self> {
+        lock_begun().insert(path.to_owned());
+        let begun = Self { path: path.to_owned() };
+        match is_directory {
+            true => std::fs::create_dir(path)?,
+            false => drop(File::create_new(path)?),
+        }
+        Ok(begun)
+    }
+}
+
+impl Drop for BegunEmpty {
+    fn drop(&mut self) {
+        lock_begun().remove(&self.path);
+        remove_if_empty(&self.path);
+    }
 }
 
 /// A file that is not finished: removed on interrupt and on drop, unless it was renamed into place.

@@ -10,9 +10,10 @@ pub(crate) struct FormArgs {
     /// Lines of text, each as often as it occurs (default)
     #[arg(long, group = "form", help_heading = "Items")]
     lines: bool,
-    /// Ids of 64 to 256 bits in hexadecimal digits, one a line
-    #[arg(long, group = "form", help_heading = "Items")]
-    ids: bool,
+    /// Ids of 64 to 256 bits in hexadecimal digits, one a line; BITS says how long they are where a file is empty
+    #[arg(long, group = "form", help_heading = "Items", value_name = "BITS", num_args = 0..=1,
+        require_equals = true, default_missing_value = "0", value_parser = parse_id_bits)]
+    ids: Option<usize>,
     /// Raw ids of N bytes, one behind the other
     #[arg(long, group = "form", help_heading = "Items", value_name = "N",
         value_parser = clap::value_parser!(u8).range(8..=32))]
@@ -33,11 +34,20 @@ impl FormArgs {
     pub(crate) fn form(&self) -> Form {
         match self.id_bytes {
             Some(bytes) => Form::RawIds(usize::from(bytes)),
-            None if self.ids => Form::HexIds,
+            None if self.ids.is_some() => {
+                Form::HexIds(self.ids.filter(|bits| *bits > 0).map(|bits| bits / 8))
+            }
             None if self.dir => Form::Tree,
             None if !self.kv => Form::Lines,
             None if self.key.is_empty() => Form::TabKeyed,
             None => Form::JsonKeyed(self.key.clone()),
         }
     }
+}
+
+/// The length of ids in bits; 0 if it is not said.
+fn parse_id_bits(text: &str) -> Result<usize, String> {
+    let bits =
+        text.parse().ok().filter(|bits| *bits == 0 || (64..=256).contains(bits) && bits % 8 == 0);
+    bits.ok_or_else(|| "expected 64 to 256 bits, in whole bytes".to_owned())
 }

@@ -2,6 +2,8 @@
 
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
+use crate::files::FileRoles;
+use crate::interrupt::BegunEmpty;
 use crate::reconcile::{
     Beside, Connection, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, OnConflict, Patience,
     Report, answer, count_changed, listen, open_set, reconcile, show_difference,
@@ -167,6 +169,7 @@ impl ReconcileArgs {
     fn run(&self) -> Result<Exit> {
         let form = self.form.form();
         self.check_delete()?;
+        self.check_roles()?;
         if self.stdio || self.listen.is_some() {
             self.answer(&form)?;
             return Ok(Exit::Done);
@@ -207,6 +210,23 @@ impl ReconcileArgs {
         }
     }
 
+    /// Refuses to write over a set, or over a sketch of one.
+    fn check_roles(&self) -> Result<()> {
+        let mut roles = FileRoles::default();
+        for set in &self.sets {
+            let endpoint = Endpoint::parse(set)?;
+            if let Some(path) = endpoint.path().or(endpoint.sketch_path()) {
+                roles.add_input(&path.display().to_string(), path);
+            }
+        }
+        let outputs =
+            [("--sketch", &self.sketch), ("--resume", &self.resume), ("--report", &self.report)];
+        for (flag, path) in outputs {
+            path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
+        }
+        Ok(())
+    }
+
     /// Refuses `--delete` where nothing is there that could go.
     fn check_delete(&self) -> Result<()> {
         let answers = self.stdio || self.listen.is_some();
@@ -227,6 +247,20 @@ impl ReconcileArgs {
 
     fn initiative(&self, is_b: bool) -> Initiative {
         Initiative { delete: self.delete, on_conflict: self.on_conflict, is_b }
+    }
+
+    /// Begins a set that items are to come into, if there is none: whoever mistyped a path reads so.
+    fn begin(&self, path: &Path, form: &Form, is_changed: bool) -> Result<Option<BegunEmpty>> {
+        let is_missing =
+            std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if !is_missing || !is_changed || self.sketch.is_some() {
+            return Ok(None);
+        }
+        let shown = path.display();
+        let begun = BegunEmpty::new(path, *form == Form::Tree)
+            .with_context(|| format!("{shown}: is not there, and cannot be created"))?;
+        crate::say::say_line(format_args!("{shown} does not exist: begun as an empty set"));
+        Ok(Some(begun))
     }
 
     fn open(&self, path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
@@ -295,6 +329,7 @@ impl ReconcileArgs {
             let patience = self.patience();
             return listen(address, insecure, once, file, responder, initiative, patience);
         }
+        let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
         let connection = Connection::stdio();
         let (patience, journals) = (self.patience(), self.resume.as_deref());
@@ -304,8 +339,13 @@ impl ReconcileArgs {
 
     fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<Exit> {
         let report = Report::start();
-        let (here, there) = (open_set(a, form)?, open_set(b, form)?);
         let direction = self.direction(false);
+        let form = &form.with_id_bytes_of(&[a, b])?;
+        let _begun = [
+            self.begin(a, form, direction.to_initiator())?,
+            self.begin(b, form, direction.to_responder())?,
+        ];
+        let (here, there) = (open_set(a, form)?, open_set(b, form)?);
         self.check_writable(&*here, direction.to_initiator())?;
         self.check_writable(&*there, direction.to_responder())?;
         let options = self.initiator(form, &*here, false);
@@ -332,8 +372,10 @@ impl ReconcileArgs {
 
     fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
         let report = Report::start();
-        let set = self.open(path, form)?;
         let direction = self.direction(is_b);
+        let form = &form.with_id_bytes_of(&[path])?;
+        let _begun = self.begin(path, form, direction.to_initiator())?;
+        let set = self.open(path, form)?;
         self.check_writable(&*set, direction.to_initiator())?;
         let mut arguments = Vec::new();
         if direction.to_responder() {

@@ -3,6 +3,7 @@
 use super::filter::count::parse_count;
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
+use crate::files::FileRoles;
 use crate::reconcile::{SketchFile, open_set, sketch_of, write_new};
 use crate::say::say_line;
 use anyhow::{Context, Result};
@@ -157,6 +158,11 @@ impl BuildArgs {
             (Some(symbols), _) => symbols,
             (None, differences) => SketchSpec::coded_count_for(differences.unwrap_or(0)),
         };
+        if self.output != Path::new("-") {
+            let mut roles = FileRoles::default();
+            roles.add_input(&self.set.display().to_string(), &self.set);
+            roles.add_output("--output", &self.output)?;
+        }
         let set = open_set(&self.set, &form)?;
         let salt = self.salt.unwrap_or_else(draw_salt);
         let spec = SketchSpec::new(set.kind(), form.dataset_id(&*set), salt, self.symbol_bits);
@@ -178,8 +184,16 @@ impl BuildArgs {
     }
 }
 
+/// A sketch that is changed in place is not the set that it is told of.
+fn refuse_own_set(sketch: &Path, set: &Path) -> Result<()> {
+    let mut roles = FileRoles::default();
+    roles.add_input(&set.display().to_string(), set);
+    Ok(roles.add_output("the sketch", sketch)?)
+}
+
 impl ExtendArgs {
     fn run(&self) -> Result<()> {
+        refuse_own_set(&self.sketch, &self.set)?;
         let file = SketchFile::open(&self.sketch)?;
         let shown = self.sketch.display();
         let have = file.sketch.coded_count();
@@ -204,6 +218,7 @@ type Change =
     fn(&mut StoredSketch, &StoredSketch) -> Result<(), umbel_engine::reconcile::SketchError>;
 
 fn change(path: &Path, items: &Path, form: &FormArgs, change: Change) -> Result<()> {
+    refuse_own_set(path, items)?;
     let file = SketchFile::open(path)?;
     let by = file.sketch_of(items, &form.form(), file.sketch.coded_count() as u64)?;
     let mut sketch = file.sketch.clone();

@@ -2,6 +2,7 @@
 
 use super::frozen::FrozenFile;
 use super::set::ItemSet;
+use crate::files::Likeness;
 use crate::interrupt::{OWNER_ONLY, PartialFile};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -120,7 +121,8 @@ pub(crate) fn replace(
     let cannot = || format!("{}: cannot write; nothing was changed", path.display());
     let (aside, created) = PartialFile::beside(path, OWNER_ONLY).with_context(cannot)?;
     let metadata = file.file().metadata().with_context(cannot)?;
-    created.set_permissions(metadata.permissions()).with_context(cannot)?;
+    let likeness = Likeness::of(&metadata);
+    likeness.map_or(Ok(()), |likeness| likeness.give(&created)).with_context(cannot)?;
     let mut target = Target { writer: BufWriter::new(created), unterminated: false };
     write(&mut target).with_context(cannot)?;
     let written = target.writer.into_inner().map_err(std::io::IntoInnerError::into_error);

@@ -93,11 +93,14 @@ pub(crate) fn reconcile(
     let mut drive = Drive::new(set, Link::new(connection, patience, reading));
     drive.progress = spinner();
     let ended = match journal {
-        Some(path) => drive.begin_resumable(options, initiative, path)?,
-        None => drive.begin(options, initiative)?,
+        Some(path) => drive.begin_resumable(options, initiative, path),
+        None => drive.begin(options, initiative),
     };
-    drive.end();
-    Ok(ended)
+    match ended {
+        Ok(_) => drive.end(),
+        Err(_) => drive.link.leave(),
+    }
+    ended
 }
 
 /// Answers a session that the other side begins. With a folder of journals, one that was cut goes on; none if there was
@@ -350,6 +353,8 @@ impl<'s> Drive<'s> {
                 );
             }
             ended.change = Change::new(self.set, came, removed, theirs_win)?;
+            let checked = self.set.check_change(&ended.change);
+            checked.with_context(|| format!("{}: nothing was applied here", self.link.peer))?;
         }
         match self.set.contents() {
             Some(contents) if direction != Direction::Compare => {
@@ -431,7 +436,7 @@ impl<'s> Drive<'s> {
                 match self.next_event()? {
                     Event::Bytes(bytes) => self.pending.extend(bytes),
                     Event::Closed(Some(error)) => return Err(error).context("cannot read"),
-                    Event::Closed(None) => bail!("the connection ended too early"),
+                    Event::Closed(None) => return Err(ended_too_early()),
                     Event::Written(outcome) => outcome.context("cannot write")?,
                     _ => {}
                 }
@@ -455,11 +460,16 @@ impl<'s> Drive<'s> {
                 Event::Bytes(bytes) => self.pending.extend(bytes),
                 Event::Written(outcome) => return outcome.context("cannot write"),
                 Event::Closed(Some(error)) => return Err(error).context("cannot read"),
-                Event::Closed(None) => bail!("the connection ended too early"),
+                Event::Closed(None) => return Err(ended_too_early()),
                 _ => {}
             }
         }
     }
+}
+
+/// That the other side has gone, and has not said why.
+fn ended_too_early() -> anyhow::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection ended too early").into()
 }
 
 /// A spinner on standard error if that is a terminal; else it shows nothing.

@@ -143,6 +143,14 @@ impl Endpoint {
         }
     }
 
+    /// The file of the sketch, if it is one in a file.
+    pub(crate) fn sketch_path(&self) -> Option<&Path> {
+        match self {
+            Self::Sketch(SketchPlace::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are.
     ///
     /// # Errors

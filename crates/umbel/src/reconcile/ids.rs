@@ -23,8 +23,8 @@ pub(crate) struct HexIds {
 }
 
 impl HexIds {
-    /// The length of a file's ids is that of its first; of an empty file, 64 bits.
-    pub(crate) fn of_file(path: &Path) -> Result<Self> {
+    /// The length of a file's ids is that of its first; of an empty file, what is said, or else 64 bits.
+    pub(crate) fn of_file(path: &Path, of_empty: Option<usize>) -> Result<Self> {
         let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
         let mut head = Vec::new();
         let longest = 2 * *ID_BYTES.end() as u64 + 2;
@@ -32,7 +32,7 @@ impl HexIds {
         let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let digits = first.strip_suffix(b"\r").unwrap_or(first).len();
         if head.is_empty() {
-            return Ok(Self { bytes: *ID_BYTES.start() });
+            return Ok(Self { bytes: of_empty.unwrap_or(*ID_BYTES.start()) });
         }
         ensure!(
             digits % 2 == 0 && ID_BYTES.contains(&(digits / 2)),

@@ -171,9 +171,14 @@ impl Link {
         drop(self.going.send(journal.cloned()));
     }
 
+    /// Says to the other side that nothing more comes. Whoever fails must, too: the thread that reads may wait for ever.
+    pub(super) fn leave(&self) {
+        self.order(Writing::End);
+    }
+
     /// Lets the other side go.
     pub(super) fn end(self) {
-        self.order(Writing::End);
+        self.leave();
         drop(self.writing);
         self.guard.end();
     }

@@ -84,14 +84,14 @@ impl Report {
             None | Some(0) => String::new(),
             Some(count) => format!(" ({count} in two versions)"),
         };
+        let rounds = get("/rounds");
         let mut text = format!(
-            "{} only in A, {} only in B{versions}; {} bytes sent, {} received ({}), {} rounds, {:.2} s\n",
+            "{} only in A, {} only in B{versions}; {} bytes sent, {} received in {rounds} {}, {:.2} s\n",
             get("/difference/only_a"),
             get("/difference/only_b"),
             get("/bytes_sent"),
             get("/bytes_received"),
-            ended.outcome.plan,
-            get("/rounds"),
+            if rounds == 1 { "round" } else { "rounds" },
             self.stopwatch.elapsed().as_secs_f64(),
         );
         let changes = ["added", "replaced", "removed", "conflicts"];

@@ -90,6 +90,16 @@ pub(crate) trait ItemSet: Send + Sync {
     /// If it cannot.
     fn check_writable(&self) -> Result<()>;
 
+    /// Whether a change can be made, before anything of it is.
+    ///
+    /// # Errors
+    ///
+    /// If something stands in its way.
+    fn check_change(&self, change: &Change) -> Result<()> {
+        let _ = change;
+        Ok(())
+    }
+
     /// Changes the set, all at once or not at all.
     ///
     /// # Errors
@@ -145,8 +155,8 @@ pub(crate) trait Contents {
 pub(crate) enum Form {
     /// Lines, each as often as it occurs.
     Lines,
-    /// Ids in hexadecimal digits, one a line.
-    HexIds,
+    /// Ids in hexadecimal digits, one a line. Where a file is empty they have so many bytes, if that is known.
+    HexIds(Option<usize>),
     /// Ids of so many bytes, one behind the other.
     RawIds(usize),
     /// Lines `key<TAB>value`.
@@ -167,7 +177,7 @@ impl Form {
     pub(super) fn dataset_id_of(&self, id_bytes: usize) -> u64 {
         let name = match self {
             Self::Lines => "lines".to_owned(),
-            Self::HexIds | Self::RawIds(_) => format!("ids:{id_bytes}"),
+            Self::HexIds(_) | Self::RawIds(_) => format!("ids:{id_bytes}"),
             Self::TabKeyed => "kv".to_owned(),
             Self::Tree => "dir".to_owned(),
             Self::JsonKeyed(paths) => format!("kv:{}", paths.join(",")),
@@ -175,11 +185,28 @@ impl Form {
         ItemHasher::Xxh3 { seed: 0 }.hash(name.as_bytes()).hi()
     }
 
+    /// The same form, which knows how long ids are if that can be told by one of these files.
+    ///
+    /// # Errors
+    ///
+    /// If one that is there cannot be read.
+    pub(crate) fn with_id_bytes_of(&self, paths: &[&Path]) -> Result<Self> {
+        if *self == Self::HexIds(None) {
+            for path in paths {
+                if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
+                    return Ok(Self::HexIds(Some(id_bytes_of(path, self)?)));
+                }
+            }
+        }
+        Ok(self.clone())
+    }
+
     /// The arguments that make another `umbel reconcile` read its file so.
     pub(crate) fn arguments(&self) -> Vec<String> {
         match self {
             Self::Lines => vec!["--lines".into()],
-            Self::HexIds => vec!["--ids".into()],
+            Self::HexIds(None) => vec!["--ids".into()],
+            Self::HexIds(Some(bytes)) => vec![format!("--ids={}", 8 * bytes)],
             Self::RawIds(bytes) => vec!["--id-bytes".into(), bytes.to_string()],
             Self::TabKeyed => vec!["--kv".into()],
             Self::Tree => vec!["--dir".into()],
@@ -198,7 +225,7 @@ impl Form {
 /// If it cannot be read.
 pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
     Ok(match form {
-        Form::HexIds => HexIds::of_file(path)?.id_bytes(),
+        Form::HexIds(empty) => HexIds::of_file(path, *empty)?.id_bytes(),
         Form::RawIds(bytes) => *bytes,
         _ => 0,
     })
@@ -212,7 +239,7 @@ pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
 pub(crate) fn open_set(path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
     Ok(match form {
         Form::Lines => Box::new(RecordSet::open(path, Lines)?),
-        Form::HexIds => Box::new(RecordSet::open(path, HexIds::of_file(path)?)?),
+        Form::HexIds(empty) => Box::new(RecordSet::open(path, HexIds::of_file(path, *empty)?)?),
         Form::RawIds(bytes) => Box::new(RawIds::open(path, *bytes)?),
         Form::Tree => Box::new(Tree::open(path)?),
         Form::TabKeyed => Box::new(RecordSet::open(path, TabRecords)?),

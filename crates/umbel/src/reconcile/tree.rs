@@ -23,6 +23,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
 
+mod in_the_way;
 mod staging;
 
 use staging::Staging;
@@ -313,6 +314,10 @@ impl ItemSet for Tree {
 
     fn check_writable(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn check_change(&self, change: &Change) -> Result<()> {
+        in_the_way::of(self, change).map(drop)
     }
 
     fn apply(&self, change: &Change) -> Result<()> {

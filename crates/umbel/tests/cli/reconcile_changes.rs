@@ -1,8 +1,13 @@
 //! What becomes of the sets of `umbel reconcile`: what goes, what stands in the way, what is kept of a file, what a set
 //! begins from.
 
+use crate::model::Draws;
 use crate::reconcile::{over_ssh, reconcile, script};
 use crate::sandbox::Sandbox;
+use crate::serve::{run, umbel};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 #[test]
 fn what_is_pushed_to_loses_what_only_it_has_where_that_is_asked_for() {
@@ -46,4 +51,133 @@ fn a_directory_that_is_pushed_to_becomes_the_other() {
     reconcile(&sandbox, "--dir a b --push --delete").kept();
     assert_eq!(sandbox.files(), ["a/new/y", "a/x", "b/new/y", "b/x"]);
     assert_eq!(sandbox.text("b/x"), "1");
+}
+
+#[test]
+fn no_output_is_one_of_the_sets() {
+    let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n"), ("d/x", "1")]);
+    symlink(sandbox.path("a"), sandbox.path("link")).unwrap();
+    std::fs::hard_link(sandbox.path("b"), sandbox.path("hard")).unwrap();
+    for args in [
+        "reconcile a b --report a",
+        "reconcile a b --report ./b",
+        "reconcile a b --report link",
+        "reconcile a b --pull --report hard",
+        "reconcile a exec:true --resume link",
+        "reconcile a exec:true --sketch a",
+        "sketch build a -o a --differences 3",
+        "sketch build a -o link --differences 3",
+        "sketch build b -o hard --differences 3",
+        "sketch extend a a --symbols 9",
+        "sketch add a link --new",
+    ] {
+        run(&sandbox, args).refused(2, &["an output never replaces what is read"]);
+    }
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n".into(), "2\n".into()));
+}
+
+#[test]
+fn a_file_that_is_changed_is_nobodys_to_read_on_the_way() {
+    let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n")]);
+    for mode in [0o600, 0o640, 0o444, 0o604] {
+        std::fs::set_permissions(sandbox.path("a"), Permissions::from_mode(mode)).unwrap();
+        reconcile(&sandbox, "a b --pull").ended_with(1);
+        let found = std::fs::metadata(sandbox.path("a")).unwrap().permissions().mode();
+        assert_eq!(found & 0o7777, mode, "{mode:o}");
+        sandbox.write("b", format!("2\n{mode}\n"));
+    }
+}
+
+#[test]
+fn a_set_begins_from_nothing() {
+    for bits in [64, 128, 160, 256] {
+        let ids = |ids: &[u8]| -> String {
+            ids.iter().map(|id| format!("{}\n", format!("{id:02x}").repeat(bits / 8))).collect()
+        };
+        let full = ids(&[1, 2, 3]);
+        let sandbox = Sandbox::with(&[("full", &full), ("empty", &String::new())]);
+        sandbox.write("blank", "");
+        reconcile(&sandbox, "--ids empty full --pull").kept();
+        reconcile(&sandbox, "--ids new full --pull").kept();
+        reconcile(&sandbox, "--ids full pushed --push").kept();
+        over_ssh(&sandbox, "--ids full --push", "blank").kept();
+        over_ssh(&sandbox, "--ids full --two-way", "there").kept();
+        over_ssh(&sandbox, &format!("--ids={bits} here --pull"), "full").kept();
+        for name in ["empty", "new", "pushed", "blank", "there", "here"] {
+            assert_eq!(sandbox.text(name), full, "{name}, {bits} bits");
+        }
+    }
+}
+
+#[test]
+fn a_set_that_is_not_there_is_begun_where_items_come_and_said_to_be() {
+    let sandbox = Sandbox::with(&[("a", "1\n"), ("d/x/y", "1")]);
+    let ran = reconcile(&sandbox, "new a --pull");
+    assert!(ran.stderr.contains("new does not exist: begun as an empty set"), "{}", ran.stderr);
+    assert_eq!(sandbox.text("new"), "1\n");
+    reconcile(&sandbox, "--dir fresh d --pull").kept();
+    assert_eq!(sandbox.text("fresh/x/y"), "1");
+    // Nothing comes into these, or the session fails: nothing is left of them.
+    reconcile(&sandbox, "gone a").refused(2, &["gone: No such file"]);
+    reconcile(&sandbox, "gone a --push").refused(2, &["gone: No such file"]);
+    reconcile(&sandbox, "gone exec:false --pull").refused(2, &["exec:false"]);
+    reconcile(&sandbox, "--dir gone exec:false --pull").refused(2, &["exec:false"]);
+    reconcile(&sandbox, "no/such/place a --pull").refused(2, &["cannot be created"]);
+    assert!(!sandbox.exists("gone") && !sandbox.exists("no"));
+}
+
+#[test]
+fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
+    let files = [("a/x", "1"), ("a/y/z", "2"), ("b/x/w/v", "3"), ("b/x/u", "4"), ("b/y", "5")];
+    let sandbox = Sandbox::with(&files);
+    symlink("x", sandbox.path("a/link")).unwrap();
+    sandbox.write("b/link/t", "6");
+    let before = sandbox.files();
+    // Without --delete something would be lost, and that is said before anything is applied.
+    for args in ["--dir a b --pull", "--dir a b --two-way", "--dir a b --push"] {
+        let ran = reconcile(&sandbox, args);
+        ran.refused(2, &["stands where a", "would be lost", "nothing was applied"]);
+        assert_eq!(sandbox.files(), before, "{args}");
+    }
+    reconcile(&sandbox, "--dir a b --push --delete").kept();
+    assert_eq!(sandbox.files(), ["a/link", "a/x", "a/y/z", "b/link", "b/x", "b/y/z"]);
+    assert!(sandbox.path("b/link").is_symlink());
+    // Directories that have nothing in them are no part of a set, and in nobody's way.
+    sandbox.write("c/x", "1");
+    std::fs::create_dir_all(sandbox.path("d/x/empty/more")).unwrap();
+    reconcile(&sandbox, "--dir d c --pull").kept();
+    assert_eq!(sandbox.text("d/x"), "1");
+}
+
+#[test]
+fn what_a_killed_process_left_is_no_part_of_a_set_and_goes() {
+    let sandbox =
+        Sandbox::with(&[("a/x", "1"), ("b/y", "2"), ("b/.umbel-reconcile-aaaa/lock", "")]);
+    sandbox.write("b/.umbel-reconcile-bbbb/lock", "");
+    let held = File::open(sandbox.path("b/.umbel-reconcile-bbbb/lock")).unwrap();
+    held.lock().unwrap();
+    reconcile(&sandbox, "--dir a b --two-way").kept();
+    let files = ["a/x", "a/y", "b/.umbel-reconcile-bbbb/lock", "b/x", "b/y"];
+    assert_eq!(sandbox.files(), files, "what is in use stays");
+}
+
+#[test]
+fn an_interrupt_leaves_no_staging_directory() {
+    let mut draws = Draws(5);
+    let content: Vec<u8> = (0..1 << 20).map(|_| draws.below(256) as u8).collect();
+    let sandbox = Sandbox::with(&[("a/x", &b"1"[..]), ("b/y", &content)]);
+    script(&sandbox, "--dir b");
+    // The other side falls silent in the middle of a content, and goes when this side does.
+    let held = sandbox.text("there.sh").replace("exec ", "export PATH=/usr/bin:/bin; ")
+        + "| (stdbuf -o0 head -c 300000; cat > /dev/null; true)";
+    sandbox.write("there.sh", held.replace("b\n|", "b |"));
+    let mut child = umbel(&sandbox, "reconcile --dir a exec:./there.sh --pull").spawn().unwrap();
+    let is_staging = || sandbox.files().iter().any(|name| name.starts_with("a/.umbel-reconcile-"));
+    while !is_staging() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before a content came");
+        std::thread::yield_now();
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(sandbox.files(), ["a/x", "b/y", "there.sh"]);
 }

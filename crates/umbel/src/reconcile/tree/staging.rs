@@ -1,6 +1,7 @@
 //! Contents that came, until they are put in place.
 
-use super::{Entry, STAGING_PREFIX, Tree};
+use super::{Entry, STAGING_PREFIX, Tree, in_the_way};
+use crate::interrupt::PartialDirectory;
 use crate::reconcile::apply::Change;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -14,9 +15,15 @@ use std::path::{Path, PathBuf};
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 256 << 10;
 
-/// A directory inside the set's own, so that everything can be renamed out of it. It goes away when it is dropped.
+/// What is locked in a staging directory while its process lives.
+const LOCK_NAME: &str = "lock";
+
+/// A directory inside the set's own, so that everything can be renamed out of it. It goes away when it is dropped or the
+/// process is interrupted; what a killed process left is removed by the next one.
 pub(super) struct Staging {
-    directory: tempfile::TempDir,
+    directory: PartialDirectory,
+    /// Held as long as the directory is in use.
+    _lock: File,
 }
 
 impl Staging {
@@ -26,9 +33,13 @@ impl Staging {
     ///
     /// As the system.
     pub(super) fn new(root: &Path) -> Result<Self> {
+        let cannot = || format!("{}: cannot write", root.display());
+        remove_left(root).with_context(cannot)?;
         let made = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(root);
-        let directory = made.with_context(|| format!("{}: cannot write", root.display()))?;
-        Ok(Self { directory })
+        let directory = PartialDirectory::guard(made.with_context(cannot)?);
+        let lock = File::create(directory.path().join(LOCK_NAME)).with_context(cannot)?;
+        lock.lock().with_context(cannot)?;
+        Ok(Self { directory, _lock: lock })
     }
 
     fn path(&self, hash: [u8; 32]) -> PathBuf {
@@ -67,6 +78,22 @@ impl Staging {
     }
 }
 
+/// Removes the staging directories of processes that are gone: those whose lock nobody holds. One without a lock was just
+/// made, or belongs to an earlier release, and stays.
+fn remove_left(root: &Path) -> std::io::Result<()> {
+    for child in std::fs::read_dir(root)? {
+        let child = child?;
+        if !child.file_name().as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
+            continue;
+        }
+        let Ok(lock) = File::open(child.path().join(LOCK_NAME)) else { continue };
+        if lock.try_lock().is_ok() {
+            std::fs::remove_dir_all(child.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts everything in place, file by file, each whole; what is to go goes last.
 ///
 /// # Errors
@@ -92,12 +119,15 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
             staging.copy(tree, *index)?;
         }
     }
+    let blocking = in_the_way::of(tree, change)?;
+    blocking.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
     for entry in &entries {
         let left = uses.entry(entry.hash).or_default();
         *left -= 1;
         put(tree, &staging, entry, *left == 0)?;
     }
-    removed.into_iter().try_for_each(|index| remove(tree, &tree.entries[index].path))
+    let mut rest = removed.into_iter().filter(|index| !blocking.contains(index));
+    rest.try_for_each(|index| remove(tree, &tree.entries[index].path))
 }
 
 fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<()> {
@@ -120,9 +150,23 @@ fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<(
         std::fs::set_permissions(&made, permissions).with_context(cannot)?;
     }
     if std::fs::symlink_metadata(&target).is_ok_and(|found| found.is_dir()) {
-        bail!("{}: a directory stands where a file comes", target.display());
+        remove_empty_directories(&target).with_context(|| {
+            format!("{}: a directory stands where a file comes", target.display())
+        })?;
     }
     std::fs::rename(&made, &target).with_context(cannot)
+}
+
+/// Removes a directory that has nothing but directories in it, which are no part of a set.
+fn remove_empty_directories(directory: &Path) -> std::io::Result<()> {
+    for child in std::fs::read_dir(directory)? {
+        let child = child?;
+        if child.file_type()?.is_dir() {
+            remove_empty_directories(&child.path())?;
+        }
+    }
+    // Fails if a file has come meanwhile.
+    std::fs::remove_dir(directory)
 }
 
 /// Makes the directories above a path. None of them may be a link: it could lead out of the set.
