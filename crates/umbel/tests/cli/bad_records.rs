@@ -27,7 +27,7 @@ const NO_KEY: &str = "{\"text\":\"no id\"}";
 
 #[test]
 fn the_first_bad_record_ends_the_job_and_is_named() {
-    for (line, cause) in [(NO_JSON, "invalid JSON"), (NO_KEY, "no field `id`"), ("", "JSON")] {
+    for (line, cause) in [(NO_JSON, "invalid JSON"), (NO_KEY, "no field `id`"), ("{", "JSON")] {
         // Far into the file, so that it is cut between workers; the second file has one more.
         let (text, offset) = records(5000, &[(4321, line), (4400, NO_JSON)]);
         let sandbox =

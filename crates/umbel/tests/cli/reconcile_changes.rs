@@ -164,7 +164,7 @@ fn what_a_killed_process_left_is_no_part_of_a_set_and_goes() {
 #[test]
 fn an_interrupt_leaves_no_staging_directory() {
     let mut draws = Draws(5);
-    let content: Vec<u8> = (0..1 << 20).map(|_| draws.below(256) as u8).collect();
+    let content: Vec<u8> = (0..1 << 17).flat_map(|_| draws.below(u64::MAX).to_le_bytes()).collect();
     let sandbox = Sandbox::with(&[("a/x", &b"1"[..]), ("b/y", &content)]);
     script(&sandbox, "--dir b");
     // The other side falls silent in the middle of a content, and goes when this side does.
