@@ -110,6 +110,12 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
         let local = self.local()?;
+        if level == AckLevel::OnePartner && nodes_of(local).all.len() < 2 {
+            let what = "level: one-partner wants the items on two nodes, and this cluster has one: insert at level \
+                        local, or add a node"
+                .to_owned();
+            return Err(CallFailure::Invalid { what });
+        }
         let act = Act::Insert(items);
         let own = self.on_own_copy(filter, deadline, act).await?;
         let OwnAnswer { filter, copy, hashes, bits } = own;

@@ -303,6 +303,30 @@ impl crate::ports::Observer for Heard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_missing_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async || {
+        let config = Config { dev: true, shards: 2, replicas: 1, ..config(folder.path()) };
+        let mut ports = Ports::real(folder.path()).unwrap();
+        ports.seed = Arc::new(Provoking);
+        Node::start(config, ports, None).await
+    };
+    let node = start().await.unwrap();
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    assert!(node.snapshot().await);
+    assert!(node.groups().iter().all(|group| group.purged == group.applied));
+    node.shutdown().await;
+    let snapshots = folder.path().join("snapshots");
+    for group in std::fs::read_dir(&snapshots).unwrap() {
+        std::fs::remove_dir_all(group.unwrap().path()).unwrap();
+    }
+    let refused = start().await.map(drop).unwrap_err().to_string();
+    for words in ["snapshots/", "is missing", "put it back", "empty data folder"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_provoked_node_tells_what_it_does() {
     let folder = tempfile::tempdir().unwrap();
     let heard = Arc::new(Heard::default());

@@ -119,6 +119,12 @@ impl Group {
         log.observe_opened(node);
         let opened =
             StateMachine::open(Arc::clone(&replica), storage.snapshots(id), observer.clone()).await;
+        let opened = match opened {
+            Ok(_) if replica.first_unapplied() < log.first_index() => {
+                Err(storage.snapshots(id).missing(log.first_index()))
+            }
+            opened => opened,
+        };
         let machine = opened.map_err(|error| {
             let what = format!("{id}: {error}");
             if let Some(observer) = observer

@@ -74,6 +74,11 @@ impl Replica {
         self.applied_index.subscribe()
     }
 
+    /// Index of the first entry that is not applied.
+    pub(crate) fn first_unapplied(&self) -> u64 {
+        self.read().applied.map_or(0, |id| id.index + 1)
+    }
+
     /// Reads a shard's state.
     ///
     /// # Panics

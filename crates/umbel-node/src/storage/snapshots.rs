@@ -271,6 +271,15 @@ impl SnapshotStore {
         Ok(newest.clone())
     }
 
+    /// That there is no snapshot of what the log no longer has: everything before an entry.
+    pub(crate) fn missing(&self, first_index: u64) -> io::Error {
+        let folder = folder(self.group);
+        let what = format!(
+            "{folder}: the snapshot that stands for all entries before {first_index} is missing: put it back, or {REJOIN}"
+        );
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    }
+
     async fn find_newest(&self) -> io::Result<Option<SnapshotFile>> {
         let folder = folder(self.group);
         let names = self.disk.list(&folder).await?;

@@ -88,6 +88,20 @@ fn items_are_new_once_and_present_ever_after() {
 }
 
 #[test]
+fn a_level_that_one_node_cannot_reach_is_refused_at_once() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create near --capacity 1M --replicated").kept();
+    let said = ["two nodes, and this cluster has one", "local"];
+    filter("insert near alice --ack partner").refused(1, &said);
+    filter("contains near alice").ended_with(1);
+    filter("insert near alice --ack local").kept();
+    filter("insert near bob --ack majority").kept();
+    assert_eq!(filter("contains near alice bob").kept_text(), "present\talice\npresent\tbob\n");
+}
+
+#[test]
 fn many_items_stream_in_order() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);
