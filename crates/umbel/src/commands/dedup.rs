@@ -19,114 +19,133 @@ use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Format, Granularity, Normaliser};
 
+const INPUT: &str = "Input";
+const EQUAL: &str = "What is equal";
+const OUTPUT: &str = "Output";
+const REPORTS: &str = "Reports";
+const OTHER_JOBS: &str = "Against other jobs";
+const RESOURCES: &str = "Resources";
+
+/// What `--help` says last.
+const HELP_END: &str = "\
+Examples:
+  umbel dedup access-*.log.gz > unique.log
+  umbel dedup crawl/ --key url --keep best:crawled_at --output clean/
+  umbel dedup today/ -o new/ --reference seen.umbi --save-index seen.umbi
+
+Kept records come in input order; docs/dedup.md has every detail.
+Exit codes: 0 done, 1 failed, 2 wrong usage or nothing to do, 3 done but bad
+records were left out, 130 interrupted.";
+
 /// Arguments of `umbel dedup`.
 #[derive(Args)]
-#[command(after_help = "Without --output, kept records go to standard output, in input order.\n\
-    Exit codes: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad records were left out.")]
+#[command(after_help = HELP_END)]
 pub(crate) struct DedupArgs {
-    /// Files, directories, globs, - for standard input, or objects (s3://BUCKET/KEY, PREFIX/ or GLOB); plain, or
-    /// packed with gzip, zstd, xz, bzip2 or lz4 (told by content) [default: standard input]
+    /// Files, directories, globs, - or objects (s3://BUCKET/KEY, PREFIX/, GLOB), plain or packed (gzip, zstd, xz, bzip2, lz4)
+    /// [default: standard input]
     #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
-    /// Workers in this process that exchange what workers on many machines would: to measure it [default: 1, on all
-    /// cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    workers: Option<u32>,
-    /// What is compared [default: key with --key, else line, of Parquet record]
-    #[arg(long, value_enum)]
-    granularity: Option<GranularityArg>,
-    /// Compare this field: of JSON Lines a path like user.id or tags.0, of CSV, TSV and Parquet a column; repeatable
-    #[arg(long, value_name = "FIELD")]
-    key: Vec<String>,
-    /// At granularity paragraph: shorter paragraphs are not compared
-    #[arg(long, value_name = "N", requires = "key")]
-    paragraph_bytes_min: Option<u64>,
-    /// What does not count when items are compared, in this order: trim, lower, nfc, nfkc, squeeze, crlf, punct, url
-    #[arg(long, alias = "normalize", value_name = "NAMES", value_delimiter = ',')]
-    normalise: Vec<Normaliser>,
-    /// Which records are compared with each other
-    #[arg(long, value_enum, default_value_t = ScopeArg::Global)]
-    scope: ScopeArg,
-    /// What becomes of a record without a field that --key names [default: fail]
-    #[arg(long, value_enum, requires = "key")]
-    missing_key: Option<MissingKeyArg>,
-    /// What becomes of empty items, and of keys whose fields are all empty or null
-    #[arg(long, value_enum, default_value_t = EmptyArg::Compare)]
-    empty: EmptyArg,
-    /// How records are cut [default: Parquet by content, others by file name: .jsonl, .ndjson, .csv, .tsv, else text]
-    #[arg(long, value_enum)]
+    /// text, jsonl, csv, tsv or parquet [default: by content and name]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
     format: Option<FormatArg>,
-    /// Where kept records go: a file, a directory (existing, or with a / behind) for one file an input, or -. This and
-    /// all other outputs may be objects, s3://BUCKET/KEY and s3://BUCKET/PREFIX/
-    #[arg(long, short, value_name = "DIR|FILE|-")]
-    output: Option<PathBuf>,
-    /// Drop nothing: write one JSON line a record that says whether it is a duplicate, and of which one; a directory
-    /// gets one file an input, NAME.jsonl
-    #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output")]
-    annotate: Option<PathBuf>,
-    /// Write which record was dropped for which one, as JSON Lines
-    #[arg(long, value_name = "FILE")]
-    duplicates: Option<PathBuf>,
-    /// Write every kept record that was repeated, and how often it stood there, as JSON Lines
-    #[arg(long, value_name = "FILE")]
-    groups: Option<PathBuf>,
-    /// When records are equal
-    #[arg(long, value_enum, default_value_t = ExactnessArg::Fingerprint)]
-    exactness: ExactnessArg,
-    /// At exactness approximate: chance that a record is dropped wrongly [default: 0.001]
-    #[arg(long, value_name = "RATE")]
-    false_positive_rate: Option<f64>,
-    /// Which of equal records stays: first or last in input order, best:FIELD (largest number or newest date in
-    /// it) or best:FIELD:min
-    #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first")]
-    keep: KeepArg,
-    /// Drop what an earlier job has kept, which FILE or an object lists (made with --save-index), or what a filter of
-    /// a cluster holds, umbel://HOST:PORT/FILTER or with --cluster umbel:///FILTER; repeatable
-    #[arg(long, value_name = "FILE|URL")]
-    reference: Vec<String>,
-    /// Write the hashes of all kept records, for --reference of later jobs; a FILE that is a --reference, too, is
-    /// updated: it gets them beside its own
-    #[arg(long, value_name = "FILE")]
-    save_index: Option<PathBuf>,
-    /// Bits of each hash in the index: with fewer, later jobs are approximate [default: 128]
-    #[arg(long, value_name = "64|96|128", requires = "save_index", value_parser = parse_index_bits)]
-    index_bits: Option<IndexBits>,
-    /// Insert all kept records into a filter of a cluster, once they are written: umbel://HOST:PORT/FILTER
-    #[arg(long, value_name = "URL")]
-    add_to: Option<String>,
-    /// Write the summary as JSON
-    #[arg(long, value_name = "FILE")]
-    summary: Option<PathBuf>,
-    /// Seed of the hash, to repeat a run exactly, decimal or 0x… as the summary has it [default: drawn]
-    #[arg(long, value_name = "N", value_parser = parse_seed)]
-    seed: Option<u64>,
-    /// Memory to use, like 512M or 2G; what does not fit goes to scratch disk [default: 1G or a quarter]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<String>,
-    /// Directory for scratch files [default: the system's]
-    #[arg(long, value_name = "DIR")]
-    scratch: Option<PathBuf>,
-    /// How workers compare: whatever is cheapest, always a filter, or always whole hashes
-    #[arg(long, value_enum, default_value_t = FilterArg::Auto)]
-    filter: FilterArg,
-    /// What becomes of files of a directory or pattern that are no text (UTF-16, archives, images, programs ...)
-    #[arg(long, value_enum, default_value_t = binary::BinaryArg::Refuse)]
+    /// Found files that are no text: refuse, skip, copy or text
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = binary::BinaryArg::Refuse, help_heading = INPUT,
+        hide_possible_values = true)]
     binary: binary::BinaryArg,
-    /// Leave bad records out instead of failing, MAX at most, and exit with 3
-    #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615")]
+    /// Leave bad records out, MAX at most, and exit with 3
+    #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615",
+        help_heading = INPUT)]
     skip_bad: Option<u64>,
-    /// List bad records that were left out, as JSON Lines [default: bad.jsonl in an output directory]
-    #[arg(long, value_name = "FILE", requires = "skip_bad")]
+    /// List what was left out [default: bad.jsonl in a directory]
+    #[arg(long, value_name = "FILE", requires = "skip_bad", help_heading = INPUT)]
     bad: Option<PathBuf>,
+    /// Compare this field or column; repeatable
+    #[arg(long, value_name = "FIELD", help_heading = EQUAL)]
+    key: Vec<String>,
+    /// line, key, record, paragraph or file [default: line or key]
+    #[arg(long, value_enum, value_name = "WHAT", help_heading = EQUAL, hide_possible_values = true)]
+    granularity: Option<GranularityArg>,
+    /// trim, lower, nfc, nfkc, squeeze, crlf, punct or url
+    #[arg(long, alias = "normalize", value_name = "NAMES", value_delimiter = ',', help_heading = EQUAL)]
+    normalise: Vec<Normaliser>,
+    /// Compare all records, or those of a dir or a file
+    #[arg(long, value_enum, value_name = "SCOPE", default_value_t = ScopeArg::Global, help_heading = EQUAL,
+        hide_possible_values = true)]
+    scope: ScopeArg,
+    /// fail, keep or drop [default: fail]
+    #[arg(long, value_enum, value_name = "RULE", requires = "key", help_heading = EQUAL,
+        hide_possible_values = true)]
+    missing_key: Option<MissingKeyArg>,
+    /// compare or keep empty items
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyArg::Compare, help_heading = EQUAL,
+        hide_possible_values = true)]
+    empty: EmptyArg,
+    /// Shorter paragraphs are not compared
+    #[arg(long, value_name = "N", requires = "key", help_heading = EQUAL)]
+    paragraph_bytes_min: Option<u64>,
+    /// approximate, fingerprint or bytes
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = ExactnessArg::Fingerprint, help_heading = EQUAL,
+        hide_possible_values = true)]
+    exactness: ExactnessArg,
+    /// At approximate: chance of a wrong drop [default: 0.001]
+    #[arg(long, value_name = "R", help_heading = EQUAL)]
+    false_positive_rate: Option<f64>,
+    /// Kept records: a file, a directory, an object or -
+    #[arg(long, short, value_name = "DIR|FILE|-", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    /// first, last, best:FIELD or best:FIELD:min
+    #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first", help_heading = OUTPUT)]
+    keep: KeepArg,
+    /// Drop nothing: say of each record what it repeats
+    #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output", help_heading = OUTPUT)]
+    annotate: Option<PathBuf>,
     /// Replace outputs that exist
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     overwrite: bool,
+    /// Which record was dropped for which, as JSON Lines
+    #[arg(long, value_name = "FILE", help_heading = REPORTS)]
+    duplicates: Option<PathBuf>,
+    /// Kept records that were repeated, and how often
+    #[arg(long, value_name = "FILE", help_heading = REPORTS)]
+    groups: Option<PathBuf>,
+    /// The summary, as JSON
+    #[arg(long, value_name = "FILE", help_heading = REPORTS)]
+    summary: Option<PathBuf>,
     /// No progress and no closing table
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = REPORTS)]
     quiet: bool,
     /// Only say what the job would need
-    #[arg(long)]
+    #[arg(long, help_heading = REPORTS)]
     plan: bool,
+    /// Drop what this index or filter (umbel://HOST:PORT/FILTER) holds; repeatable
+    #[arg(long, value_name = "FILE|URL", help_heading = OTHER_JOBS)]
+    reference: Vec<String>,
+    /// Write what was kept as an index; one that is a --reference is updated
+    #[arg(long, value_name = "FILE", help_heading = OTHER_JOBS)]
+    save_index: Option<PathBuf>,
+    /// Bits of a hash in the index [default: 128]
+    #[arg(long, value_name = "64|96|128", requires = "save_index", value_parser = parse_index_bits,
+        help_heading = OTHER_JOBS)]
+    index_bits: Option<IndexBits>,
+    /// Insert what was kept into this filter
+    #[arg(long, value_name = "URL", help_heading = OTHER_JOBS)]
+    add_to: Option<String>,
+    /// Like 512M; the rest goes to disk [default: 1G or a quarter]
+    #[arg(long, value_name = "SIZE", help_heading = RESOURCES)]
+    memory: Option<String>,
+    /// For scratch files [default: the system's]
+    #[arg(long, value_name = "DIR", help_heading = RESOURCES)]
+    scratch: Option<PathBuf>,
+    /// Of the hash, to repeat a run exactly [default: drawn]
+    #[arg(long, value_name = "N", value_parser = parse_seed, help_heading = RESOURCES)]
+    seed: Option<u64>,
+    /// Exchange as N machines would, to measure it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RESOURCES)]
+    workers: Option<u32>,
+    /// auto, single-shot or wide
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = FilterArg::Auto, help_heading = RESOURCES,
+        hide_possible_values = true)]
+    filter: FilterArg,
     #[command(flatten)]
     machines: machines::MachineArgs,
     #[command(flatten)]

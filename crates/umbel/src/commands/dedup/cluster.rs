@@ -18,15 +18,15 @@ use umbel_client::proto::SubmitJobRequest;
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]
-#[command(next_help_heading = "One job on a cluster, in which each node reads its own disk")]
+#[command(next_help_heading = "On a cluster, each node beside its own disk")]
 pub(super) struct ClusterJobArgs {
-    /// Have this cluster do it, on all its nodes: addresses, any of which may answer
-    #[arg(long, value_name = "HOST:PORT[,..]", conflicts_with_all = ["rank", "workers", "memory", "scratch", "plan"])]
+    /// The cluster that does it
+    #[arg(long, value_name = "ADDRS", conflicts_with_all = ["rank", "workers", "memory", "scratch", "plan"])]
     pub(super) cluster: Option<String>,
-    /// What this node reads, instead of INPUT; repeatable. Without INPUT, nodes that are not named take no part
+    /// What this node reads, instead of INPUT; repeatable
     #[arg(long, value_name = "NODE=GLOB", requires = "cluster", value_parser = parse_on)]
     on: Vec<(u64, String)>,
-    /// Say the job's number and do not wait for its end
+    /// Say the job's number and do not wait
     #[arg(long, requires = "cluster")]
     detach: bool,
 }

@@ -15,24 +15,24 @@ const TOKEN_BYTES_MIN: usize = 16;
 
 /// Arguments of one worker of several.
 #[derive(Args)]
-#[command(next_help_heading = "One job on many machines, one process on each")]
+#[command(next_help_heading = "On many machines, one process on each")]
 pub(super) struct MachineArgs {
-    /// Number of this worker, from 0; its records come behind those of lower ones
+    /// Number of this worker, from 0
     #[arg(long, value_name = "R", requires = "peers", conflicts_with_all = ["workers", "plan"])]
     rank: Option<u16>,
-    /// Addresses of all workers, host:port, in the order of their numbers; the same at all of them
+    /// Addresses of all workers, in order
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "rank")]
     peers: Vec<String>,
-    /// Where to listen [default: this worker's address, or its port if that is a name]
+    /// Where to listen [default: this worker's address]
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     listen: Option<String>,
-    /// Folder for what must outlive this process [default: .umbel-job-... in the scratch directory]
+    /// What outlives this process
     #[arg(long, value_name = "DIR", requires = "rank")]
     job_dir: Option<PathBuf>,
-    /// File that holds the secret of the job, the same at all workers [default: variable UMBEL_JOB_TOKEN]
+    /// The job's secret [default: UMBEL_JOB_TOKEN]
     #[arg(long, value_name = "FILE", requires = "rank")]
     job_token_file: Option<PathBuf>,
-    /// How long the job waits for a worker that is away, like 90s, 10m or 2h
+    /// How long a worker may be away
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
     worker_timeout: Duration,
 }
