@@ -102,7 +102,11 @@ fn faults_are_told_with_their_place() {
     for (record, cause, message) in [
         (&b"\n"[..], "invalid_json", "at byte 1 of the record: expected a value, found the end"),
         (b"", "invalid_json", "at byte 0 of the record: expected a value, found the end"),
-        (b"\xef\xbb\xbf{}", "invalid_json", "byte 0 of the record: expected a value, found a byte"),
+        (
+            b"\xef\xbb\xbf\xef\xbb\xbf1",
+            "invalid_json",
+            "byte 3 of the record: expected a value, found",
+        ),
         (b"{} {}", "invalid_json", "at byte 3 of the record: expected the end of the record"),
         (b"{\"a\" 1}", "invalid_json", "at byte 5 of the record: expected `:`"),
         (b"{\"a\":1 2}", "invalid_json", "at byte 7 of the record: expected `,` or `}`"),

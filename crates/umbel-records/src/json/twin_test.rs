@@ -199,7 +199,9 @@ proptest! {
 
     #[test]
     fn the_same_texts_are_json(record in json_like()) {
-        prop_assert_eq!(is_accepted(&record), serde_json::from_str::<Value>(&record).is_ok());
+        // serde_json leaves a byte order mark to its caller.
+        let unmarked = record.strip_prefix('\u{feff}').unwrap_or(&record);
+        prop_assert_eq!(is_accepted(&record), serde_json::from_str::<Value>(unmarked).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `umbel dedup`: arguments to a job.
 
 mod binary;
+mod choices;
 mod cluster;
 mod machines;
 
@@ -13,7 +14,10 @@ use crate::dedup::{
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use choices::{
+    EmptyArg, ExactnessArg, FilterArg, FormatArg, GranularityArg, MissingKeyArg, ScopeArg,
+};
+use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
@@ -152,88 +156,11 @@ pub(crate) struct DedupArgs {
     on_cluster: cluster::ClusterJobArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum GranularityArg {
-    /// The bytes of a line, without its end
-    Line,
-    /// The fields that --key names
-    Key,
-    /// The whole record: of JSON Lines in canonical form, so that white space and the order of fields do not count; of
-    /// CSV and TSV all fields, so that quoting does not count; of Parquet all columns
-    Record,
-    /// The pieces of the text that --key names, each up to its line end: pieces are dropped, and their records stay
-    Paragraph,
-    /// The whole content of a file: whole files are dropped
-    File,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ScopeArg {
-    /// All with all
-    Global,
-    /// Those of files in one directory
-    Dir,
-    /// Those of one file
-    File,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MissingKeyArg {
-    /// It is a bad record
-    Fail,
-    /// It stays, and is compared with nothing
-    Keep,
-    /// It goes
-    Drop,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EmptyArg {
-    /// They stay, all of them
-    Keep,
-    /// They are equal to each other
-    Compare,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArg {
-    /// Lines of any bytes
-    Text,
-    /// One JSON value a line
-    Jsonl,
-    /// A header row and fields between commas
-    Csv,
-    /// A header row and fields between tabs
-    Tsv,
-    /// Apache Parquet
-    Parquet,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ExactnessArg {
-    /// A few hash bits are equal: see --false-positive-rate
-    Approximate,
-    /// 128-bit hashes are equal
-    Fingerprint,
-    /// Bytes are equal
-    Bytes,
-}
-
 #[derive(Clone, PartialEq, Eq)]
 enum KeepArg {
     First,
     Last,
     Best(BestField),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FilterArg {
-    /// Whatever is cheapest
-    Auto,
-    /// A single-shot filter
-    SingleShot,
-    /// Whole hashes
-    Wide,
 }
 
 /// Runs the command.
