@@ -106,13 +106,13 @@ impl BegunEmpty {
     ///
     /// As the system, also if something stands there.
     pub(crate) fn new(path: &Path, is_directory: bool) -> io::Result<Self> {
-        lock_begun().insert(path.to_owned());
-        let begun = Self { path: path.to_owned() };
         match is_directory {
             true => std::fs::create_dir(path)?,
             false => drop(File::create_new(path)?),
         }
-        Ok(begun)
+        // Not before: what somebody else has put there is not ours to remove.
+        lock_begun().insert(path.to_owned());
+        Ok(Self { path: path.to_owned() })
     }
 }
 
@@ -261,5 +261,29 @@ impl Drop for PartialFile {
         if lock().remove(&self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_goes_if_nothing_came_and_what_others_made_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("theirs"), "").unwrap();
+        std::fs::create_dir(at("their folder")).unwrap();
+        assert!(BegunEmpty::new(&at("theirs"), false).is_err());
+        assert!(BegunEmpty::new(&at("their folder"), true).is_err());
+        assert!(at("theirs").exists() && at("their folder").exists());
+        let begun = ["empty", "full"].map(|name| BegunEmpty::new(&at(name), false).unwrap());
+        let folders = BegunEmpty::new(&at("folder"), true).unwrap();
+        std::fs::write(at("full"), "1").unwrap();
+        drop((begun, folders));
+        assert_eq!(
+            [at("empty"), at("folder"), at("full")].map(|path| path.exists()),
+            [false, false, true]
+        );
     }
 }
