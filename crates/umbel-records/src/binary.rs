@@ -53,11 +53,8 @@ const MAGICS: [(&[u8], &str); 26] = [
 /// assert_eq!(binary_kind(b"one \xff line\n"), None);
 /// ```
 pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
-    if let Some((_, kind)) = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
+    if let Some(kind) = magic_kind(head) {
         return Some(kind);
-    }
-    if head.get(TAR_MAGIC_OFFSET..).is_some_and(|rest| rest.starts_with(b"ustar")) {
-        return Some("a tar archive");
     }
     let zeros_at =
         |parity: usize| head.iter().skip(parity).step_by(2).filter(|byte| **byte == 0).count();
@@ -69,6 +66,22 @@ pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     let (few, many) = (even.min(odd), even.max(odd));
     let is_utf16 = many * 8 > head.len() && few * 16 < many;
     Some(if is_utf16 { "UTF-16 text" } else { "a binary file, full of zero bytes" })
+}
+
+/// The same by magic numbers alone, for text that may have zero bytes.
+///
+/// ```
+/// use umbel_records::magic_kind;
+///
+/// assert_eq!(magic_kind(b"GIF89a..."), Some("a GIF image"));
+/// assert_eq!(magic_kind(b"a\0b\0"), None);
+/// ```
+pub fn magic_kind(head: &[u8]) -> Option<&'static str> {
+    if let Some((_, kind)) = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Some(kind);
+    }
+    let is_tar = head.get(TAR_MAGIC_OFFSET..).is_some_and(|rest| rest.starts_with(b"ustar"));
+    is_tar.then_some("a tar archive")
 }
 
 #[cfg(test)]

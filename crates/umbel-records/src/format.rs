@@ -1,6 +1,6 @@
 //! How the content of a file is cut into records and what a record means.
 //!
-//! Text and JSON Lines cut at `\n`; they differ in what may be asked of a record: a text line is
+//! Text and JSON Lines cut at `\n`, or text at zero bytes; they differ in what may be asked of a record: a text line is
 //! only bytes, a JSON line has fields. Tables have a header row and fields that may hold line ends.
 
 use std::path::Path;
@@ -19,6 +19,9 @@ use std::path::Path;
 pub enum Format {
     /// Lines of any bytes.
     Text,
+    /// Texts of any bytes but zero, each up to a zero byte, as `find -print0` and `sort -z` write
+    /// them. No name stands for it.
+    ZeroTerminated,
     /// One JSON value (RFC 8259) per line.
     JsonLines,
     /// A header row and records of fields separated by commas (RFC 4180).
@@ -52,10 +55,15 @@ impl Format {
     /// The byte between the fields of a table; `None` for formats without a header row.
     pub fn delimiter(self) -> Option<u8> {
         match self {
-            Self::Text | Self::JsonLines | Self::Parquet => None,
+            Self::Text | Self::ZeroTerminated | Self::JsonLines | Self::Parquet => None,
             Self::Csv => Some(b','),
             Self::Tsv => Some(b'\t'),
         }
+    }
+
+    /// The byte that ends a record: zero where that is what the format is for, else `\n`.
+    pub fn record_end(self) -> u8 {
+        if self == Self::ZeroTerminated { 0 } else { b'\n' }
     }
 }
 

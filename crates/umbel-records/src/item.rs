@@ -11,7 +11,7 @@ use std::ops::Range;
 use crate::json::{Canonical, Cursor, PathTree};
 use crate::key_group::{is_empty_key, write_group};
 use crate::table::TableItems;
-use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, line_item};
+use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, item_before};
 
 /// What of a record is compared for equality.
 ///
@@ -69,7 +69,8 @@ pub struct ItemExtractor {
 
 #[derive(Debug)]
 enum Mode {
-    Line,
+    /// The bytes in front of the one that ends a record.
+    Line(u8),
     Record(Canonical),
     Key(KeyExtractor),
     Table(Box<TableItems>),
@@ -86,8 +87,13 @@ impl ItemExtractor {
             (_, Granularity::Paragraph(_)) => return Err(ExtractorError::ManyItems),
             (Format::Csv | Format::Tsv, _) => return Err(ExtractorError::NoHeader),
             (Format::Parquet, _) => return Err(ExtractorError::Columns),
-            (_, Granularity::Line) | (Format::Text, Granularity::Record) => Mode::Line,
-            (Format::Text, Granularity::Key(_)) => return Err(ExtractorError::KeyOfText),
+            (_, Granularity::Line)
+            | (Format::Text | Format::ZeroTerminated, Granularity::Record) => {
+                Mode::Line(format.record_end())
+            }
+            (Format::Text | Format::ZeroTerminated, Granularity::Key(_)) => {
+                return Err(ExtractorError::KeyOfText);
+            }
             (Format::JsonLines, Granularity::Record) => Mode::Record(Canonical::default()),
             (Format::JsonLines, Granularity::Key(paths)) => {
                 Mode::Key(KeyExtractor::new(parse_paths(paths)?))
@@ -123,7 +129,7 @@ impl ItemExtractor {
     #[must_use]
     pub fn normalised(mut self, normalisers: Normalisers) -> Self {
         match &mut self.mode {
-            Mode::Line => self.normalisers = normalisers,
+            Mode::Line(_) => self.normalisers = normalisers,
             Mode::Record(canonical) => *canonical = Canonical::new(normalisers),
             Mode::Key(key) => {
                 key.canonical = Canonical::new(normalisers.clone());
@@ -138,7 +144,7 @@ impl ItemExtractor {
     /// that are null or the empty string. A JSON value as a whole never is.
     pub fn emptiness(&self) -> fn(&[u8]) -> bool {
         let has_fields = match &self.mode {
-            Mode::Line | Mode::Record(_) => false,
+            Mode::Line(_) | Mode::Record(_) => false,
             Mode::Key(_) => true,
             Mode::Table(table) => table.has_groups(),
         };
@@ -154,7 +160,9 @@ impl ItemExtractor {
     pub fn item<'a>(&'a mut self, record: &'a [u8]) -> Result<&'a [u8], ItemError> {
         self.item.clear();
         match &mut self.mode {
-            Mode::Line => return Ok(self.normalisers.apply(line_item(record))),
+            Mode::Line(record_end) => {
+                return Ok(self.normalisers.apply(item_before(record, *record_end)));
+            }
             Mode::Record(canonical) => {
                 let mut cursor = start(record)?;
                 canonical.write(&mut cursor, &mut self.item)?;

@@ -44,7 +44,7 @@ mod table;
 mod text_field;
 mod zstd_frames;
 
-pub use binary::{BINARY_HEAD_BYTES, binary_kind};
+pub use binary::{BINARY_HEAD_BYTES, binary_kind, magic_kind};
 pub use compression::Compression;
 pub use content::{ContentReader, content_head};
 pub use digest::ContentDigest;
@@ -60,7 +60,7 @@ pub use parquet::{
     ParquetCopy, ParquetError, ParquetFile, ParquetSelection, RowGroupItems, SelectionError,
 };
 pub use reader::RecordReader;
-pub use records::{BlockRecords, Records, line_item, records};
+pub use records::{BlockRecords, Records, item_before, line_item, records, records_ending};
 pub use score::{Score, ScoreError, ScoreExtractor, ScoreValue};
 pub use span::ByteSpan;
 pub use stored::{RemoteBytes, RemoteReader, Stored};

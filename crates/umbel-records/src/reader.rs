@@ -45,6 +45,8 @@ pub struct RecordReader {
     stored_start: u64,
     block_bytes: usize,
     record_bytes_max: usize,
+    /// The byte that ends a record, but in a table.
+    record_end: u8,
     span: ByteSpan,
     stage: Stage,
     buffer: Vec<u8>,
@@ -110,6 +112,7 @@ impl RecordReader {
             stored_start,
             block_bytes: limits.block_bytes.clamp(1, record_bytes_max),
             record_bytes_max,
+            record_end: b'\n',
             span,
             stage,
             buffer: Vec::new(),
@@ -120,6 +123,13 @@ impl RecordReader {
             digest: RunningDigest::new(),
             cutter: None,
         })
+    }
+
+    /// The same of records that end with this byte in place of `\n`; before the first block. Tables
+    /// do not heed it.
+    #[must_use]
+    pub fn ending(self, record_end: u8) -> Self {
+        Self { record_end, ..self }
     }
 
     /// A reader of the records of a CSV or TSV file, with `delimiter` between fields, without its
@@ -158,7 +168,7 @@ impl RecordReader {
     }
 
     /// The next block of whole records, or `None` at the end of the input. Every record ends with
-    /// `\n` except possibly the last one of the file. A block holds as much as fits
+    /// `\n`, or [the byte chosen](Self::ending), except possibly the last one of the file. A block holds as much as fits
     /// [`ReadLimits::block_bytes`], and one longer record if it must.
     ///
     /// # Errors
@@ -199,7 +209,7 @@ impl RecordReader {
     pub fn block_records(&self) -> BlockRecords<'_> {
         let block = self.block();
         match &self.cutter {
-            None => BlockRecords::lines(block),
+            None => BlockRecords::ending(block, self.record_end),
             Some(cutter) => BlockRecords::spans(block, cutter.spans()),
         }
     }
@@ -289,7 +299,7 @@ impl RecordReader {
             // end.
             let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
             let seen = self.filled.min(usize::try_from(last_bytes).unwrap_or(usize::MAX));
-            let found = memchr(b'\n', &self.buffer[..seen]);
+            let found = memchr(self.record_end, &self.buffer[..seen]);
             self.block_end = found.map_or(self.filled, |at| at + 1);
             self.drop_delivered();
             if found.is_some() {
@@ -319,13 +329,13 @@ impl RecordReader {
         let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
         let from = usize::try_from(last_bytes).unwrap_or(usize::MAX).max(self.searched);
         if from < self.filled
-            && let Some(at) = memchr(b'\n', &self.buffer[from..self.filled])
+            && let Some(at) = memchr(self.record_end, &self.buffer[from..self.filled])
         {
             self.stage = Stage::Done;
             self.filled = from + at + 1;
             return Ok(Some(self.filled));
         }
-        let found = memrchr(b'\n', &self.buffer[self.searched..self.filled])
+        let found = memrchr(self.record_end, &self.buffer[self.searched..self.filled])
             .map(|at| self.searched + at + 1);
         self.searched = self.filled;
         match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -378,7 +388,7 @@ impl RecordReader {
         if self.filled <= self.record_bytes_max {
             return Ok(());
         }
-        match memchr(b'\n', &self.buffer[..self.record_bytes_max]) {
+        match memchr(self.record_end, &self.buffer[..self.record_bytes_max]) {
             Some(_) => Ok(()),
             None => Err(self.too_long()),
         }

@@ -20,19 +20,41 @@ use memchr::memchr;
 /// assert_eq!(line_item(all[0]), b"one\r");
 /// ```
 pub fn records(block: &[u8]) -> Records<'_> {
-    Records { block, start: 0, window: 0, ends: 0, searched: 0 }
+    records_ending(block, b'\n')
+}
+
+/// The same for records that end with this byte.
+///
+/// ```
+/// use umbel_records::records_ending;
+///
+/// assert!(records_ending(b"a\nb\0c", 0).eq([&b"a\nb\0"[..], b"c"]));
+/// ```
+pub fn records_ending(block: &[u8], record_end: u8) -> Records<'_> {
+    Records { block, record_end, start: 0, window: 0, ends: 0, searched: 0 }
 }
 
 /// The line of a record: its bytes without one trailing `\n`. A carriage return in front of it
 /// stays.
 pub fn line_item(record: &[u8]) -> &[u8] {
-    record.strip_suffix(b"\n").unwrap_or(record)
+    item_before(record, b'\n')
+}
+
+/// The bytes of a record without the one byte that ends it.
+///
+/// ```
+/// use umbel_records::item_before;
+///
+/// assert_eq!(item_before(b"a\n\0", 0), b"a\n");
+/// ```
+pub fn item_before(record: &[u8], record_end: u8) -> &[u8] {
+    record.strip_suffix(&[record_end]).unwrap_or(record)
 }
 
 /// A line known to be longer than this is searched by memchr, which is faster from about here on.
 const SHORT_LINE_BYTES: usize = 256;
 
-/// Iterator over the records of a block, made by [`records`].
+/// Iterator over the records of a block, made by [`records`] and [`records_ending`].
 ///
 /// ```
 /// let mut records = umbel_records::records(b"a\nb\n");
@@ -43,6 +65,7 @@ const SHORT_LINE_BYTES: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     block: &'a [u8],
+    record_end: u8,
     /// Where the next record starts.
     start: usize,
     /// Bit i says that a record ends with byte `window + i` and was not delivered.
@@ -61,7 +84,7 @@ impl<'a> Iterator for Records<'a> {
             let is_short = self.searched - self.start <= SHORT_LINE_BYTES;
             match self.block[self.searched..].first_chunk() {
                 Some(window) if is_short => {
-                    self.ends = line_ends(window);
+                    self.ends = record_ends(window, self.record_end);
                     self.window = self.searched;
                     self.searched += window.len();
                 }
@@ -82,7 +105,7 @@ impl<'a> Records<'a> {
     /// The next record if it is long, near the end of the block or the last.
     #[inline(never)]
     fn next_by_memchr(&mut self) -> Option<&'a [u8]> {
-        let found = memchr(b'\n', &self.block[self.searched..]);
+        let found = memchr(self.record_end, &self.block[self.searched..]);
         let end = found.map_or(self.block.len(), |at| self.searched + at + 1);
         let record = &self.block[self.start..end];
         self.start = end;
@@ -104,8 +127,8 @@ enum Cut<'a> {
 }
 
 impl<'a> BlockRecords<'a> {
-    pub(crate) fn lines(block: &'a [u8]) -> Self {
-        Self(Cut::Lines { records: records(block), start: 0 })
+    pub(crate) fn ending(block: &'a [u8], record_end: u8) -> Self {
+        Self(Cut::Lines { records: records_ending(block, record_end), start: 0 })
     }
 
     pub(crate) fn spans(block: &'a [u8], spans: &'a [Range<usize>]) -> Self {
@@ -132,14 +155,14 @@ impl<'a> Iterator for BlockRecords<'a> {
     }
 }
 
-/// Bit i says that byte i is `\n`. Both loops compile to vector code without intrinsics.
+/// Bit i says that byte i is `record_end`. Both loops compile to vector code without intrinsics.
 #[inline]
-fn line_ends(window: &[u8; 64]) -> u64 {
+fn record_ends(window: &[u8; 64], record_end: u8) -> u64 {
     // The product brings the lowest bits of the eight bytes together in the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut hits = [0; 64];
     for (hit, &byte) in hits.iter_mut().zip(window) {
-        *hit = u8::from(byte == b'\n');
+        *hit = u8::from(byte == record_end);
     }
     let mut ends = 0;
     for (index, word) in hits.as_chunks().0.iter().enumerate() {
@@ -177,9 +200,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_standard_library(block in blocks()) {
-            let expected: Vec<&[u8]> = block.split_inclusive(|&byte| byte == b'\n').collect();
-            prop_assert_eq!(records(&block).collect::<Vec<_>>(), expected);
+        fn equals_the_standard_library(block in blocks(), end in prop_oneof![Just(b'\n'), Just(0)]) {
+            let block: Vec<u8> = match end {
+                0 => block.iter().map(|byte| if *byte == b'\n' { 0 } else { *byte }).collect(),
+                _ => block,
+            };
+            let expected: Vec<&[u8]> = block.split_inclusive(|&byte| byte == end).collect();
+            prop_assert_eq!(records_ending(&block, end).collect::<Vec<_>>(), expected);
         }
     }
 }

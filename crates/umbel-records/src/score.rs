@@ -210,7 +210,7 @@ impl ScoreExtractor {
     /// [`ScoreError`] if such records have no such field.
     pub fn new(format: Format, field: &str) -> Result<Self, ScoreError> {
         match format {
-            Format::Text => Err(ScoreError::FieldOfText),
+            Format::Text | Format::ZeroTerminated => Err(ScoreError::FieldOfText),
             Format::JsonLines => match field.parse() {
                 Ok(path) => {
                     let tree = PathTree::new(&[path]);

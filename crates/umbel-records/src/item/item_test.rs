@@ -24,6 +24,18 @@ fn record_item(record: &[u8]) -> Result<Vec<u8>, ItemError> {
 }
 
 #[test]
+fn a_zero_byte_ends_a_record_where_the_format_says_so() {
+    for granularity in [Granularity::Line, Granularity::Record] {
+        let mut item = extractor(Format::ZeroTerminated, granularity);
+        assert_eq!(item.item(b"a\n\0").unwrap(), b"a\n");
+        assert_eq!(item.item(b"\0\0").unwrap(), b"\0", "one terminator, not two");
+        assert_eq!(item.item(b"a\n").unwrap(), b"a\n", "the last one, without its end");
+    }
+    let key = ItemExtractor::new(Format::ZeroTerminated, key(&["a"]));
+    assert!(matches!(key, Err(ExtractorError::KeyOfText)));
+}
+
+#[test]
 fn lines_are_taken_as_they_are() {
     let lines = [
         extractor(Format::Text, Granularity::Line),

@@ -228,6 +228,30 @@ proptest! {
         prop_assert_eq!(read_span(&file, Some(span), limits), twin(&content, span));
     }
 
+    /// With zero bytes and line ends exchanged, and cut at zero bytes, all is as before.
+    #[test]
+    fn zero_bytes_end_records_as_line_ends_do(
+        content in content(), start in 0..130u64, end in 0..130u64, block_bytes in 1..20usize
+    ) {
+        let exchange = |bytes: &[u8]| -> Vec<u8> {
+            let exchange = |byte: &u8| match byte {
+                0 => b'\n',
+                b'\n' => 0,
+                other => *other,
+            };
+            bytes.iter().map(exchange).collect()
+        };
+        let span = ByteSpan { start, end };
+        let limits = ReadLimits { block_bytes, ..ReadLimits::default() };
+        let file = file_of(&exchange(&content));
+        let mut reader = RecordReader::open(file, Compression::Plain, Some(span), limits).unwrap().ending(0);
+        let mut seen = Vec::new();
+        while reader.next_block().unwrap().is_some() {
+            seen.extend(reader.block_records().map(|(_, record)| exchange(record)));
+        }
+        prop_assert_eq!(seen, twin(&content, span));
+    }
+
     #[test]
     fn spans_tile(content in content(), mut cuts in vec(0..130u64, 0..12)) {
         cuts.sort_unstable();

@@ -3,6 +3,7 @@
 mod binary;
 mod choices;
 mod cluster;
+mod cutting;
 mod machines;
 
 pub(crate) use cluster::spec_of;
@@ -14,14 +15,12 @@ use crate::dedup::{
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
-use choices::{
-    EmptyArg, ExactnessArg, FilterArg, FormatArg, GranularityArg, MissingKeyArg, ScopeArg,
-};
+use choices::{EmptyArg, ExactnessArg, FilterArg, GranularityArg, MissingKeyArg, ScopeArg};
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
-use umbel_records::{Format, Granularity, Normaliser};
+use umbel_records::{Granularity, Normaliser};
 
 const INPUT: &str = "Input";
 const EQUAL: &str = "What is equal";
@@ -49,9 +48,8 @@ pub(crate) struct DedupArgs {
     /// [default: standard input]
     #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
-    /// text, jsonl, csv, tsv or parquet [default: by content and name]
-    #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
-    format: Option<FormatArg>,
+    #[command(flatten)]
+    cutting: cutting::CuttingArgs,
     /// Found files that are no text: refuse, skip, copy or text
     #[arg(long, value_enum, value_name = "RULE", default_value_t = binary::BinaryArg::Refuse, help_heading = INPUT,
         hide_possible_values = true)]
@@ -276,13 +274,7 @@ impl DedupArgs {
 
     /// What the user wants. Reads nothing: without --seed the seed is 0, and whoever runs the job finds one.
     fn spec(&self) -> Result<JobSpec> {
-        let format = self.format.map(|format| match format {
-            FormatArg::Text => Format::Text,
-            FormatArg::Jsonl => Format::JsonLines,
-            FormatArg::Csv => Format::Csv,
-            FormatArg::Tsv => Format::Tsv,
-            FormatArg::Parquet => Format::Parquet,
-        });
+        let format = self.cutting.format(self.compared())?;
         let level = self.level()?;
         self.check_objects()?;
         let Beside { online, references, add_to, save_index } = self.beside(level)?;
@@ -347,9 +339,14 @@ impl DedupArgs {
         })
     }
 
-    fn granularity(&self) -> Result<Granularity> {
+    /// What is compared, if nothing is wrong with it.
+    fn compared(&self) -> GranularityArg {
         let default = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
-        let granularity = self.granularity.unwrap_or(default);
+        self.granularity.unwrap_or(default)
+    }
+
+    fn granularity(&self) -> Result<Granularity> {
+        let granularity = self.compared();
         if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
             let text = "--paragraph-bytes-min goes with --granularity paragraph";
             return Err(UsageError(text.into()).into());

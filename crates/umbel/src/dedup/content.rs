@@ -79,8 +79,9 @@ pub(crate) trait ChunkContent {
     /// Those of `take`.
     fn hand_out(&mut self, wanted: &dyn Fn(u64) -> bool, take: &mut Take<'_>) -> Result<()>;
 
-    /// What was read last, if every line of it is a place and its own item.
-    fn lines(&self) -> Option<&[u8]> {
+    /// What was read last and the byte that ends its records, if each of them is a place and without that byte its own
+    /// item.
+    fn lines(&self) -> Option<(&[u8], u8)> {
         None
     }
 
@@ -130,6 +131,7 @@ pub(crate) fn open_content(
         extractor: extractor.map(|extractor| extractor.normalised(normalisers)),
         ranker,
         is_lines,
+        record_end: source.format.record_end(),
         keeps_empty,
         missing_key: spec.missing_key,
         places: 0,
@@ -165,7 +167,8 @@ pub(crate) fn open_limited(
 ) -> Result<RecordReader> {
     let file = source.open()?;
     let reader = match source.format.delimiter() {
-        None => RecordReader::open(file, source.compression, span, limits),
+        None => RecordReader::open(file, source.compression, span, limits)
+            .map(|reader| reader.ending(source.format.record_end())),
         Some(delimiter) => RecordReader::open_table(file, source.compression, delimiter, limits),
     };
     reader.with_context(|| source.name.clone())
@@ -178,6 +181,7 @@ struct RecordContent {
     extractor: Option<ItemExtractor>,
     ranker: Option<Ranker>,
     is_lines: bool,
+    record_end: u8,
     keeps_empty: bool,
     missing_key: MissingKey,
     places: u64,
@@ -217,8 +221,8 @@ impl ChunkContent for RecordContent {
         Ok(())
     }
 
-    fn lines(&self) -> Option<&[u8]> {
-        self.is_lines.then(|| self.reader.block())
+    fn lines(&self) -> Option<(&[u8], u8)> {
+        self.is_lines.then(|| (self.reader.block(), self.record_end))
     }
 
     fn content_offset(&self) -> u64 {

@@ -176,7 +176,7 @@ impl Source {
         match (&self.header, self.format) {
             (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
             (None, Format::Csv | Format::Tsv) => Ok(None),
-            (None, Format::Text) => Err(ExtractorError::ParagraphOfText),
+            (None, Format::Text | Format::ZeroTerminated) => Err(ExtractorError::ParagraphOfText),
             // Texts of columns are found elsewhere.
             (None, Format::Parquet) => Ok(None),
             (None, Format::JsonLines) => TextField::of_json(field.to_owned()).map(Some),

@@ -191,6 +191,11 @@ impl JobSpec {
         outputs.into_iter().filter_map(|(flag, path)| Some((flag, &**path?)))
     }
 
+    /// The byte that ends a record.
+    pub(crate) fn record_end(&self) -> u8 {
+        self.format.map_or(b'\n', Format::record_end)
+    }
+
     /// The keep rule, as the user names it.
     pub(crate) fn keep_name(&self) -> String {
         match (&self.best, self.keep) {

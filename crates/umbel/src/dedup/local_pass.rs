@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use umbel_engine::dedup::{JobShape, Place, Rank};
 use umbel_filter::ItemHash;
-use umbel_records::{ContentDigest, line_item, records};
+use umbel_records::{ContentDigest, item_before, records_ending};
 
 /// What reading a chunk has shown.
 #[derive(Default)]
@@ -288,13 +288,13 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         &mut self,
         index: usize,
         hasher: ScopedHasher,
-        block: &[u8],
+        (block, record_end): (&[u8], u8),
         found: &mut Findings,
         watch: &mut Stopwatch,
     ) -> Result<()> {
         let mut place = found.facts.places;
-        for record in records(block) {
-            let item = line_item(record);
+        for record in records_ending(block, record_end) {
+            let item = item_before(record, record_end);
             found.facts.item_bytes += item.len() as u64;
             if let Some(drop) = self.builder.push(hasher.hash(item), place, Rank::default()) {
                 self.drop_early(index, drop, found)?;

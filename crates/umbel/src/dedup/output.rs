@@ -20,7 +20,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use umbel_records::{
-    Compression, ContentDigest, ContentReader, Granularity, RecordReader, TableHeader, records,
+    Compression, ContentDigest, ContentReader, Granularity, RecordReader, TableHeader,
+    records_ending,
 };
 
 /// Output of a chunk that waits for its turn in memory; what is more waits for the turn itself.
@@ -274,13 +275,13 @@ fn write_source(
 fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
     match job.spec.granularity {
         Granularity::File => sink.write(kept),
-        _ => sink.write_records(kept),
+        _ => sink.write_records(kept, job.spec.record_end()),
     }
 }
 
 /// The header row of a table, before its records.
 fn write_header(header: &TableHeader, sink: &mut Sink) -> Result<()> {
-    sink.write_records(header.bytes())
+    sink.write_records(header.bytes(), b'\n')
 }
 
 /// Appends a chunk's kept records to `kept`, and hands that to `flush` whenever it is full.
@@ -304,7 +305,8 @@ fn copy_chunk(
         Granularity::Paragraph(field) => Some(PieceCopier::new(source, field)?),
         _ => None,
     };
-    let mut picked = Picker { facts, pieces, place: 0, bar, stored: 0 };
+    let record_end = source.format.record_end();
+    let mut picked = Picker { facts, pieces, record_end, place: 0, bar, stored: 0 };
     let mut watch = Stopwatch::start();
     while picked.next_block(&mut reader, kept) {
         if kept.len() >= WAITING_BYTES_MAX {
@@ -347,6 +349,7 @@ struct Picker<'a> {
     facts: &'a ChunkFacts,
     /// Where not whole records are picked but pieces of them.
     pieces: Option<PieceCopier>,
+    record_end: u8,
     place: u64,
     bar: &'a Bar,
     stored: u64,
@@ -363,7 +366,7 @@ impl Picker<'_> {
             self.pick(reader.block(), reader.block_records(), kept);
         } else {
             let mut at = 0;
-            let numbered = records(reader.block()).map(|record| {
+            let numbered = records_ending(reader.block(), self.record_end).map(|record| {
                 at += record.len();
                 (at - record.len(), record)
             });

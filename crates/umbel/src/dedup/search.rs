@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_records::{
     BINARY_HEAD_BYTES, ByteSpan, Compression, Format, RemoteBytes, RemoteReader, binary_kind,
-    content_head,
+    content_head, magic_kind,
 };
 
 /// What becomes of files that were found, not named, and are no text.
@@ -339,7 +339,12 @@ impl<'a> Finding<'a> {
     fn add_content(&mut self, mut source: Source) -> Result<()> {
         let looks = self.search.binary != BinaryFiles::Text && source.format != Format::Parquet;
         let kind = if looks {
-            binary_kind(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
+            // Records that end with zero bytes are full of them.
+            let tell = match source.format {
+                Format::ZeroTerminated => magic_kind,
+                _ => binary_kind,
+            };
+            tell(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
         } else {
             None
         };

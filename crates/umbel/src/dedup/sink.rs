@@ -125,7 +125,7 @@ pub(crate) struct Sink {
     aside: Aside,
     /// When the file was written last, if its content is that of another.
     modified: Option<SystemTime>,
-    /// The last record had no line end: the next one needs one before it.
+    /// The last record lacked the byte that ends it: the next one needs it before its own.
     unterminated: bool,
 }
 
@@ -276,13 +276,13 @@ impl Sink {
         outcome.map_err(|error| self.explain(error))
     }
 
-    /// Writes whole records, the last of which may lack its line end. Two records never run into one.
-    pub(crate) fn write_records(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Writes whole records, the last of which may lack the byte that ends it. Two records never run into one.
+    pub(crate) fn write_records(&mut self, bytes: &[u8], record_end: u8) -> Result<()> {
         if let Some(last) = bytes.last() {
             if self.unterminated {
-                self.write(b"\n")?;
+                self.write(&[record_end])?;
             }
-            self.unterminated = *last != b'\n';
+            self.unterminated = *last != record_end;
             self.write(bytes)?;
         }
         Ok(())
@@ -358,8 +358,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.txt");
         let mut sink = Sink::file(&path, false).unwrap();
-        sink.write_records(b"a\nb").unwrap();
-        sink.write_records(b"c").unwrap();
+        sink.write_records(b"a\nb", b'\n').unwrap();
+        sink.write_records(b"c", b'\n').unwrap();
         let complete = sink.complete().unwrap();
         assert!(!path.exists());
         commit(vec![complete]).unwrap();

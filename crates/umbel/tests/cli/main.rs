@@ -54,3 +54,4 @@ mod text;
 mod trees;
 mod usage;
 mod whole_file;
+mod zero_terminated;
