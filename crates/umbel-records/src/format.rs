@@ -1,7 +1,7 @@
 //! How the content of a file is cut into records and what a record means.
 //!
 //! Text and JSON Lines cut at `\n`, or text at zero bytes; they differ in what may be asked of a record: a text line is
-//! only bytes, a JSON line has fields. Tables have a header row and fields that may hold line ends.
+//! only bytes, a JSON line has fields. Tables have fields that may hold line ends, and most have a header row.
 
 use std::path::Path;
 
@@ -24,17 +24,27 @@ pub enum Format {
     ZeroTerminated,
     /// One JSON value (RFC 8259) per line.
     JsonLines,
-    /// A header row and records of fields separated by commas (RFC 4180).
-    Csv,
-    /// The same with tabs instead of commas, quotes included.
-    Tsv,
+    /// Records of fields (RFC 4180), below a header row or not: [`CSV`](Self::CSV),
+    /// [`TSV`](Self::TSV) and their dialects.
+    Table {
+        /// The byte between fields.
+        delimiter: u8,
+        /// Whether the first record names the columns, and is none.
+        has_header: bool,
+    },
     /// Rows in columns (Apache Parquet), told by content: see [`ParquetFile`](crate::ParquetFile).
     Parquet,
 }
 
 impl Format {
+    /// A header row and records of fields separated by commas.
+    pub const CSV: Self = Self::Table { delimiter: b',', has_header: true };
+
+    /// The same with tabs instead of commas, quotes included.
+    pub const TSV: Self = Self::Table { delimiter: b'\t', has_header: true };
+
     /// Guesses the format by the file name: `.jsonl`, `.ndjson` and `.jsonlines` are
-    /// [`JsonLines`](Self::JsonLines), `.csv` is [`Csv`](Self::Csv), `.tsv` is [`Tsv`](Self::Tsv),
+    /// [`JsonLines`](Self::JsonLines), `.csv` is [`CSV`](Self::CSV), `.tsv` is [`TSV`](Self::TSV),
     /// also before `.gz`, `.gzip`, `.zst` or `.zstd`, in upper or lower case; every other name is
     /// [`Text`](Self::Text).
     pub fn from_name(path: &Path) -> Self {
@@ -46,18 +56,17 @@ impl Format {
             .unwrap_or(&name);
         match unpacked.rsplit_once('.').map(|(_, extension)| extension) {
             Some("jsonl" | "ndjson" | "jsonlines") => Self::JsonLines,
-            Some("csv") => Self::Csv,
-            Some("tsv") => Self::Tsv,
+            Some("csv") => Self::CSV,
+            Some("tsv") => Self::TSV,
             _ => Self::Text,
         }
     }
 
-    /// The byte between the fields of a table; `None` for formats without a header row.
+    /// The byte between the fields of a table; `None` for other formats.
     pub fn delimiter(self) -> Option<u8> {
         match self {
             Self::Text | Self::ZeroTerminated | Self::JsonLines | Self::Parquet => None,
-            Self::Csv => Some(b','),
-            Self::Tsv => Some(b'\t'),
+            Self::Table { delimiter, .. } => Some(delimiter),
         }
     }
 
@@ -85,9 +94,9 @@ mod tests {
             assert_eq!(of(name), Format::Text, "{name}");
         }
         for (name, format) in [
-            ("a.csv", Format::Csv),
-            ("A.CSV.ZST", Format::Csv),
-            ("a.tsv.gz", Format::Tsv),
+            ("a.csv", Format::CSV),
+            ("A.CSV.ZST", Format::CSV),
+            ("a.tsv.gz", Format::TSV),
             ("csv", Format::Text),
             ("a.csv.bak", Format::Text),
         ] {

@@ -85,7 +85,7 @@ impl ItemExtractor {
         let mode = match (format, granularity) {
             (_, Granularity::File) => return Err(ExtractorError::FileOfRecord),
             (_, Granularity::Paragraph(_)) => return Err(ExtractorError::ManyItems),
-            (Format::Csv | Format::Tsv, _) => return Err(ExtractorError::NoHeader),
+            (Format::Table { .. }, _) => return Err(ExtractorError::NoHeader),
             (Format::Parquet, _) => return Err(ExtractorError::Columns),
             (_, Granularity::Line)
             | (Format::Text | Format::ZeroTerminated, Granularity::Record) => {
@@ -284,7 +284,7 @@ pub enum ExtractorError {
     /// A record holds no file. A bug of the caller: read the content instead.
     #[error("a whole file is no item of a record")]
     FileOfRecord,
-    /// A table without its header, which names the fields. A bug of the caller: call
+    /// A table without its header, which names or numbers the fields. A bug of the caller: call
     /// [`ItemExtractor::of_table`].
     #[error("a table cannot be read without its header")]
     NoHeader,
@@ -303,6 +303,14 @@ pub enum ExtractorError {
         name: String,
         /// The names that there are.
         columns: String,
+    },
+    /// The table has no header, so that columns have numbers, and none has this one.
+    #[error("no column `{name}`: without a header columns are numbered, here from 1 to {columns}")]
+    NoSuchColumnNumber {
+        /// What should be a number.
+        name: String,
+        /// How many columns there are.
+        columns: usize,
     },
     /// The header names several columns so. Rename one of them.
     #[error("several columns are called `{name}`")]

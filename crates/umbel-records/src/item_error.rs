@@ -56,13 +56,13 @@ pub enum ItemError {
         /// Deepest nesting accepted.
         limit: usize,
     },
-    /// A record of a table has another number of fields than its header: often the sign of a quote
+    /// A record of a table has another number of fields than its first row, mostly a header: often the sign of a quote
     /// or delimiter that should have been quoted.
-    #[error("expected {expected} fields, as in the header, found {found}")]
+    #[error("expected {expected} fields, as in the first row, found {found}")]
     FieldCount {
         /// Fields of the record.
         found: usize,
-        /// Fields of the header.
+        /// Fields of the first row.
         expected: usize,
     },
     /// A key column of a table's record is not UTF-8. Convert the file.

@@ -132,7 +132,7 @@ impl RecordReader {
         Self { record_end, ..self }
     }
 
-    /// A reader of the records of a CSV or TSV file, with `delimiter` between fields, without its
+    /// A reader of the records of a table, with `delimiter` between fields, without its
     /// header: that is delivered with the first block, and not among its
     /// [records](Self::block_records). Nothing is read yet.
     ///
@@ -147,8 +147,11 @@ impl RecordReader {
         Self::with_cutter(file, compression, TableCutter::new(delimiter, true), limits)
     }
 
-    /// As [`open_table`](Self::open_table), with the header among the records.
-    pub(crate) fn with_header(
+    /// The same of a table that has no header: its first record is one like any other.
+    ///
+    /// # Errors
+    /// As [`open_table`](Self::open_table).
+    pub fn open_headless_table(
         file: impl Into<Stored>,
         compression: Compression,
         delimiter: u8,

@@ -218,7 +218,7 @@ impl ScoreExtractor {
                 }
                 Err(error) => Err(ScoreError::BadKeyPath { field: field.to_owned(), error }),
             },
-            Format::Csv | Format::Tsv => Err(ScoreError::Column(ExtractorError::NoHeader)),
+            Format::Table { .. } => Err(ScoreError::Column(ExtractorError::NoHeader)),
             Format::Parquet => Err(ScoreError::Column(ExtractorError::Columns)),
         }
     }
@@ -229,7 +229,7 @@ impl ScoreExtractor {
     /// [`ScoreError`] if the table has no such column.
     pub fn of_table(header: &TableHeader, column: &str) -> Result<Self, ScoreError> {
         let index = header.column(column).map_err(ScoreError::Column)?;
-        let fields = Box::new(TableFields::new(header.delimiter(), false));
+        let fields = Box::new(TableFields::below(header));
         Ok(Self { field: Field::Column { fields, index } })
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use csv_core::{ReadFieldResult, Reader};
 
+use super::TableHeader;
 use crate::ItemError;
 
 /// Splits records. Holds buffers that are used again for every record.
@@ -13,7 +14,12 @@ pub(crate) struct TableFields {
     /// Unquoted fields of the last record, one behind the other.
     text: Vec<u8>,
     fields: Vec<Field>,
+    /// Any record may be the first of its file.
+    passes_marks: bool,
 }
+
+/// What may stand in front of the first record of a file: the byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Debug)]
 struct Field {
@@ -32,7 +38,13 @@ impl TableFields {
             // The machine looks for a byte order mark at its first byte: let that be another one.
             machine.read_field(b"\n", &mut [0]);
         }
-        Self { machine, text: Vec::new(), fields: Vec::new() }
+        Self { machine, text: Vec::new(), fields: Vec::new(), passes_marks: false }
+    }
+
+    /// A splitter of the records of a table. Where no header is in front of them, a byte order mark in
+    /// front of a record is passed over.
+    pub(crate) fn below(header: &TableHeader) -> Self {
+        Self { passes_marks: header.is_made_up(), ..Self::new(header.delimiter(), false) }
     }
 
     /// Splits one record, with or without its line end.
@@ -42,13 +54,14 @@ impl TableFields {
     pub(crate) fn split(&mut self, record: &[u8]) -> Result<(), ItemError> {
         self.fields.clear();
         let body = record.strip_suffix(b"\n").unwrap_or(record);
-        if body.is_empty() {
+        let mark = if self.passes_marks && body.starts_with(MARK) { MARK.len() } else { 0 };
+        if body.len() == mark {
             return Ok(()); // A blank line, which the machine would pass over in silence.
         }
         // One byte more than there can be, because a full buffer would need a case of its own.
         self.text.resize(record.len() + 1, 0);
-        let (mut at, mut text_end) = (0, 0);
-        let (mut raw_start, mut text_start) = (0, 0);
+        let (mut at, mut text_end) = (mark, 0);
+        let (mut raw_start, mut text_start) = (mark, 0);
         let mut is_ended = false;
         while !is_ended {
             let input = if at < body.len() { &body[at..] } else { b"\n" };

@@ -6,7 +6,8 @@ use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, St
 /// Bytes read at first for a header: 64 KiB hold all but freaks.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
 
-/// The header row of a CSV or TSV file: the names of its columns, and its bytes as they were read.
+/// The header row of a table: the names of its columns, and its bytes as they were read. Or one that is made up for a
+/// table without it, where columns are called `1`, `2` and so on, and that has no bytes.
 ///
 /// ```
 /// use std::io::Write;
@@ -27,6 +28,7 @@ pub struct TableHeader {
     delimiter: u8,
     bytes: Vec<u8>,
     columns: Vec<Vec<u8>>,
+    is_made_up: bool,
 }
 
 impl TableHeader {
@@ -41,16 +43,61 @@ impl TableHeader {
         delimiter: u8,
         limits: ReadLimits,
     ) -> Result<Option<Self>, ReadError> {
+        Self::of_first(file, compression, delimiter, limits, |columns, record| Self {
+            delimiter,
+            bytes: record.to_vec(),
+            columns: columns.texts().map(<[u8]>::to_vec).collect(),
+            is_made_up: false,
+        })
+    }
+
+    /// Makes up the header of a file that has none: columns are numbered from 1, as many as the first
+    /// record has; `None` if the file holds nothing but blank lines.
+    ///
+    /// ```
+    /// # use std::{io::Write, sync::Arc};
+    /// # use umbel_records::{Compression, ReadLimits, TableHeader};
+    /// let mut file = tempfile::tempfile()?;
+    /// file.write_all(b"7;Ada\n")?;
+    /// let (file, plain) = (Arc::new(file), Compression::Plain);
+    /// let header = TableHeader::numbered(file, plain, b';', ReadLimits::default())?.expect("a row");
+    /// assert_eq!((header.column("2")?, header.bytes()), (1, &b""[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RecordReader::next_block`], if the file is damaged in front of the first record's end.
+    pub fn numbered(
+        file: impl Into<Stored>,
+        compression: Compression,
+        delimiter: u8,
+        limits: ReadLimits,
+    ) -> Result<Option<Self>, ReadError> {
+        Self::of_first(file, compression, delimiter, limits, |columns, _| Self {
+            delimiter,
+            bytes: Vec::new(),
+            columns: (1..=columns.count()).map(|number| number.to_string().into_bytes()).collect(),
+            is_made_up: true,
+        })
+    }
+
+    /// What is made of the first record of a file and its fields.
+    fn of_first(
+        file: impl Into<Stored>,
+        compression: Compression,
+        delimiter: u8,
+        limits: ReadLimits,
+        make: impl FnOnce(&TableFields, &[u8]) -> Self,
+    ) -> Result<Option<Self>, ReadError> {
         let limits = ReadLimits { block_bytes: HEADER_BLOCK_BYTES, ..limits };
-        let mut reader = RecordReader::with_header(file, compression, delimiter, limits)?;
+        let mut reader = RecordReader::open_headless_table(file, compression, delimiter, limits)?;
         while reader.next_block()?.is_some() {
             if let Some((_, record)) = reader.block_records().next() {
                 let mut fields = TableFields::new(delimiter, true);
                 // The reader has cut it where no quote is open.
                 let is_split = fields.split(record).is_ok();
                 debug_assert!(is_split, "a cut record has closed quotes");
-                let columns = fields.texts().map(<[u8]>::to_vec).collect();
-                return Ok(Some(Self { delimiter, bytes: record.to_vec(), columns }));
+                return Ok(Some(make(&fields, record)));
             }
         }
         Ok(None)
@@ -61,7 +108,12 @@ impl TableHeader {
         self.delimiter
     }
 
-    /// The row as read, with its line end if it has one.
+    /// Whether the table has no header row, and columns are numbered.
+    pub fn is_made_up(&self) -> bool {
+        self.is_made_up
+    }
+
+    /// The row as read, with its line end if it has one; nothing if there is no such row.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -74,10 +126,15 @@ impl TableHeader {
     /// The number of the column with this name, from 0.
     ///
     /// # Errors
-    /// [`ExtractorError::NoSuchColumn`] and [`ExtractorError::AmbiguousColumn`].
+    /// [`ExtractorError::NoSuchColumn`], [`ExtractorError::NoSuchColumnNumber`] and
+    /// [`ExtractorError::AmbiguousColumn`].
     pub fn column(&self, name: &str) -> Result<usize, ExtractorError> {
         let is_named = |column: &Vec<u8>| column == name.as_bytes();
         let Some(at) = self.columns.iter().position(is_named) else {
+            if self.is_made_up {
+                let (name, columns) = (name.to_owned(), self.columns.len());
+                return Err(ExtractorError::NoSuchColumnNumber { name, columns });
+            }
             let shown = |column: &Vec<u8>| format!("`{}`", String::from_utf8_lossy(column));
             let columns = self.columns.iter().map(shown).collect::<Vec<_>>().join(", ");
             return Err(ExtractorError::NoSuchColumn { name: name.to_owned(), columns });

@@ -40,7 +40,7 @@ impl TableItems {
                 What::Key(names.into_iter().map(column).collect::<Result<_, _>>()?)
             }
         };
-        let fields = TableFields::new(header.delimiter(), false);
+        let fields = TableFields::below(header);
         let (column_count, normalisers) = (header.columns().len(), Normalisers::default());
         Ok(Self { fields, column_count, what, normalisers })
     }

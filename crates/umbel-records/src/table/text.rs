@@ -20,7 +20,7 @@ impl TableText {
     pub(crate) fn new(header: &TableHeader, name: String) -> Result<Self, ExtractorError> {
         let delimiter = header.delimiter();
         Ok(Self {
-            fields: TableFields::new(delimiter, false),
+            fields: TableFields::below(header),
             column_count: header.columns().len(),
             column: header.column(&name)?,
             name,

@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail};
 use umbel_engine::dedup::Rank;
 use umbel_filter::ItemHash;
 use umbel_records::{
-    ByteSpan, ContentDigest, Granularity, ItemError, ItemExtractor, Normalisers, ReadError,
+    ByteSpan, ContentDigest, Format, Granularity, ItemError, ItemExtractor, Normalisers, ReadError,
     ReadLimits, RecordReader,
 };
 
@@ -166,10 +166,15 @@ pub(crate) fn open_limited(
     limits: ReadLimits,
 ) -> Result<RecordReader> {
     let file = source.open()?;
-    let reader = match source.format.delimiter() {
-        None => RecordReader::open(file, source.compression, span, limits)
-            .map(|reader| reader.ending(source.format.record_end())),
-        Some(delimiter) => RecordReader::open_table(file, source.compression, delimiter, limits),
+    let reader = match source.format {
+        Format::Table { delimiter, has_header: true } => {
+            RecordReader::open_table(file, source.compression, delimiter, limits)
+        }
+        Format::Table { delimiter, has_header: false } => {
+            RecordReader::open_headless_table(file, source.compression, delimiter, limits)
+        }
+        format => RecordReader::open(file, source.compression, span, limits)
+            .map(|reader| reader.ending(format.record_end())),
     };
     reader.with_context(|| source.name.clone())
 }

@@ -6,16 +6,20 @@ use super::object_inputs::{each_of, opening_threads};
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::sync::Arc;
-use umbel_records::{Granularity, ReadLimits, TableHeader};
+use umbel_records::{Format, Granularity, ReadLimits, TableHeader};
 
 /// Reads the headers of all tables.
 pub(crate) fn read_headers(sources: &mut [Source]) -> Result<()> {
     let read = |index: usize| {
         let source = &sources[index];
-        let Some(delimiter) = source.format.delimiter() else { return Ok(None) };
+        let Format::Table { delimiter, has_header } = source.format else { return Ok(None) };
         let file = source.open()?;
         let limits = ReadLimits::default();
-        let header = TableHeader::read(file, source.compression, delimiter, limits);
+        let header = if has_header {
+            TableHeader::read(file, source.compression, delimiter, limits)
+        } else {
+            TableHeader::numbered(file, source.compression, delimiter, limits)
+        };
         if let (Err(_), Some(failure)) = (&header, source.failure()) {
             return Err(failure);
         }
@@ -43,8 +47,13 @@ pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let lines = readable.find(|source| source.format.delimiter().is_none());
     if let (true, Some(lines)) = (is_one_stream, lines) {
         let (first, lines) = (&first.name, &lines.name);
+        let what = if first_header.is_made_up() {
+            format!("{first} is a table and {lines} is none")
+        } else {
+            format!("{first} has a header row and {lines} has none")
+        };
         let text = format!(
-            "{first} has a header row and {lines} has none: they cannot go to one output; \
+            "{what}: they cannot go to one output; \
              --output DIR/ writes one file an input"
         );
         return Err(UsageError(text).into());
@@ -69,7 +78,8 @@ pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
 
 fn difference(first: &TableHeader, other: &TableHeader, with_delimiter: bool) -> Option<String> {
     if with_delimiter && first.delimiter() != other.delimiter() {
-        return Some("one is CSV, the other TSV".into());
+        let name = |header: &TableHeader| header.delimiter().escape_ascii();
+        return Some(format!("between fields is `{}` and `{}`", name(first), name(other)));
     }
     let (a, b) = (first.columns(), other.columns());
     if let Some(at) = a.iter().zip(b).position(|(a, b)| a != b) {

@@ -1,6 +1,7 @@
 //! Inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::destinations::is_object;
+use super::format_rule::FormatRule;
 use super::local_pass::InputError;
 use super::row_groups::RowGroups;
 use super::search::Unreadable;
@@ -175,7 +176,7 @@ impl Source {
     pub(crate) fn text_field(&self, field: &str) -> Result<Option<TextField>, ExtractorError> {
         match (&self.header, self.format) {
             (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
-            (None, Format::Csv | Format::Tsv) => Ok(None),
+            (None, Format::Table { .. }) => Ok(None),
             (None, Format::Text | Format::ZeroTerminated) => Err(ExtractorError::ParagraphOfText),
             // Texts of columns are found elsewhere.
             (None, Format::Parquet) => Ok(None),
@@ -258,7 +259,7 @@ impl Directories {
 
 pub(super) fn source(
     path: PathBuf,
-    format: Option<Format>,
+    format: FormatRule,
     scratch: &Path,
     directories: &mut Directories,
 ) -> Result<Source> {
@@ -269,7 +270,7 @@ pub(super) fn source(
     let by_name = Format::from_name(&path);
     if metadata.is_file() {
         let (compression, detected) = detect(&file).with_context(cannot)?;
-        let format = format.or(detected).unwrap_or(by_name);
+        let format = format.format_of(detected, by_name);
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
@@ -282,7 +283,7 @@ pub(super) fn source(
     spooled(file, name, relative, (format, by_name), scratch)
 }
 
-pub(super) fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
+pub(super) fn stdin(format: FormatRule, scratch: &Path) -> Result<Source> {
     let name = "-".to_owned();
     let cannot = || "standard input: cannot read";
     let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
@@ -292,7 +293,7 @@ pub(super) fn stdin(format: Option<Format>, scratch: &Path) -> Result<Source> {
     let at_start = file.stream_position().is_ok_and(|position| position == 0);
     if metadata.is_file() && at_start {
         let (compression, detected) = detect(&file).with_context(cannot)?;
-        let format = format.or(detected).unwrap_or(Format::Text);
+        let format = format.format_of(detected, Format::Text);
         let bytes = metadata.len();
         // Whoever shares the descriptor sees it read, as with any program.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
@@ -308,14 +309,14 @@ fn spooled(
     mut from: impl Read,
     name: String,
     relative: PathBuf,
-    (format, by_name): (Option<Format>, Format),
+    (format, by_name): (FormatRule, Format),
     scratch: &Path,
 ) -> Result<Source> {
     let cannot = || format!("{name}: cannot copy to a scratch file in {}", scratch.display());
     let mut file = tempfile::tempfile_in(scratch).with_context(cannot)?;
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
     let (compression, detected) = detect(&file).with_context(cannot)?;
-    let format = format.or(detected).unwrap_or(by_name);
+    let format = format.format_of(detected, by_name);
     let place = Place::Open(Arc::new(file));
     Ok(Source::new(name, relative, bytes, (compression, format), place))
 }
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn pipes_are_spooled() {
         let scratch = std::env::temp_dir();
-        let format = (None, Format::Text);
+        let format = (FormatRule::default(), Format::Text);
         let spool = spooled(&b"abc"[..], "-".into(), "stdin".into(), format, &scratch).unwrap();
         assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
     }

@@ -8,6 +8,7 @@ use super::compare::{self, Suspects};
 use super::destinations::try_objects;
 use super::drop_rows::DropRows;
 use super::exchange::{self, Decisions, Outcome};
+use super::format_rule::FormatRule;
 use super::hash_runs::{HashRuns, RunStore};
 use super::headers::{check_headers, read_headers};
 use super::inputs::Source;
@@ -105,8 +106,8 @@ pub(crate) struct JobSpec {
     pub(crate) empty: EmptyItems,
     /// Whether the user said what is compared; else it depends on the format.
     pub(crate) names_granularity: bool,
-    /// How records are cut; `None`: by content or name.
-    pub(crate) format: Option<Format>,
+    /// How records are cut.
+    pub(crate) format: FormatRule,
     /// Where kept records go, or the annotations.
     pub(crate) output: OutputTarget,
     /// Whether records are annotated instead of dropped.
@@ -193,7 +194,7 @@ impl JobSpec {
 
     /// The byte that ends a record.
     pub(crate) fn record_end(&self) -> u8 {
-        self.format.map_or(b'\n', Format::record_end)
+        self.format.record_end()
     }
 
     /// The keep rule, as the user names it.
@@ -327,7 +328,7 @@ pub(crate) fn open_sources_but(
     left_out: &BTreeSet<PathBuf>,
 ) -> Result<Vec<Source>> {
     // A file that is one record has no header.
-    let format = if spec.compares_files() { Some(Format::Text) } else { spec.format };
+    let format = if spec.compares_files() { Format::Text.into() } else { spec.format };
     let mut sources = resolve(&spec.search(format))?;
     sources.retain(|source| source.identity.as_ref().is_none_or(|file| !left_out.contains(file)));
     read_headers(&mut sources)?;

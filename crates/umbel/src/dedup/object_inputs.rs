@@ -1,5 +1,6 @@
 //! Objects of a store as inputs: one by its key, all below a prefix, or those that a pattern matches.
 
+use super::format_rule::FormatRule;
 use super::inputs::{Place, Source, detected};
 use super::turns::{lock, run_tasks};
 use crate::exit::UsageError;
@@ -55,7 +56,7 @@ impl ObjectStores {
 /// A [`UsageError`] if there is none; any other error names the object.
 pub(super) fn object_sources(
     arg: &str,
-    format: Option<Format>,
+    format: FormatRule,
     stores: &ObjectStores,
 ) -> Result<Vec<Source>> {
     let address = ObjectAddress::parse(arg)?;
@@ -128,16 +129,12 @@ fn some_of(
     Ok(addresses)
 }
 
-fn source(
-    store: &Arc<ObjectStore>,
-    address: &ObjectAddress,
-    format: Option<Format>,
-) -> Result<Source> {
+fn source(store: &Arc<ObjectStore>, address: &ObjectAddress, format: FormatRule) -> Result<Source> {
     let name = address.to_string();
     let (object, head) = store.open(address).with_context(|| format!("{name}: cannot read"))?;
     let (compression, by_content) = detected(&head);
-    let by_name = || Format::from_name(Path::new(&address.key));
-    let format = format.or(by_content).unwrap_or_else(by_name);
+    let by_name = Format::from_name(Path::new(&address.key));
+    let format = format.format_of(by_content, by_name);
     let (bytes, absolute) = (object.bytes(), PathBuf::from(&name));
     let place = Place::Object(Arc::new(object));
     let source = Source::new(name, address.path(), bytes, (compression, format), place);

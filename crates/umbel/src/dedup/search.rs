@@ -5,6 +5,7 @@
 //! of this job and unfinished ones of others are passed over, and what is no text is not cut into lines unasked.
 
 use super::destinations::is_object;
+use super::format_rule::FormatRule;
 use super::inputs::{
     Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
 };
@@ -42,8 +43,8 @@ pub(crate) enum BinaryFiles {
 pub(crate) struct Search<'a> {
     /// Files, directories, globs, `-`, objects.
     pub(crate) args: &'a [String],
-    /// How records are cut; `None`: by content or name.
-    pub(crate) format: Option<Format>,
+    /// How records are cut.
+    pub(crate) format: FormatRule,
     /// Where pipes are copied to.
     pub(crate) scratch: &'a Path,
     /// The object store.
@@ -68,7 +69,7 @@ impl JobSpec {
     }
 
     /// How inputs are found.
-    pub(crate) fn search(&self, format: Option<Format>) -> Search<'_> {
+    pub(crate) fn search(&self, format: FormatRule) -> Search<'_> {
         Search {
             args: &self.inputs,
             format,
@@ -402,7 +403,7 @@ mod tests {
 
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
-        let (format, skips_bad, quiet) = (None, false, true);
+        let (format, skips_bad, quiet) = (FormatRule::default(), false, true);
         resolve(&Search { args, format, scratch, stores, output, binary, skips_bad, quiet })
     }
 

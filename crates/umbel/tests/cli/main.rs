@@ -10,6 +10,7 @@ mod bad_records;
 mod clashes;
 mod cluster;
 mod damaged;
+mod dialects;
 mod duplicates;
 mod file_roles;
 mod filter;

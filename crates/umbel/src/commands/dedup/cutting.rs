@@ -2,9 +2,25 @@
 
 use super::choices::FormatArg;
 use super::{GranularityArg, INPUT};
+use crate::dedup::FormatRule;
 use crate::exit::UsageError;
 use clap::{Args, ValueEnum};
 use umbel_records::Format;
+
+/// A delimiter: one character of ASCII that is no part of the grammar of tables itself.
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [b'"' | b'\n' | b'\r'] => Err("a quote or line end cannot be between fields".to_owned()),
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err("expected one character of ASCII, or \\t".to_owned()),
+    }
+}
+
+fn name_of(format: FormatArg) -> String {
+    let value = format.to_possible_value().expect("no value is skipped");
+    value.get_name().to_owned()
+}
 
 /// Arguments that say how records are cut.
 #[derive(Args)]
@@ -12,37 +28,61 @@ pub(super) struct CuttingArgs {
     /// text, jsonl, csv, tsv or parquet [default: by content and name]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
     format: Option<FormatArg>,
+    /// What is between the fields of tables, like ';' or '\t'
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = INPUT)]
+    delimiter: Option<u8>,
+    /// Tables have no header: columns are numbered, from 1
+    #[arg(long, help_heading = INPUT)]
+    no_header: bool,
     /// Records end with a zero byte, as of find -print0 and sort -z
     #[arg(long, short = 'z', help_heading = INPUT)]
     zero_terminated: bool,
 }
 
 impl CuttingArgs {
-    /// The format of all inputs; `None`: each is told by its content and name.
+    /// How the formats of inputs are found.
     ///
     /// # Errors
     ///
     /// If two of the arguments exclude each other.
-    pub(super) fn format(&self, compared: GranularityArg) -> Result<Option<Format>, UsageError> {
+    pub(super) fn format(&self, compared: GranularityArg) -> Result<FormatRule, UsageError> {
+        self.check_dialect()?;
         if self.zero_terminated {
             self.check_zero_terminated(compared)?;
-            return Ok(Some(Format::ZeroTerminated));
+            return Ok(Format::ZeroTerminated.into());
         }
-        Ok(self.format.map(|format| match format {
+        let told = self.format.map(|format| match format {
             FormatArg::Text => Format::Text,
             FormatArg::Jsonl => Format::JsonLines,
-            FormatArg::Csv => Format::Csv,
-            FormatArg::Tsv => Format::Tsv,
+            FormatArg::Csv => Format::CSV,
+            FormatArg::Tsv => Format::TSV,
             FormatArg::Parquet => Format::Parquet,
-        }))
+        });
+        Ok(FormatRule { told, delimiter: self.delimiter, is_headless: self.no_header })
+    }
+
+    fn check_dialect(&self) -> Result<(), UsageError> {
+        let flag = match (self.delimiter, self.no_header) {
+            (Some(_), _) => "--delimiter",
+            (None, true) => "--no-header",
+            (None, false) => return Ok(()),
+        };
+        let other = match self.format {
+            _ if self.zero_terminated => "-z".to_owned(),
+            None | Some(FormatArg::Csv) => return Ok(()),
+            Some(FormatArg::Tsv) if self.delimiter.is_none_or(|byte| byte == b'\t') => {
+                return Ok(());
+            }
+            Some(format) => format!("--format {}", name_of(format)),
+        };
+        Err(UsageError(format!("{flag} goes with tables (--format csv), not with {other}")))
     }
 
     fn check_zero_terminated(&self, compared: GranularityArg) -> Result<(), UsageError> {
         if let Some(format) = self.format.filter(|format| *format != FormatArg::Text) {
-            let value = format.to_possible_value().expect("no value is skipped");
             return Err(UsageError(format!(
                 "-z cuts text at zero bytes, and --format {} cuts otherwise: leave one of the two out",
-                value.get_name()
+                name_of(format)
             )));
         }
         if matches!(compared, GranularityArg::Key | GranularityArg::Paragraph) {

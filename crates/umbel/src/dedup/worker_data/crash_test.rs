@@ -2,6 +2,7 @@
 //! process, and what was durable is not done again.
 
 use super::super::best::BestField;
+use super::super::format_rule::FormatRule;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
 use super::super::scope::Scope;
@@ -74,7 +75,7 @@ impl Place {
             rank: None,
             missing_key: MissingKey::Fail,
             empty: EmptyItems::Compare,
-            format: None,
+            format: FormatRule::default(),
             output: if output.ends_with('/') {
                 OutputTarget::Directory(self.path(output))
             } else {
