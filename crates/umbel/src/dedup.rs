@@ -14,6 +14,7 @@
 mod annotate;
 mod bad;
 mod best;
+mod by_size;
 mod chunks;
 mod cluster_jobs;
 mod commit;
@@ -61,6 +62,7 @@ mod whole_file;
 mod worker_data;
 
 pub(crate) use best::BestField;
+pub(crate) use by_size::{BySize, Groups};
 pub(crate) use cluster_jobs::{FileWorkshops, NodeJobs};
 pub(crate) use commit::commit;
 pub(crate) use destinations::{is_directory, is_object};

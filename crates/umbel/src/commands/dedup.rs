@@ -1,6 +1,7 @@
 //! `umbel dedup`: arguments to a job.
 
 mod binary;
+mod by_size;
 mod choices;
 mod cluster;
 mod cutting;
@@ -101,6 +102,8 @@ pub(crate) struct DedupArgs {
     /// Drop nothing: say of each record what it repeats
     #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output", help_heading = OUTPUT)]
     annotate: Option<PathBuf>,
+    #[command(flatten)]
+    by_size: by_size::BySizeArgs,
     /// Replace outputs that exist
     #[arg(long, help_heading = OUTPUT)]
     overwrite: bool,
@@ -307,6 +310,7 @@ impl DedupArgs {
             format,
             output: self.output(),
             annotates: self.annotate.is_some(),
+            by_size: self.by_size.choice(&self.beside_choice())?,
             groups: self.groups.clone(),
             duplicates: self.duplicates.clone(),
             bad: self.bad.clone(),
@@ -337,6 +341,17 @@ impl DedupArgs {
             stores: ObjectStores::new(self.memory_bytes()?),
             rank: None,
         })
+    }
+
+    fn beside_choice(&self) -> by_size::Beside {
+        let told =
+            [("--save-index", self.save_index.is_some()), ("--add-to", self.add_to.is_some())];
+        by_size::Beside {
+            compared: self.compared(),
+            has_others: self.machines.has_others() || self.on_cluster.cluster.is_some(),
+            annotates: self.annotate.is_some(),
+            tells_kept: told.into_iter().find_map(|(flag, is_told)| is_told.then_some(flag)),
+        }
     }
 
     /// What is compared, if nothing is wrong with it.

@@ -2,6 +2,7 @@
 
 use super::bad::BadRecords;
 use super::best::{BestField, Ranker};
+use super::by_size::{self, BySize};
 use super::chunks::{Chunk, cut};
 use super::commit::commit;
 use super::compare::{self, Suspects};
@@ -16,7 +17,7 @@ use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::{check_workers, pairs_bytes, resident_bytes};
 use super::object_inputs::ObjectStores;
 use super::online::{Asked, FilterAddress, Online};
-use super::output::{self, Written};
+use super::output::Written;
 use super::outputs::{
     Named, Outputs, check_against_inputs, check_named, remove_leftovers_beside, write_bad,
 };
@@ -24,7 +25,7 @@ use super::plan;
 use super::progress::{Bar, Unit};
 use super::references::References;
 use super::report::records_before;
-use super::reports::{self, ReportOutputs};
+use super::reports::{self, Drops, ReportOutputs};
 use super::row_groups::read_footers;
 use super::save_index::{self, KeptOfJob};
 use super::scope::{Scope, ScopedHasher};
@@ -112,6 +113,8 @@ pub(crate) struct JobSpec {
     pub(crate) output: OutputTarget,
     /// Whether records are annotated instead of dropped.
     pub(crate) annotates: bool,
+    /// What is written by how often a record was there.
+    pub(crate) by_size: BySize,
     /// Where the report of dropped records goes.
     pub(crate) duplicates: Option<PathBuf>,
     /// Where the list of groups of equal records goes.
@@ -208,7 +211,8 @@ impl JobSpec {
 
     /// Whether anybody wants to know which record was kept for a dropped one.
     pub(crate) fn reports_kept(&self) -> bool {
-        self.duplicates.is_some() || self.groups.is_some() || self.annotates
+        let is_told = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
+        is_told || self.by_size.needs_sizes()
     }
 }
 
@@ -346,6 +350,7 @@ pub(crate) fn open_sources_but(
         }
     }
     check_headers(spec, &sources)?;
+    by_size::check_counts(spec, &sources)?;
     Ok(sources)
 }
 
@@ -382,12 +387,12 @@ fn execute(
     })?;
     let (kept, annotations) = if spec.annotates { (None, kept) } else { (kept, None) };
     let mut written = Written::default();
+    let mut drops = Drops::new(job, &local.facts, dropped.as_ref(), &scratch, duplicates);
     if !spec.annotates {
         let bar = bar("write", input_bytes, Unit::Bytes);
-        written = output::run(job, kept, &local.facts, &bar)?;
+        written = by_size::write(job, kept, &local.facts, &mut drops, &scratch, &bar)?;
     }
-    let outputs = ReportOutputs { duplicates, groups, annotations };
-    let reported = reports::write(job, outputs, &local.facts, dropped.as_ref(), &scratch)?;
+    let reported = reports::write(ReportOutputs { groups, annotations }, drops)?;
     written.complete.extend(reported.complete.into_iter().chain(decided.index));
     written.was_closed |= reported.was_closed;
     let mut chunk_facts = local.facts;
@@ -407,6 +412,7 @@ fn execute(
         asked: &decided.asked,
         bad: &bad.records,
         groups: reported.groups,
+        written: written.records,
         early_drops: bad.early_drops,
         phases: &phases,
         wall: total.elapsed(),

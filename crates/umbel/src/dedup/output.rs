@@ -45,6 +45,8 @@ pub(crate) struct Written {
     pub(crate) times: OutputTimes,
     /// The reader of standard output has left before the end.
     pub(crate) was_closed: bool,
+    /// How many records were written, where that depends on the sizes of their groups.
+    pub(crate) records: Option<u64>,
 }
 
 /// How the files of an output directory are named until the commit, and remembered.
@@ -135,7 +137,7 @@ pub(crate) fn run(
         (None, _) => Vec::new(),
     };
     let times = *lock(&times);
-    Ok(Written { complete, times, was_closed })
+    Ok(Written { complete, times, was_closed, records: None })
 }
 
 /// All sources into one sink. Chunks are read by all threads and written in turn.
@@ -196,19 +198,31 @@ pub(crate) fn directory(
             return Ok(());
         }
         let path = output_path(job.spec, root, &job.sources[index]);
-        if job.sources[index].is_copied && job.sources[index].stands_at(&path) {
-            return Ok(()); // In place it is there already.
+        let source = &job.sources[index];
+        if copy_source(source, index, &path, places)? {
+            return Ok(());
         }
         make_directory(path.parent().unwrap_or(root))?;
-        let source = &job.sources[index];
-        if source.is_copied {
-            let sink = places.sink(index, &path, Compression::Plain)?;
-            return places.add(index, copy_stored(source, sink)?);
-        }
         let sink = places.sink(index, &path, source.compression)?;
         places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };
     run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))
+}
+
+/// Copies a source if it is only copied; false if it is not.
+pub(crate) fn copy_source(
+    source: &Source,
+    index: usize,
+    path: &Path,
+    places: &dyn Places,
+) -> Result<bool> {
+    // In place it is there already.
+    if source.is_copied && !source.stands_at(path) {
+        make_directory(path.parent().unwrap_or(path))?;
+        let sink = places.sink(index, path, Compression::Plain)?;
+        places.add(index, copy_stored(source, sink)?)?;
+    }
+    Ok(source.is_copied)
 }
 
 /// A source as it is stored.

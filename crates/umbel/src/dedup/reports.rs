@@ -16,8 +16,6 @@ use std::sync::Arc;
 
 /// Where the reports go.
 pub(crate) struct ReportOutputs {
-    /// The report of dropped records.
-    pub(crate) duplicates: Option<Named>,
     /// The list of groups.
     pub(crate) groups: Option<Named>,
     /// The annotations, if they go to one stream.
@@ -36,17 +34,13 @@ pub(crate) struct Reported {
 }
 
 /// Writes all that the user wants to know of dropped records.
-pub(crate) fn write(
-    job: &Job<'_>,
-    outputs: ReportOutputs,
-    facts: &[ChunkFacts],
-    dropped: Option<&DropRows>,
-    scratch: &Arc<ScratchFile>,
-) -> Result<Reported> {
-    let Some(dropped) = dropped else { return Ok(Reported::default()) };
-    let names = RecordNames::new(job, facts);
+pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Reported> {
     let mut reported = Reported::default();
-    let by_kept = report(job, outputs.duplicates, &names, dropped, scratch, &mut reported)?;
+    drops.by_kept()?;
+    reported.complete.extend(drops.report);
+    let Some(by_kept) = drops.by_kept else { return Ok(reported) };
+    let Drops { job, facts, scratch, .. } = drops;
+    let names = RecordNames::new(job, facts);
 
     let mut group_facts = GroupFacts::default();
     let sink = outputs.groups.map(Named::sink).transpose()?;
@@ -82,32 +76,53 @@ pub(crate) fn write(
 }
 
 /// Bytes of rows that are sorted in memory. A quarter, as for the drops before: two sorters at most are alive at once.
-fn sort_bytes(job: &Job<'_>) -> u64 {
+pub(crate) fn sort_bytes(job: &Job<'_>) -> u64 {
     job.resident_bytes() / 4
 }
 
-/// Writes the report of dropped records, if it is wanted, and sorts them by what was kept.
-fn report(
-    job: &Job<'_>,
-    named: Option<Named>,
-    names: &RecordNames<'_>,
-    dropped: &DropRows,
-    scratch: &Arc<ScratchFile>,
-    reported: &mut Reported,
-) -> Result<SortedRows<2>> {
-    let sink = named.map(Named::sink).transpose()?;
-    let mut report = sink.map(|sink| Report::new(names, job.spec.best.as_ref(), sink));
-    let mut by_kept = RowSorter::new(sort_bytes(job), scratch);
-    dropped.for_each(|row| {
-        if let Some(report) = &mut report {
-            report.add(row)?;
-        }
-        // What a reference holds is in no group: the record that was kept is not of this job.
-        if row.is_known() {
-            return Ok(());
-        }
-        by_kept.push([row.kept.to_bits(), row.place.to_bits()])
-    })?;
-    reported.complete.extend(report.map(Report::complete).transpose()?);
-    by_kept.finish()
+/// The drops of a job, sorted by what was kept for them when they are asked for first; the report of dropped records, if it
+/// is wanted, is written meanwhile.
+pub(crate) struct Drops<'a> {
+    job: &'a Job<'a>,
+    facts: &'a [ChunkFacts],
+    dropped: Option<&'a DropRows>,
+    scratch: &'a Arc<ScratchFile>,
+    duplicates: Option<Named>,
+    by_kept: Option<SortedRows<2>>,
+    report: Option<Complete>,
+}
+
+impl<'a> Drops<'a> {
+    /// Those of a job; nothing is sorted yet. `duplicates` is where the report goes.
+    pub(crate) fn new(
+        job: &'a Job<'a>,
+        facts: &'a [ChunkFacts],
+        dropped: Option<&'a DropRows>,
+        scratch: &'a Arc<ScratchFile>,
+        duplicates: Option<Named>,
+    ) -> Self {
+        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None }
+    }
+
+    /// Kept and dropped places, by the kept ones; `None` if nobody has asked for the drops.
+    pub(crate) fn by_kept(&mut self) -> Result<Option<&SortedRows<2>>> {
+        let Some(dropped) = self.dropped.take() else { return Ok(self.by_kept.as_ref()) };
+        let names = RecordNames::new(self.job, self.facts);
+        let sink = self.duplicates.take().map(Named::sink).transpose()?;
+        let best = self.job.spec.best.as_ref();
+        let mut report = sink.map(|sink| Report::new(&names, best, sink));
+        let mut by_kept = RowSorter::new(sort_bytes(self.job), self.scratch);
+        dropped.for_each(|row| {
+            if let Some(report) = &mut report {
+                report.add(row)?;
+            }
+            // What a reference holds is in no group: the record that was kept is not of this job.
+            if row.is_known() {
+                return Ok(());
+            }
+            by_kept.push([row.kept.to_bits(), row.place.to_bits()])
+        })?;
+        self.report = report.map(Report::complete).transpose()?;
+        Ok(Some(self.by_kept.insert(by_kept.finish()?)))
+    }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) bad: &'a BadRecords,
     /// The sections `groups` and `most_repeated`, if reports were wanted.
     pub(crate) groups: Option<(Value, Value)>,
+    /// How many records were written, where that depends on the sizes of their groups.
+    pub(crate) written: Option<u64>,
     pub(crate) early_drops: u64,
     pub(crate) phases: &'a [(&'static str, Duration)],
     pub(crate) wall: Duration,
@@ -80,6 +82,7 @@ impl Summary {
             "items": facts.items,
             "distinct": facts.items.saturating_sub(dropped).saturating_sub(known),
             "exempt": facts.exempt,
+            "written": facts.written,
             "collisions": report.collisions,
             "dropped": { "input": dropped, "reference": known, "missing_key": facts.left_out },
             "groups": groups,
@@ -129,7 +132,11 @@ impl Summary {
         let kept = |path: &str| get(path).as_u64().unwrap_or(0);
         let annotates = get("/spec/annotates") == true;
         let kept = grouped(kept("/distinct") + kept("/exempt"));
-        row(if annotates { "distinct" } else { "kept" }, kept);
+        let is_chosen = !get("/written").is_null();
+        row(if annotates || is_chosen { "distinct" } else { "kept" }, kept);
+        if is_chosen {
+            row("written", count("/written"));
+        }
         row(
             if annotates { "repeats" } else { "dropped" },
             format!("{} ({share:.2} %)", count("/dropped/input")),

@@ -7,6 +7,7 @@
 
 mod annotate;
 mod bad_records;
+mod by_size;
 mod clashes;
 mod cluster;
 mod damaged;

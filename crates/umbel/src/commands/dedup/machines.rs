@@ -38,6 +38,11 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// Whether this is one worker among others.
+    pub(super) fn has_others(&self) -> bool {
+        self.rank.is_some()
+    }
+
     /// This worker among the others; `None` if there are none.
     pub(super) fn peers(&self) -> Result<Option<PeerSpec>> {
         let Some(rank) = self.rank else { return Ok(None) };

@@ -111,6 +111,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         left_out: sum(|part| part.left_out),
         dropped: DroppedItems { input: dropped.saturating_sub(known), reference: known },
         exchange: &exchange,
+        written: None,
         asked: &asked(parts),
         bad: &BadRecords::default(),
         groups: groups(result, parts)?,

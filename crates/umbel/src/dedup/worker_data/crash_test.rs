@@ -2,11 +2,11 @@
 //! process, and what was durable is not done again.
 
 use super::super::best::BestField;
-use super::super::format_rule::FormatRule;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
 use super::super::scope::Scope;
 use super::super::search::BinaryFiles;
+use super::super::{by_size::BySize, format_rule::FormatRule};
 use super::bench::{Bench, Membership};
 use super::tally_test;
 use super::workshop::FileWorkshop;
@@ -65,6 +65,7 @@ impl Place {
 
     fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
         JobSpec {
+            by_size: BySize::default(),
             inputs,
             workers: Some(2),
             granularity: Granularity::Key(vec!["id".into()]),

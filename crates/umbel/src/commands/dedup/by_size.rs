@@ -1,0 +1,80 @@
+//! `--count`, `--repeated` and `--unique-only`: what is written by how often a record was there.
+
+use super::{GranularityArg, OUTPUT};
+use crate::dedup::{BySize, Groups};
+use crate::exit::UsageError;
+use clap::Args;
+
+/// Arguments that choose by the size of a group of equal records.
+#[derive(Args)]
+pub(super) struct BySizeArgs {
+    /// How often each was there, in front of it
+    #[arg(long, help_heading = OUTPUT)]
+    count: bool,
+    /// Only what was there more than once, one of each
+    #[arg(long, conflicts_with = "unique_only", help_heading = OUTPUT)]
+    repeated: bool,
+    /// Only what was there once
+    #[arg(long, help_heading = OUTPUT)]
+    unique_only: bool,
+}
+
+/// What else a job is to do, of which some excludes a choice by size.
+pub(super) struct Beside {
+    /// What is compared.
+    pub(super) compared: GranularityArg,
+    /// Whether it is one worker of many, or a cluster's job.
+    pub(super) has_others: bool,
+    /// Whether it annotates records.
+    pub(super) annotates: bool,
+    /// The first option that tells others what was kept.
+    pub(super) tells_kept: Option<&'static str>,
+}
+
+impl BySizeArgs {
+    /// What is written.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be had, with the reason.
+    pub(super) fn choice(&self, beside: &Beside) -> Result<BySize, UsageError> {
+        let groups = match (self.repeated, self.unique_only) {
+            (true, _) => Groups::Repeated,
+            (false, true) => Groups::Unique,
+            (false, false) => Groups::All,
+        };
+        let flag = match groups {
+            Groups::Repeated => "--repeated",
+            Groups::Unique => "--unique-only",
+            Groups::All if self.count => "--count",
+            Groups::All => return Ok(BySize::default()),
+        };
+        let refuse = |text: &str| Err(UsageError(format!("{flag}: {text}")));
+        if beside.has_others {
+            return refuse(
+                "a worker among many writes before it knows how often all others have a record; --groups FILE lists \
+                 that, or start one process",
+            );
+        }
+        if beside.annotates {
+            return refuse(
+                "--annotate says of every record how often it is there; leave one of the two out",
+            );
+        }
+        if beside.compared == GranularityArg::Paragraph {
+            return refuse("chooses whole records, and paragraphs are parts of them");
+        }
+        if beside.compared == GranularityArg::File && self.count {
+            return Err(UsageError(
+                "--count: whole files are no lines to count in front of; --groups FILE lists it"
+                    .into(),
+            ));
+        }
+        if let (Some(other), true) = (beside.tells_kept, groups != Groups::All) {
+            return refuse(&format!(
+                "{other} would tell of records that are not written; leave one of the two out"
+            ));
+        }
+        Ok(BySize { groups, counts: self.count })
+    }
+}
