@@ -35,6 +35,7 @@ mod json_lines;
 mod local_pass;
 mod membership;
 mod memory;
+mod name_filter;
 mod object_inputs;
 mod online;
 mod output;
@@ -71,6 +72,7 @@ pub(crate) use job::{EmptyItems, JobSpec, MissingKey, OutputTarget, SaveIndex, r
 pub(crate) use join_indexes::{index_facts, join_indexes};
 pub(crate) use membership::{PeerSpec, run_as_member};
 pub(crate) use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
+pub(crate) use name_filter::{NameFilter, NamePattern};
 pub(crate) use object_inputs::ObjectStores;
 pub(crate) use online::{FilterAddress, check_own};
 pub(crate) use references::seed_of_first;

@@ -10,9 +10,9 @@ mod machines;
 pub(crate) use cluster::spec_of;
 
 use crate::dedup::{
-    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, ObjectStores, OutputTarget,
-    PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory, is_object,
-    parse_bytes, run as run_job, run_as_member, seed_of_first,
+    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
+    ObjectStores, OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe,
+    is_directory, is_object, parse_bytes, run as run_job, run_as_member, seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
@@ -45,13 +45,18 @@ records were left out, 130 interrupted.";
 #[derive(Args)]
 #[command(after_help = HELP_END)]
 pub(crate) struct DedupArgs {
-    /// Files, directories, globs, - or objects (s3://BUCKET/KEY, PREFIX/, GLOB), plain or packed (gzip, zstd, xz, bzip2, lz4)
-    /// [default: standard input]
+    /// Files, directories, globs, - or objects, plain or packed [default: standard input]
     #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
+    /// Of a directory only files called so; repeatable
+    #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
+    include: Vec<NamePattern>,
+    /// But no file or directory called so; repeatable
+    #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
+    exclude: Vec<NamePattern>,
     #[command(flatten)]
     cutting: cutting::CuttingArgs,
-    /// Found files that are no text: refuse, skip, copy or text
+    /// Binary: refuse, skip, copy or text
     #[arg(long, value_enum, value_name = "RULE", default_value_t = binary::BinaryArg::Refuse, help_heading = INPUT,
         hide_possible_values = true)]
     binary: binary::BinaryArg,
@@ -59,7 +64,7 @@ pub(crate) struct DedupArgs {
     #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615",
         help_heading = INPUT)]
     skip_bad: Option<u64>,
-    /// List what was left out [default: bad.jsonl in a directory]
+    /// List what was left out [default: DIR/bad.jsonl]
     #[arg(long, value_name = "FILE", requires = "skip_bad", help_heading = INPUT)]
     bad: Option<PathBuf>,
     /// Compare this field or column; repeatable
@@ -96,7 +101,7 @@ pub(crate) struct DedupArgs {
     /// Kept records: a file, a directory, an object or -
     #[arg(long, short, value_name = "DIR|FILE|-", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// first, last, best:FIELD or best:FIELD:min
+    /// first, last, best:FIELD[:min]
     #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first", help_heading = OUTPUT)]
     keep: KeepArg,
     /// Drop nothing: say of each record what it repeats
@@ -122,7 +127,7 @@ pub(crate) struct DedupArgs {
     /// Only say what the job would need
     #[arg(long, help_heading = REPORTS)]
     plan: bool,
-    /// Drop what this index or filter (umbel://HOST:PORT/FILTER) holds; repeatable
+    /// Drop what an index or filter holds; repeatable
     #[arg(long, value_name = "FILE|URL", help_heading = OTHER_JOBS)]
     reference: Vec<String>,
     /// Write what was kept as an index; one that is a --reference is updated
@@ -135,7 +140,7 @@ pub(crate) struct DedupArgs {
     /// Insert what was kept into this filter
     #[arg(long, value_name = "URL", help_heading = OTHER_JOBS)]
     add_to: Option<String>,
-    /// Like 512M; the rest goes to disk [default: 1G or a quarter]
+    /// Like 512M, the rest to disk [default: 1G or a quarter]
     #[arg(long, value_name = "SIZE", help_heading = RESOURCES)]
     memory: Option<String>,
     /// For scratch files [default: the system's]
@@ -178,6 +183,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     if spec.inputs.is_empty() {
         spec.inputs = vec![piped_input(peers.is_some())?];
     }
+    check_names(&spec)?;
     // All workers must hash alike, and as references do.
     spec.seed = match (args.seed, seed_of_first(&spec)?) {
         (Some(seed), _) | (None, Some(seed)) => seed,
@@ -201,6 +207,17 @@ fn piped_input(is_one_of_many: bool) -> Result<String> {
     } else {
         return Ok("-".to_owned());
     };
+    Err(UsageError(text.into()).into())
+}
+
+/// Refuses a choice of files where there is nothing to choose from.
+fn check_names(spec: &JobSpec) -> Result<()> {
+    let has_directory = spec.inputs.iter().any(|input| is_directory(Path::new(input)));
+    if spec.names.is_empty() || has_directory {
+        return Ok(());
+    }
+    let text = "--include and --exclude choose among the files of directories, and no input is one: what is named, \
+                also by a glob, is read";
     Err(UsageError(text.into()).into())
 }
 
@@ -288,6 +305,7 @@ impl DedupArgs {
             own_cluster: None,
             save_index,
             inputs: self.inputs.clone(),
+            names: NameFilter { include: self.include.clone(), exclude: self.exclude.clone() },
             workers: self.workers,
             granularity: self.granularity()?,
             paragraph_bytes_min: self.paragraph_bytes_min.unwrap_or(0),

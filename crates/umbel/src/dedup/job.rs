@@ -15,6 +15,7 @@ use super::headers::{check_headers, read_headers};
 use super::inputs::Source;
 use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::{check_workers, pairs_bytes, resident_bytes};
+use super::name_filter::NameFilter;
 use super::object_inputs::ObjectStores;
 use super::online::{Asked, FilterAddress, Online};
 use super::output::Written;
@@ -89,6 +90,8 @@ pub(crate) struct SaveIndex {
 pub(crate) struct JobSpec {
     /// Files, directories, globs, `-`.
     pub(crate) inputs: Vec<String>,
+    /// Which files of directories are read.
+    pub(crate) names: NameFilter,
     /// Workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
     pub(crate) workers: Option<u32>,
     /// What is compared.

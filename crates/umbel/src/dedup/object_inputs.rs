@@ -2,6 +2,7 @@
 
 use super::format_rule::FormatRule;
 use super::inputs::{Place, Source, detected};
+use super::name_filter::NameFilter;
 use super::turns::{lock, run_tasks};
 use crate::exit::UsageError;
 use crate::objects::{ObjectAddress, ObjectStore};
@@ -58,6 +59,7 @@ pub(super) fn object_sources(
     arg: &str,
     format: FormatRule,
     stores: &ObjectStores,
+    names: &NameFilter,
 ) -> Result<Vec<Source>> {
     let address = ObjectAddress::parse(arg)?;
     let store = stores.store()?;
@@ -73,7 +75,12 @@ pub(super) fn object_sources(
         }
         None if address.is_prefix() => {
             let keys = listed(&store, &address, &address.key, arg)?;
-            some_of(keys.into_iter(), &address, || format!("{arg}: no object below this prefix"))?
+            let below = |key: &String| key.strip_prefix(&*address.key).unwrap_or(key).to_owned();
+            let takes = |key: &String| names.takes(Path::new(&below(key)));
+            let but = if names.is_empty() { "" } else { " that --include and --exclude let pass" };
+            some_of(keys.into_iter().filter(takes), &address, || {
+                format!("{arg}: no object below this prefix{but}")
+            })?
         }
         None => vec![address],
     };

@@ -10,6 +10,7 @@ use super::inputs::{
     Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
 };
 use super::job::{JobSpec, OutputTarget};
+use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
 use crate::exit::UsageError;
 use crate::files::{Inode, inode_of, is_unfinished_output};
@@ -43,6 +44,8 @@ pub(crate) enum BinaryFiles {
 pub(crate) struct Search<'a> {
     /// Files, directories, globs, `-`, objects.
     pub(crate) args: &'a [String],
+    /// Which files of directories are read.
+    pub(crate) names: &'a NameFilter,
     /// How records are cut.
     pub(crate) format: FormatRule,
     /// Where pipes are copied to.
@@ -72,6 +75,7 @@ impl JobSpec {
     pub(crate) fn search(&self, format: FormatRule) -> Search<'_> {
         Search {
             args: &self.inputs,
+            names: &self.names,
             format,
             scratch: &self.scratch,
             stores: &self.stores,
@@ -191,9 +195,13 @@ impl<'a> Finding<'a> {
             }
             self.roots.extend(std::fs::canonicalize(path));
             let mut files = Vec::new();
-            self.walk(path, &mut files)?;
+            self.walk(path, path, &mut files)?;
             if files.is_empty() {
-                let but = if self.passed_over { " but those of the output directory" } else { "" };
+                let but = match (self.passed_over, self.search.names.is_empty()) {
+                    (true, _) => " but those of the output directory",
+                    (false, true) => "",
+                    (false, false) => " that --include and --exclude let pass",
+                };
                 return Err(UsageError(format!("{arg}: no file in this directory{but}")).into());
             }
             return files.into_iter().try_for_each(|file| self.add_found(file));
@@ -210,8 +218,8 @@ impl<'a> Finding<'a> {
         self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
     }
 
-    /// All regular files below a directory, by the bytes of their paths.
-    fn walk(&mut self, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
+    /// All regular files below a directory, which is the root that was named or below it, by the bytes of their paths.
+    fn walk(&mut self, root: &Path, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
         let entries = std::fs::read_dir(directory).and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
         });
@@ -227,6 +235,8 @@ impl<'a> Finding<'a> {
             if path.file_name().is_some_and(is_unfinished_output) {
                 continue;
             }
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            let names = self.search.names;
             let is_link =
                 std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
             match std::fs::metadata(&path) {
@@ -235,7 +245,9 @@ impl<'a> Finding<'a> {
                 Ok(metadata) if metadata.is_dir() && self.is_output(&path) => {
                     self.passed_over = true;
                 }
-                Ok(metadata) if metadata.is_dir() => self.walk(&path, files)?,
+                Ok(metadata) if metadata.is_dir() && !names.enters(below) => {}
+                Ok(metadata) if metadata.is_dir() => self.walk(root, &path, files)?,
+                _ if !names.takes(below) => {}
                 Ok(metadata) if metadata.is_file() => files.push(Found::File(path)),
                 Ok(_) => {}
                 Err(error) => files.push(Found::Unreadable(path, error)),
@@ -318,8 +330,8 @@ impl<'a> Finding<'a> {
     }
 
     fn add_objects(&mut self, arg: &str) -> Result<()> {
-        let Search { format, stores, output, .. } = *self.search;
-        let mut sources = object_sources(arg, format, stores)?;
+        let Search { format, stores, output, names, .. } = *self.search;
+        let mut sources = object_sources(arg, format, stores, names)?;
         let is_one = sources.len() == 1 && sources[0].name == arg;
         let output = output.and_then(Path::to_str).filter(|output| is_object_address(output));
         let is_inside =
@@ -404,7 +416,8 @@ mod tests {
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
         let (format, skips_bad, quiet) = (FormatRule::default(), false, true);
-        resolve(&Search { args, format, scratch, stores, output, binary, skips_bad, quiet })
+        let names = &NameFilter::default();
+        resolve(&Search { args, names, format, scratch, stores, output, binary, skips_bad, quiet })
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn name_of(format: FormatArg) -> String {
 /// Arguments that say how records are cut.
 #[derive(Args)]
 pub(super) struct CuttingArgs {
-    /// text, jsonl, csv, tsv or parquet [default: by content and name]
+    /// text, jsonl, csv, tsv or parquet [default: by file]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
     format: Option<FormatArg>,
     /// What is between the fields of tables, like ';' or '\t'
@@ -34,7 +34,7 @@ pub(super) struct CuttingArgs {
     /// Tables have no header: columns are numbered, from 1
     #[arg(long, help_heading = INPUT)]
     no_header: bool,
-    /// Records end with a zero byte, as of find -print0 and sort -z
+    /// Records end with a zero byte, as of find -print0
     #[arg(long, short = 'z', help_heading = INPUT)]
     zero_terminated: bool,
 }

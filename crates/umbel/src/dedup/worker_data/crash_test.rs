@@ -6,7 +6,7 @@ use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
 use super::super::scope::Scope;
 use super::super::search::BinaryFiles;
-use super::super::{by_size::BySize, format_rule::FormatRule};
+use super::super::{by_size::BySize, format_rule::FormatRule, name_filter::NameFilter};
 use super::bench::{Bench, Membership};
 use super::tally_test;
 use super::workshop::FileWorkshop;
@@ -65,6 +65,7 @@ impl Place {
 
     fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
         JobSpec {
+            names: NameFilter::default(),
             by_size: BySize::default(),
             inputs,
             workers: Some(2),
