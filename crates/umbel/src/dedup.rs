@@ -28,6 +28,7 @@ mod format_rule;
 mod groups;
 mod hash_runs;
 mod headers;
+mod in_place;
 mod inputs;
 mod job;
 mod join_indexes;

@@ -6,13 +6,15 @@ mod choices;
 mod cluster;
 mod cutting;
 mod machines;
+mod values;
 
 pub(crate) use cluster::spec_of;
+pub(super) use values::parse_index_bits;
 
 use crate::dedup::{
-    BestField, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
-    ObjectStores, OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe,
-    is_directory, is_object, parse_bytes, run as run_job, run_as_member, seed_of_first,
+    EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern, ObjectStores,
+    OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory,
+    is_object, parse_bytes, run as run_job, run_as_member, seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
@@ -22,6 +24,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Granularity, Normaliser};
+use values::{KeepArg, parse_keep, parse_seed};
 
 const INPUT: &str = "Input";
 const EQUAL: &str = "What is equal";
@@ -107,6 +110,9 @@ pub(crate) struct DedupArgs {
     /// Drop nothing: say of each record what it repeats
     #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output", help_heading = OUTPUT)]
     annotate: Option<PathBuf>,
+    /// Replace each input file by what stays of it
+    #[arg(long, conflicts_with_all = ["output", "annotate"], help_heading = OUTPUT)]
+    in_place: bool,
     #[command(flatten)]
     by_size: by_size::BySizeArgs,
     /// Replace outputs that exist
@@ -160,13 +166,6 @@ pub(crate) struct DedupArgs {
     machines: machines::MachineArgs,
     #[command(flatten)]
     on_cluster: cluster::ClusterJobArgs,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-enum KeepArg {
-    First,
-    Last,
-    Best(BestField),
 }
 
 /// Runs the command.
@@ -254,6 +253,25 @@ impl DedupArgs {
         })
     }
 
+    /// Refuses what would have no place, or lose more than repeats.
+    fn check_in_place(&self) -> Result<()> {
+        let has_others = self.machines.has_others() || self.on_cluster.cluster.is_some();
+        let text = match self.compared() {
+            _ if !self.in_place => return Ok(()),
+            _ if has_others => {
+                "one process replaces files, not a worker among many: they write to an --output DIR/"
+            }
+            GranularityArg::File => {
+                "files that go as a whole are not replaced: write the others to an --output DIR/"
+            }
+            _ if self.skip_bad.is_some() && self.bad.is_none() => {
+                "with --skip-bad, bad records go from the files: list them in a --bad FILE"
+            }
+            _ => return Ok(()),
+        };
+        Err(UsageError(format!("--in-place: {text}")).into())
+    }
+
     /// Refuses objects where only files can be.
     fn check_objects(&self) -> Result<()> {
         let files = [
@@ -297,6 +315,7 @@ impl DedupArgs {
         let format = self.cutting.format(self.compared())?;
         let level = self.level()?;
         self.check_objects()?;
+        self.check_in_place()?;
         let Beside { online, references, add_to, save_index } = self.beside(level)?;
         Ok(JobSpec {
             references,
@@ -327,6 +346,7 @@ impl DedupArgs {
             names_granularity: self.granularity.is_some(),
             format,
             output: self.output(),
+            in_place: self.in_place,
             annotates: self.annotate.is_some(),
             by_size: self.by_size.choice(&self.beside_choice())?,
             groups: self.groups.clone(),
@@ -422,45 +442,13 @@ impl DedupArgs {
 
     fn output(&self) -> OutputTarget {
         match self.annotate.as_ref().or(self.output.as_ref()) {
+            None if self.in_place => OutputTarget::Directory(PathBuf::new()),
             None => OutputTarget::Stdout,
             Some(path) if path == Path::new("-") => OutputTarget::Stdout,
             Some(path) if is_directory(path) => OutputTarget::Directory(path.clone()),
             Some(path) => OutputTarget::File(path.clone()),
         }
     }
-}
-
-/// A keep rule. A field whose name ends in `:min` is named with `:max` behind it.
-fn parse_keep(text: &str) -> Result<KeepArg, String> {
-    let Some(field) = text.strip_prefix("best:") else {
-        return match text {
-            "first" => Ok(KeepArg::First),
-            "last" => Ok(KeepArg::Last),
-            _ => Err("expected first, last, best:FIELD or best:FIELD:min".to_owned()),
-        };
-    };
-    let (field, smallest) = match (field.strip_suffix(":min"), field.strip_suffix(":max")) {
-        (Some(field), _) => (field, true),
-        (None, Some(field)) => (field, false),
-        (None, None) => (field, false),
-    };
-    if field.is_empty() {
-        return Err("expected a field behind best:, like best:quality".to_owned());
-    }
-    Ok(KeepArg::Best(BestField { field: field.to_owned(), smallest }))
-}
-
-/// A seed in decimal, or in hexadecimal behind 0x.
-fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    }
-}
-
-pub(super) fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
-    let bits = text.parse().ok().and_then(IndexBits::new);
-    bits.ok_or_else(|| "expected 64, 96 or 128".to_owned())
 }
 
 /// A fresh seed: nobody can prepare an input whose hashes collide under it.

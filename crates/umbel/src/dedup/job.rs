@@ -12,7 +12,6 @@ use super::exchange::{self, Decisions, Outcome};
 use super::format_rule::FormatRule;
 use super::hash_runs::{HashRuns, RunStore};
 use super::headers::{check_headers, read_headers};
-use super::inputs::Source;
 use super::local_pass::{self, ChunkFacts, LocalPass};
 use super::memory::{check_workers, pairs_bytes, resident_bytes};
 use super::name_filter::NameFilter;
@@ -34,6 +33,7 @@ use super::search::{BinaryFiles, resolve};
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::summary::{DroppedItems, Facts, Summary};
+use super::{in_place::check_in_place, inputs::Source};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::{Exit, UsageError};
 use crate::say::say;
@@ -114,6 +114,8 @@ pub(crate) struct JobSpec {
     pub(crate) format: FormatRule,
     /// Where kept records go, or the annotations.
     pub(crate) output: OutputTarget,
+    /// Whether each input file is replaced: the output is a directory then, without a name.
+    pub(crate) in_place: bool,
     /// Whether records are annotated instead of dropped.
     pub(crate) annotates: bool,
     /// What is written by how often a record was there.
@@ -354,6 +356,7 @@ pub(crate) fn open_sources_but(
     }
     check_headers(spec, &sources)?;
     by_size::check_counts(spec, &sources)?;
+    check_in_place(spec, &sources)?;
     Ok(sources)
 }
 

@@ -3,6 +3,7 @@
 use super::content::open_records;
 use super::destinations::{is_object, make_directory, open_sink};
 use super::drops::SharedBits;
+use super::in_place::{OWN_LOCKS_MAX, common_directory};
 use super::inputs::Source;
 use super::job::{Job, JobSpec, OutputTarget};
 use super::local_pass::{ChunkFacts, InputError};
@@ -16,6 +17,7 @@ use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
 use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -95,13 +97,19 @@ impl Places for OwnPlaces<'_> {
         if is_object(path) {
             return open_sink(self.spec, path, compression);
         }
+        let like = self.sources[source].likeness();
+        if self.spec.in_place && self.sources.len() <= OWN_LOCKS_MAX {
+            return Sink::file_aside(path, compression, like, PartialFile::beside);
+        }
         let anchor = self.anchor.get_or_init(|| {
-            let made = PartialFile::anchor(self.root);
-            made.map_err(|error| format!("{}: cannot write: {error}", self.root.display()))
+            let common = self.spec.in_place.then(|| common_directory(self.sources)).flatten();
+            let root = common.as_deref().unwrap_or(self.root);
+            let made = PartialFile::anchor(root);
+            made.map_err(|error| format!("{}: cannot write: {error}", root.display()))
         });
         let anchor = anchor.as_ref().map_err(|text| anyhow!(text.clone()))?;
         let create = |path: &Path, mode| PartialFile::of_directory(anchor, path, mode);
-        Sink::file_aside(path, compression, self.sources[source].likeness(), create)
+        Sink::file_aside(path, compression, like, create)
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
@@ -202,6 +210,9 @@ pub(crate) fn directory(
         if copy_source(source, index, &path, places)? {
             return Ok(());
         }
+        if job.spec.in_place && loses_nothing(job, facts, index) {
+            return read_again(job, facts, index, kept, times, bar);
+        }
         make_directory(path.parent().unwrap_or(root))?;
         let sink = places.sink(index, &path, source.compression)?;
         places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
@@ -250,6 +261,39 @@ fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     job.spec.granularity == Granularity::File && !facts[chunk].is_kept_whole()
 }
 
+/// The chunks of a source, which are cut source by source.
+fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
+    let first = job.chunks.partition_point(|chunk| chunk.source < index);
+    first..job.chunks.partition_point(|chunk| chunk.source <= index)
+}
+
+/// Whether all records of a source stay.
+fn loses_nothing(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
+    let is_whole =
+        |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
+    facts[chunks_of(job, index)].iter().all(is_whole)
+}
+
+/// Makes sure that a source that stays as it is, and for whose records others were dropped, was not changed. Of rows the
+/// footer was read once, and nothing else is known.
+fn read_again(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    kept: &mut Vec<u8>,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar,
+) -> Result<()> {
+    if job.sources[index].row_groups.is_some() {
+        return Ok(());
+    }
+    for chunk in chunks_of(job, index) {
+        copy_chunk(job, facts, chunk, kept, times, bar, &mut |_| Ok(()))?;
+        kept.clear();
+    }
+    Ok(())
+}
+
 /// What is kept of one source into a file of its own.
 fn write_source(
     job: &Job<'_>,
@@ -267,18 +311,13 @@ fn write_source(
     if let Some(header) = &source.header {
         write_header(header, &mut sink)?;
     }
-    // Chunks are cut source by source.
-    let first = job.chunks.partition_point(|chunk| chunk.source < index);
-    let next = job.chunks.partition_point(|chunk| chunk.source <= index);
-    for chunk in first..next {
+    for chunk in chunks_of(job, index) {
         let mut write = |kept: &[u8]| put(job, &mut sink, kept);
         copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
         write(kept)?;
         kept.clear();
     }
-    let is_whole =
-        |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
-    if source.compression == Compression::Plain && facts[first..next].iter().all(is_whole) {
+    if source.compression == Compression::Plain && loses_nothing(job, facts, index) {
         // Byte for byte what was read: as old as that.
         source.modified().into_iter().for_each(|time| sink.set_modified(time));
     }

@@ -5,6 +5,7 @@
 
 use super::bad::BadRecords;
 use super::destinations::{is_object, open_sink, refuse_existing};
+use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
 use super::job::{JobSpec, OutputTarget, SaveIndex};
 use super::json_lines::JsonLines;
@@ -96,8 +97,11 @@ impl Outputs {
     }
 }
 
-/// Where the output of a source goes in an output directory.
+/// Where the output of a source goes in an output directory; in place, where the source is.
 pub(crate) fn output_path(spec: &JobSpec, root: &Path, source: &Source) -> PathBuf {
+    if spec.in_place {
+        return source.absolute.clone();
+    }
     let mut path = root.join(&source.relative).into_os_string();
     if spec.annotates {
         path.push(".jsonl");
@@ -168,7 +172,8 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
         roles.add_output("the list of bad records,", &list)?;
         paths.push(list);
     }
-    refuse_existing(spec, paths.iter().map(PathBuf::as_path))
+    let in_place = spec.in_place;
+    refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
 }
 
 /// What the job reads and what it writes under names of their own.
@@ -220,10 +225,11 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     let named = spec.named_outputs().map(|(_, path)| path.to_owned());
     let named = named.filter(|path| !is_dash(path));
     let root = match &spec.output {
-        OutputTarget::Directory(root) => Some(root),
+        OutputTarget::Directory(_) if spec.in_place => common_directory(sources),
+        OutputTarget::Directory(root) => Some(root.clone()),
         OutputTarget::Stdout | OutputTarget::File(_) => None,
     };
-    let below = root.into_iter().flat_map(|root| {
+    let below = root.iter().flat_map(|root| {
         let bad_list = std::iter::once(root.join(BAD_LIST_NAME));
         bad_list.chain(sources.iter().map(|source| output_path(spec, root, source)))
     });
@@ -232,7 +238,7 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    remove_leftovers(&local.map(folder).collect(), root.map(PathBuf::as_path));
+    remove_leftovers(&local.map(folder).collect(), root.as_deref());
 }
 
 /// Lists the bad records where the user wants them, or shows some.

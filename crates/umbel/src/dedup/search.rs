@@ -80,6 +80,7 @@ impl JobSpec {
             scratch: &self.scratch,
             stores: &self.stores,
             output: match &self.output {
+                OutputTarget::Directory(_) if self.in_place => None,
                 OutputTarget::Directory(root) => Some(root),
                 OutputTarget::Stdout | OutputTarget::File(_) => None,
             },

@@ -264,8 +264,11 @@ fn spec(job: &Job<'_>) -> Value {
         _ => None,
     };
     let output = match &job.spec.output {
-        OutputTarget::Stdout => "-".to_owned(),
-        OutputTarget::File(path) | OutputTarget::Directory(path) => path.display().to_string(),
+        OutputTarget::Stdout => Some("-".to_owned()),
+        OutputTarget::Directory(_) if job.spec.in_place => None,
+        OutputTarget::File(path) | OutputTarget::Directory(path) => {
+            Some(path.display().to_string())
+        }
     };
     json!({
         "inputs": job.spec.inputs,

@@ -19,6 +19,7 @@ mod found_files;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
 mod groups;
+mod in_place;
 mod include;
 mod inputs;
 mod interrupt;

@@ -4,9 +4,8 @@
 use super::super::best::BestField;
 use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
-use super::super::scope::Scope;
-use super::super::search::BinaryFiles;
 use super::super::{by_size::BySize, format_rule::FormatRule, name_filter::NameFilter};
+use super::super::{scope::Scope, search::BinaryFiles};
 use super::bench::{Bench, Membership};
 use super::tally_test;
 use super::workshop::FileWorkshop;
@@ -66,6 +65,7 @@ impl Place {
     fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
         JobSpec {
             names: NameFilter::default(),
+            in_place: false,
             by_size: BySize::default(),
             inputs,
             workers: Some(2),

@@ -1,0 +1,49 @@
+//! Values of options that are more than a word or a number.
+
+use crate::dedup::BestField;
+use umbel_engine::dedup::IndexBits;
+
+/// Which of equal records stays.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum KeepArg {
+    /// The first.
+    First,
+    /// The last.
+    Last,
+    /// The best by a field.
+    Best(BestField),
+}
+
+/// A keep rule. A field whose name ends in `:min` is named with `:max` behind it.
+pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
+    let Some(field) = text.strip_prefix("best:") else {
+        return match text {
+            "first" => Ok(KeepArg::First),
+            "last" => Ok(KeepArg::Last),
+            _ => Err("expected first, last, best:FIELD or best:FIELD:min".to_owned()),
+        };
+    };
+    let (field, smallest) = match (field.strip_suffix(":min"), field.strip_suffix(":max")) {
+        (Some(field), _) => (field, true),
+        (None, Some(field)) => (field, false),
+        (None, None) => (field, false),
+    };
+    if field.is_empty() {
+        return Err("expected a field behind best:, like best:quality".to_owned());
+    }
+    Ok(KeepArg::Best(BestField { field: field.to_owned(), smallest }))
+}
+
+/// A seed in decimal, or in hexadecimal behind 0x.
+pub(super) fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+}
+
+/// Bits of a hash in an index.
+pub(in crate::commands) fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
+    let bits = text.parse().ok().and_then(IndexBits::new);
+    bits.ok_or_else(|| "expected 64, 96 or 128".to_owned())
+}

@@ -1,0 +1,126 @@
+//! `--in-place`: each file is replaced by what stays of it, against the naive model.
+
+use crate::model::{Draws, Keep, by_line, lines};
+use crate::packed::gzip;
+use crate::sandbox::Sandbox;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+fn inode(sandbox: &Sandbox, name: &str) -> u64 {
+    std::fs::metadata(sandbox.path(name)).unwrap().ino()
+}
+
+#[test]
+fn files_here_and_there_are_what_the_model_leaves_of_them() {
+    let mut draws = Draws(9);
+    for round in 0..12 {
+        let names = ["a", "b.txt", "d/a", "d/e/c", "other/x"];
+        let files: Vec<(&str, Vec<u8>)> = names
+            .iter()
+            .map(|name| (*name, lines(draws.next() % 5, 1 + draws.below(200))))
+            .collect();
+        let (keep, option) = [(Keep::First, "first"), (Keep::Last, "last")][round % 2];
+        let sandbox = Sandbox::with(&files);
+        let mode = |name: &str| 0o600 + u32::try_from(name.len() % 4).unwrap() * 0o011;
+        for name in names {
+            let mode = std::fs::Permissions::from_mode(mode(name));
+            std::fs::set_permissions(sandbox.path(name), mode).unwrap();
+        }
+        let args =
+            format!("a b.txt d other/x --in-place --keep {option} --workers {}", 1 + round % 3);
+        assert_eq!(sandbox.run(&args).kept_text(), "");
+        assert_eq!(sandbox.files(), names);
+        for ((name, _), kept) in files.iter().zip(&by_line(&files, keep).files) {
+            assert!(sandbox.read(name) == *kept, "{name} in round {round}");
+            let now = std::fs::metadata(sandbox.path(name)).unwrap().permissions().mode();
+            assert_eq!(now & 0o777, mode(name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn more_files_than_may_be_open_are_replaced_too() {
+    let sandbox = Sandbox::new();
+    for number in 0..1500 {
+        sandbox.write(format!("in/{}/{number}", number % 7), format!("{}\nall\n", number / 2));
+    }
+    let mut command = std::process::Command::new("sh");
+    let script = "ulimit -n 200; exec \"$0\" dedup in --in-place -q";
+    let run =
+        command.args(["-c", script, env!("CARGO_BIN_EXE_umbel")]).current_dir(sandbox.path(""));
+    sandbox.ended(run.output().unwrap()).kept();
+    let files = sandbox.files();
+    assert_eq!(files.len(), 1500);
+    let records: usize = files.iter().map(|name| sandbox.text(name).lines().count()).sum();
+    assert_eq!(records, 750 + 1);
+}
+
+#[test]
+fn a_file_that_loses_nothing_is_not_touched() {
+    let packed = gzip(b"p\nx\n");
+    let sandbox = Sandbox::with(&[("a", &b"x\ny\n"[..]), ("b", b"z\nx\n"), ("c.gz", &packed)]);
+    let before = (inode(&sandbox, "a"), inode(&sandbox, "b"));
+    sandbox.run("a b c.gz --in-place --duplicates d.jsonl --summary s.json").kept();
+    assert_eq!(inode(&sandbox, "a"), before.0);
+    assert_ne!(inode(&sandbox, "b"), before.1);
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("x\ny\n".into(), "z\n".into()));
+    assert_eq!(sandbox.run("c.gz").kept_text(), "p\n");
+    assert_eq!(sandbox.text("d.jsonl").lines().count(), 2);
+    let files: Vec<Vec<u8>> = ["a", "b", "c.gz"].map(|name| sandbox.read(name)).into();
+    sandbox.run("a b c.gz --in-place").kept();
+    assert_eq!(
+        ["a", "b", "c.gz"].map(|name| sandbox.read(name)).to_vec(),
+        files,
+        "nothing is left to do"
+    );
+    sandbox.write("n", "1\n1\n2\n");
+    sandbox.run("n --in-place --count").kept();
+    assert_eq!(sandbox.text("n"), "      2 1\n      1 2\n");
+    sandbox.run("n --in-place --plan").kept();
+}
+
+#[test]
+fn what_fails_leaves_all_as_it_was() {
+    let sandbox =
+        Sandbox::with(&[("a.jsonl", "{\"k\":1}\n{\"k\":1}\n"), ("b.jsonl", "{\"k\":1}\nno\n")]);
+    let run = |options: &str| sandbox.run(&format!("a.jsonl b.jsonl --key k --in-place {options}"));
+    run("").refused(1, &["b.jsonl: record 2"]);
+    run("--skip-bad").refused(2, &["--in-place", "--bad FILE"]);
+    assert_eq!((sandbox.text("a.jsonl").len(), sandbox.text("b.jsonl").len()), (16, 11));
+    run("--skip-bad --bad bad.jsonl").ended_with(3);
+    assert_eq!(
+        (sandbox.text("a.jsonl"), sandbox.text("b.jsonl")),
+        ("{\"k\":1}\n".into(), String::new())
+    );
+    assert_eq!(sandbox.text("bad.jsonl").lines().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_replaced_is_refused_and_named() {
+    let sandbox = Sandbox::with(&[("a", "x\nx\n"), ("d/b", "y\n"), ("seen", "z\n")]);
+    symlink("a", sandbox.path("link")).unwrap();
+    symlink("../a", sandbox.path("d/link")).unwrap();
+    std::fs::hard_link(sandbox.path("a"), sandbox.path("hard")).unwrap();
+    for (args, said) in [
+        ("link", ["link is a link", "--exclude"]),
+        ("d", ["d/link is a link", "--exclude"]),
+        ("a hard", ["a and hard are one file", "leave one"]),
+        ("a ./a", ["are one file", "./a"]),
+        ("- a", ["- is no file", "--in-place"]),
+        ("a -o out", ["--in-place", "--output"]),
+        ("a --annotate out", ["--in-place", "--annotate"]),
+        ("a --granularity file", ["--in-place", "--output DIR/"]),
+        ("a --duplicates a --overwrite", ["--duplicates a", "input"]),
+        ("a --duplicates seen", ["seen exists", "--overwrite"]),
+        ("a --cluster 127.0.0.1:1", ["--in-place", "one process"]),
+        ("a --rank 0 --peers 127.0.0.1:1,127.0.0.1:2", ["--in-place", "one process"]),
+    ] {
+        sandbox.run(&format!("{args} --in-place")).refused(2, &said);
+        assert_eq!(
+            (sandbox.text("a"), sandbox.text("seen")),
+            ("x\nx\n".into(), "z\n".into()),
+            "{args}"
+        );
+    }
+    sandbox.run("d --exclude link --in-place").kept();
+    sandbox.run_piped("--in-place", b"x\n").refused(2, &["- is no file"]);
+}
