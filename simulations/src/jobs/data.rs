@@ -162,6 +162,7 @@ struct SimWorkshop {
 #[derive(Default)]
 struct Loose {
     settled: Vec<(u32, Drops)>,
+    suspects: Vec<(u32, Vec<Suspect>)>,
     items: BTreeMap<u32, Vec<Item>>,
     groups: BTreeMap<Place, GroupSize>,
 }
@@ -334,15 +335,18 @@ impl Workshop for SimWorkshop {
 
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
         lock(&self.loose).settled.clear();
+        lock(&self.loose).suspects.clear();
         let cells = self.order()?.shape.cells().get();
         let stored = self.stored();
         Ok((stored.settled.clone().unwrap_or_else(|| CellSet::new(cells)), stored.report))
     }
 
-    fn fetch(
-        &self,
-        suspects: Vec<(u32, Vec<Suspect>)>,
-    ) -> PortFuture<'_, Result<(), WorkshopError>> {
+    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
+        lock(&self.loose).suspects.push((cell, suspects.to_vec()));
+        Ok(())
+    }
+
+    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
         Box::pin(async move {
             let items = self.plan.items(self.machine);
             let base = self.order()?.chunk_base;
@@ -351,7 +355,7 @@ impl Workshop for SimWorkshop {
             self.writable()?;
             let mut loose = lock(&self.loose);
             loose.items.clear();
-            for (cell, suspects) in suspects {
+            for (cell, suspects) in std::mem::take(&mut loose.suspects) {
                 let item = |suspect: Suspect| {
                     let item = items[record_at(base, suspect.place) as usize];
                     Item {

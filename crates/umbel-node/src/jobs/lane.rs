@@ -1,13 +1,13 @@
 //! A lane of an attempt: its share of the cells, with a machine of its own.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::job::{CellSet, CellWindow};
 use umbel_engine::dedup::{
-    DedupError, Entry, ExchangeReport, Input, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
+    DedupError, Entry, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 
@@ -35,7 +35,7 @@ pub(super) enum LaneEvent {
     /// One more cell is settled.
     Settled,
     /// All cells are settled or wait for these items.
-    Compared(Vec<(u32, Vec<Suspect>)>),
+    Compared,
     /// All cells are settled, and no verdict is owed.
     Done,
     /// All cells are settled everywhere, and groups are counted from now on.
@@ -79,15 +79,15 @@ pub(super) struct Course {
     window: Option<CellWindow>,
     /// Done as a sender, but as an owner not.
     owing: BTreeSet<u32>,
-    /// Wait for items.
-    suspects: BTreeMap<u32, Vec<Suspect>>,
+    /// Cells that wait for items.
+    compared: BTreeSet<u32>,
 }
 
 impl Course {
     /// Before the first order.
     pub(super) fn new() -> Self {
-        let (owing, suspects) = (BTreeSet::new(), BTreeMap::new());
-        Self { walk: Walk::Rest, begun: None, window: None, owing, suspects }
+        let (owing, compared) = (BTreeSet::new(), BTreeSet::new());
+        Self { walk: Walk::Rest, begun: None, window: None, owing, compared }
     }
 }
 
@@ -119,7 +119,7 @@ impl Lane {
                 self.know(cell)?;
                 let (entries, ranks) = self.workshop.ranked_entries(cell)?;
                 self.step(Input::Cell { cell, entries, ranks })?;
-            } else if self.course.suspects.remove(&cell).is_some() {
+            } else if self.course.compared.remove(&cell) {
                 let items = self.workshop.items(cell)?;
                 self.step(Input::Items { cell, items })?;
             } else {
@@ -154,9 +154,7 @@ impl Lane {
         self.course.walk = Walk::Rest;
         if is_first && compares {
             // Also if nothing is to be compared here: as an owner the lane has to hear of items.
-            let suspects = self.course.suspects.iter_mut();
-            let suspects = suspects.map(|(&cell, list)| (cell, std::mem::take(list))).collect();
-            self.tell(LaneEvent::Compared(suspects));
+            self.tell(LaneEvent::Compared);
         } else {
             self.tell(LaneEvent::Done);
         }
@@ -228,7 +226,8 @@ impl Lane {
                     self.tell(LaneEvent::Sampled { entries, candidates });
                 }
                 Output::Compare { cell, suspects } => {
-                    self.course.suspects.insert(cell, suspects);
+                    self.workshop.suspect(cell, &suspects)?;
+                    self.course.compared.insert(cell);
                     self.sent(cell);
                 }
                 Output::Settled { cell, drops } => {

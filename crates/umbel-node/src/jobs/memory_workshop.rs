@@ -153,7 +153,7 @@ impl MemoryDisk {
 pub(super) struct MemoryWorkshop {
     disk: Arc<MemoryDisk>,
     settled: Mutex<BTreeMap<u32, Drops>>,
-    fetched: Mutex<BTreeMap<u32, Vec<Suspect>>>,
+    suspects: Mutex<BTreeMap<u32, Vec<Suspect>>>,
     groups: Mutex<Vec<Group>>,
     trap: Option<Trap>,
     calls: AtomicU32,
@@ -175,7 +175,7 @@ impl MemoryWorkshop {
         Arc::new(Self {
             disk: Arc::clone(disk),
             settled: Mutex::default(),
-            fetched: Mutex::default(),
+            suspects: Mutex::default(),
             groups: Mutex::default(),
             trap,
             calls: AtomicU32::new(0),
@@ -354,25 +354,27 @@ impl Workshop for MemoryWorkshop {
 
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
         self.settled.lock().unwrap().clear();
+        self.suspects.lock().unwrap().clear();
         let kept = self.disk.kept.lock().unwrap();
         let mut cells = CellSet::new(kept.order.unwrap().shape.cells().get());
         kept.sealed.keys().for_each(|&cell| cells.insert(cell));
         Ok((cells, kept.report))
     }
 
-    fn fetch(
-        &self,
-        suspects: Vec<(u32, Vec<Suspect>)>,
-    ) -> PortFuture<'_, Result<(), WorkshopError>> {
-        self.later(Point::Fetch, move |_| {
-            *self.fetched.lock().unwrap() = suspects.into_iter().collect();
-        })
+    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
+        let earlier = self.suspects.lock().unwrap().insert(cell, suspects.to_vec());
+        assert!(earlier.is_none(), "cell {cell} is compared once an attempt");
+        Ok(())
+    }
+
+    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
+        self.later(Point::Fetch, |_| ())
     }
 
     fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
         self.now(Point::Items, |kept| {
             let all = self.entries_where(kept, |_| true);
-            let fetched = self.fetched.lock().unwrap();
+            let suspects = self.suspects.lock().unwrap();
             let item = |suspect: &Suspect| {
                 let (entry, index) = *all.iter().find(|(e, _)| e.place == suspect.place).unwrap();
                 let bytes = self.disk.records[index].clone();
@@ -384,7 +386,7 @@ impl Workshop for MemoryWorkshop {
                     bytes,
                 }
             };
-            fetched.get(&cell).into_iter().flatten().map(item).collect()
+            suspects.get(&cell).into_iter().flatten().map(item).collect()
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use umbel_engine::dedup::job::WorkerEvent;
-use umbel_engine::dedup::{ExchangeReport, Suspect, WorkerId};
+use umbel_engine::dedup::{ExchangeReport, WorkerId};
 use umbel_engine::planted::{self, Planted};
 
 use super::JobProgress;
@@ -61,7 +61,6 @@ pub(super) struct Overseer {
 struct Watch {
     unsealed: u32,
     compared: usize,
-    suspects: Vec<(u32, Vec<Suspect>)>,
     fetching: Option<PortFuture<'static, Result<(), WorkshopError>>>,
     done: usize,
     /// Nothing that happens now matters to this worker, unless groups are counted next.
@@ -113,13 +112,11 @@ impl Overseer {
                 self.settled += 1;
                 return self.seal(watch, SEAL_CELLS);
             }
-            LaneEvent::Compared(mut suspects) => {
+            LaneEvent::Compared => {
                 watch.compared += 1;
-                watch.suspects.append(&mut suspects);
                 if watch.compared == self.lanes.len() {
-                    let suspects = std::mem::take(&mut watch.suspects);
                     let workshop = Arc::clone(&self.workshop);
-                    let fetch = async move { workshop.fetch(suspects).await };
+                    let fetch = async move { workshop.fetch().await };
                     watch.fetching = Some(Box::pin(fetch));
                 }
             }

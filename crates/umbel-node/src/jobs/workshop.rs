@@ -122,20 +122,24 @@ pub trait Workshop: Send + Sync + 'static {
     fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
 
     /// The cells that are settled durably, and the figures of the last seal. Calling it forgets what
-    /// was settled and not sealed.
+    /// was settled and not sealed, and all suspects.
     ///
     /// # Errors
     /// If scratch cannot be read.
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError>;
 
-    /// Level `bytes`: reads the suspects' items again, to be had by [`Workshop::items`].
+    /// Level `bytes`: notes records of a cell whose items are to be compared, until [`Workshop::sealed`] is called for the
+    /// next attempt. A job may have as many as records, so they are not listed anywhere before.
+    ///
+    /// # Errors
+    /// If scratch cannot be read.
+    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError>;
+
+    /// Level `bytes`: reads the items of all suspects again, to be had by [`Workshop::items`].
     ///
     /// # Errors
     /// As for `read`.
-    fn fetch(
-        &self,
-        suspects: Vec<(u32, Vec<Suspect>)>,
-    ) -> PortFuture<'_, Result<(), WorkshopError>>;
+    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>>;
 
     /// The items of a cell that were fetched.
     ///

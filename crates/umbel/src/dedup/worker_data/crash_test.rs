@@ -238,9 +238,9 @@ impl Carrier<'_> {
                 None => {
                     for (id, found) in std::mem::take(&mut suspects) {
                         let shop = &self.shops[id.index()];
-                        self.runtime.block_on(shop.fetch(vec![(cell, found)])).unwrap();
-                        let items = shop.items(cell).unwrap();
-                        inputs.push((id, Input::Items { cell, items }));
+                        shop.suspect(cell, &found).unwrap();
+                        self.runtime.block_on(shop.fetch()).unwrap();
+                        inputs.push((id, Input::Items { cell, items: shop.items(cell).unwrap() }));
                     }
                 }
             }
@@ -279,7 +279,7 @@ impl Carrier<'_> {
             assert_eq!(again, written[worker]);
             self.step();
             // A coordinator that was started again exchanges the cells that are left: none.
-            self.runtime.block_on(self.shops[worker].fetch(Vec::new())).unwrap();
+            self.runtime.block_on(self.shops[worker].fetch()).unwrap();
         }
         for _ in 0..2 {
             for worker in 0..usize::from(WORKERS) {

@@ -36,6 +36,8 @@ const GATHERED_MEMORY_SHARE: u64 = 8;
 /// A worker's data on files and threads.
 pub(crate) struct FileWorkshop {
     bench: Arc<Bench>,
+    /// Which records' items are to be compared; none yet where it is empty.
+    suspects: Mutex<Option<Suspects>>,
     fetched: Arc<Mutex<Option<GroupedBytes>>>,
     /// What was dropped, by the records that were kept.
     claims: Arc<Mutex<Option<ClaimFile>>>,
@@ -83,7 +85,8 @@ impl FileWorkshop {
         let bench = Arc::new(Bench::open(spec, member, folder)?);
         let (fetched, claims, summary) = (Arc::default(), Arc::default(), Arc::default());
         let (removes_last, is_done_with) = (false, AtomicBool::new(false));
-        Ok(Self { bench, fetched, claims, summary, removes_last, is_done_with })
+        let suspects = Mutex::default();
+        Ok(Self { bench, suspects, fetched, claims, summary, removes_last, is_done_with })
     }
 
     /// The same, whose folder stays until [`FileWorkshop::remove_done`]: a process that is killed behind the end of the
@@ -237,14 +240,26 @@ impl FileWorkshop {
     }
 }
 
-fn fetch(bench: &Bench, suspects: Vec<(u32, Vec<Suspect>)>) -> Result<GroupedBytes> {
-    let state = bench.read_state()?;
-    let marked = Suspects::new(&state.facts);
-    for suspect in suspects.into_iter().flat_map(|(_, suspects)| suspects) {
-        let (chunk, record) = bench.own_place(&state, suspect.place)?;
-        let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
-        marked.add(Suspect { place: Place::new(chunk, record), ..suspect });
+impl FileWorkshop {
+    fn add_suspects(&self, suspects: &[Suspect]) -> Result<()> {
+        if suspects.is_empty() {
+            return Ok(());
+        }
+        let bench = &self.bench;
+        let state = bench.read_state()?;
+        let mut noted = lock(&self.suspects);
+        let noted = noted.get_or_insert_with(|| Suspects::new(&state.facts));
+        for &suspect in suspects {
+            let (chunk, record) = bench.own_place(&state, suspect.place)?;
+            let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
+            noted.add(Suspect { place: Place::new(chunk, record), ..suspect });
+        }
+        Ok(())
     }
+}
+
+fn fetch(bench: &Bench, suspects: &Suspects) -> Result<GroupedBytes> {
+    let state = bench.read_state()?;
     let job = bench.job(state.reading);
     let cells = job.cells().get() as usize;
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
@@ -261,7 +276,7 @@ fn fetch(bench: &Bench, suspects: Vec<(u32, Vec<Suspect>)>) -> Result<GroupedByt
         bench.chunks.len(),
         || Ok(GroupWriter::new(&store)),
         |writer, chunk| {
-            compare::read_items(&job, chunk, &marked, &state.facts[chunk], writer, &bar)
+            compare::read_items(&job, chunk, suspects, &state.facts[chunk], writer, &bar)
         },
         GroupWriter::finish,
     )?;
@@ -319,20 +334,22 @@ impl Workshop for FileWorkshop {
     }
 
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
+        *lock(&self.suspects) = None;
         self.sealed_cells().map_err(|error| explain(&error))
     }
 
-    fn fetch(
-        &self,
-        suspects: Vec<(u32, Vec<Suspect>)>,
-    ) -> PortFuture<'_, Result<(), WorkshopError>> {
+    fn suspect(&self, _: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
+        self.add_suspects(suspects).map_err(|error| explain(&error))
+    }
+
+    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
         // A worker that has written its outputs has no input any more, and is asked for nothing.
-        if suspects.iter().all(|(_, suspects)| suspects.is_empty()) {
+        let Some(suspects) = lock(&self.suspects).take() else {
             return Box::pin(async { Ok(()) });
-        }
+        };
         let fetched = Arc::clone(&self.fetched);
         apart(&self.bench, move |bench| {
-            let store = fetch(bench, suspects)?;
+            let store = fetch(bench, &suspects)?;
             *lock(&fetched) = Some(store);
             Ok(())
         })
