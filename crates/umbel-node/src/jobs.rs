@@ -61,4 +61,5 @@ pub use host::{JobHost, JobService};
 pub(crate) use ledger::{LedgerJobs, follow_ledger};
 pub use member::{Canceller, Member, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
 pub use observer::{JobObserver, JobProgress};
+pub use wire::OptionDigest;
 pub use workshop::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};

@@ -18,7 +18,7 @@ use super::limits::{
     WORDS_WAITING_MAX,
 };
 use super::outgoing::Reach;
-use super::wire::{Carries, is_final, status_text};
+use super::wire::{Carries, is_final};
 use crate::raft::encoding::decode;
 
 /// The worker whose process coordinates.
@@ -69,7 +69,7 @@ impl LineKeeper {
                 Ok(talked) => talked,
                 Err(Unheard) => return,
             };
-            let text = status_text(&status);
+            let text = self.reach.identity.status_text(&status);
             if was_connected {
                 (lost_at, pause, doubled_since) = (Instant::now(), BACKOFF_MIN, None);
                 if self.tell(LineEvent::Lost).await.is_err() {

@@ -21,6 +21,7 @@ fn reach_of(world: &World, worker: u16) -> Reach {
     let identity = Identity {
         job: 77,
         spec_digest: [5; 16],
+        options: Vec::new(),
         worker: WorkerId(worker),
         workers: u32::try_from(config.peers.len()).unwrap(),
         route: config.route,

@@ -152,6 +152,7 @@ impl World {
             peers,
             job: 77,
             spec_digest: [5; 16],
+            options: Vec::new(),
             token: b"secret".to_vec(),
             rules: self.rules,
             route: self.route,

@@ -313,6 +313,7 @@ async fn work(
         listen: String::new(),
         job: job_number(local.cluster(), job, record.run),
         spec_digest: digest(record),
+        options: Vec::new(),
         token: local.cluster().to_le_bytes().to_vec(),
         rules,
         route: route.unwrap_or(Route::for_workers(workers)),

@@ -23,7 +23,7 @@ use super::limits::{LANES_MAX, WORDS_WAITING_MAX};
 use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
-use super::wire::Identity;
+use super::wire::{Identity, OptionDigest};
 use super::working::{Ending, Working, say_ended, say_failed};
 use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
@@ -46,6 +46,8 @@ pub struct MemberConfig {
     pub job: u64,
     /// Digest of everything that workers must have been told alike; another one is refused.
     pub spec_digest: [u8; 16],
+    /// The options that the digest is over, so that a refusal names those that differ; may be empty.
+    pub options: Vec<OptionDigest>,
     /// Secret of the job; may be empty.
     pub token: Vec<u8>,
     /// What the job decides by.
@@ -160,6 +162,7 @@ impl Member {
         let identity = Arc::new(Identity {
             job: config.job,
             spec_digest: config.spec_digest,
+            options: config.options.clone(),
             worker: WorkerId(config.worker),
             workers,
             route: config.route,

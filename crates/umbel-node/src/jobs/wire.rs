@@ -8,7 +8,7 @@ use serde::Serialize;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
 use umbel_engine::dedup::{Grid, Route, WorkerId};
-use umbel_proto::v1::JobHello;
+use umbel_proto::v1::{JobHello, JobOption, JobOptions};
 
 use super::limits::BODY_BYTES_MAX;
 use crate::raft::encoding::encode;
@@ -30,11 +30,22 @@ pub(super) enum Carries {
     PassedOn,
 }
 
+/// An option that all workers of a job must have been given alike, by name and digest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptionDigest {
+    /// As people give it, like `--key`.
+    pub name: &'static str,
+    /// Hash of its value.
+    pub digest: u32,
+}
+
 /// Who a worker is.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) job: u64,
     pub(super) spec_digest: [u8; 16],
+    /// What the digest is over, option by option; empty if nobody gave options.
+    pub(super) options: Vec<OptionDigest>,
     pub(super) worker: WorkerId,
     pub(super) workers: u32,
     /// How frames go. The same at all workers: those that are told another one refuse the streams.
@@ -87,14 +98,7 @@ impl Identity {
         }
         let refused = |text: String| Err(Status::failed_precondition(text));
         if self.spec_digest[..] != hello.spec_digest[..] {
-            return refused(format!(
-                "worker {} was told another job: its options have the digest {}, those of worker {} \
-                 {}; give all workers the same options",
-                hello.worker,
-                hex(&hello.spec_digest),
-                self.worker.0,
-                hex(&self.spec_digest)
-            ));
+            return Err(self.refuse_spec(hello));
         }
         if self.workers != hello.workers {
             return refused(format!(
@@ -115,6 +119,39 @@ impl Identity {
                 hello.worker, self.workers
             )),
         }
+    }
+
+    /// The refusal of a worker that was told another job, with what this one was told.
+    fn refuse_spec(&self, hello: &JobHello) -> Status {
+        let text = format!(
+            "worker {} was told another job: its options have the digest {}, those of worker {} {}; \
+             give all workers the same options",
+            hello.worker,
+            hex(&hello.spec_digest),
+            self.worker.0,
+            hex(&self.spec_digest)
+        );
+        let options = self
+            .options
+            .iter()
+            .map(|option| JobOption { name: option.name.to_owned(), digest: option.digest });
+        let details = JobOptions { options: options.collect() };
+        Status::with_details(Code::FailedPrecondition, text, details.encode_to_vec().into())
+    }
+
+    /// What the status of a call of this worker says, with its causes; names the options that differ
+    /// from those of the worker that refuses.
+    pub(super) fn status_text(&self, status: &Status) -> String {
+        let text = status_text(status);
+        if status.code() != Code::FailedPrecondition || status.details().is_empty() {
+            return text;
+        }
+        let theirs = JobOptions::decode(status.details()).unwrap_or_default().options;
+        let differs = |ours: &&OptionDigest| {
+            theirs.iter().any(|their| their.name == ours.name && their.digest != ours.digest)
+        };
+        let names: Vec<&str> = self.options.iter().filter(differs).map(|ours| ours.name).collect();
+        if names.is_empty() { text } else { format!("{text}; what differs: {}", names.join(", ")) }
     }
 }
 
@@ -186,7 +223,9 @@ mod tests {
     fn identity() -> Identity {
         let (job, spec_digest, token) = (7, [3; 16], b"secret".to_vec());
         let (worker, route) = (WorkerId(0), Route::Direct);
-        Identity { job, spec_digest, worker, workers: 4, route, token, incarnation: 1 }
+        let digest = |name, digest| OptionDigest { name, digest };
+        let options = vec![digest("--key", 1), digest("--keep", 2), digest("--scope", 3)];
+        Identity { job, spec_digest, options, worker, workers: 4, route, token, incarnation: 1 }
     }
 
     fn refusal(change: impl Fn(&mut JobHello)) -> Status {
@@ -214,6 +253,21 @@ mod tests {
         let status = refusal(|hello| hello.worker = 70_000);
         assert!(status.message().contains("a worker 70000 of job"), "{status}");
         assert!(is_final(&status));
+    }
+
+    #[test]
+    fn options_that_differ_are_named() {
+        let status = refusal(|hello| hello.spec_digest = vec![4; 16].into());
+        let mut other = Identity { worker: WorkerId(2), ..identity() };
+        assert!(!other.status_text(&status).contains("what differs"), "options are alike");
+        other.options[0].digest = 9;
+        other.options[2].digest = 9;
+        let text = other.status_text(&status);
+        assert!(text.ends_with("; what differs: --key, --scope"), "{text}");
+        // Details of a peer that are none change nothing.
+        let damaged =
+            Status::with_details(Code::FailedPrecondition, "no", Bytes::from_static(b"\xff\xff"));
+        assert_eq!(other.status_text(&damaged), "no");
     }
 
     #[test]

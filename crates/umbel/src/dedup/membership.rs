@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use umbel_engine::dedup::Route;
 use umbel_engine::dedup::job::{JobEvent, JobFailure, JobRules};
 use umbel_filter::ItemHasher;
-use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, run_member};
+use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
 use umbel_node::ports::Ports;
 
 /// Threads that carry bytes; those that work on cells are others, and may block.
@@ -140,7 +140,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         spec.summary = None; // Worker 0 writes it, with sums over all.
     }
     let quiet = spec.quiet;
-    let (rules, spec_digest) = (rules(&spec), spec_digest(&spec));
+    let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
     let job = peers.job();
     let member = Membership { worker: peers.rank, job, spec_digest };
     let folder = peers.job_dir.clone();
@@ -156,6 +156,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         listen: peers.listen(),
         job,
         spec_digest,
+        options,
         token: peers.token.clone().into_bytes(),
         rules,
         route: Route::for_workers(u32::try_from(peers.peers.len()).unwrap_or(u32::MAX)),
@@ -210,12 +211,23 @@ pub(super) fn rules(spec: &JobSpec) -> JobRules {
 
 /// Over all that workers must agree on.
 pub(super) fn spec_digest(spec: &JobSpec) -> [u8; 16] {
-    let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), agreed(spec));
+    let options = agreed(spec);
+    let options = options.iter().map(|(name, value)| format!("{name} {value}; "));
+    let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), options.collect::<String>());
     let hash = ItemHasher::Xxh3 { seed: 0 }.hash(agreed.as_bytes());
     let mut digest = [0; 16];
     digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
     digest[8..].copy_from_slice(&hash.lo().to_le_bytes());
     digest
+}
+
+/// What workers must agree on, option by option.
+fn option_digests(spec: &JobSpec) -> Vec<OptionDigest> {
+    let digest = |(name, value): (&'static str, String)| {
+        let hash = ItemHasher::Xxh3 { seed: 0 }.hash(value.as_bytes()).lo();
+        OptionDigest { name, digest: u32::try_from(hash >> 32).expect("32 bits") }
+    };
+    agreed(spec).into_iter().map(digest).collect()
 }
 
 /// As many lanes as the memory allows, and the threads that they run on.

@@ -256,14 +256,19 @@ fn outputs_that_match_the_inputs_do_not_count_as_such() {
 
 #[test]
 fn workers_that_ask_other_filters_are_refused() {
-    for (ours, theirs) in [("--reference FILTER", "--add-to FILTER"), ("--add-to FILTER", "")] {
+    let cases = [
+        ("--reference FILTER", "--add-to FILTER", "--reference (filters), --add-to"),
+        ("--add-to FILTER", "", "--add-to"),
+    ];
+    for (ours, theirs, named) in cases {
         let beside = Beside::lines(2, ours);
         let mut first = beside.job.start(0);
         let filter = format!("umbel://{}/seen", beside.server.address);
         let options = beside.job.options.replace(&ours.replace("FILTER", &filter), "");
         let Beside { job, server: _server } = beside;
         let other = Job { options: options + " " + &theirs.replace("FILTER", &filter), ..job };
-        other.wait(vec![other.start(1)]).remove(0).refused(1, &["was told another job"]);
+        let ran = other.wait(vec![other.start(1)]).remove(0);
+        ran.refused(1, &["was told another job", &format!("what differs: {named};")]);
         first.kill().unwrap();
         first.wait().unwrap();
     }

@@ -89,7 +89,10 @@ fn workers_that_annotate_and_workers_that_drop_are_no_job() {
     let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 20));
     let mut first = job.start(0);
     let other = job.annotating();
-    other.wait(vec![other.start(1)]).remove(0).refused(1, &["was told another job"]);
+    other
+        .wait(vec![other.start(1)])
+        .remove(0)
+        .refused(1, &["was told another job", "what differs: --annotate;"]);
     first.kill().unwrap();
     first.wait().unwrap();
 }
@@ -241,7 +244,7 @@ fn workers_that_rank_by_other_fields_are_refused() {
     let mut first = job.start(0);
     let other = Job { options: job.options.replace("best:at", "best:at:min"), ..job };
     let ran = other.wait(vec![other.start(1)]).remove(0);
-    ran.refused(1, &["was told another job"]);
+    ran.refused(1, &["was told another job", "what differs: --keep;"]);
     first.kill().unwrap();
     first.wait().unwrap();
 }

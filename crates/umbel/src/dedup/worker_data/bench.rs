@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
 use umbel_engine::dedup::{ExchangeReport, JobShape, Level, Place, RecordPart};
 use umbel_filter::ItemHasher;
-use umbel_records::ContentDigest;
+use umbel_records::{ContentDigest, Granularity};
 
 /// Memory that a thread needs to read, hash, sort and write: see the single-process job.
 const THREAD_BYTES: u64 = 24 << 20;
@@ -425,34 +425,42 @@ fn forecast(
     Ok(Forecast { stored_bytes, content_bytes, records, chunks, memory_bytes, references })
 }
 
-/// What all workers of a job must agree on, in words.
-pub(crate) fn agreed(spec: &JobSpec) -> String {
-    let level = match spec.level {
+/// What all workers of a job must agree on: the name of each option, and its value in words.
+pub(crate) fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
+    let exactness = match spec.level {
         Level::Approximate { false_positive_rate } => {
             format!("approximate {false_positive_rate:e}")
         }
         Level::Fingerprint => "fingerprint".to_owned(),
         Level::Bytes => "bytes".to_owned(),
     };
-    format!(
-        "granularity {:?} {}; scope {:?}; normalise {:?}; missing key {:?}; empty {:?}; paragraphs {}; format {:?}; level {level}; keep {:?} {:?}; filter {:?}; report {} {}; bad {:?}; seed {:#x}; asks {:?}; adds to {:?}",
-        spec.granularity,
-        spec.names_granularity,
-        spec.scope,
-        spec.normalise,
-        spec.missing_key,
-        spec.empty,
-        spec.paragraph_bytes_min,
-        spec.format,
-        spec.keep,
-        spec.best,
-        spec.filter,
-        spec.reports_kept(),
-        spec.annotates,
-        spec.skip_bad,
-        spec.seed,
-        // Machines may reach one cluster at different addresses.
-        spec.online.iter().map(FilterAddress::filter).collect::<Vec<_>>(),
-        spec.add_to.as_ref().map(FilterAddress::filter),
-    )
+    // Machines may reach one cluster at different addresses.
+    let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();
+    let added_to = spec.add_to.as_ref().map(FilterAddress::filter);
+    let (what, keys) = match &spec.granularity {
+        Granularity::Line => ("line", String::new()),
+        Granularity::Record => ("record", String::new()),
+        Granularity::File => ("file", String::new()),
+        Granularity::Key(fields) => ("key", format!("{fields:?}")),
+        Granularity::Paragraph(field) => ("paragraph", field.clone()),
+    };
+    vec![
+        ("--granularity", format!("{what} {}", spec.names_granularity)),
+        ("--key", keys),
+        ("--scope", format!("{:?}", spec.scope)),
+        ("--normalise", format!("{:?}", spec.normalise)),
+        ("--missing-key", format!("{:?}", spec.missing_key)),
+        ("--empty", format!("{:?}", spec.empty)),
+        ("--paragraph-bytes-min", spec.paragraph_bytes_min.to_string()),
+        ("--format", format!("{:?}", spec.format)),
+        ("--exactness", exactness),
+        ("--keep", format!("{:?} {:?}", spec.keep, spec.best)),
+        ("--filter", format!("{:?}", spec.filter)),
+        ("--duplicates or --groups", spec.reports_kept().to_string()),
+        ("--annotate", spec.annotates.to_string()),
+        ("--skip-bad", format!("{:?}", spec.skip_bad)),
+        ("--seed", format!("{:#x}", spec.seed)),
+        ("--reference (filters)", format!("{asked:?}")),
+        ("--add-to", format!("{added_to:?}")),
+    ]
 }
