@@ -88,14 +88,17 @@ impl Coordinator {
         deadline: Instant,
     ) -> Option<JobStanding> {
         let local = self.local().ok()?;
+        // Between a job's entry in the ledger and its start on its coordinator's node nobody can say more.
+        let starting = || JobStanding { phase: "starting".to_owned(), ..JobStanding::default() };
         if node == self.node() {
-            return local.jobs().standing(job);
+            return Some(local.jobs().standing(job).unwrap_or_else(starting));
         }
         let address = local.address_of(node)?;
         let timeout = deadline.saturating_duration_since(Instant::now());
         let called =
             local.links().call(node, &address, CallKind::Job, GroupId::META, encode(&job), timeout);
-        decode(&called.await.ok()?).ok()?
+        let told: Option<JobStanding> = decode(&called.await.ok()?).ok()?;
+        Some(told.unwrap_or_else(starting))
     }
 
     /// Asks a job to end.
