@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use umbel_proto::v1::{Applied, ErrorCode};
 
-use crate::error::{ClientError, Failure};
+use crate::error::{ClientError, Failure, Origin};
 use crate::limits::ANSWER_GRACE;
 use crate::nodes::{Node, Nodes};
 use crate::options::ClientOptions;
@@ -107,7 +107,8 @@ impl Caller {
         F: FnMut(Node, Duration) -> A,
         A: Future<Output = Result<Response<R>, Status>>,
     {
-        let deadline = Instant::now() + self.options.timeout;
+        let begun = Instant::now();
+        let deadline = begun + self.options.timeout;
         let mut attempts_left = self.options.attempt_count_max.max(1);
         let mut tried: u32 = 0;
         loop {
@@ -141,7 +142,12 @@ impl Caller {
             let pause = self.pause(tried, failure.retry_after);
             tried += 1;
             let is_late = Instant::now() + pause >= deadline;
-            if !is_transient || !stays_unchanged || attempts_left == 0 || is_late {
+            let is_nobody_there = failure.origin == Origin::Connect
+                && tried as usize >= self.nodes.addresses().len()
+                && !self.nodes.has_answered()
+                && begun.elapsed() + pause >= self.options.first_contact_timeout;
+            let is_over = attempts_left == 0 || is_late || is_nobody_there;
+            if !is_transient || !stays_unchanged || is_over {
                 return Err(Failed { failure, is_transient });
             }
             tokio::time::sleep(pause).await;

@@ -81,6 +81,8 @@ struct State {
     home: Arc<str>,
     /// Counts calls, for turns.
     turn: usize,
+    /// Whether any node has ever answered.
+    has_answered: bool,
 }
 
 struct Known {
@@ -109,7 +111,7 @@ impl Nodes {
         let Some(first) = addresses.0.first() else {
             return Err(ClientError::Address { address: String::new() });
         };
-        let state = State { nodes, home: Arc::from(first.as_str()), turn: 0 };
+        let state = State { nodes, home: Arc::from(first.as_str()), turn: 0, has_answered: false };
         Ok(Self { connect_timeout, connector, state: Mutex::new(state) })
     }
 
@@ -158,10 +160,17 @@ impl Nodes {
 
     /// The node answered.
     pub(crate) fn succeeded(&self, address: &str) {
-        if let Some(known) = self.state().nodes.get_mut(address) {
+        let mut state = self.state();
+        state.has_answered = true;
+        if let Some(known) = state.nodes.get_mut(address) {
             known.failure_count = 0;
             known.avoided_until = None;
         }
+    }
+
+    /// Whether any node has ever answered.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.state().has_answered
     }
 
     /// The node did not answer, or has no time.

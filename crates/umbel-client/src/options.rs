@@ -23,6 +23,10 @@ pub struct ClientOptions {
     pub attempt_count_max: u32,
     /// Give a connection up that is not made within this time; 3 s.
     pub connect_timeout: Duration,
+    /// Give a request up after this time, once every node was tried, while no node has ever answered
+    /// this client and none can be connected to; 30 s. Short for people who wait, long for programs
+    /// that may start before the cluster does.
+    pub first_contact_timeout: Duration,
     /// Pause after the first failed attempt; it doubles with each further one; 20 ms. A node that
     /// asks for a longer pause gets it.
     pub pause_first: Duration,
@@ -48,6 +52,7 @@ impl Default for ClientOptions {
             attempt_timeout: Duration::from_secs(10),
             attempt_count_max: 20,
             connect_timeout: Duration::from_secs(3),
+            first_contact_timeout: Duration::from_secs(30),
             pause_first: Duration::from_millis(20),
             pause_max: Duration::from_secs(1),
             parallel_requests: 8,

@@ -4,7 +4,8 @@ use crate::exit::UsageError;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
-use umbel_client::{Client, ClientError, ErrorCode};
+use std::time::Duration;
+use umbel_client::{Client, ClientError, ClientOptions, ErrorCode};
 
 /// Which cluster, and how answers are printed.
 #[derive(Args)]
@@ -20,6 +21,9 @@ pub(crate) struct ClusterArgs {
 /// Where a cluster is if nobody says: where `umbel serve` listens by default.
 const DEFAULT_CLUSTER: &str = "127.0.0.1:7300";
 
+/// How long a command waits for a node that it has never reached: long enough for one that starts at the same time.
+const FIRST_CONTACT: Duration = Duration::from_secs(2);
+
 impl ClusterArgs {
     /// A client of the cluster; it connects when it is asked something.
     ///
@@ -30,7 +34,10 @@ impl ClusterArgs {
         let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
         let addresses = self.cluster.clone().or(variable);
         let addresses = addresses.as_deref().unwrap_or(DEFAULT_CLUSTER);
-        Ok(Client::connect(addresses).map_err(|error| UsageError(error.to_string()))?)
+        let options =
+            ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
+        let client = Client::connect_with(addresses, options);
+        Ok(client.map_err(|error| UsageError(error.to_string()))?)
     }
 }
 
