@@ -14,6 +14,7 @@ mod interrupt;
 mod objects;
 mod reconcile;
 mod say;
+mod units;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -26,10 +26,13 @@ use umbel_client::{AckLevel, Cleared, Client, Dropped, ReadLevel};
 
 /// Arguments of `umbel filter`.
 #[derive(Args)]
-#[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage. `contains` differs: 2 if it failed, and with \
-    one ITEM 0 if it is present, 1 if absent."
-)]
+#[command(after_help = "Examples:\n  \
+      umbel filter create seen --capacity 10M --rate 0.001\n  \
+      zcat urls.gz | umbel filter insert seen --each\n  \
+      umbel filter contains seen alice && echo \"seen before\"\n\n\
+    docs/cluster.md has every detail, docs/filters.md which kind when.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `contains` is like grep: 2 if it failed, and with \
+    one ITEM 0 if it is present, 1 if absent.")]
 pub(crate) struct FilterArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -117,9 +120,9 @@ struct ItemsArgs {
 struct InsertArgs {
     #[command(flatten)]
     items: ItemsArgs,
-    /// On how many nodes items are durable when they are acknowledged [default: majority of a
-    /// partitioned filter, local of a replicated one]
-    #[arg(long, value_enum, value_name = "LEVEL")]
+    /// Where items are durable when they are acknowledged: on the node that answers (local) or one more (partner), both
+    /// of replicated filters, or on a majority [default: majority of a partitioned filter, local of a replicated one]
+    #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     ack: Option<AckArg>,
 }
 
@@ -135,9 +138,9 @@ struct ContainsArgs {
     /// Print only how many are present and absent
     #[arg(long)]
     count: bool,
-    /// Who must agree to an answer [default: linearizable of a partitioned filter, local of a
-    /// replicated one]
-    #[arg(long, value_enum)]
+    /// Who must agree to an answer: linearizable or any-replica of partitioned filters; local or majority of replicated
+    /// ones [default: linearizable of a partitioned filter, local of a replicated one]
+    #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     level: Option<LevelArg>,
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct FormArgs {
     /// Lines of text, each as often as it occurs (default)
     #[arg(long, group = "form", help_heading = "Items")]
     lines: bool,
-    /// Ids of 64 to 256 bits in hexadecimal digits, one a line; BITS says how long they are where a file is empty
+    /// Hexadecimal ids of 64 to 256 bits, one a line; BITS if a file is empty
     #[arg(long, group = "form", help_heading = "Items", value_name = "BITS", num_args = 0..=1,
         require_equals = true, default_missing_value = "0", value_parser = parse_id_bits)]
     ids: Option<usize>,

@@ -13,7 +13,13 @@ use umbel_engine::dedup::IndexBits;
 /// Arguments of `umbel index`.
 #[derive(Args)]
 #[command(
-    after_help = "Indexes are made by `umbel dedup --save-index FILE`, and used by `umbel dedup --reference FILE`."
+    after_help = "Indexes are made by `umbel dedup --save-index FILE`, and used by `umbel dedup --reference FILE`.\n\n\
+    Examples:\n  \
+      umbel index info seen.umbi\n  \
+      umbel index merge monday.umbi tuesday.umbi -o seen.umbi\n  \
+      umbel index merge s3://crawl/seen.umbi new.umbi -o all.umbi --index-bits 64\n\n\
+    docs/dedup.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 )]
 pub(crate) struct IndexArgs {
     #[command(subcommand)]

@@ -17,8 +17,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `umbel job`.
 #[derive(Args)]
-#[command(after_help = "Jobs are submitted with `umbel dedup --cluster`.\n\
-    Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+#[command(after_help = "Jobs are submitted with `umbel dedup --cluster`.\n\n\
+    Examples:\n  \
+      umbel job list\n  \
+      umbel job wait 7\n  \
+      umbel job status 7 --json\n\n\
+    docs/dedup.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
 pub(crate) struct JobArgs {
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -4,6 +4,7 @@ use crate::commands::cluster::show::{Rows, facts, print};
 use crate::commands::filter::count::parse_count;
 use crate::commands::filter::create::{parse_memory, parse_rate};
 use crate::exit::{Exit, UsageError};
+use crate::units::{count, size};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -11,11 +12,17 @@ use umbel_engine::distribution::{
     DistributionAdvice, DistributionCost, DistributionError, DistributionInput, DistributionPlan,
 };
 use umbel_engine::limits::{NODE_COUNT_MAX, REPLICATED_BYTES_MAX};
+use umbel_engine::meta::Distribution;
 use umbel_node::Config;
 
 /// Arguments of `umbel plan`.
 #[derive(Args)]
-#[command(after_help = "What every line means and how it is calculated: docs/plan.md.")]
+#[command(after_help = "Examples:\n  \
+      umbel plan --items 10M --rate 0.01 --nodes 3 --queries 1G\n  \
+      umbel plan --items 10G --rate 0.001 --nodes 12 --queries 1T --memory-per-node 8G\n  \
+      umbel plan --items 1M --rate 1e-6 --nodes 5 --queries 0 --json\n\n\
+    docs/plan.md: what every line means and how it is calculated.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage.")]
 pub(crate) struct PlanArgs {
     /// Different items that are inserted, like 1000000, 1e6, 10M, 1G (powers of 1,000)
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
@@ -177,7 +184,19 @@ impl Planned<'_> {
                 )
             }
         };
-        format!("{why}; exactly one `new` for an item needs partitioned, whatever the bytes")
+        let shards = self.plan.shard_count_min;
+        let default_shards = u64::from(self.config.shards);
+        let is_apart = self.plan.advice.distribution() == Distribution::Partitioned;
+        let formed = if is_apart && shards > default_shards {
+            format!(
+                ", in a cluster that was formed with --shards {shards} or more (default: {default_shards})"
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "{why}{formed}; exactly one `new` for an item needs partitioned, whatever the bytes"
+        )
     }
 
     fn json(&self) -> Value {
@@ -231,45 +250,4 @@ fn each(bytes: f64) -> String {
 
 fn round_trips(trips: f64) -> String {
     if trips > 0.0 { format!("{trips:.2} round trips") } else { "nobody".to_owned() }
-}
-
-/// Bytes in the unit that suits them, powers of 1,024.
-fn size(bytes: f64) -> String {
-    scaled(bytes, 1024.0, ["bytes", "KiB", "MiB", "GiB", "TiB"], " ")
-}
-
-/// A number as `--queries` takes it, powers of 1,000.
-fn count(number: f64) -> String {
-    scaled(number, 1000.0, ["", "K", "M", "G", "T"], "")
-}
-
-/// A number in the largest unit of which it has one, with three digits or more.
-fn scaled(mut number: f64, base: f64, units: [&str; 5], blank: &str) -> String {
-    let mut power = 0;
-    while number >= base && power + 1 < units.len() {
-        number /= base;
-        power += 1;
-    }
-    let digits = match number {
-        _ if power == 0 => 0,
-        10.0.. if number >= 100.0 => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    format!("{number:.digits$}{blank}{}", units[power])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_counts_are_in_units_that_suit() {
-        let sizes = [0.0, 999.0, 1024.0, 12.5 * 1024.0, 300.0 * 1048576.0, 1e18].map(size);
-        assert_eq!(
-            sizes,
-            ["0 bytes", "999 bytes", "1.00 KiB", "12.5 KiB", "300 MiB", "909495 TiB"]
-        );
-        assert_eq!([12.0, 1.5e6, 20e9].map(count), ["12", "1.50M", "20.0G"]);
-    }
 }

@@ -19,16 +19,32 @@ use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role, S
 
 mod offline;
 
+const RESULTS: &str = "Results";
+const SESSION: &str = "Session";
+
+/// What `--help` says last.
+const HELP_END: &str = "\
+A and B are paths, ssh://HOST/PATH, tcp://HOST:PORT or exec:COMMAND; one of them
+is a path. F.sketch and sketch:- (standard input) are sketches, see `umbel
+sketch`. The difference is printed, `- ` before what only A has, `+ ` before
+what only B has, `~ ` before files that differ and `> ` before renamed ones,
+unless --pull, --push or --two-way applies it; what only a sketch's set has is
+printed as #SYMBOL, but for ids of 64 bits.
+
+Examples:
+  umbel reconcile mine.txt ssh://backup/srv/theirs.txt
+  umbel reconcile --dir site/ ssh://mirror/srv/site --push --delete
+  umbel reconcile --kv a.tsv tcp://10.0.0.7:7400 --two-way --on-conflict a
+
+docs/reconcile.md has every detail.
+Exit codes, like those of diff: 0 the sets are equal, or are now; 1 they differ;
+2 failed or wrong usage; 130 interrupted.";
+
 /// Arguments of `umbel reconcile`.
 #[derive(Args)]
 #[command(
     group = ArgGroup::new("change").multiple(false),
-    after_help = "A and B are paths, ssh://HOST/PATH, tcp://HOST:PORT or exec:COMMAND; one of them is a path.\n\
-    F.sketch and sketch:- (standard input) are sketches, see `umbel sketch`: trust them as you trust\n\
-    whoever made them. What only a sketch's set has is printed as #SYMBOL, but for ids of 64 bits.\n\
-    The difference is printed, `- ` before what only A has, `+ ` before what only B has, `~ ` before files\n\
-    that differ and `> ` before renamed ones, unless --pull, --push or --two-way applies it.\n\
-    Exit codes: 0 the sets are equal, or are now; 1 they differ; 2 failed."
+    after_help = HELP_END
 )]
 pub(crate) struct ReconcileArgs {
     /// The sets: A and B; with --stdio or --listen one file, which is answered for
@@ -48,21 +64,27 @@ pub(crate) struct ReconcileArgs {
     /// Print the difference and change nothing (default)
     #[arg(long, group = "change", help_heading = "Changes")]
     dry_run: bool,
-    /// With --pull, remove from A what B does not have; with --push, from B what A does not have. Who answers for B must
-    /// be told so, too; over ssh that is done
+    /// With --pull or --push, remove what only the side that takes has; whoever answers with --listen must be told so, too
     #[arg(long, help_heading = "Changes")]
     delete: bool,
-    /// With --two-way, what becomes of a record that differs
-    #[arg(long, value_enum, default_value = "report", help_heading = "Changes")]
+    /// With --two-way, a record that differs: report it, or let the version of a or of b win
+    #[arg(
+        long,
+        value_enum,
+        value_name = "RULE",
+        default_value = "report",
+        help_heading = "Changes",
+        hide_possible_values = true
+    )]
     on_conflict: OnConflict,
-    /// What to save: bytes, or round trips at about twice the bytes
-    #[arg(long, value_enum, default_value = "bytes")]
+    /// Save bytes, or time: fewer round trips at about twice the bytes
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "bytes", help_heading = SESSION, hide_possible_values = true)]
     optimize: Save,
     /// Print only how many items differ
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = RESULTS)]
     quiet: bool,
     /// Write what was found and what it cost as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", help_heading = RESULTS)]
     report: Option<PathBuf>,
     /// Most bytes that may travel, both ways
     #[arg(long, value_name = "BYTES", value_parser = crate::dedup::parse_bytes, help_heading = "Limits")]
@@ -81,14 +103,11 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "SECONDS", help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     max_time: Option<u64>,
-    /// Go on where a cut session was: what comes is kept in this file until the session has ended;
-    /// with --stdio or --listen in this folder, for all who come
-    #[arg(long, value_name = "PATH")]
+    /// Go on where a cut session was, by what this file kept of it; with --stdio or --listen a folder, for all who come
+    #[arg(long, value_name = "PATH", help_heading = SESSION)]
     resume: Option<PathBuf>,
-    /// Begin with this stored sketch of the local set (see `umbel sketch build --salt`), which is then not read unless
-    /// something differs, and is told what changes. The other side needs one of the same salt; over ssh that is
-    /// PATH.sketch beside its set
-    #[arg(long, value_name = "F.sketch", conflicts_with = "resume")]
+    /// Begin with this sketch of the local set, which is only read if something differs; both sides need one of one salt
+    #[arg(long, value_name = "F.sketch", conflicts_with = "resume", help_heading = SESSION)]
     sketch: Option<PathBuf>,
     /// Answer one session over standard input and output
     #[arg(long, conflicts_with_all = ["listen", "change"], help_heading = "Answering")]

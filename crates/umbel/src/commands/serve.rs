@@ -28,7 +28,12 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 #[derive(Args)]
 #[command(
     after_help = "Settings come from --config FILE, then UMBEL_* variables, then flags; the later \
-    ones win.\nSIGTERM or ctrl-c stops the server; a second one ends it at once.\n\
+    ones win.\nSIGTERM or ctrl-c stops the server; a second one ends it at once.\n\n\
+    Examples:\n  \
+      umbel serve --dev\n  \
+      umbel serve --listen 127.0.0.1:7301 --data n1 --initial-cluster 127.0.0.1:7301,127.0.0.1:7302\n  \
+      umbel serve --config /etc/umbel.toml --join 10.0.0.1:7300\n\n\
+    docs/cluster.md has every detail.\n\
     Exit codes: 0 stopped when asked, 1 failed, 2 wrong settings, 130 ended by a second signal."
 )]
 pub(crate) struct ServeArgs {

@@ -16,8 +16,14 @@ use umbel_engine::reconcile::{SketchSpec, StoredSketch};
 #[derive(Args)]
 #[command(
     after_help = "`umbel reconcile A F.sketch` shows what differs between A and the set that F.sketch is of.\n\
-    A sketch has its salt in it, and whoever knows that can craft items that collide, so that a\n\
-    difference goes unseen or ends in an error: take sketches from, and of, whom you trust only."
+    A sketch has its salt in it, and whoever knows that can craft items that collide, so that a \
+    difference goes unseen or ends in an error: take sketches from, and of, whom you trust only.\n\n\
+    Examples:\n  \
+      umbel sketch build set.txt --differences 1000 -o set.sketch\n  \
+      umbel sketch extend set.sketch set.txt --symbols 4000\n  \
+      umbel sketch add set.sketch new.txt --new\n\n\
+    docs/reconcile.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 )]
 pub(crate) struct SketchArgs {
     #[command(subcommand)]

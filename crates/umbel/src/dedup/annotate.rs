@@ -1,5 +1,6 @@
 //! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
 
+use super::bad::MISSING_KEY;
 use super::destinations::make_directory;
 use super::job::{Job, OutputTarget};
 use super::json_lines::JsonLines;
@@ -15,9 +16,6 @@ use std::path::Path;
 use umbel_engine::dedup::Place;
 use umbel_engine::limits::PLACE_ITEM_BITS;
 use umbel_records::Compression;
-
-/// Cause of a record that was left out because a key field was missing, as [`umbel_records::ItemError`] names it.
-const MISSING_KEY: &str = "missing_key";
 
 /// A record of a group with at least two members: where it and the kept one were read, and the group's size.
 pub(crate) type Member = [u64; 3];

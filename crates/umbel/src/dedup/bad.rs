@@ -7,6 +7,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use umbel_records::{ItemError, ReadError};
 
+/// Cause of a record without a field of the key, as [`ItemError::cause`] names it.
+pub(crate) const MISSING_KEY: &str = "missing_key";
+
 /// Why a record (or the rest of a file) is bad.
 #[derive(Debug)]
 pub(crate) enum BadCause {

@@ -395,7 +395,7 @@ fn execute(
     let mut written = Written::default();
     let mut drops = Drops::new(job, &local.facts, dropped.as_ref(), &scratch, duplicates);
     if !spec.annotates {
-        let bar = bar("write", input_bytes, Unit::Bytes);
+        let bar = bar("write", input_bytes, Unit::BytesWritten);
         written = by_size::write(job, kept, &local.facts, &mut drops, &scratch, &bar)?;
     }
     let reported = reports::write(ReportOutputs { groups, annotations }, drops)?;

@@ -1,6 +1,6 @@
 //! Phase 1: every chunk is read once, its items are hashed, and their entries stored run by run.
 
-use super::bad::{BadCause, BadRecord};
+use super::bad::{BadCause, BadRecord, MISSING_KEY};
 use super::content::{ChunkContent, Found, Spot, open_content};
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::{ChunkBits, SharedBits};
@@ -209,8 +209,13 @@ fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
             (source, records_before) = (chunk.source, 0);
         }
         if let Some(bad) = facts.bad.into_iter().next() {
+            let lacks_key = bad.cause.name() == MISSING_KEY;
             let text = bad.text(&job.sources[source], records_before);
             let text = match job.spec.skip_bad {
+                None if lacks_key => format!(
+                    "{text}; --missing-key=keep or --missing-key=drop says what becomes of records without one, --skip-bad \
+                     leaves bad records out"
+                ),
                 None => format!("{text}; --skip-bad leaves bad records out"),
                 Some(max) => {
                     format!(

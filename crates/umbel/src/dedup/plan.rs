@@ -6,6 +6,7 @@ use super::inputs::Source;
 use super::job::{Job, JobSpec};
 use super::memory::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
+use crate::units::{count, size};
 use anyhow::Result;
 use std::fmt::Write as _;
 use umbel_engine::dedup::{
@@ -172,23 +173,25 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
     row(
         "input",
         format!(
-            "{} file(s), {stored_bytes} bytes stored, about {content_bytes} bytes of content",
-            job.sources.len()
+            "{} file(s), {} stored, about {} of content",
+            job.sources.len(),
+            size(stored_bytes as f64),
+            size(content_bytes as f64)
         ),
     );
-    row("records", format!("about {records}"));
+    row("records", format!("about {}", count(records as f64)));
     row("workers", format!("{workers} on {} threads, {cells} hash ranges", job.threads));
-    row("memory", format!("{} bytes allowed, about {resident} for entries", job.spec.memory_bytes));
-    row(
-        "scratch",
-        format!("about {} bytes in {}", entries_bytes - resident, job.spec.scratch.display()),
-    );
+    let [allowed, held, spilt] =
+        [job.spec.memory_bytes, resident, entries_bytes - resident].map(|bytes| size(bytes as f64));
+    row("memory", format!("{allowed} allowed, about {held} for entries"));
+    row("scratch", format!("about {spilt} in {}", job.spec.scratch.display()));
     if let Some(ReferenceShape { entries, bits }) = job.references.shape() {
-        row("references", format!("{entries} hashes of {} bits", bits.get()));
+        row("references", format!("{} hashes of {} bits", count(entries as f64), bits.get()));
     }
     row("phases", phases(job));
     if workers > 1 {
-        row("exchange", "shared entries -> how, expected bits and bytes in all (of which 1/workers stays local)".into());
+        row("exchange", "shared entries -> how, expected bits an entry and bytes in all,".into());
+        row("", format!("of which one part in {workers} stays on its own machine"));
         for delta in DELTAS {
             let cost = Coordinator::expected_cost(
                 job.shape,
@@ -202,12 +205,12 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
                 Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),
                 Mode::Filter => format!("filter + {} refinement bits", cost.refine_bits),
             };
-            let bytes = (cost.bits_per_entry * records as f64 / 8.0).round();
+            let bytes = size(cost.bits_per_entry * records as f64 / 8.0);
             let percent = 100.0 * delta;
             row(
                 "",
                 format!(
-                    "{percent:>5.1} % -> {how}, {:.1} bits an entry, {bytes:.0} bytes",
+                    "{percent:>5.1} % -> {how}, {:.1} bits an entry, {bytes}",
                     cost.bits_per_entry
                 ),
             );
@@ -225,9 +228,9 @@ fn explain_groups(job: &Job<'_>, records: u64, row: &mut impl FnMut(&str, String
     for delta in DELTAS {
         let (annotates, has_parts) = (job.spec.annotates, job.spec.has_parts());
         let bits = tally_bits_per_entry(delta, job.shape.workers, annotates, has_parts);
-        let bytes = (bits * records as f64 / 8.0).round();
+        let bytes = size(bits * records as f64 / 8.0);
         let percent = 100.0 * delta;
-        row("", format!("{percent:>5.1} % -> {bits:.2} bits an entry, {bytes:.0} bytes"));
+        row("", format!("{percent:>5.1} % -> {bits:.2} bits an entry, {bytes}"));
     }
 }
 

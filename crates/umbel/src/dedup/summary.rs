@@ -9,6 +9,7 @@ use super::local_pass::LocalTimes;
 use super::online::Asked;
 use super::output::OutputTimes;
 use crate::clock::rss_bytes_max;
+use crate::units::size;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -166,18 +167,16 @@ impl Summary {
             let workers = count("/plan/workers");
             let bytes = number("/exchange/network_bytes");
             let each = bytes / number("/items").max(1.0);
-            let bytes = count("/exchange/network_bytes");
-            row("exchange", format!("{bytes} bytes between {workers} workers, {each:.2} a record"));
+            let bytes = size(bytes);
+            row("exchange", format!("{bytes} between {workers} workers, {each:.2} bytes a record"));
         }
         let wall = number("/run/wall_s");
         let rate = rate(records / wall.max(1e-9));
         let cpu = number("/run/cpu_s");
-        let memory = number("/run/rss_bytes_max/0") / f64::from(1 << 20);
+        let memory = size(number("/run/rss_bytes_max/0"));
+        let scratch = size(number("/run/scratch_bytes_max/0"));
         row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate} records/s"));
-        row(
-            "memory",
-            format!("{memory:.0} MiB, {} bytes of scratch disk", count("/run/scratch_bytes_max/0")),
-        );
+        row("memory", format!("{memory}, {scratch} of scratch disk"));
         text
     }
 }

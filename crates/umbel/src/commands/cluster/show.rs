@@ -1,7 +1,7 @@
 //! What commands print on standard output: tables for people, tab-separated lines or JSON for programs.
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 
@@ -99,12 +99,17 @@ impl Rows {
 
     /// A table with a heading on a terminal, else lines with tabs and without a heading.
     pub(crate) fn text(&self) -> String {
-        if io::stdout().is_terminal() { self.table() } else { self.lines() }
+        let width = terminal_size::terminal_size().map(|(width, _)| width.0);
+        if io::stdout().is_terminal() { self.table(width) } else { self.lines() }
     }
 
-    fn table(&self) -> String {
+    /// A table at most `width` columns wide: where it would be wider, long texts go on in the next line.
+    fn table(&self, width: Option<u16>) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(self.heading.to_vec());
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
         for row in &self.rows {
             table.add_row(row.clone());
         }
@@ -159,8 +164,24 @@ mod tests {
         rows.push(vec!["a".into(), "1000".into()]);
         rows.push(vec!["bcdef".into(), "2".into()]);
         assert_eq!(rows.lines(), "a\t1000\nbcdef\t2\n");
-        let table: Vec<String> = rows.table().lines().map(|l| l.trim().to_owned()).collect();
+        let table: Vec<String> = rows.table(None).lines().map(|l| l.trim().to_owned()).collect();
         assert_eq!(table, ["name   count", "a       1000", "bcdef      2"]);
+    }
+
+    #[test]
+    fn tables_are_no_wider_than_the_terminal() {
+        let mut rows = Rows::new(&["shard", "replicas", "cause"], &[0]);
+        let cause =
+            "worker 1: /data/of/a/long/name/of/a/folder/file.jsonl: no space left on the device";
+        rows.push(vec!["1000".into(), "1,2,3".into(), cause.into()]);
+        for width in [40, 80, 120] {
+            let table = rows.table(Some(width));
+            assert!(table.lines().all(|line| line.trim_end().len() <= width.into()), "{table}");
+            let told: String = table.split_whitespace().collect();
+            let words: String = cause.split_whitespace().collect();
+            assert!(width < 80 || told.contains(&words) || table.lines().count() > 2, "{table}");
+        }
+        assert_eq!(rows.table(Some(200)).lines().count(), 2);
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(super) struct CreateArgs {
     /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
-    /// What kind of filter
-    #[arg(long, value_enum, default_value_t = KindArg::Blocked)]
+    /// blocked, classic, partitioned, single-shot, counting or scalable; docs/filters.md says which when
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = KindArg::Blocked, hide_possible_values = true)]
     kind: KindArg,
     /// Hash with a public seed, faster: only for items that no adversary chooses
     #[arg(long)]

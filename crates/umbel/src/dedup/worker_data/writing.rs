@@ -172,7 +172,7 @@ fn places(bench: &Bench) -> Result<JobPlaces<'_>> {
 fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
     let job = bench.job(state.reading);
     let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
-    let bar = Bar::new("write", bytes, Unit::Bytes, bench.spec.quiet);
+    let bar = Bar::new("write", bytes, Unit::BytesWritten, bench.spec.quiet);
     match &bench.spec.output {
         OutputTarget::Directory(root) => {
             let places = places(bench)?;
