@@ -124,3 +124,14 @@ fn what_cannot_be_replaced_is_refused_and_named() {
     sandbox.run("d --exclude link --in-place").kept();
     sandbox.run_piped("--in-place", b"x\n").refused(2, &["- is no file"]);
 }
+
+#[test]
+fn what_a_dead_process_left_is_neither_read_nor_left() {
+    let sandbox = Sandbox::with(&[("d/a", "x\nx\n"), ("d/.a.umbel-1.partial", "x\ntorn")]);
+    sandbox.write("d/e/.b.umbel-1d.partial", "torn");
+    sandbox.write("d/.umbel-1d.partial", "");
+    sandbox.write("d/e/b", "y\nx\n");
+    sandbox.run("d --in-place").kept();
+    assert_eq!(sandbox.files(), ["d/a", "d/e/b"]);
+    assert_eq!((sandbox.text("d/a"), sandbox.text("d/e/b")), ("x\n".into(), "y\n".into()));
+}

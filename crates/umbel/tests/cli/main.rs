@@ -28,6 +28,7 @@ mod keep_best;
 mod kept_sketch;
 mod leftovers;
 mod machines;
+mod machines_cutting;
 mod machines_filters;
 mod many_machines;
 mod model;
