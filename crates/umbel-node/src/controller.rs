@@ -51,7 +51,10 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            look(&local, &coordinator, &mut progress, &mut views, is_due).await;
+            if look(&local, &coordinator, &mut progress, &mut views, is_due).await {
+                // What was learned may be decided upon at once; each thing is learned once, so this ends.
+                continue;
+            }
         } else {
             progress.clear();
             views.clear();
@@ -62,15 +65,15 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     }
 }
 
-/// One round: views, decisions, deeds.
+/// One round: views, decisions, deeds. Returns whether a slice was made, emptied or dropped that was not before.
 async fn look(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
     progress: &mut SliceProgress,
     views: &mut BTreeMap<ShardId, GroupView>,
     is_review: bool,
-) {
-    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return };
+) -> bool {
+    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return false };
     let asked = match unsettled {
         Unsettled::All => None,
         Unsettled::Some(_) if is_review => None,
@@ -91,9 +94,11 @@ async fn look(
         }
     }
     let deeds = tasks.into_iter().map(|task| carry_out(local, coordinator, task));
-    for done in join_all(deeds).await.into_iter().flatten() {
-        progress.insert(done.0, done.1);
+    let mut has_learned = false;
+    for (slice, done) in join_all(deeds).await.into_iter().flatten() {
+        has_learned |= progress.insert(slice, done) != Some(done);
     }
+    has_learned
 }
 
 /// Whose views are needed.
