@@ -117,7 +117,7 @@ fn describe_scrubs() {
     describe_gauge!(
         SCRUB_AGE,
         Unit::Seconds,
-        "Time since a copy was last found equal to another or made so, by the filter's number."
+        "Longest time since a copy was last found equal to another or made so."
     );
     describe_counter!(
         SHARD_SCRUBS,
@@ -263,8 +263,9 @@ pub(crate) fn scrub_received(byte_count: usize) {
     counter!(SCRUB_RECEIVED).increment(byte_count as u64);
 }
 
-pub(crate) fn scrub_age(filter: u64, age: Duration) {
-    gauge!(SCRUB_AGE, "filter" => filter.to_string()).set(age.as_secs_f64());
+/// Of the copy that was not found equal for the longest; 0 where there is none.
+pub(crate) fn scrub_age(age: Duration) {
+    gauge!(SCRUB_AGE).set(age.as_secs_f64());
 }
 
 /// Replicas of a slice were compared, or not.

@@ -471,9 +471,8 @@ impl Copies {
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
         metrics::copies(copies.len(), bytes);
         let filters: Vec<FilterId> = copies.iter().map(|copy| copy.filter).collect();
-        for (filter, age) in self.scrubs.ages(&filters) {
-            metrics::scrub_age(filter.0, age);
-        }
+        let ages = self.scrubs.ages(&filters);
+        metrics::scrub_age(ages.into_iter().map(|(_, age)| age).max().unwrap_or_default());
     }
 
     /// Stops all copies.
