@@ -20,6 +20,7 @@ use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
 mod merge;
+mod unfinished;
 
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.
 const SHARD_CALLS_MAX: usize = 64;
@@ -190,8 +191,10 @@ impl Coordinator {
             Some(record) if record.state != FilterState::Dropping => None,
             _ => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
         };
-        match self.wait_meta(deadline, look).await {
-            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+        match self.wait_meta(Self::patience_until(deadline), look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => {
+                Err(self.unfinished(id, within, deadline).await)
+            }
             outcome => outcome?,
         }
     }
@@ -218,8 +221,10 @@ impl Coordinator {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await?;
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
-        match self.wait_meta(deadline, is_gone).await {
-            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+        match self.wait_meta(Self::patience_until(deadline), is_gone).await {
+            Err(CallFailure::NoQuorum { within, .. }) => {
+                Err(self.unfinished(id, within, deadline).await)
+            }
             outcome => outcome.map(|()| record.is_replicated()),
         }
     }
@@ -247,8 +252,10 @@ impl Coordinator {
             Some(record) => (record.generation >= wanted)
                 .then_some(Ok((record.generation, record.is_replicated()))),
         };
-        match self.wait_meta(deadline, look).await {
-            Err(CallFailure::NoQuorum { within, .. }) => Err(unfinished(&id, within)),
+        match self.wait_meta(Self::patience_until(deadline), look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => {
+                Err(self.unfinished(id, within, deadline).await)
+            }
             outcome => outcome?,
         }
     }
@@ -358,13 +365,6 @@ fn check_filter_count(count: usize) -> Result<(), CallFailure> {
     }
     let what = format!("{count} filters, at most {FILTER_COUNT_MAX} are allowed");
     Err(MetaError::Quota { what }.into())
-}
-
-/// The meta group has agreed, but not every shard has followed.
-fn unfinished(filter: &FilterId, within: std::time::Duration) -> CallFailure {
-    let within = within.as_millis();
-    let what = format!("not every shard has done its part for {filter} within {within} ms");
-    CallFailure::OutcomeUnknown { what }
 }
 
 #[cfg(test)]

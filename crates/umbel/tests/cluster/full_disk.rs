@@ -117,6 +117,10 @@ async fn fills_and_frees(reserve_bytes: &str) {
         assert!(found.iter().all(|found| *found), "through {}", node.address);
     }
 
+    // Whoever wants a new filter hears which node has no room for its part.
+    let refusal = cluster.client().create("more", &sharp_filter()).await.unwrap_err().to_string();
+    assert!(refusal.contains(&format!("on node {}: the disk of", full + 1)), "{refusal}");
+
     disks[full].free();
     until("inserts are taken again", || async {
         hasty.insert([0, 1, 2, 3, 4, 5, 6, 7].map(|at| item(900_000 + at))).await.ok()
