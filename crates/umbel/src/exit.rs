@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use umbel_reconcile::ReconcileError;
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,9 +18,12 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The exit code of an error: 2 if it is a [`UsageError`], else 1.
+    /// The exit code of an error: 2 if it says that the command makes no sense, else 1.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<UsageError>() { Self::Usage } else { Self::Failed }
+        let is_usage = error.is::<UsageError>()
+            || error.is::<umbel_reconcile::UsageError>()
+            || error.downcast_ref().is_some_and(ReconcileError::is_usage);
+        if is_usage { Self::Usage } else { Self::Failed }
     }
 }
 

@@ -12,7 +12,6 @@ mod exit;
 mod files;
 mod interrupt;
 mod objects;
-mod reconcile;
 mod say;
 mod units;
 

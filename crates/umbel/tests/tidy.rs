@@ -1,4 +1,4 @@
-//! The project's style as a test: layer arrows, purity, file lengths, leftovers, names.
+//! The project's style as a test: layer arrows, circles of imports, purity, file lengths, leftovers, names.
 //!
 //! A broken rule names the file, the line or number, and what to do. Checks read the text of every
 //! Rust file under `benchmarks`, `crates`, `fuzz` and `simulations`; a small lexer tells code, comments
@@ -13,57 +13,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use arrows::check_arrows;
+
+#[path = "tidy/arrows.rs"]
+mod arrows;
 
 /// Code lines in one file: comments, blank lines and the test module at its end do not count.
 const CODE_LINES_MAX: usize = 400;
 
 /// Lines in one file, all of them.
 const FILE_LINES_MAX: usize = 600;
-
-/// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 11] = [
-    ("umbel-bits", &[]),
-    ("umbel-sketch", &[]),
-    ("umbel-filter", &["umbel-bits"]),
-    ("umbel-codec", &["umbel-bits", "umbel-filter"]),
-    ("umbel-records", &[]),
-    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
-    ("umbel-proto", &[]),
-    ("umbel-client", &["umbel-filter", "umbel-proto"]),
-    ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto"]),
-    // The binary may use all of them.
-    ("umbel", &[]),
-    // Beside the binary, with the same rights; nobody depends on it.
-    ("simulations", &[]),
-];
-
-/// Crates that only the binary may use: runtimes, clocks, dice, the terminal, untyped errors.
-/// As development dependencies they are free.
-const BINARY_ONLY: [&str; 14] = [
-    "anyhow",
-    "async-std",
-    "chrono",
-    "clap",
-    "ctrlc",
-    "fastrand",
-    "getrandom",
-    "glob",
-    "indicatif",
-    "mio",
-    "rand",
-    "rayon",
-    "tempfile",
-    "tokio",
-];
-
-/// What lies above the algorithms and may use some of these: a runtime, and the node entropy too,
-/// which enters it through a port.
-const ALLOWED: [(&str, &str); 3] =
-    [("umbel-client", "tokio"), ("umbel-node", "rand"), ("umbel-node", "tokio")];
-
-/// The one crate that may know openraft and bincode.
-const NODE_ONLY: [&str; 2] = ["bincode", "openraft"];
 
 /// Crates whose algorithms get all that they know as arguments.
 const PURE: [&str; 5] =
@@ -371,37 +330,6 @@ fn impure_in_group<'a>(tokens: &[(usize, &'a str)]) -> Option<&'a str> {
     None
 }
 
-/// Layer arrows, given what `cargo metadata` prints.
-fn check_arrows(metadata: &Value) -> Vec<String> {
-    let mut broken = Vec::new();
-    for package in metadata["packages"].as_array().expect("cargo lists packages") {
-        let name = package["name"].as_str().expect("a package has a name");
-        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
-            broken.push(format!("{name}: unknown crate: add it to ARROWS in tests/tidy.rs"));
-            continue;
-        };
-        for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
-            let target = dependency["name"].as_str().expect("a dependency has a name");
-            let is_own = target == "umbel" || target.starts_with("umbel-");
-            let is_top = name == "umbel" || name == "simulations";
-            if is_own && !is_top && !allowed.contains(&target) {
-                broken.push(format!(
-                    "{name} -> {target}: against the layers, {name} may use {allowed:?}"
-                ));
-            }
-            let is_for_tests = dependency["kind"] == "dev";
-            let is_allowed = is_top || ALLOWED.contains(&(name, target));
-            if BINARY_ONLY.contains(&target) && !is_allowed && !is_for_tests {
-                broken.push(format!("{name} -> {target}: only the binary may use {target}"));
-            }
-            if NODE_ONLY.contains(&target) && name != "umbel-node" {
-                broken.push(format!("{name} -> {target}: only umbel-node may use {target}"));
-            }
-        }
-    }
-    broken
-}
-
 fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root is there")
 }
@@ -489,112 +417,7 @@ fn code_is_safe() {
     assert_tidy(check_unsafe);
 }
 
-/// The checks themselves, on planted violations.
-#[cfg(test)]
-mod planted {
-    use super::*;
-
-    /// How many violations a check finds in a text.
-    fn count(check: fn(&Source) -> Vec<String>, path: &str, text: &str) -> usize {
-        check(&Source::new(path, text)).len()
-    }
-
-    #[test]
-    fn the_walk_finds_this_file() {
-        assert!(sources().iter().any(|source| source.path == "crates/umbel/tests/tidy.rs"));
-    }
-
-    #[test]
-    fn comments_and_literals_are_not_code() {
-        let text = "let a = \"x\\\"y\"; // one\n/* two /* three */ */ let b = r#\"\"z\"#;\n\
-                    let c: &'static str = f('\\'', '\u{e9}', b'\"', '\"'); fn r<'a>(_: &'a str) {}";
-        let source = Source::new("a.rs", text);
-        let code: String = source.code.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(
-            code,
-            "let a = ; let b = ; let c: &'static str = f( , , b , ); fn r<'a>(_: &'a str) {}"
-        );
-        let comments: Vec<&str> = source.comments.split_whitespace().collect();
-        assert_eq!(comments, ["//", "one", "/*", "two", "/*", "three", "*/", "*/"]);
-    }
-
-    #[test]
-    fn a_missing_purpose_is_found() {
-        assert_eq!(count(check_module_doc, "a.rs", "// plain\n"), 1);
-        assert_eq!(count(check_module_doc, "a.rs", "//! Purpose.\n"), 0);
-    }
-
-    #[test]
-    fn long_files_are_found() {
-        let code = "f();\n".repeat(CODE_LINES_MAX);
-        assert_eq!(count(check_lengths, "a.rs", &code), 0);
-        assert_eq!(count(check_lengths, "a.rs", &format!("{code}\"\n\";\n")), 1);
-        assert_eq!(count(check_lengths, "a.rs", &format!("{code}\n// why\n/* b\n*/\n")), 0);
-        let tests = "#[cfg(test)]\n// why\n#[expect(lint)]\nmod tests {\n    f();\n}\n";
-        assert_eq!(count(check_lengths, "a.rs", &format!("{code}{tests}")), 0);
-        assert_eq!(count(check_lengths, "a.rs", &format!("f();\n{tests}f();\n")), 1);
-        assert_eq!(count(check_lengths, "a.rs", &"\n".repeat(FILE_LINES_MAX + 1)), 1);
-    }
-
-    #[test]
-    fn leftovers_are_found() {
-        assert_eq!(count(check_leftovers, "a.rs", "fn f() { todo!() }\ndbg!(1);"), 2);
-        assert_eq!(count(check_leftovers, "a.rs", "f(); // TODO: all\n/* FIXME */"), 2);
-        assert_eq!(count(check_leftovers, "a.rs", "// todo!()\nlet dbg = \"TODO\";"), 0);
-    }
-
-    #[test]
-    fn unsafe_code_is_found() {
-        assert_eq!(count(check_unsafe, "a.rs", "unsafe { f() }"), 1);
-        assert_eq!(count(check_unsafe, "a.rs", "#![forbid(unsafe_code)] // unsafe"), 0);
-        for (path, broken) in
-            [("wide.rs", 0), ("wide/x86.rs", 0), ("wider.rs", 1), ("a/wide.rs", 1)]
-        {
-            let path = format!("crates/umbel-filter/src/bits/{path}");
-            assert_eq!(count(check_unsafe, &path, "unsafe { f() }"), broken, "{path}");
-        }
-    }
-
-    #[test]
-    fn empty_names_are_found() {
-        assert_eq!(count(check_name, "crates/a/src/test_utils.rs", ""), 1);
-        assert_eq!(count(check_name, "crates/a/src/common/b.rs", ""), 1);
-        assert_eq!(count(check_name, "crates/a/src/commonly.rs", ""), 0);
-    }
-
-    #[test]
-    fn impure_code_is_found() {
-        let path = "crates/umbel-engine/src/a.rs";
-        for text in [
-            "use std::fs::File;",
-            "use std::{\n    io,\n    net::TcpStream,\n};",
-            "std :: thread::scope(f);",
-            "let t: Instant = g();",
-            "let x = rand::random();",
-        ] {
-            assert_eq!(count(check_purity, path, text), 1, "{text}");
-            assert_eq!(count(check_purity, "crates/umbel/src/a.rs", text), 0, "{text}");
-            let tested = format!("#[cfg(test)]\nmod tests {{\n    {text}\n}}\n");
-            assert_eq!(count(check_purity, path, &tested), 0, "{text}");
-            assert_eq!(count(check_purity, "crates/umbel-engine/tests/a.rs", text), 0, "{text}");
-        }
-        let pure = "operand::f(); use std::{io::{self, net}, fmt}; // std::fs\nlet s = \"rand::\";";
-        assert_eq!(count(check_purity, path, pure), 0);
-    }
-
-    #[test]
-    fn arrows_against_the_layers_are_found() {
-        let found = |name: &str, target: &str, kind: Value| {
-            let dependencies = serde_json::json!([{ "name": target, "kind": kind }]);
-            let package = serde_json::json!({ "name": name, "dependencies": dependencies });
-            check_arrows(&serde_json::json!({ "packages": [package] })).len()
-        };
-        assert_eq!(found("umbel-engine", "umbel-codec", Value::Null), 0);
-        assert_eq!(found("umbel-codec", "umbel-engine", Value::Null), 1);
-        assert_eq!(found("umbel-filter", "umbel", "dev".into()), 1);
-        assert_eq!(found("umbel-codec", "tokio", "build".into()), 1);
-        assert_eq!(found("umbel-codec", "tempfile", "dev".into()), 0);
-        assert_eq!(found("umbel", "tempfile", Value::Null), 0);
-        assert_eq!(found("umbel-new", "serde", Value::Null), 1);
-    }
-}
+#[path = "tidy/circles.rs"]
+mod circles;
+#[path = "tidy/planted.rs"]
+mod planted;

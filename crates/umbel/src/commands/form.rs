@@ -1,7 +1,7 @@
 //! Flags that say what the items of a file or directory are.
 
-use crate::reconcile::Form;
 use clap::{ArgGroup, Args};
+use umbel_reconcile::Form;
 
 /// What is an item.
 #[derive(Args)]

@@ -4,10 +4,6 @@ use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::files::FileRoles;
 use crate::interrupt::BegunEmpty;
-use crate::reconcile::{
-    Beside, Connection, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, OnConflict, Patience,
-    Report, answer, count_changed, listen, open_set, reconcile, show_difference,
-};
 use crate::say::say;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -15,9 +11,18 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role, SessionError};
+use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role};
+use umbel_reconcile::{
+    Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Observer,
+    Patience, ReconcileError, answer, listen, open_set, reconcile,
+};
 
+mod observers;
 mod offline;
+mod report;
+
+use observers::{Notices, Terminal};
+use report::{Report, count_changed, show_difference};
 
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
@@ -129,6 +134,27 @@ pub(crate) struct ReconcileArgs {
     as_a: bool,
 }
 
+/// What becomes of a record that differs on both sides, when both take what they lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum OnConflict {
+    /// Both keep what they have; the command ends with code 1
+    Report,
+    /// The version of A wins
+    A,
+    /// The version of B wins
+    B,
+}
+
+impl From<OnConflict> for umbel_reconcile::OnConflict {
+    fn from(on_conflict: OnConflict) -> Self {
+        match on_conflict {
+            OnConflict::Report => Self::Report,
+            OnConflict::A => Self::A,
+            OnConflict::B => Self::B,
+        }
+    }
+}
+
 /// What is saved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Save {
@@ -163,14 +189,13 @@ fn draw_nonce() -> u64 {
     rand::random()
 }
 
-/// Whether an error says no more than that the other side has gone.
-fn is_gone(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let session = cause.downcast_ref();
-        let is_broken = |error: &std::io::Error| error.kind() == ErrorKind::BrokenPipe;
-        matches!(session, Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. }))
-            || cause.downcast_ref().is_some_and(is_broken)
-    })
+/// Names and keys of journals.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no result depends on it, only who can name a journal"
+)]
+fn draw_key() -> u128 {
+    rand::random()
 }
 
 fn write_report(path: Option<&Path>, report: &serde_json::Value) -> Result<()> {
@@ -264,8 +289,14 @@ impl ReconcileArgs {
         }
     }
 
+    fn driving<'d>(&'d self, is_b: bool, observer: &'d dyn Observer) -> Driving<'d> {
+        let (initiative, patience) = (self.initiative(is_b), self.patience());
+        let journal = self.resume.as_deref();
+        Driving { initiative, patience, journal, observer, draw: draw_key }
+    }
+
     fn initiative(&self, is_b: bool) -> Initiative {
-        Initiative { delete: self.delete, on_conflict: self.on_conflict, is_b }
+        Initiative { delete: self.delete, on_conflict: self.on_conflict.into(), is_b }
     }
 
     /// Begins a set that items are to come into, if there is none: whoever mistyped a path reads so.
@@ -282,7 +313,7 @@ impl ReconcileArgs {
         Ok(Some(begun))
     }
 
-    fn open(&self, path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
+    fn open(&self, path: &Path, form: &Form) -> Result<Box<dyn ItemSet>, ReconcileError> {
         match &self.sketch {
             Some(sketch) => Ok(Box::new(KeptSet::open(path, form, sketch)?)),
             None => open_set(path, form),
@@ -341,18 +372,15 @@ impl ReconcileArgs {
             }
             Ok(self.options(form, set, Role::Responder { accept_items: self.writable }))
         };
-        let initiative = self.initiative(!self.as_a);
+        let driving = self.driving(!self.as_a, &Notices);
         if let Some(address) = &self.listen {
-            let file = (|| self.open(path, form), self.resume.as_deref());
-            let (insecure, once) = (self.insecure, self.once);
-            let patience = self.patience();
-            return listen(address, insecure, once, file, responder, initiative, patience);
+            let open = || self.open(path, form);
+            return Ok(listen(address, self.insecure, self.once, open, responder, driving)?);
         }
         let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
         let connection = Connection::stdio();
-        let (patience, journals) = (self.patience(), self.resume.as_deref());
-        answer(&*set, responder(&*set)?, initiative, connection, patience, journals)?;
+        answer(&*set, responder(&*set)?, connection, driving)?;
         Ok(())
     }
 
@@ -372,15 +400,15 @@ impl ReconcileArgs {
         let answering = self.options(form, &*there, role);
         let names = [a, b].map(|path| path.display().to_string());
         let [to_b, to_a] = Connection::pair(names)?;
-        let patience = self.patience();
+        let terminal = Terminal::start();
         let (answered, ended) = std::thread::scope(|scope| {
-            let answering = scope
-                .spawn(|| answer(&*there, answering, self.initiative(true), to_a, patience, None));
-            let ended = reconcile(&*here, options, self.initiative(false), to_b, patience, None);
+            let answering =
+                scope.spawn(|| answer(&*there, answering, to_a, self.driving(true, &Notices)));
+            let ended = reconcile(&*here, options, to_b, self.driving(false, &terminal));
             let answered = answering.join().expect("it does not panic");
             match (answered, ended) {
                 // What went wrong there says more than that the connection ended.
-                (Err(there), Err(here)) => Err(if is_gone(&there) { here } else { there }),
+                (Err(there), Err(here)) => Err(if there.is_peer_gone() { here } else { there }),
                 (Err(there), _) => Err(there),
                 (Ok(answered), ended) => ended.map(|ended| (answered, ended)),
             }
@@ -408,19 +436,17 @@ impl ReconcileArgs {
         if is_b {
             arguments.push("--as-a".to_owned());
         }
-        let journal = self.resume.as_deref();
-        let beside = Beside { journals: journal.is_some(), sketch: self.sketch.is_some() };
+        let beside = Beside { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
         let connection = other.connect(form, &arguments, beside)?;
         let options = self.initiator(form, &*set, is_b);
-        let patience = self.patience();
-        let ended =
-            reconcile(&*set, options, self.initiative(is_b), connection, patience, journal)?;
+        let terminal = Terminal::start();
+        let ended = reconcile(&*set, options, connection, self.driving(is_b, &terminal))?;
         // What another process has replaced is not known here.
         self.conclude(&report, &*set, (&ended, 0), is_b)
     }
 
     fn check_writable(&self, set: &dyn ItemSet, is_changed: bool) -> Result<()> {
-        if is_changed { set.check_writable() } else { Ok(()) }
+        if is_changed { Ok(set.check_writable()?) } else { Ok(()) }
     }
 
     fn conclude(

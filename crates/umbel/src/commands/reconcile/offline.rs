@@ -1,10 +1,13 @@
 //! `umbel reconcile` with a sketch in place of a set or of both.
 
 use super::{ReconcileArgs, usage, write_report};
+use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::Exit;
-use crate::reconcile::{Endpoint, Form, compare_sketches, compare_with_set};
 use crate::say::say;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::io::Write;
+use umbel_reconcile::{Compared, Endpoint, Form, compare_sketches, compare_with_set};
 
 impl ReconcileArgs {
     /// Compares with a sketch, or two.
@@ -15,21 +18,95 @@ impl ReconcileArgs {
             ));
         }
         let limits = self.limits();
+        let (stopwatch, processor) = (Stopwatch::start(), ProcessorTime::start());
+        let is_b = a.sketch().is_some() && b.sketch().is_none();
         let compared = match (a.sketch(), b.sketch(), a.path().or(b.path())) {
             (Some(a), Some(b), _) => compare_sketches(a, b, &limits)?,
-            (None, Some(sketch), Some(path)) => {
-                compare_with_set(path, form, sketch, &limits, false)?
-            }
-            (Some(sketch), None, Some(path)) => {
-                compare_with_set(path, form, sketch, &limits, true)?
+            (None, Some(sketch), Some(path)) | (Some(sketch), None, Some(path)) => {
+                compare_with_set(path, form, sketch, &limits)?
             }
             _ => return Err(usage("what is compared with a sketch must be of this machine")),
         };
+        let comparison = Comparison { compared, stopwatch, processor, is_b };
         if !self.quiet {
-            compared.show(&mut std::io::stdout().lock())?;
+            comparison.show(&mut std::io::stdout().lock())?;
         }
-        write_report(self.report.as_deref(), &compared.json())?;
-        say(compared.text());
-        Ok(if compared.is_equal() { Exit::Done } else { Exit::Failed })
+        write_report(self.report.as_deref(), &comparison.json())?;
+        say(comparison.text());
+        Ok(if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// What a comparison found and what it cost.
+struct Comparison {
+    compared: Compared,
+    stopwatch: Stopwatch,
+    processor: ProcessorTime,
+    /// Whether this side is the B of the command.
+    is_b: bool,
+}
+
+impl Comparison {
+    /// Prints the difference, in the order of the text.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be written.
+    fn show(&self, out: &mut dyn Write) -> Result<()> {
+        let (here_sign, there_sign) = if self.is_b { ("+ ", "- ") } else { ("- ", "+ ") };
+        let here = self.compared.here_lines.iter().map(|line| (line, here_sign));
+        let there = self.compared.there_lines.iter().map(|line| (line, there_sign));
+        let mut lines: Vec<(&Vec<u8>, &str)> = here.chain(there).collect();
+        lines.sort_unstable();
+        for (line, sign) in lines {
+            out.write_all(&[sign.as_bytes(), line, b"\n"].concat()).context("standard output")?;
+        }
+        out.flush().context("standard output")
+    }
+
+    /// Numbers of A and B, from those of this side and the other.
+    fn of_a_and_b(&self, here: u64, there: u64) -> (u64, u64) {
+        if self.is_b { (there, here) } else { (here, there) }
+    }
+
+    fn only_counts(&self) -> (u64, u64) {
+        let difference = &self.compared.difference;
+        self.of_a_and_b(difference.only_here.len() as u64, difference.only_there.len() as u64)
+    }
+
+    /// As JSON.
+    fn json(&self) -> Value {
+        let difference = &self.compared.difference;
+        let (items_a, items_b) = self.of_a_and_b(difference.here_count, difference.there_count);
+        let (only_a, only_b) = self.only_counts();
+        json!({
+            "verified": difference.verified,
+            "verified_symbols": true,
+            "items": { "a": items_a, "b": items_b },
+            "difference": { "only_a": only_a, "only_b": only_b },
+            "plan": "sketch file",
+            "coded_symbols": difference.coded_count,
+            "bytes_sent": 0,
+            "bytes_received": self.compared.read_bytes,
+            "wall_seconds": (self.stopwatch.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+            "cpu_seconds": self.processor.seconds(),
+        })
+    }
+
+    /// A line or two for people.
+    fn text(&self) -> String {
+        let (only_a, only_b) = self.only_counts();
+        let mut text = format!(
+            "{only_a} only in A, {only_b} only in B; {} bytes read ({} coded symbols), {:.2} s\n",
+            self.compared.read_bytes,
+            self.compared.difference.coded_count,
+            self.stopwatch.elapsed().as_secs_f64(),
+        );
+        if !self.compared.difference.verified {
+            text.push_str(
+                "verified: false; only counts and symbols could be, not all items are known here\n",
+            );
+        }
+        text
     }
 }

@@ -1,0 +1,105 @@
+//! What a session brought, as the change of a set, and put into a file: all of it, or nothing.
+
+use super::change::Change;
+use super::frozen::FrozenFile;
+use super::set::ItemSet;
+use crate::error::{Context, Result};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use umbel_engine::reconcile::{Item, ItemIndex};
+use umbel_files::Likeness;
+use umbel_files::{OWNER_ONLY, PartialFile};
+
+/// A file that is written aside, to take the place of another.
+pub(crate) struct Target {
+    writer: BufWriter<File>,
+    unterminated: bool,
+}
+
+impl Target {
+    /// Writes bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.writer.write_all(bytes)?)
+    }
+
+    /// Writes a record, the last of which may lack its line end.
+    pub(crate) fn write_record(&mut self, record: &[u8]) -> Result<()> {
+        if std::mem::replace(&mut self.unterminated, !record.ends_with(b"\n")) {
+            self.write(b"\n")?;
+        }
+        self.write(record)
+    }
+
+    /// Writes a line and its end.
+    pub(crate) fn write_line(&mut self, line: &[u8]) -> Result<()> {
+        if std::mem::take(&mut self.unterminated) {
+            self.write(b"\n")?;
+        }
+        self.write(line)?;
+        self.write(b"\n")
+    }
+}
+
+/// Replaces a file by what is written: durable, with its permissions, and only if nobody else changed it meanwhile.
+///
+/// # Errors
+///
+/// If it cannot be written, or was changed; the file is as it was then.
+pub(crate) fn replace(
+    file: &FrozenFile,
+    write: impl FnOnce(&mut Target) -> Result<()>,
+) -> Result<()> {
+    let path = &std::fs::canonicalize(file.path()).with_context(|| shown(file.path()))?;
+    let cannot = || format!("{}: cannot write; nothing was changed", path.display());
+    let (aside, created) = PartialFile::beside(path, OWNER_ONLY).with_context(cannot)?;
+    let metadata = file.file().metadata().with_context(cannot)?;
+    let likeness = Likeness::of(&metadata);
+    likeness.map_or(Ok(()), |likeness| likeness.give(&created)).with_context(cannot)?;
+    let mut target = Target { writer: BufWriter::new(created), unterminated: false };
+    write(&mut target).with_context(cannot)?;
+    let written = target.writer.into_inner().map_err(std::io::IntoInnerError::into_error);
+    written.and_then(|written| written.sync_all()).with_context(cannot)?;
+    file.check()?;
+    aside.rename(path).with_context(cannot)?;
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.with_context(|| format!("{}: cannot sync", parent.display()))
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The change of a set that takes these items and loses those. Another version of a record that the set has takes
+/// its place if theirs win, and is left out if ours do; if neither does, it is a conflict.
+///
+/// # Errors
+///
+/// If the set cannot be read.
+pub(crate) fn change_of(
+    set: &dyn ItemSet,
+    mut added: Vec<Item>,
+    removed: Vec<ItemIndex>,
+    theirs_win: Option<bool>,
+) -> Result<Change> {
+    added.sort_unstable();
+    let mut change = Change::default();
+    let ours = set.find(&added.iter().filter_map(|item| set.key(item)).collect())?;
+    for item in added {
+        match set.key(&item).and_then(|key| ours.get(key).copied()) {
+            None => change.added.push(item),
+            Some(index) => {
+                change.differing_count += 1;
+                match theirs_win {
+                    Some(true) => drop(change.replaced.insert(index, item)),
+                    Some(false) => {}
+                    None => change.conflict_count += 1,
+                }
+            }
+        }
+    }
+    change.removed = removed;
+    change.removed.retain(|index| !change.replaced.contains_key(index));
+    Ok(change)
+}

@@ -1,0 +1,213 @@
+//! Contents that follow a session: what items name but do not hold.
+//!
+//! ```text
+//!   initiator                               responder
+//!     │  wanted                              ──►   (what it takes and does not have)
+//!     │  ◄── wanted
+//!     │  ◄── contents, if the initiator wants some
+//!     │  contents, if the responder does     ──►
+//! ```
+//!
+//! Wanted: a count of 4 bytes; if it is not 0 a salt of 8 bytes and, of each content, 8 bytes of its hash and how an
+//! older version of it is cut: the average chunk and the number of chunks (LEB128), and 5 bytes of hash of each.
+//!
+//! Contents are one zstd stream, cut into pieces of 4 bytes of length and as many of the stream; an empty piece ends it.
+//! In it, each content is its length in 8 bytes and what differs from the older version (see [`delta`]), in
+//! the order in which they were asked for.
+
+use super::change::Change;
+use super::delta::{self, HASH_BYTES, Patched};
+use super::drive::Drive;
+use super::set::{Contents, Wanted};
+use crate::error::{Context, Result, ensure};
+use std::io::{self, Read, Write};
+
+/// Longest piece of a stream.
+const PIECE_BYTES_MAX: usize = 128 << 10;
+
+/// Contents that one side asks for at once, at most: a bound for what is held of a peer's list.
+const WANTED_MAX: usize = 1 << 24;
+
+/// Chunks of older versions of all contents, at most: 80 MiB of hashes, those of 8 GiB of small files.
+const CHUNKS_MAX: u64 = 1 << 24;
+
+/// zstd level of contents: source text is a fifth smaller than at level 3, at 20 MB/s.
+const ZSTD_LEVEL: i32 = 12;
+
+/// A content that somebody else wants.
+struct Asked {
+    prefix: [u8; 8],
+    average: u32,
+    hashes: Vec<[u8; HASH_BYTES]>,
+}
+
+/// Exchanges what both sides lack. The salt must be new in each session.
+///
+/// # Errors
+///
+/// If the connection or a file fails, or something else came than was asked for.
+pub(super) fn exchange(
+    drive: &mut Drive<'_>,
+    contents: &dyn Contents,
+    change: &Change,
+    salt: u64,
+    is_initiator: bool,
+) -> Result<()> {
+    let wanted = contents.wanted(change, salt)?;
+    if is_initiator {
+        send_wanted(drive, &wanted, salt)?;
+        let theirs = receive_wanted(drive)?;
+        receive(drive, contents, &wanted)?;
+        send(drive, contents, &theirs)
+    } else {
+        let theirs = receive_wanted(drive)?;
+        send_wanted(drive, &wanted, salt)?;
+        send(drive, contents, &theirs)?;
+        receive(drive, contents, &wanted)
+    }
+}
+
+fn send_wanted(drive: &mut Drive<'_>, wanted: &[Wanted], salt: u64) -> Result<()> {
+    let count = u32::try_from(wanted.len()).expect("fewer than memory holds");
+    let mut message = count.to_le_bytes().to_vec();
+    if count > 0 {
+        message.extend(salt.to_le_bytes());
+    }
+    for Wanted { hash, basis } in wanted {
+        message.extend(&hash[..8]);
+        let (average, hashes) =
+            basis.as_ref().map_or((0, &[][..]), |basis| (basis.average, &basis.hashes[..]));
+        delta::write_number(average.into(), &mut message)?;
+        delta::write_number(hashes.len() as u64, &mut message)?;
+        message.extend(hashes.as_flattened());
+    }
+    drive.send(message)
+}
+
+fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
+    let (mut count, mut salt) = ([0; 4], [0; 8]);
+    drive.read_exact(&mut count)?;
+    let count = u32::from_le_bytes(count) as usize;
+    ensure!(count <= WANTED_MAX, "{count} contents are asked for, at most {WANTED_MAX} may be");
+    if count > 0 {
+        drive.read_exact(&mut salt)?;
+    }
+    let (mut asked, mut chunks_left) = (Vec::new(), CHUNKS_MAX);
+    for _ in 0..count {
+        let mut prefix = [0; 8];
+        drive.read_exact(&mut prefix)?;
+        let average = u32::try_from(delta::read_number(drive)?).unwrap_or(u32::MAX);
+        let chunks = delta::read_number(drive)?;
+        chunks_left = chunks_left.checked_sub(chunks).context("too many chunks")?;
+        ensure!(chunks == 0 || delta::is_average(average), "chunks of {average} bytes");
+        let mut hashes = Vec::new();
+        for _ in 0..chunks {
+            let mut hash = [0; HASH_BYTES];
+            drive.read_exact(&mut hash)?;
+            hashes.push(hash);
+        }
+        asked.push(Asked { prefix, average, hashes });
+    }
+    Ok((u64::from_le_bytes(salt), asked))
+}
+
+fn send(
+    drive: &mut Drive<'_>,
+    contents: &dyn Contents,
+    (salt, asked): &(u64, Vec<Asked>),
+) -> Result<()> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let mut encoder = zstd::Encoder::new(Pieces { drive, piece: Vec::new() }, ZSTD_LEVEL)?;
+    encoder.long_distance_matching(true)?;
+    for Asked { prefix, average, hashes } in asked {
+        let (bytes, content) = contents.open(*prefix)?;
+        encoder.write_all(&bytes.to_le_bytes())?;
+        let mut content = content.take(bytes);
+        delta::write(&mut content, (*average, *salt), hashes, &mut encoder)?;
+        ensure!(content.limit() == 0, "a file became shorter while it was sent: run it again");
+    }
+    let mut pieces = encoder.finish()?;
+    pieces.cut()?;
+    pieces.drive.send(vec![0; 4])
+}
+
+fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let stream = Stream { drive, left: 0, has_ended: false };
+    let mut decoder = zstd::Decoder::new(stream)?;
+    for Wanted { hash, basis } in wanted {
+        let mut bytes = [0; 8];
+        decoder.read_exact(&mut bytes).context("a content did not come")?;
+        let bytes = u64::from_le_bytes(bytes);
+        let mut content = Patched::new(&mut decoder, basis.as_ref(), bytes);
+        contents.stage(*hash, bytes, &mut content)?;
+    }
+    let rest = io::copy(&mut decoder, &mut io::sink())?;
+    ensure!(rest == 0, "{rest} bytes came that were not asked for");
+    Ok(())
+}
+
+/// Cuts a stream into pieces and sends them, never more than one ahead of the connection.
+struct Pieces<'d, 's> {
+    drive: &'d mut Drive<'s>,
+    piece: Vec<u8>,
+}
+
+impl Pieces<'_, '_> {
+    fn cut(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::take(&mut self.piece);
+        let length = u32::try_from(piece.len()).expect("a short piece");
+        let mut message = length.to_le_bytes().to_vec();
+        message.extend(piece);
+        let sent = self.drive.send(message).and_then(|()| self.drive.wait_written());
+        sent.map_err(io::Error::other)
+    }
+}
+
+impl Write for Pieces<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PIECE_BYTES_MAX - self.piece.len();
+        let taken = bytes.len().min(room);
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == PIECE_BYTES_MAX {
+            self.cut()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A stream put together from its pieces.
+struct Stream<'d, 's> {
+    drive: &'d mut Drive<'s>,
+    left: usize,
+    has_ended: bool,
+}
+
+impl Read for Stream<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 && !self.has_ended {
+            let mut length = [0; 4];
+            self.drive.read_exact(&mut length).map_err(io::Error::other)?;
+            self.left = u32::from_le_bytes(length) as usize;
+            self.has_ended = self.left == 0;
+            if self.left > PIECE_BYTES_MAX {
+                return Err(io::Error::other(format!("a piece of {} bytes", self.left)));
+            }
+        }
+        let count = buffer.len().min(self.left);
+        self.drive.read_exact(&mut buffer[..count]).map_err(io::Error::other)?;
+        self.left -= count;
+        Ok(count)
+    }
+}

@@ -1,0 +1,495 @@
+//! A session over a connection: bytes in and out, scans of the set, and what comes of it.
+//!
+//! Behind the session's last frame come contents, if the items have any, and one byte of the responder: that it has put
+//! what came where it belongs. The initiator puts its own part there only then.
+
+use super::apply::change_of;
+use super::change::{Change, OnConflict};
+use super::contents;
+use super::endpoint::Connection;
+use super::link::{Event, Link, Patience, READ_BYTES, Reading};
+use super::observer::Observer;
+use super::set::ItemSet;
+use crate::error::{Context, ReconcileError, Result, bail};
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::path::Path;
+use umbel_engine::Outbox;
+use umbel_engine::limits::RECONCILE_INBOX_BYTES_MAX;
+use umbel_engine::reconcile::{
+    Direction, Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, Session,
+};
+
+mod again;
+mod resumed;
+
+use again::Resumed;
+
+/// The byte behind the session: what came is where it belongs.
+const APPLIED: u8 = b'+';
+
+/// What a session came to.
+pub struct Ended {
+    /// What the session found and what it cost.
+    pub outcome: Outcome,
+    /// Items of this side alone.
+    pub only_here: Vec<ItemIndex>,
+    /// Items of the other side alone.
+    pub only_there: Vec<RemoteItem>,
+    /// What became of this side's set.
+    pub change: Change,
+    /// Bytes that were sent and received behind the session: contents, and that all is applied.
+    pub behind: [u64; 2],
+    /// Of a resumable session, how often it went on after a cut, and bytes that travelled again.
+    pub resumed: [u64; 2],
+    /// Bytes that lay around those of the session, sent and received, since it last went on.
+    pub around: [u64; 2],
+}
+
+impl Ended {
+    /// Items of this side alone that are counted but not listed: so it is where hashes collided in a session.
+    pub fn unlisted_count(&self) -> u64 {
+        self.outcome.only_here_count.saturating_sub(self.only_here.len() as u64)
+    }
+}
+
+/// What an initiator wants beside the session's own options.
+#[derive(Clone, Copy, Debug)]
+pub struct Initiative {
+    /// Whether the side that takes loses what only it has. A side that answers removes nothing unless both were told so.
+    pub delete: bool,
+    /// What becomes of records that differ on both sides.
+    pub on_conflict: OnConflict,
+    /// Whether this side is the B of the command.
+    pub is_b: bool,
+}
+
+impl Initiative {
+    /// Whether the other side's version of a record wins; `None` if none does.
+    fn theirs_win(self, direction: Direction) -> Option<bool> {
+        match (direction, self.on_conflict) {
+            (Direction::Pull | Direction::Push, _) => Some(true),
+            (_, OnConflict::Report) => None,
+            (_, OnConflict::A) => Some(self.is_b),
+            (_, OnConflict::B) => Some(!self.is_b),
+        }
+    }
+}
+
+/// How a session is driven, beside its own options.
+#[derive(Clone, Copy)]
+pub struct Driving<'d> {
+    /// What an initiator wants of it, and what a responder may do.
+    pub initiative: Initiative,
+    /// How long it waits.
+    pub patience: Patience,
+    /// Where what came is kept, so that a cut session can go on: a file of the side that begins, a folder of the side that
+    /// answers.
+    pub journal: Option<&'d Path>,
+    /// Who is told what goes on.
+    pub observer: &'d dyn Observer,
+    /// Draws names and keys of journals; no result depends on them, but nobody else may guess them.
+    pub draw: fn() -> u128,
+}
+
+/// Begins a session with the other side, and changes this side's set if that is wanted. With a journal it goes on where it
+/// was cut.
+///
+/// # Errors
+///
+/// If the session fails, or one of the sets cannot be changed; what had been changed is said.
+pub fn reconcile(
+    set: &dyn ItemSet,
+    options: Options,
+    connection: Connection,
+    driving: Driving<'_>,
+) -> Result<Ended> {
+    let mut drive = Drive::new(set, connection, driving);
+    let ended = match driving.journal {
+        Some(path) => drive.begin_resumable(options, driving.initiative, path),
+        None => drive.begin(options, driving.initiative),
+    };
+    match ended {
+        Ok(_) => drive.end(),
+        Err(_) => drive.link.leave(),
+    }
+    ended
+}
+
+/// Answers a session that the other side begins. With a folder of journals, one that was cut goes on; none if there was
+/// nothing left of it to do.
+///
+/// # Errors
+///
+/// As for [`reconcile`].
+pub fn answer(
+    set: &dyn ItemSet,
+    options: Options,
+    connection: Connection,
+    driving: Driving<'_>,
+) -> Result<Option<Ended>> {
+    let mut drive = Drive::new(set, connection, driving);
+    let outcome = match driving.journal {
+        Some(folder) => drive.respond_resumable(options, driving.initiative, folder),
+        None => drive.respond(options, driving.initiative).map(Some),
+    };
+    // What the session wrote must arrive in any case, so that the other side knows how far it came.
+    drive.end();
+    outcome
+}
+
+/// A session while it runs.
+pub(super) struct Drive<'s> {
+    set: &'s dyn ItemSet,
+    link: Link,
+    /// What of it outlives the connection.
+    resumed: Option<Resumed>,
+    /// Whether it was the connection that failed.
+    is_cut: bool,
+    /// Whether this side's set was about to be changed.
+    is_applying: bool,
+    /// Bytes of a plain session that came before it began.
+    early: Option<Vec<u8>>,
+    /// Items that came to be applied.
+    applied: Vec<Item>,
+    /// Bytes that came so far.
+    received: u64,
+    /// While the session runs, what came last: as much as the session may hold without having worked on it. Then, what
+    /// came behind the session and was not read.
+    pending: VecDeque<u8>,
+    /// Bytes that were sent and received behind the session.
+    behind: [u64; 2],
+    /// For hashes of contents, drawn for this session.
+    salt: u64,
+    /// Who is told what goes on.
+    observer: &'s dyn Observer,
+    /// Draws names and keys of journals.
+    draw: fn() -> u128,
+}
+
+impl<'s> Drive<'s> {
+    fn new(set: &'s dyn ItemSet, connection: Connection, driving: Driving<'s>) -> Self {
+        let reading = if driving.journal.is_some() { Reading::Resumable } else { Reading::Plain };
+        let link = Link::new(connection, driving.patience, reading);
+        Self {
+            set,
+            link,
+            resumed: None,
+            is_cut: false,
+            is_applying: false,
+            early: None,
+            applied: Vec::new(),
+            received: 0,
+            pending: VecDeque::new(),
+            behind: [0; 2],
+            salt: 0,
+            observer: driving.observer,
+            draw: driving.draw,
+        }
+    }
+
+    /// The whole of a session that this side begins.
+    fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
+        let mut ended = self.run(options)?;
+        self.prepare(&mut ended, initiative, true)?;
+        let heard = self.hear_applied();
+        heard.with_context(|| {
+            format!("{}: it could not change its set; this side's is unchanged", self.link.peer)
+        })?;
+        self.check_again()?;
+        self.apply(&ended)?;
+        ended.behind = self.behind;
+        Ok(ended)
+    }
+
+    /// The whole of a session that the other side begins.
+    fn respond(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
+        let mut ended = self.run(options)?;
+        self.prepare(&mut ended, initiative, false)?;
+        if !ended.change.is_empty() {
+            self.check_again()?;
+            self.note_end(&ended.change)?;
+        }
+        self.apply(&ended)?;
+        self.send(vec![APPLIED])?;
+        ended.behind = self.behind;
+        Ok(ended)
+    }
+
+    fn run(&mut self, options: Options) -> Result<Ended> {
+        self.salt = options.nonce;
+        let mut session = Session::new(options);
+        if let Some(sketch) = self.set.stored_sketch() {
+            session = session.with_sketch(sketch.clone())?;
+        }
+        let mut out = Outbox::new();
+        let (mut only_here, mut only_there) = (Vec::new(), Vec::new());
+        session.step(Input::Start, &mut out);
+        loop {
+            let mut inputs = VecDeque::new();
+            for order in out.take() {
+                match order {
+                    Output::Send(bytes) => self.put(bytes)?,
+                    Output::Pause => self.link.mark(),
+                    Output::RunPass(pass) => inputs.push_back(self.scan(pass)?),
+                    Output::Fetch(wanted) => {
+                        inputs.push_back(Input::Items(self.set.items(&wanted)?));
+                    }
+                    Output::OnlyHere(items) => only_here = items,
+                    Output::OnlyThere(items) => {
+                        self.applied.extend(items.iter().filter_map(|item| item.item.clone()));
+                        only_there.extend(items);
+                        inputs.push_back(Input::Applied);
+                    }
+                    Output::Phase(phase) => self.observer.phase(phase),
+                    Output::Finish(Ok(outcome)) => {
+                        // Of what came last, the session took all but this.
+                        let behind = self.received.saturating_sub(outcome.received_bytes);
+                        let behind = usize::try_from(behind).unwrap_or(usize::MAX);
+                        self.pending.drain(..self.pending.len().saturating_sub(behind));
+                        let change = Change::default();
+                        let [behind, resumed, around] = [[0; 2]; 3];
+                        return Ok(Ended {
+                            outcome,
+                            only_here,
+                            only_there,
+                            change,
+                            behind,
+                            resumed,
+                            around,
+                        });
+                    }
+                    Output::Finish(Err(error)) => {
+                        self.flush();
+                        return Err(ReconcileError::from(error).context(self.link.peer.clone()));
+                    }
+                }
+            }
+            if inputs.is_empty() {
+                inputs.push_back(self.next_input(session.wants_bytes())?);
+            }
+            inputs.into_iter().for_each(|input| session.step(input, &mut out));
+        }
+    }
+
+    fn scan(&self, mut pass: Pass) -> Result<Input> {
+        self.set.scan(&mut pass)?;
+        if pass.includes_applied() {
+            self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
+        }
+        Ok(Input::PassDone(pass))
+    }
+
+    fn next_input(&mut self, wants_bytes: bool) -> Result<Input> {
+        if let Some(bytes) = self.early.take() {
+            self.note(&bytes);
+            return Ok(Input::Received(bytes));
+        }
+        loop {
+            if wants_bytes && let Some(bytes) = self.next_journaled()? {
+                self.note(&bytes);
+                return Ok(Input::Received(bytes));
+            }
+            return Ok(match self.next_event()? {
+                Event::Bytes(bytes) => {
+                    self.note(&bytes);
+                    Input::Received(bytes)
+                }
+                Event::Closed(None) => Input::Closed,
+                Event::Closed(Some(error)) => {
+                    return Err(error).context(format!("{}: cannot read", self.link.peer));
+                }
+                Event::Written(Ok(())) => Input::Resume,
+                Event::Written(Err(error)) => {
+                    return Err(error).context(format!("{}: cannot write", self.link.peer));
+                }
+                _ => continue,
+            });
+        }
+    }
+
+    /// The next event; what is no news for a session is dealt with.
+    fn next_event(&mut self) -> Result<Event> {
+        let event = self.link.next_event();
+        match &event {
+            Event::Silent(time) => {
+                self.is_cut = true;
+                bail!(
+                    "{}: nothing came for {} s; nothing was applied here",
+                    self.link.peer,
+                    time.as_secs()
+                )
+            }
+            Event::Late(time) => {
+                self.is_cut = true;
+                bail!(
+                    "{}: not done within {} s, as --max-time has it; nothing was applied here",
+                    self.link.peer,
+                    time.as_secs()
+                )
+            }
+            Event::Closed(_) | Event::Written(Err(_)) => self.is_cut = true,
+            Event::Journaled(bytes) => self.note_journaled(*bytes),
+            Event::Control(frame) => self.note_control(frame)?,
+            Event::Bytes(_) | Event::Written(Ok(())) => {}
+        }
+        Ok(event)
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.received += bytes.len() as u64;
+        self.pending.extend(bytes);
+        let excess = self.pending.len().saturating_sub(RECONCILE_INBOX_BYTES_MAX + READ_BYTES);
+        self.pending.drain(..excess);
+    }
+
+    /// What shall become of this side's set; contents that it lacks come now.
+    fn prepare(
+        &mut self,
+        ended: &mut Ended,
+        initiative: Initiative,
+        is_initiator: bool,
+    ) -> Result<()> {
+        let direction = ended.outcome.direction;
+        let takes = match is_initiator {
+            true => direction.to_initiator(),
+            false => direction.to_responder(),
+        };
+        if takes {
+            let came = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
+            let theirs_win = initiative.theirs_win(direction);
+            let deletes =
+                if is_initiator { initiative.delete } else { self.deletes(ended, initiative)? };
+            let removed = if deletes { ended.only_here.clone() } else { Vec::new() };
+            if deletes && ended.unlisted_count() > 0 {
+                bail!(
+                    "{}: which items are to be removed is not known, for hashes collided; nothing was applied here: run it again",
+                    self.link.peer
+                );
+            }
+            ended.change = change_of(self.set, came, removed, theirs_win)?;
+            let checked = self.set.check_change(&ended.change);
+            checked.with_context(|| format!("{}: nothing was applied here", self.link.peer))?;
+        }
+        match self.set.contents() {
+            Some(contents) if direction != Direction::Compare => {
+                contents::exchange(self, contents, &ended.change, self.salt, is_initiator)
+                    .with_context(|| format!("{}: nothing was applied here", self.link.peer))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the side that answers removes what only it has.
+    fn deletes(&self, ended: &Ended, initiative: Initiative) -> Result<bool> {
+        let wanted = ended.outcome.tells_responder;
+        if wanted && !initiative.delete {
+            bail!(
+                "{}: it wants what only this set has removed, and this side may not: answer with --writable --delete",
+                self.link.peer
+            );
+        }
+        Ok(wanted)
+    }
+
+    fn apply(&mut self, ended: &Ended) -> Result<()> {
+        self.is_applying = true;
+        if ended.change.is_empty() { Ok(()) } else { self.set.apply(&ended.change) }
+    }
+
+    /// Waits until everything is written, or cannot be.
+    fn flush(&mut self) {
+        self.observer.end_phases();
+        self.link.mark();
+        while let Ok(event) = self.next_event() {
+            if matches!(event, Event::Written(_) | Event::Closed(_)) {
+                break;
+            }
+        }
+    }
+
+    /// Waits until the other side has everything in its journal: whether it came to that.
+    fn settle(&mut self) -> bool {
+        self.link.settle();
+        // The end of the connection may overtake the answer to the last acknowledgement, once.
+        let mut is_closed = false;
+        while let Ok(event) = self.next_event() {
+            match event {
+                Event::Written(outcome) => return outcome.is_ok(),
+                Event::Closed(_) if is_closed => return false,
+                Event::Closed(_) => is_closed = true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Writes what is left and lets the other side go.
+    fn end(mut self) {
+        self.flush();
+        self.link.end();
+    }
+
+    /// Waits for the byte that says that the other side has applied what came to it.
+    fn hear_applied(&mut self) -> Result<()> {
+        let mut said = [0];
+        self.read_exact(&mut said)?;
+        if said == [APPLIED] { Ok(()) } else { bail!("something else came") }
+    }
+
+    /// Reads what came behind the session.
+    pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.behind[1] += buffer.len() as u64;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            filled += self.pending.read(&mut buffer[filled..])?;
+            if self.pending.is_empty() && filled < buffer.len() {
+                if let Some(bytes) = self.next_journaled()? {
+                    self.pending.extend(bytes);
+                    continue;
+                }
+                match self.next_event()? {
+                    Event::Bytes(bytes) => self.pending.extend(bytes),
+                    Event::Closed(Some(error)) => return Err(error).context("cannot read"),
+                    Event::Closed(None) => return Err(ended_too_early()),
+                    Event::Written(outcome) => outcome.context("cannot write")?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends bytes behind the session.
+    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.behind[0] += bytes.len() as u64;
+        // If the writer has ended, the next wait says why.
+        self.put(bytes)
+    }
+
+    /// Waits until everything that was sent is on its way.
+    pub(super) fn wait_written(&mut self) -> Result<()> {
+        self.link.mark();
+        loop {
+            match self.next_event()? {
+                Event::Bytes(bytes) => self.pending.extend(bytes),
+                Event::Written(outcome) => return outcome.context("cannot write"),
+                Event::Closed(Some(error)) => return Err(error).context("cannot read"),
+                Event::Closed(None) => return Err(ended_too_early()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// That the other side has gone, and has not said why.
+fn ended_too_early() -> ReconcileError {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection ended too early").into()
+}
+
+impl Read for Drive<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_exact(buffer).map_err(io::Error::other)?;
+        Ok(buffer.len())
+    }
+}

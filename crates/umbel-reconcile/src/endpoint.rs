@@ -1,0 +1,287 @@
+//! Where the other set is, and how to get there.
+
+use super::form::Form;
+use super::offline::SketchPlace;
+use crate::error::UsageError;
+use crate::error::{Context, Result};
+use std::ffi::OsString;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What the folder of journals beside a set of another machine is called, behind the set's name.
+const JOURNALS_SUFFIX: &str = ".umbel-resume";
+
+/// What a sketch beside a set of another machine is called, behind the set's name.
+const SKETCH_SUFFIX: &str = ".sketch";
+
+/// What an `umbel reconcile` of another machine shall use beside its set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beside {
+    /// A folder of journals.
+    pub journals: bool,
+    /// A stored sketch.
+    pub sketch: bool,
+}
+
+/// Where a set is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Endpoint {
+    /// A file of this machine.
+    Path(PathBuf),
+    /// A file of a machine that is reached by ssh, which runs `umbel` there.
+    Ssh {
+        /// As ssh takes it, perhaps with a user.
+        host: String,
+        /// As the shell there takes it.
+        path: String,
+    },
+    /// A command whose standard input and output lead to `umbel reconcile --stdio`.
+    Command(String),
+    /// An `umbel reconcile --listen`.
+    Tcp(String),
+    /// A sketch in place of a set.
+    Sketch(SketchPlace),
+}
+
+/// A way to the other side of a session.
+pub struct Connection {
+    pub(crate) reader: Box<dyn Read + Send>,
+    pub(crate) writer: Box<dyn Write + Send>,
+    /// Who that is, for people.
+    pub(crate) peer: String,
+    pub(crate) guard: Guard,
+}
+
+/// What must be ended when a session has.
+pub(crate) enum Guard {
+    /// Nothing.
+    None,
+    /// A socket.
+    Socket(TcpStream),
+    /// A program.
+    Program(Child),
+}
+
+impl Guard {
+    /// Ends it after a session that went well.
+    pub(crate) fn end(mut self) {
+        if let Self::Program(child) = &mut self {
+            // It has nothing more to do once its standard input has ended.
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        match self {
+            Self::None => {}
+            Self::Socket(socket) => drop(socket.shutdown(Shutdown::Both)),
+            Self::Program(child) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    /// Reads an endpoint as it stands on the command line.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] for a `scheme://` that there is not, or one without what it needs.
+    pub fn parse(text: &OsString) -> Result<Self, UsageError> {
+        let Some(words) = text.to_str() else { return Ok(Self::Path(text.into())) };
+        let incomplete = |form: &str| Err(UsageError(format!("{words}: expected {form}")));
+        match words.split_once("://") {
+            Some(("ssh", rest)) => match rest.split_once('/') {
+                Some((host, path)) if !host.is_empty() && !path.is_empty() => {
+                    if host.starts_with('-') {
+                        return Err(UsageError(format!("{words}: no host begins with `-`")));
+                    }
+                    let path = match path.strip_prefix("~/") {
+                        Some(at_home) => at_home.to_owned(),
+                        None => format!("/{path}"),
+                    };
+                    Ok(Self::Ssh { host: host.to_owned(), path })
+                }
+                _ => incomplete("ssh://HOST/PATH, or ssh://HOST/~/PATH below the home directory"),
+            },
+            Some(("tcp", address)) if address.contains(':') => Ok(Self::Tcp(address.to_owned())),
+            Some(("tcp", _)) => incomplete("tcp://HOST:PORT"),
+            Some((scheme, _)) if scheme.chars().all(char::is_alphanumeric) => {
+                Err(UsageError(format!(
+                    "{words}: no way to {scheme}://; expected a path, ssh://, tcp:// or exec:COMMAND"
+                )))
+            }
+            _ => Ok(match words.strip_prefix("exec:") {
+                Some(command) => Self::Command(command.to_owned()),
+                None => match SketchPlace::parse(words) {
+                    Some(place) => Self::Sketch(place),
+                    None => Self::Path(text.into()),
+                },
+            }),
+        }
+    }
+
+    /// The path, if it is of this machine.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Where the sketch is, if it is one.
+    pub fn sketch(&self) -> Option<&SketchPlace> {
+        match self {
+            Self::Sketch(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The file of the sketch, if it is one in a file.
+    pub fn sketch_path(&self) -> Option<&Path> {
+        match self {
+            Self::Sketch(SketchPlace::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be reached; a path or a sketch never can.
+    pub fn connect(&self, form: &Form, arguments: &[String], beside: Beside) -> Result<Connection> {
+        match self {
+            Self::Path(path) => unreachable!("{} is of this machine", path.display()),
+            Self::Sketch(place) => unreachable!("{place} answers nobody"),
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address);
+                let stream = stream.with_context(|| format!("tcp://{address}: cannot connect"))?;
+                Connection::tcp(stream, format!("tcp://{address}"))
+            }
+            Self::Command(command) => {
+                let mut program = Command::new("sh");
+                program.args(["-c", command]);
+                Connection::program(program, format!("exec:{command}"))
+            }
+            Self::Ssh { host, path } => {
+                let mut words = vec!["umbel".to_owned(), "reconcile".into(), "--stdio".into()];
+                words.extend(form.arguments());
+                words.extend_from_slice(arguments);
+                let base = path.trim_end_matches('/');
+                if beside.journals {
+                    words.push(format!("--resume={base}{JOURNALS_SUFFIX}"));
+                }
+                if beside.sketch {
+                    words.push(format!("--sketch={base}{SKETCH_SUFFIX}"));
+                }
+                words.extend(["--".to_owned(), path.clone()]);
+                let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+                let mut program = Command::new("ssh");
+                program.args(["-T", "--", host]).arg(quoted.join(" "));
+                Connection::program(program, format!("ssh://{host}/{path}"))
+            }
+        }
+    }
+}
+
+/// A word as a shell takes it.
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+impl Connection {
+    /// Over a socket.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub fn tcp(stream: TcpStream, peer: String) -> Result<Self> {
+        // Frames are whole messages, and the other side waits for each.
+        stream.set_nodelay(true).with_context(|| peer.clone())?;
+        let clone = || stream.try_clone().with_context(|| peer.clone());
+        let (reader, writer) = (Box::new(clone()?), Box::new(clone()?));
+        Ok(Self { reader, writer, peer, guard: Guard::Socket(stream) })
+    }
+
+    /// Over standard input and output of this process.
+    pub fn stdio() -> Self {
+        let (reader, writer) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
+        Self { reader, writer, peer: "standard input".into(), guard: Guard::None }
+    }
+
+    /// Both ends of a connection inside this process.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub fn pair(names: [String; 2]) -> Result<[Self; 2]> {
+        let cannot = || "cannot make a pipe";
+        let (there, from_here) = pipe().with_context(cannot)?;
+        let (here, from_there) = pipe().with_context(cannot)?;
+        let end = |reader: PipeReader, writer: PipeWriter, peer| Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            peer,
+            guard: Guard::None,
+        };
+        let [first, second] = names;
+        Ok([end(here, from_here, second), end(there, from_there, first)])
+    }
+
+    fn program(mut program: Command, peer: String) -> Result<Self> {
+        program.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = program.spawn().with_context(|| format!("{peer}: cannot run it"))?;
+        let reader = Box::new(child.stdout.take().expect("it is piped"));
+        let writer = Box::new(child.stdin.take().expect("it is piped"));
+        Ok(Self { reader, writer, peer, guard: Guard::Program(child) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Endpoint, String> {
+        Endpoint::parse(&text.into()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn endpoints_are_told_by_their_schemes() {
+        assert_eq!(parse("a/b.txt"), Ok(Endpoint::Path("a/b.txt".into())));
+        let sketch = |place| Ok(Endpoint::Sketch(place));
+        assert_eq!(parse("a/b.sketch"), sketch(SketchPlace::File("a/b.sketch".into())));
+        assert_eq!(parse("sketch:b"), sketch(SketchPlace::File("b".into())));
+        assert_eq!(parse("sketch:-"), sketch(SketchPlace::Stdin));
+        assert_eq!(parse("tcp://h:1"), Ok(Endpoint::Tcp("h:1".into())));
+        let ssh = |path: &str| Ok(Endpoint::Ssh { host: "u@h".into(), path: path.into() });
+        assert_eq!(parse("ssh://u@h/data/x"), ssh("/data/x"));
+        assert_eq!(parse("ssh://u@h/~/x"), ssh("x"));
+        assert_eq!(
+            parse("exec:docker exec c umbel"),
+            Ok(Endpoint::Command("docker exec c umbel".into()))
+        );
+        assert!(parse("ssh://-oProxyCommand=x/y").unwrap_err().contains("no host begins"));
+        assert!(parse("ssh://host").unwrap_err().contains("expected ssh://HOST/PATH"));
+        assert!(parse("tcp://host").unwrap_err().contains("expected tcp://HOST:PORT"));
+        assert!(parse("s3://bucket/x").unwrap_err().contains("no way to s3://"));
+    }
+
+    #[test]
+    fn words_reach_a_shell_as_they_are() {
+        assert_eq!(quote("/data/x.txt"), "/data/x.txt");
+        assert_eq!(quote("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quote(""), "");
+    }
+}

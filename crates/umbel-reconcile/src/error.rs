@@ -1,0 +1,223 @@
+//! Why a set cannot be read, compared or changed: the cause, and what was being done.
+
+use std::error::Error;
+use std::{fmt, io};
+use umbel_engine::reconcile::{ResumeError, SessionError, SketchError, SketchFormatError};
+use umbel_records::{ExtractorError, ItemError, ReadError};
+
+/// The result of most functions of this crate.
+pub(crate) type Result<T, E = ReconcileError> = std::result::Result<T, E>;
+
+/// The call makes no sense as given. Nothing was done; change the call.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// Why a set could not be read, compared or changed.
+///
+/// `{}` shows the outermost description, `{:#}` all of them down to the cause, separated by colons. What had been
+/// changed before is part of the text.
+#[derive(Debug)]
+pub enum ReconcileError {
+    /// The call makes no sense as given: change it.
+    Usage(UsageError),
+    /// The session failed. [`SessionError`] says whether another try can succeed.
+    Session(SessionError),
+    /// The peer broke the rules of resumable sessions.
+    Resume(ResumeError),
+    /// A sketch cannot answer what was asked of it.
+    Sketch(SketchError),
+    /// A sketch file is damaged, or something else.
+    SketchFormat(SketchFormatError),
+    /// A file of records cannot be read.
+    Read(ReadError),
+    /// A record is no item.
+    Item(ItemError),
+    /// Items cannot be extracted so.
+    Extractor(ExtractorError),
+    /// The system failed to read or write.
+    Io(io::Error),
+    /// Something else, which the text names, with what to do.
+    Failed(String),
+    /// What was being done, and why that failed.
+    Context {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        cause: Box<Self>,
+    },
+}
+
+impl ReconcileError {
+    /// Says what was being done.
+    pub(crate) fn context(self, what: impl Into<String>) -> Self {
+        Self::Context { what: what.into(), cause: Box::new(self) }
+    }
+
+    /// The error of another crate that this one stands for; itself if there is none.
+    fn original(&self) -> &(dyn Error + 'static) {
+        match self {
+            Self::Usage(error) => error,
+            Self::Session(error) => error,
+            Self::Resume(error) => error,
+            Self::Sketch(error) => error,
+            Self::SketchFormat(error) => error,
+            Self::Read(error) => error,
+            Self::Item(error) => error,
+            Self::Extractor(error) => error,
+            Self::Io(error) => error,
+            Self::Failed(_) | Self::Context { .. } => self,
+        }
+    }
+
+    /// The error and its causes, from the outermost on.
+    fn chain(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        let mut next: Option<&(dyn Error + 'static)> = Some(self);
+        std::iter::from_fn(move || {
+            let error = next?;
+            next = error.source();
+            Some(error.downcast_ref::<Self>().map_or(error, Self::original))
+        })
+    }
+
+    /// Whether the call made no sense as given.
+    pub fn is_usage(&self) -> bool {
+        self.chain().any(<dyn Error>::is::<UsageError>)
+    }
+
+    /// Whether it says no more than that the other side has gone.
+    pub fn is_peer_gone(&self) -> bool {
+        self.chain().any(|cause| {
+            let is_broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+            matches!(
+                cause.downcast_ref(),
+                Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. })
+            ) || cause.downcast_ref().is_some_and(is_broken)
+        })
+    }
+
+    /// Whether the session itself has failed, and would again with the same bytes.
+    pub(crate) fn is_final(&self) -> bool {
+        let is_final = |error: &SessionError| !matches!(error, SessionError::Disconnected { .. });
+        self.chain().any(|cause| cause.downcast_ref().is_some_and(is_final))
+    }
+}
+
+impl fmt::Display for ReconcileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(text) => f.write_str(text)?,
+            Self::Context { what, .. } => f.write_str(what)?,
+            other => write!(f, "{}", other.original())?,
+        }
+        let mut cause = if f.alternate() { self.source() } else { None };
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl Error for ReconcileError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(_) => None,
+            Self::Context { cause, .. } => Some(&**cause),
+            other => other.original().source(),
+        }
+    }
+}
+
+/// Takes over the errors of other crates.
+macro_rules! from_errors {
+    ($($variant:ident($error:ty)),*) => {$(
+        impl From<$error> for ReconcileError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )*};
+}
+
+from_errors!(
+    Usage(UsageError),
+    Session(SessionError),
+    Resume(ResumeError),
+    Sketch(SketchError),
+    SketchFormat(SketchFormatError),
+    Read(ReadError),
+    Item(ItemError),
+    Extractor(ExtractorError),
+    Io(io::Error)
+);
+
+/// Adds to an error what was being done.
+pub(crate) trait Context<T> {
+    /// Says what was being done.
+    fn context(self, what: impl Into<String>) -> Result<T>;
+
+    /// The same, put together only if it failed.
+    fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
+}
+
+impl<T, E: Into<ReconcileError>> Context<T> for Result<T, E> {
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(|error| error.into().context(what))
+    }
+
+    fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|error| error.into().context(what()))
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.ok_or_else(|| ReconcileError::Failed(what.into()))
+    }
+
+    fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
+        self.ok_or_else(|| ReconcileError::Failed(what().into()))
+    }
+}
+
+/// An error of this text, as for `format!`.
+macro_rules! failed {
+    ($($text:tt)*) => { $crate::error::ReconcileError::Failed(format!($($text)*)) };
+}
+
+/// Returns an error of this text.
+macro_rules! bail {
+    ($($text:tt)*) => { return Err($crate::error::failed!($($text)*)) };
+}
+
+/// Returns an error of this text unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err($crate::error::failed!($($text)*));
+        }
+    };
+}
+
+pub(crate) use {bail, ensure, failed};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_and_causes_are_kept() {
+        let gone = ReconcileError::from(SessionError::Disconnected { phase: "hello" });
+        let cause = gone.to_string();
+        let error = Err::<(), _>(gone).context("a peer").context("a set").unwrap_err();
+        assert_eq!(error.to_string(), "a set");
+        assert_eq!(format!("{error:#}"), format!("a set: a peer: {cause}"));
+        assert!(error.is_peer_gone() && !error.is_final() && !error.is_usage());
+        let usage = Err::<(), _>(UsageError("no".into())).context("a call").unwrap_err();
+        assert!(usage.is_usage() && !usage.is_peer_gone());
+        let broken: Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        assert!(broken.context("a peer").unwrap_err().is_peer_gone());
+        assert!(ReconcileError::from(SessionError::Key).is_final());
+    }
+}

@@ -1,0 +1,114 @@
+//! A file that must not change while it is reconciled.
+
+use crate::error::{Context, Result, bail};
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file and the state in which it was found.
+pub(crate) struct FrozenFile {
+    path: PathBuf,
+    file: Arc<File>,
+    state: State,
+}
+
+/// What changes when a file does: its number too, for most programs write a new file and rename it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_s: i64,
+    modified_ns: i64,
+}
+
+impl State {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified_s: metadata.mtime(),
+            modified_ns: metadata.mtime_nsec(),
+        }
+    }
+}
+
+impl FrozenFile {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    ///
+    /// If there is none that can be read, with its path.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let shown = || path.display().to_string();
+        let file = File::open(path).with_context(shown)?;
+        let metadata = file.metadata().with_context(shown)?;
+        if !metadata.is_file() {
+            bail!("{}: not a regular file: a set is read more than once", path.display());
+        }
+        let state = State::of(&metadata);
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), state })
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file; its cursor means nothing.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// When it was last written to: seconds, and nanoseconds beyond.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        (self.state.modified_s, self.state.modified_ns)
+    }
+
+    /// Whether the path still leads to this file, as it was.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub(crate) fn check(&self) -> Result<()> {
+        let shown = || self.path.display().to_string();
+        let now = std::fs::metadata(&self.path).with_context(shown)?;
+        if State::of(&now) != self.state {
+            bail!(
+                "{}: changed while it was read; nothing was applied: run it again when nobody writes to the file",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_any_sort_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, "one").unwrap();
+        let frozen = FrozenFile::open(&path).unwrap();
+        frozen.check().unwrap();
+        assert_eq!(frozen.bytes(), 3);
+        std::fs::write(&path, "four").unwrap();
+        let error = frozen.check().unwrap_err().to_string();
+        assert!(error.contains("changed while it was read"), "{error}");
+        let frozen = FrozenFile::open(&path).unwrap();
+        std::fs::write(directory.path().join("b"), "four").unwrap();
+        std::fs::rename(directory.path().join("b"), &path).unwrap();
+        assert!(frozen.check().is_err());
+        assert!(FrozenFile::open(directory.path()).is_err());
+    }
+}

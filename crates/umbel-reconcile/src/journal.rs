@@ -1,0 +1,443 @@
+//! Journals on disk: what came of a session, so that it can go on after a cut.
+//!
+//! A journal is a file with a mark and the engine's records. One process at a time has it, by a lock of the system; what
+//! is torn or damaged at its end is cut off when it is opened; nobody else may read it, for it holds items.
+
+use crate::error::{Context, Result, bail, ensure};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use umbel_engine::reconcile::{
+    JournalHeader, JournalReader, JournalRecord, JournalState, StreamEnd, StreamHash,
+};
+
+/// First bytes of a journal.
+const MARK: &[u8; 8] = b"UMBELJNL";
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Journals of cut sessions that an answering side keeps; the oldest goes first. Each is as long as what came of its session.
+const KEPT_MAX: usize = 16;
+
+/// Ending of their names.
+const SUFFIX: &str = ".journal";
+
+/// A journal that this process has.
+pub(super) struct Journal {
+    path: PathBuf,
+    writer: Arc<JournalWriter>,
+    /// What it said when it was opened, or since it begins anew.
+    state: Option<Box<JournalState>>,
+}
+
+/// The end of a journal, where records are added; by more than one thread.
+pub(super) struct JournalWriter {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    file: File,
+    received: StreamHash,
+    received_max: u64,
+    /// Whether a record could not be written: what would be behind it could not be read.
+    is_broken: bool,
+}
+
+/// What became of the wish to have a journal.
+pub(super) enum Opened {
+    Ours(Journal),
+    /// Another process has it.
+    Busy,
+}
+
+impl Journal {
+    /// Opens a journal, or makes a new one that says nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the file is something else, or cannot be read or written.
+    pub(super) fn open(path: &Path, received_max: u64) -> Result<Opened> {
+        let shown = || path.display().to_string();
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).append(true).create(true).mode(0o600);
+            let mut file = options.open(path).with_context(shown)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(Opened::Busy),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(shown),
+            }
+            // Whoever had it may have removed it meanwhile.
+            let locked = file.metadata().with_context(shown)?;
+            ensure!(locked.is_file(), "{}: not a regular file", path.display());
+            match std::fs::metadata(path) {
+                Ok(now) if now.ino() == locked.ino() && now.dev() == locked.dev() => {}
+                Ok(_) => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).with_context(shown),
+            }
+            let state = read_state(&mut file, path)?;
+            let received = state.as_ref().map(|state| state.received.clone()).unwrap_or_default();
+            let inner = Mutex::new(Inner { file, received, received_max, is_broken: false });
+            let writer = Arc::new(JournalWriter { path: path.to_owned(), inner });
+            let state = state.map(Box::new);
+            return Ok(Opened::Ours(Self { path: path.to_owned(), writer, state }));
+        }
+    }
+
+    /// What it said when it was opened, or since it begins anew; none if it is empty.
+    pub(super) fn state(&self) -> Option<&JournalState> {
+        self.state.as_deref()
+    }
+
+    pub(super) const fn writer(&self) -> &Arc<JournalWriter> {
+        &self.writer
+    }
+
+    /// Forgets all that it says and begins anew.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub(super) fn begin(&mut self, header: JournalHeader) -> Result<()> {
+        let shown = || format!("{}: cannot write the journal", self.path.display());
+        let mut inner = self.writer.lock();
+        inner.file.set_len(0).with_context(shown)?;
+        inner.file.write_all(MARK).with_context(shown)?;
+        let record = JournalRecord::Begin(header).to_bytes();
+        inner.file.write_all(&record).with_context(shown)?;
+        inner.file.sync_all().with_context(shown)?;
+        let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
+        let synced = File::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+        synced.with_context(shown)?;
+        (inner.received, inner.is_broken) = (StreamHash::default(), false);
+        drop(inner);
+        self.state = Some(Box::new(JournalState::new(header)));
+        Ok(())
+    }
+
+    /// Notes that the session went on, so that so many bytes travel again.
+    pub(super) fn note_resumed(&mut self, again: u64) -> Result<()> {
+        let record = JournalRecord::Resumed(again);
+        self.writer.append(&record, true)?;
+        if let Some(state) = &mut self.state {
+            state.take(record);
+        }
+        Ok(())
+    }
+
+    /// Reads from its first byte what came.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub(super) fn replay(&self) -> Result<Replay> {
+        let file = File::open(&self.path).with_context(|| self.path.display().to_string())?;
+        Replay::new(file, &self.path)
+    }
+
+    /// The session has ended: the journal goes.
+    pub(super) fn remove(self) {
+        // One that stays says at its next opening that the set has changed, or that all is there.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl JournalWriter {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, record: &JournalRecord, is_synced: bool) -> Result<()> {
+        let shown = || format!("{}: cannot write the journal", self.path.display());
+        let mut inner = self.lock();
+        ensure!(!inner.is_broken, "{}", shown());
+        let mut written = inner.file.write_all(&record.to_bytes());
+        if is_synced {
+            written = written.and_then(|()| inner.file.sync_data());
+        }
+        inner.is_broken = written.is_err();
+        written.with_context(shown)
+    }
+
+    /// Makes bytes that came durable: how many there are then.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot, or there are more than a session may cost.
+    pub(super) fn receive(&self, bytes: Vec<u8>) -> Result<u64> {
+        let mut inner = self.lock();
+        inner.received.update(&bytes);
+        let (got, max) = (inner.received.mark().bytes, inner.received_max);
+        drop(inner);
+        ensure!(got <= max, "{got} bytes came, at most {max} are allowed: see --max-bytes");
+        self.append(&JournalRecord::Received(bytes), true)?;
+        Ok(got)
+    }
+
+    /// Notes how much is sent by now. A crash of the machine may forget it, for it is only told to people.
+    pub(super) fn note_sent(&self, bytes: u64) -> Result<()> {
+        self.append(&JournalRecord::Sent(bytes), false)
+    }
+
+    /// Keeps the end of what was sent: the set is about to change to one with this fingerprint.
+    pub(super) fn note_end(
+        &self,
+        fingerprint: umbel_engine::reconcile::Fingerprint,
+        end: StreamEnd,
+    ) -> Result<()> {
+        self.append(&JournalRecord::Ended { fingerprint, end }, true)
+    }
+}
+
+/// Reads all records, and cuts off what is behind the last whole one.
+fn read_state(file: &mut File, path: &Path) -> Result<Option<JournalState>> {
+    let shown = || path.display().to_string();
+    let bytes = file.metadata().with_context(shown)?.len();
+    let mut mark = vec![0; MARK.len().min(usize::try_from(bytes).unwrap_or(MARK.len()))];
+    file.seek(SeekFrom::Start(0)).with_context(shown)?;
+    file.read_exact(&mut mark).with_context(shown)?;
+    if mark[..] != MARK[..mark.len()] {
+        bail!("{}: not a journal of a session; nothing was written to it", path.display());
+    }
+    let mut replay = Replay::new(file.try_clone().with_context(shown)?, path)?;
+    let mut state: Option<JournalState> = None;
+    while let Some(record) = replay.next_record()? {
+        match (&mut state, record) {
+            (None, JournalRecord::Begin(header)) => state = Some(JournalState::new(header)),
+            (None, _) => break,
+            (Some(state), record) => state.take(record),
+        }
+    }
+    if state.is_some() && replay.whole_bytes < bytes {
+        file.set_len(replay.whole_bytes).with_context(shown)?;
+        file.sync_data().with_context(shown)?;
+    }
+    Ok(state)
+}
+
+/// Reads what came, record by record.
+pub(super) struct Replay {
+    file: File,
+    path: PathBuf,
+    reader: JournalReader,
+    at: u64,
+    whole_bytes: u64,
+    has_ended: bool,
+}
+
+impl Replay {
+    fn new(file: File, path: &Path) -> Result<Self> {
+        let at = MARK.len() as u64;
+        let (path, reader) = (path.to_owned(), JournalReader::default());
+        Ok(Self { file, path, reader, at, whole_bytes: at, has_ended: false })
+    }
+
+    /// The next record; none at the end, and at one that is torn or damaged.
+    fn next_record(&mut self) -> Result<Option<JournalRecord>> {
+        use std::os::unix::fs::FileExt;
+        let mut buffer = vec![0; READ_BYTES];
+        while !self.has_ended {
+            match self.reader.next_record() {
+                Ok(Some((record, bytes))) => {
+                    self.whole_bytes += bytes;
+                    return Ok(Some(record));
+                }
+                Ok(None) => {}
+                Err(_) => self.has_ended = true,
+            }
+            let read = self.file.read_at(&mut buffer, self.at);
+            let count = read.with_context(|| self.path.display().to_string())?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.at += count as u64;
+            self.reader.push(&buffer[..count]);
+        }
+        Ok(None)
+    }
+
+    /// The next bytes that came.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            match self.next_record()? {
+                Some(JournalRecord::Received(bytes)) => return Ok(Some(bytes)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Journals of an answering side: a folder with one for each cut session.
+pub(super) struct Journals {
+    folder: PathBuf,
+    received_max: u64,
+}
+
+impl Journals {
+    /// Those in this folder, which is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub(super) fn open(folder: &Path, received_max: u64) -> Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{}: cannot make the folder", folder.display()))?;
+        Ok(Self { folder: folder.to_owned(), received_max })
+    }
+
+    fn path(&self, session: u128) -> PathBuf {
+        self.folder.join(format!("{session:032x}{SUFFIX}"))
+    }
+
+    /// The journal of a session, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Journal::open`].
+    pub(super) fn find(&self, session: u128) -> Result<Option<Opened>> {
+        let path = self.path(session);
+        if !path.exists() {
+            return Ok(None);
+        }
+        Journal::open(&path, self.received_max).map(Some)
+    }
+
+    /// A journal for a new session. If there are too many, the oldest goes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Journal::open`]; if another process has that name.
+    pub(super) fn make(&self, session: u128) -> Result<Journal> {
+        self.prune()?;
+        match Journal::open(&self.path(session), self.received_max)? {
+            Opened::Ours(journal) => Ok(journal),
+            Opened::Busy => bail!("session {session:032x} is served already"),
+        }
+    }
+
+    fn prune(&self) -> Result<()> {
+        let shown = || self.folder.display().to_string();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).with_context(shown)? {
+            let entry = entry.with_context(shown)?;
+            if entry.file_name().to_string_lossy().ends_with(SUFFIX) {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified());
+                found.push((modified.with_context(shown)?, entry.path()));
+            }
+        }
+        found.sort_unstable();
+        let excess = (found.len() + 1).saturating_sub(KEPT_MAX);
+        for (_, path) in found.into_iter().take(excess) {
+            // What is no journal, or is in use, stays.
+            if let Ok(Opened::Ours(oldest)) = Journal::open(&path, self.received_max) {
+                oldest.remove();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_engine::reconcile::Fingerprint;
+
+    fn header(session: u128) -> JournalHeader {
+        let fingerprint = Fingerprint { count: 1, sum: 2 };
+        let (dataset_id, nonce, secret) = (3, 4, [5; 16]);
+        JournalHeader { session, is_initiator: true, dataset_id, nonce, secret, fingerprint }
+    }
+
+    fn open(path: &Path) -> Journal {
+        match Journal::open(path, 1_000).unwrap() {
+            Opened::Ours(journal) => journal,
+            Opened::Busy => panic!("nobody has it"),
+        }
+    }
+
+    fn came(journal: &Journal) -> Vec<u8> {
+        let mut replay = journal.replay().unwrap();
+        std::iter::from_fn(|| replay.next().unwrap()).flatten().collect()
+    }
+
+    #[test]
+    fn what_came_is_there_when_it_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let mut journal = open(&path);
+        assert!(journal.state().is_none());
+        journal.begin(header(7)).unwrap();
+        assert_eq!(journal.writer().receive(b"abc".to_vec()).unwrap(), 3);
+        journal.writer().note_sent(90).unwrap();
+        journal.note_resumed(11).unwrap();
+        assert_eq!(journal.writer().receive(b"def".to_vec()).unwrap(), 6);
+        assert_eq!(came(&journal), b"abcdef");
+        assert!(matches!(Journal::open(&path, 9).unwrap(), Opened::Busy));
+        drop(journal);
+        let mut journal = open(&path);
+        let state = journal.state().unwrap();
+        assert_eq!((state.header, state.received.mark().bytes), (header(7), 6));
+        assert_eq!((state.sent, state.resumed_count, state.again), (90, 1, 11));
+        let error = journal.writer().receive(vec![0; 995]).unwrap_err().to_string();
+        assert!(error.contains("--max-bytes"), "{error}");
+        journal.begin(header(8)).unwrap();
+        assert_eq!(came(&journal), b"");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        journal.remove();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_other_files_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let mut journal = open(&path);
+        journal.begin(header(7)).unwrap();
+        journal.writer().receive(b"abc".to_vec()).unwrap();
+        journal.writer().receive(b"def".to_vec()).unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        let journal = open(&path);
+        journal.writer().receive(b"ghi".to_vec()).unwrap();
+        drop(journal);
+        assert_eq!(came(&open(&path)), b"abcghi");
+        // A journal whose beginning is damaged says nothing.
+        std::fs::write(&path, &whole[..20]).unwrap();
+        assert!(open(&path).state().is_none());
+        std::fs::write(&path, "lines\n").unwrap();
+        let error = Journal::open(&path, 9).err().unwrap().to_string();
+        assert!(error.contains("not a journal"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"lines\n");
+    }
+
+    #[test]
+    fn a_folder_keeps_the_newest_journals() {
+        let folder = tempfile::tempdir().unwrap();
+        let journals = Journals::open(&folder.path().join("deep/er"), 9).unwrap();
+        let held = journals.make(0).unwrap();
+        for session in 1..=20 {
+            journals.make(session).unwrap().begin(header(session)).unwrap();
+        }
+        assert!(matches!(journals.find(0).unwrap(), Some(Opened::Busy)));
+        assert!(journals.find(1).unwrap().is_none());
+        assert!(matches!(journals.find(20).unwrap(), Some(Opened::Ours(_))));
+        let count = std::fs::read_dir(folder.path().join("deep/er")).unwrap().count();
+        assert!(count <= KEPT_MAX + 1, "{count}");
+        drop(held);
+    }
+}

@@ -1,0 +1,54 @@
+//! Reconciliation of files and directories with others, here or elsewhere: sets, and sessions over connections.
+//!
+//! ```text
+//!   set.rs        what a session needs of a set            records.rs, ids.rs, tree.rs  the sorts of sets
+//!   open.rs       a file or directory as a set             kept.rs      a set with a stored sketch
+//!   endpoint.rs   where the other set is, and a connection drive.rs     a session over a connection
+//!   link.rs       threads of a connection                  journal.rs   what came, on disk
+//!   change.rs     what becomes of a set                    apply.rs     how a file changes
+//!   contents.rs   what items name but do not hold          listen.rs    sessions that others begin
+//!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers hear
+//! ```
+//!
+//! The session itself is [`umbel_engine::reconcile`]; nothing here decides what travels. What people see and how a
+//! process ends is the caller's: it gives an [`Observer`] and gets a [`ReconcileError`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod apply;
+mod change;
+mod contents;
+mod delta;
+mod drive;
+mod endpoint;
+mod error;
+mod form;
+mod frozen;
+mod ids;
+mod journal;
+mod kept;
+mod keyed;
+mod lines;
+mod link;
+mod listen;
+mod observer;
+mod offline;
+mod open;
+mod records;
+mod set;
+mod tree;
+
+pub use change::{Change, OnConflict};
+pub use drive::{Driving, Ended, Initiative, answer, reconcile};
+pub use endpoint::{Beside, Connection, Endpoint};
+pub use error::{ReconcileError, UsageError};
+pub use form::Form;
+pub use kept::KeptSet;
+pub use link::Patience;
+pub use listen::listen;
+pub use observer::Observer;
+pub use offline::{
+    Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of, write_new,
+};
+pub use open::open_set;
+pub use set::{Contents, ItemSet, Shown, Wanted};

@@ -1,0 +1,311 @@
+//! Sketch files in place of a set: built, kept up to date, compared with a set or with each other.
+
+use super::apply;
+use super::form::Form;
+use super::frozen::FrozenFile;
+use super::open::open_set;
+use super::set::{ItemSet, Shown};
+use crate::error::UsageError;
+use crate::error::{Context, ReconcileError, Result, ensure, failed};
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use umbel_engine::reconcile::{
+    Item, Kind, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
+    SketchHeader, SketchReader, SketchSpec, StoredSketch,
+};
+use umbel_files::{ANY_NEW_FILE, PartialFile};
+
+/// What names of sketch files end in.
+const EXTENSION: &str = ".sketch";
+
+/// Where a sketch is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SketchPlace {
+    /// A file.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+impl SketchPlace {
+    /// Reads an endpoint; `None` if it is no sketch.
+    pub(super) fn parse(words: &str) -> Option<Self> {
+        match words.strip_prefix("sketch:") {
+            Some("-") => Some(Self::Stdin),
+            Some(path) => Some(Self::File(path.into())),
+            None => words.ends_with(EXTENSION).then(|| Self::File(words.into())),
+        }
+    }
+
+    fn open(&self) -> Result<Box<dyn Read>> {
+        Ok(match self {
+            Self::File(path) => Box::new(File::open(path).with_context(|| self.to_string())?),
+            Self::Stdin => Box::new(std::io::stdin()),
+        })
+    }
+}
+
+impl fmt::Display for SketchPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+/// A sketch that is being read.
+struct Reading<'p> {
+    place: &'p SketchPlace,
+    source: Box<dyn Read>,
+    reader: SketchReader,
+    read_bytes: u64,
+    bytes_max: u64,
+}
+
+impl<'p> Reading<'p> {
+    fn new(place: &'p SketchPlace, bytes_max: u64) -> Result<Self> {
+        let source = place.open()?;
+        Ok(Self { place, source, reader: SketchReader::new(), read_bytes: 0, bytes_max })
+    }
+
+    /// Reads until the header is there.
+    fn header(&mut self) -> Result<SketchHeader> {
+        while self.reader.header().is_none() {
+            self.next_cells()?;
+        }
+        Ok(self.reader.header().cloned().expect("it was read"))
+    }
+
+    /// The next coded symbols; none with a part of the header. `None` at the end.
+    fn next_cells(&mut self) -> Result<Option<Vec<SketchCell>>> {
+        let shown = || self.place.to_string();
+        let wanted_bytes = self.reader.wanted_bytes();
+        if wanted_bytes == 0 {
+            return Ok(None);
+        }
+        self.read_bytes += wanted_bytes as u64;
+        ensure!(
+            self.read_bytes <= self.bytes_max,
+            "{}: more than {} bytes, which --max-bytes allows, would have to be read",
+            self.place,
+            self.bytes_max
+        );
+        let mut bytes = Vec::with_capacity(wanted_bytes);
+        let mut part = self.source.by_ref().take(wanted_bytes as u64);
+        let read_bytes = part.read_to_end(&mut bytes).with_context(shown)?;
+        let cells = self.reader.push(&bytes).with_context(shown)?;
+        if read_bytes < wanted_bytes {
+            self.reader.end().with_context(shown)?;
+        }
+        Ok(Some(cells))
+    }
+
+    fn whole(mut self) -> Result<(StoredSketch, u64)> {
+        let header = self.header()?;
+        let mut cells = Vec::new();
+        while let Some(more) = self.next_cells()? {
+            cells.extend(more);
+        }
+        let mut behind = [0];
+        let behind = self.source.read(&mut behind).with_context(|| self.place.to_string())?;
+        ensure!(behind == 0, "{}: something follows the sketch", self.place);
+        let sketch = StoredSketch::of_parts(header, cells);
+        Ok((sketch.with_context(|| self.place.to_string())?, self.read_bytes))
+    }
+}
+
+/// A sketch file that is changed.
+pub struct SketchFile {
+    pub(super) file: FrozenFile,
+    /// What is in it.
+    pub sketch: StoredSketch,
+}
+
+impl SketchFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = FrozenFile::open(path)?;
+        let place = SketchPlace::File(path.to_owned());
+        let (sketch, _) = Reading::new(&place, u64::MAX)?.whole()?;
+        Ok(Self { file, sketch })
+    }
+
+    /// The sketch of another set of the same sort, of so many coded symbols.
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot be read, or its items are of another sort.
+    pub fn sketch_of(&self, path: &Path, form: &Form, coded_count: u64) -> Result<StoredSketch> {
+        let set = open_set(path, form)?;
+        let spec = &self.sketch.spec();
+        check_form(self.file.path().display(), spec, (set.kind(), set.id_bytes()), form)?;
+        sketch_of(&*set, self.sketch.spec(), coded_count)
+    }
+
+    /// Puts another sketch in its place, durably, unless somebody else has changed it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn replace(&self, sketch: &StoredSketch) -> Result<()> {
+        apply::replace(&self.file, |target| target.write(&sketch.to_bytes()))
+    }
+}
+
+/// Whether a sketch is of items of this kind, or of ids of so many bytes.
+pub(super) fn check_form(
+    name: impl fmt::Display,
+    spec: &SketchSpec,
+    (kind, id_bytes): (Kind, usize),
+    form: &Form,
+) -> Result<(), UsageError> {
+    if (spec.kind(), spec.dataset_id()) == (kind, form.dataset_id_of(id_bytes)) {
+        return Ok(());
+    }
+    Err(UsageError(format!(
+        "{name}: its items are others: say --ids, --id-bytes, --kv, --key or --dir as when it was built"
+    )))
+}
+
+/// The sketch of a set.
+///
+/// # Errors
+///
+/// If the set cannot be read.
+pub fn sketch_of(set: &dyn ItemSet, spec: SketchSpec, coded_count: u64) -> Result<StoredSketch> {
+    let mut pass = spec.pass(coded_count)?;
+    set.scan(&mut pass)?;
+    Ok(StoredSketch::of_pass(spec, pass)?)
+}
+
+/// Writes a file under a name, whatever stands there: whole or not at all.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
+    let cannot = || format!("{}: cannot write", path.display());
+    let (aside, mut file) = PartialFile::beside(path, ANY_NEW_FILE).with_context(cannot)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(cannot)?;
+    aside.rename(path).with_context(cannot)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new(".")));
+    directory.and_then(|directory| directory.sync_all()).with_context(cannot)
+}
+
+/// What a comparison found and what it cost.
+pub struct Compared {
+    /// The difference.
+    pub difference: SketchDifference,
+    /// What only this side has, as people read it.
+    pub here_lines: Vec<Vec<u8>>,
+    /// What only the other side has.
+    pub there_lines: Vec<Vec<u8>>,
+    /// Bytes of sketches that were read.
+    pub read_bytes: u64,
+}
+
+/// Compares a set with a sketch, which is read only as far as needed.
+///
+/// # Errors
+///
+/// If one of them cannot be read, the sketch is too short, or what is found contradicts it.
+pub fn compare_with_set(
+    path: &Path,
+    form: &Form,
+    place: &SketchPlace,
+    limits: &Limits,
+) -> Result<Compared> {
+    let set = open_set(path, form)?;
+    let mut reading = Reading::new(place, limits.bytes_max)?;
+    let header = reading.header()?;
+    check_form(place, &header.spec(), (set.kind(), set.id_bytes()), form)?;
+    let mut pass = header.pass();
+    set.scan(&mut pass)?;
+    let explain = |error| explain(place, &error);
+    let mut decoder = SketchDecoder::new(&header, pass, limits.diff_max).map_err(explain)?;
+    while let Some(cells) = reading.next_cells()? {
+        if decoder.push(&cells).map_err(explain)? {
+            break;
+        }
+    }
+    let read_bytes = reading.read_bytes;
+    let difference = decoder.finish().map_err(explain)?;
+    check_limit(&difference, limits)?;
+    let line = |shown| match shown {
+        Shown::OnlyHere(text) | Shown::OnlyThere(text) | Shown::Changed(text) => text,
+        Shown::Renamed { here, .. } => here,
+    };
+    let ours = set.items(&difference.only_here_indices)?;
+    let here_lines = set.show(&ours, &[])?.into_iter().map(line).collect();
+    let there_lines = lines(&difference.only_there, &header.spec());
+    Ok(Compared { difference, here_lines, there_lines, read_bytes })
+}
+
+/// Compares two sketches.
+///
+/// # Errors
+///
+/// As for [`compare_with_set`]; if their salts differ.
+pub fn compare_sketches(a: &SketchPlace, b: &SketchPlace, limits: &Limits) -> Result<Compared> {
+    if (a, b) == (&SketchPlace::Stdin, &SketchPlace::Stdin) {
+        return Err(UsageError("one of the sketches must be a file".into()).into());
+    }
+    let (here, here_bytes) = Reading::new(a, limits.bytes_max)?.whole()?;
+    let (there, there_bytes) = Reading::new(b, limits.bytes_max)?.whole()?;
+    let shorter = if here.coded_count() < there.coded_count() { a } else { b };
+    let difference = here.difference(&there).map_err(|error| explain(shorter, &error))?;
+    check_limit(&difference, limits)?;
+    let here_lines = lines(&difference.only_here, &here.spec());
+    let there_lines = lines(&difference.only_there, &here.spec());
+    let read_bytes = here_bytes + there_bytes;
+    Ok(Compared { difference, here_lines, there_lines, read_bytes })
+}
+
+/// What went wrong with a sketch, and what to do.
+fn explain(place: &SketchPlace, error: &SketchError) -> ReconcileError {
+    let hint = match error {
+        SketchError::InsufficientSymbols { need_at_least, .. } => format!(
+            ": where its set is, run `umbel sketch extend {place} FILE --symbols {need_at_least}`"
+        ),
+        _ => String::new(),
+    };
+    failed!("{place}: {error}{hint}")
+}
+
+fn check_limit(difference: &SketchDifference, limits: &Limits) -> Result<()> {
+    let count = difference.only_here.len() as u64 + difference.only_there.len() as u64;
+    ensure!(
+        count <= limits.diff_max,
+        "{count} items differ, --max-diff allows {}",
+        limits.diff_max
+    );
+    Ok(())
+}
+
+/// Ids as they stand in files, symbols as hexadecimal digits behind a sign.
+fn lines(items: &[RemoteItem], spec: &SketchSpec) -> Vec<Vec<u8>> {
+    let digits = usize::from(spec.symbol_bits().div_ceil(4));
+    let line = |item: &RemoteItem| match item.item {
+        Some(Item::Id(id)) => format!("{id:016x}").into_bytes(),
+        _ => {
+            let symbol = item.symbol >> (64 - u32::from(spec.symbol_bits()));
+            format!("#{symbol:0digits$x}").into_bytes()
+        }
+    };
+    items.iter().map(line).collect()
+}
+
+impl Compared {
+    /// Whether nothing differs.
+    pub fn is_equal(&self) -> bool {
+        self.difference.only_here.is_empty() && self.difference.only_there.is_empty()
+    }
+}

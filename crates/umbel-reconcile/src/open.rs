@@ -1,0 +1,58 @@
+//! Files and directories as sets, by what their items are.
+
+use super::form::Form;
+use super::ids::{HexIds, RawIds};
+use super::keyed::{JsonRecords, TabRecords};
+use super::lines::Lines;
+use super::records::{RecordItems as _, RecordSet};
+use super::set::ItemSet;
+use super::tree::Tree;
+use crate::error::Result;
+use std::path::Path;
+
+impl Form {
+    /// The same form, which knows how long ids are if that can be told by one of these files.
+    ///
+    /// # Errors
+    ///
+    /// If one that is there cannot be read.
+    pub fn with_id_bytes_of(&self, paths: &[&Path]) -> Result<Self> {
+        if *self == Self::HexIds(None) {
+            for path in paths {
+                if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
+                    return Ok(Self::HexIds(Some(id_bytes_of(path, self)?)));
+                }
+            }
+        }
+        Ok(self.clone())
+    }
+}
+
+/// How long the ids of a file are, if its items are ids; 0 if they are not.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
+    Ok(match form {
+        Form::HexIds(empty) => HexIds::of_file(path, *empty)?.id_bytes(),
+        Form::RawIds(bytes) => *bytes,
+        _ => 0,
+    })
+}
+
+/// Opens a file or directory as a set, and freezes it.
+///
+/// # Errors
+///
+/// If it cannot be read, or an item of it is bad or stands twice where that may not be.
+pub fn open_set(path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
+    Ok(match form {
+        Form::Lines => Box::new(RecordSet::open(path, Lines)?),
+        Form::HexIds(empty) => Box::new(RecordSet::open(path, HexIds::of_file(path, *empty)?)?),
+        Form::RawIds(bytes) => Box::new(RawIds::open(path, *bytes)?),
+        Form::Tree => Box::new(Tree::open(path)?),
+        Form::TabKeyed => Box::new(RecordSet::open(path, TabRecords)?),
+        Form::JsonKeyed(paths) => Box::new(RecordSet::open(path, JsonRecords::new(paths)?)?),
+    })
+}

@@ -1,0 +1,388 @@
+//! A directory as a set: files and symbolic links with their paths, modes and contents.
+//!
+//! ```text
+//! item  | path | 0 | mode    | bytes  | BLAKE3 of the content |
+//!                    u32 LE    u64 LE   32 bytes
+//! ```
+//!
+//! The content of a link is the path that it leads to. Directories are there if something is in them. Owners and times
+//! are not compared.
+
+use super::change::Change;
+use super::delta::Basis;
+use super::set::{Contents, ItemSet, Shown, Wanted};
+use crate::error::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
+use umbel_files::STAGING_PREFIX;
+
+mod in_the_way;
+mod staging;
+
+use staging::Staging;
+
+/// Longest path of an item: what Linux allows for a whole one.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Bytes of an item behind its path and the zero: mode, length, hash.
+const FACTS_BYTES: usize = 4 + 8 + 32;
+
+/// Permissions that are compared and set.
+const PERMISSIONS: u32 = 0o7777;
+
+/// What tells a link from a file, in a mode.
+const IS_LINK: u32 = 0o120_000;
+
+/// A file or link as an item tells of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    /// Relative to the directory.
+    pub(super) path: PathBuf,
+    mode: u32,
+    pub(super) bytes: u64,
+    pub(super) hash: [u8; 32],
+}
+
+impl Entry {
+    fn is_link(&self) -> bool {
+        self.mode & IS_LINK == IS_LINK
+    }
+
+    fn permissions(&self) -> u32 {
+        self.mode & PERMISSIONS
+    }
+
+    fn item(&self) -> Vec<u8> {
+        let mut item = self.path.as_os_str().as_bytes().to_vec();
+        item.push(0);
+        item.extend(self.mode.to_le_bytes());
+        item.extend(self.bytes.to_le_bytes());
+        item.extend(self.hash);
+        item
+    }
+
+    /// Reads an item, perhaps of somebody hostile.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or its path leads out of the directory.
+    pub(super) fn parse(item: &[u8]) -> Result<Self> {
+        let path_bytes = item.len().checked_sub(FACTS_BYTES + 1).context("it is too short")?;
+        let (path, rest) = item.split_at(path_bytes);
+        let (mode, rest) = rest[1..].split_first_chunk().context("it has no mode")?;
+        let (bytes, hash) = rest.split_first_chunk().context("it has no length")?;
+        ensure!(item[path_bytes] == 0 && !path.contains(&0), "its path has a zero");
+        let entry = Self {
+            path: OsStr::from_bytes(path).into(),
+            mode: u32::from_le_bytes(*mode),
+            bytes: u64::from_le_bytes(*bytes),
+            hash: hash.try_into().ok().context("it has no hash")?,
+        };
+        check_path(path)?;
+        ensure!(entry.mode & !(PERMISSIONS | IS_LINK) == 0, "its mode is {:o}", entry.mode);
+        ensure!(
+            !entry.is_link() || entry.bytes <= PATH_BYTES_MAX as u64,
+            "its link has {} bytes",
+            entry.bytes
+        );
+        Ok(entry)
+    }
+}
+
+fn check_path(path: &[u8]) -> Result<()> {
+    let shown = || String::from_utf8_lossy(path).into_owned();
+    ensure!(path.len() <= PATH_BYTES_MAX, "its path has {} bytes", path.len());
+    let is_plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
+    ensure!(path.split(|byte| *byte == b'/').all(is_plain), "its path is {}", shown());
+    let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    ensure!(!first.starts_with(STAGING_PREFIX.as_bytes()), "its path is {}", shown());
+    Ok(())
+}
+
+/// A directory, as it was found.
+pub(crate) struct Tree {
+    root: PathBuf,
+    /// In the order of their paths.
+    entries: Vec<Entry>,
+    /// Of each entry, what changes when somebody writes to it.
+    stamps: Vec<Stamp>,
+    staging: std::sync::Mutex<Option<Staging>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        let (changed_s, changed_ns) = (metadata.ctime(), metadata.ctime_nsec());
+        Self { inode: metadata.ino(), bytes: metadata.len(), changed_s, changed_ns }
+    }
+}
+
+impl Tree {
+    /// Reads a directory and the contents of all its files.
+    ///
+    /// # Errors
+    ///
+    /// If something in it cannot be read, is neither file, link nor directory, or changes meanwhile.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let metadata = std::fs::metadata(root).with_context(|| root.display().to_string())?;
+        ensure!(metadata.is_dir(), "{}: not a directory", root.display());
+        let mut found = Vec::new();
+        walk(root, Path::new(""), &mut found)?;
+        found.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
+        let (mut entries, mut stamps) = (Vec::new(), Vec::new());
+        for (path, metadata) in found {
+            let full = root.join(&path);
+            let stamp = Stamp::of(&metadata);
+            let (hash, bytes) = hash_of(&full, &metadata)?;
+            let now =
+                std::fs::symlink_metadata(&full).with_context(|| full.display().to_string())?;
+            ensure!(
+                Stamp::of(&now) == stamp,
+                "{}: changed while it was read; nothing was applied: run it again",
+                full.display()
+            );
+            let kind = if metadata.is_symlink() { IS_LINK } else { metadata.mode() & PERMISSIONS };
+            entries.push(Entry { path, mode: kind, bytes, hash });
+            stamps.push(stamp);
+        }
+        let staging = std::sync::Mutex::new(None);
+        Ok(Self { root: root.to_owned(), entries, stamps, staging })
+    }
+
+    fn shown(&self, path: &Path) -> String {
+        self.root.join(path).display().to_string()
+    }
+
+    /// Whether an entry is as it was found.
+    fn check(&self, index: usize) -> Result<()> {
+        let path = &self.entries[index].path;
+        let now = std::fs::symlink_metadata(self.root.join(path));
+        let now = now.with_context(|| self.shown(path))?;
+        ensure!(
+            Stamp::of(&now) == self.stamps[index],
+            "{}: changed meanwhile; run it again",
+            self.shown(path)
+        );
+        Ok(())
+    }
+
+    /// A file, cut to be compared with another version of it.
+    fn basis(&self, index: usize, salt: u64) -> Result<Option<Basis>> {
+        let entry = &self.entries[index];
+        if entry.is_link() || entry.bytes == 0 {
+            return Ok(None);
+        }
+        self.check(index)?;
+        let basis = Basis::of(self.root.join(&entry.path), entry.bytes, salt);
+        basis.with_context(|| self.shown(&entry.path)).map(Some)
+    }
+
+    fn content(&self, index: usize) -> Result<Box<dyn Read>> {
+        let entry = &self.entries[index];
+        let path = self.root.join(&entry.path);
+        let shown = || path.display().to_string();
+        if entry.is_link() {
+            let target = std::fs::read_link(&path).with_context(shown)?;
+            return Ok(Box::new(std::io::Cursor::new(
+                target.into_os_string().into_encoded_bytes(),
+            )));
+        }
+        Ok(Box::new(File::open(&path).with_context(shown)?))
+    }
+}
+
+fn walk(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Metadata)>) -> Result<()> {
+    let directory = root.join(below);
+    let shown = || directory.display().to_string();
+    for child in std::fs::read_dir(&directory).with_context(shown)? {
+        let child = child.with_context(shown)?;
+        let name = child.file_name();
+        if below == Path::new("") && name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
+            continue;
+        }
+        let path = below.join(name);
+        let metadata = child.metadata().with_context(|| child.path().display().to_string())?;
+        if metadata.is_dir() {
+            walk(root, &path, found)?;
+        } else if metadata.is_file() || metadata.is_symlink() {
+            found.push((path, metadata));
+        } else {
+            bail!("{}: neither file, link nor directory", child.path().display());
+        }
+    }
+    Ok(())
+}
+
+fn hash_of(path: &Path, metadata: &Metadata) -> Result<([u8; 32], u64)> {
+    let shown = || path.display().to_string();
+    let mut hasher = blake3::Hasher::new();
+    if metadata.is_symlink() {
+        hasher.update(std::fs::read_link(path).with_context(shown)?.as_os_str().as_bytes());
+    } else {
+        hasher.update_reader(File::open(path).with_context(shown)?).with_context(shown)?;
+    }
+    Ok((*hasher.finalize().as_bytes(), hasher.count()))
+}
+
+impl ItemSet for Tree {
+    fn kind(&self) -> Kind {
+        Kind::Hashed
+    }
+
+    fn item_count(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    fn scan(&self, pass: &mut Pass) -> Result<()> {
+        for (entry, index) in self.entries.iter().zip(0..) {
+            pass.add(ItemIndex(index), ItemRef::Bytes(&entry.item()));
+        }
+        Ok(())
+    }
+
+    fn items(&self, wanted: &[ItemIndex]) -> Result<Vec<Item>> {
+        let entry = |index: &ItemIndex| self.entries.get(usize::try_from(index.0).ok()?);
+        let items = wanted.iter().map(|index| Some(Item::Bytes(entry(index)?.item())));
+        items.collect::<Option<Vec<Item>>>().context("an item that is not in the set")
+    }
+
+    fn text(&self, item: &Item) -> Vec<u8> {
+        let bytes = item.to_bytes();
+        bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+    }
+
+    fn key<'i>(&self, item: &'i Item) -> Option<&'i [u8]> {
+        match item {
+            Item::Bytes(bytes) => bytes.split(|byte| *byte == 0).next(),
+            _ => None,
+        }
+    }
+
+    fn find(&self, keys: &BTreeSet<&[u8]>) -> Result<BTreeMap<Vec<u8>, ItemIndex>> {
+        let paths = self.entries.iter().map(|entry| entry.path.as_os_str().as_bytes());
+        let found = paths.zip(0..).filter(|(path, _)| keys.contains(path));
+        Ok(found.map(|(path, index)| (path.to_vec(), ItemIndex(index))).collect())
+    }
+
+    /// Same content under another path is a rename, other content under the same path a change.
+    fn show(&self, ours: &[Item], theirs: &[Item]) -> Result<Vec<Shown>> {
+        let parse = |items: &[Item]| -> Result<Vec<Entry>> {
+            items.iter().map(|item| Entry::parse(&item.to_bytes())).collect()
+        };
+        let (ours, theirs) = (parse(ours)?, parse(theirs)?);
+        let paths: BTreeSet<&Path> = theirs.iter().map(|entry| &*entry.path).collect();
+        let mut gone: BTreeMap<[u8; 32], Vec<&Entry>> = BTreeMap::new();
+        let mut shown = Vec::new();
+        let text = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let is_changed = |entry: &&Entry| paths.contains(&*entry.path);
+        let changed: BTreeSet<&Path> =
+            ours.iter().filter(is_changed).map(|entry| &*entry.path).collect();
+        for entry in ours.iter().filter(|entry| !changed.contains(&*entry.path)) {
+            gone.entry(entry.hash).or_default().push(entry);
+        }
+        for entry in theirs {
+            if changed.contains(&*entry.path) {
+                shown.push(Shown::Changed(text(&entry.path)));
+            } else if let Some(from) = gone.get_mut(&entry.hash).and_then(Vec::pop) {
+                shown.push(Shown::Renamed { here: text(&from.path), there: text(&entry.path) });
+            } else {
+                shown.push(Shown::OnlyThere(text(&entry.path)));
+            }
+        }
+        let gone = gone.into_values().flatten();
+        shown.extend(gone.map(|entry| Shown::OnlyHere(text(&entry.path))));
+        Ok(shown)
+    }
+
+    fn contents(&self) -> Option<&dyn Contents> {
+        Some(self)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn check_change(&self, change: &Change) -> Result<()> {
+        in_the_way::of(self, change).map(drop)
+    }
+
+    fn apply(&self, change: &Change) -> Result<()> {
+        let staging = self.staging.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        staging::apply(self, staging, change)
+    }
+}
+
+impl Contents for Tree {
+    fn wanted(&self, change: &Change, salt: u64) -> Result<Vec<Wanted>> {
+        let own: BTreeSet<[u8; 32]> = self.entries.iter().map(|entry| entry.hash).collect();
+        let mut wanted = BTreeMap::new();
+        let added = change.added.iter().map(|item| (item, None));
+        let replaced = change.replaced.iter().map(|(index, item)| (item, Some(index.0)));
+        for (item, older) in added.chain(replaced) {
+            let entry = Entry::parse(&item.to_bytes()).context("what came is no file")?;
+            if own.contains(&entry.hash) || wanted.contains_key(&entry.hash) {
+                continue;
+            }
+            let older = older.and_then(|index| usize::try_from(index).ok());
+            let basis = older.map(|index| self.basis(index, salt)).transpose()?.flatten();
+            wanted.insert(entry.hash, basis);
+        }
+        Ok(wanted.into_iter().map(|(hash, basis)| Wanted { hash, basis }).collect())
+    }
+
+    fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)> {
+        let index = self.entries.iter().position(|entry| entry.hash.starts_with(&prefix));
+        let index = index.context("a content that is not here was asked for")?;
+        self.check(index)?;
+        Ok((self.entries[index].bytes, self.content(index)?))
+    }
+
+    fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()> {
+        let mut staging = self.staging.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if staging.is_none() {
+            *staging = Some(Staging::new(&self.root)?);
+        }
+        staging.as_ref().expect("it was made").stage(hash, bytes, content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str) -> Entry {
+        Entry { path: path.into(), mode: 0o644, bytes: 3, hash: [7; 32] }
+    }
+
+    #[test]
+    fn an_item_tells_of_its_entry() {
+        let item = entry("a/b").item();
+        assert_eq!(item.len(), 3 + 1 + 44);
+        assert_eq!(Entry::parse(&item).unwrap(), entry("a/b"));
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        for path in ["", "/etc/passwd", "a/../b", "..", "a//b", "a/", ".umbel-reconcile-1/x"] {
+            assert!(Entry::parse(&entry(path).item()).is_err(), "{path:?}");
+        }
+        let mut item = entry("a").item();
+        item[2] = 0xff; // The mode.
+        item[4] = 0xff;
+        assert!(Entry::parse(&item).is_err());
+        assert!(Entry::parse(&[0; 44]).is_err());
+    }
+}

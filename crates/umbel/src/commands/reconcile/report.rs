@@ -1,0 +1,170 @@
+//! What a session found and what it cost, for people and programs.
+
+use crate::clock::{ProcessorTime, Stopwatch};
+use crate::say::say_line;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
+use umbel_engine::reconcile::Item;
+use umbel_reconcile::{Ended, ItemSet, Shown};
+
+/// Measures a command from its start.
+pub(crate) struct Report {
+    stopwatch: Stopwatch,
+    processor: ProcessorTime,
+}
+
+impl Report {
+    /// Begins to measure.
+    pub(crate) fn start() -> Self {
+        Self { stopwatch: Stopwatch::start(), processor: ProcessorTime::start() }
+    }
+
+    /// As JSON. `is_b`: whether this side is the B of the command. `changed`: how many records or files both sides have in
+    /// different versions, if that is known and the items have keys.
+    pub(crate) fn json(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> Value {
+        let outcome = &ended.outcome;
+        let bytes = outcome.bytes;
+        let here_there = |here: u64, there: u64| if is_b { (there, here) } else { (here, there) };
+        let (only_a, only_b) = here_there(outcome.only_here_count, outcome.only_there_count);
+        let (items_a, items_b) = here_there(outcome.here_count, outcome.there_count);
+        let [sent_behind, received_behind] = ended.behind;
+        let ([sent_around, received_around], [times, again]) = (ended.around, ended.resumed);
+        let total = outcome.sent_bytes + outcome.received_bytes;
+        let ratio = match outcome.lower_bound_bytes {
+            0 => Value::Null,
+            bound => json!(total as f64 / bound as f64),
+        };
+        json!({
+            "verified": outcome.verified,
+            "items": { "a": items_a, "b": items_b },
+            "difference": { "only_a": only_a, "only_b": only_b, "changed": changed },
+            "applied": {
+                "added": ended.change.added.len(),
+                "replaced": ended.change.replaced.len(),
+                "removed": ended.change.removed.len(),
+                "conflicts": ended.change.conflict_count,
+            },
+            "plan": outcome.plan,
+            "attempts": outcome.attempt_count,
+            "rounds": outcome.round_count,
+            "estimated_difference": outcome.estimated_count,
+            "bytes_sent": outcome.sent_bytes + sent_behind + sent_around,
+            "bytes_received": outcome.received_bytes + received_behind + received_around,
+            "bytes_by_phase": {
+                "hello": bytes.hello,
+                "estimator": bytes.estimator,
+                "filter": bytes.filter,
+                "sketch": bytes.sketch,
+                "list": bytes.list,
+                "request": bytes.request,
+                "items": bytes.items,
+                "control": bytes.control,
+                "contents": sent_behind + received_behind,
+                "resume": sent_around + received_around,
+            },
+            "resumed": { "times": times, "bytes_again": again },
+            "predicted_bytes": outcome.predicted_bytes,
+            "lower_bound_bytes": outcome.lower_bound_bytes,
+            "ratio": ratio,
+            "wall_seconds": seconds(self.stopwatch.elapsed()),
+            "cpu_seconds": self.processor.seconds(),
+        })
+    }
+
+    /// A few lines for people.
+    pub(crate) fn text(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> String {
+        let value = self.json(ended, is_b, changed);
+        let get = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        // Both versions of it are counted as only in A and only in B.
+        let versions = match changed {
+            None | Some(0) => String::new(),
+            Some(count) => format!(" ({count} in two versions)"),
+        };
+        let rounds = get("/rounds");
+        let mut text = format!(
+            "{} only in A, {} only in B{versions}; {} bytes sent, {} received in {rounds} {}, {:.2} s\n",
+            get("/difference/only_a"),
+            get("/difference/only_b"),
+            get("/bytes_sent"),
+            get("/bytes_received"),
+            if rounds == 1 { "round" } else { "rounds" },
+            self.stopwatch.elapsed().as_secs_f64(),
+        );
+        let changes = ["added", "replaced", "removed", "conflicts"];
+        let changed = changes.map(|name| (name, get(&format!("/applied/{name}"))));
+        if changed.iter().any(|(_, count)| *count > 0) {
+            let words: Vec<String> =
+                changed.iter().map(|(name, count)| format!("{count} {name}")).collect();
+            text.push_str(&format!("here: {}\n", words.join(", ")));
+        }
+        text
+    }
+}
+
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+/// How many records or files both sides have in different versions, of a difference that was told and not applied;
+/// nothing where items have no keys.
+///
+/// # Errors
+///
+/// If the set cannot be read.
+pub(crate) fn count_changed(set: &dyn ItemSet, ended: &Ended) -> Result<Option<u64>> {
+    let theirs = ended.only_there.iter().filter_map(|item| set.key(item.item.as_ref()?));
+    let theirs: BTreeSet<&[u8]> = theirs.collect();
+    let ours = set.items(&ended.only_here)?;
+    let keys: Vec<&[u8]> = ours.iter().filter_map(|item| set.key(item)).collect();
+    if keys.is_empty() && theirs.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(keys.iter().filter(|key| theirs.contains(*key)).count() as u64))
+}
+
+/// Prints the difference, in the order of the text: `- ` before what only A has, `+ ` before what only B has, `~ ` before
+/// the path of what has two versions, `> ` before what is called otherwise in B.
+///
+/// # Errors
+///
+/// If the set cannot be read, or the output not be written.
+pub(crate) fn show_difference(
+    set: &dyn ItemSet,
+    ended: &Ended,
+    is_b: bool,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let ours = set.items(&ended.only_here)?;
+    let theirs: Vec<Item> = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
+    let line = |shown: Shown| match shown {
+        Shown::OnlyHere(text) if is_b => (text, "+ ", None),
+        Shown::OnlyHere(text) => (text, "- ", None),
+        Shown::OnlyThere(text) if is_b => (text, "- ", None),
+        Shown::OnlyThere(text) => (text, "+ ", None),
+        Shown::Changed(text) => (text, "~ ", None),
+        Shown::Renamed { here, there } if is_b => (there, "> ", Some(here)),
+        Shown::Renamed { here, there } => (here, "> ", Some(there)),
+    };
+    let mut lines: Vec<_> = set.show(&ours, &theirs)?.into_iter().map(line).collect();
+    lines.sort_unstable();
+    for (text, sign, other) in lines {
+        let mut whole = [sign.as_bytes(), &text].concat();
+        if let Some(other) = other {
+            whole.extend(b" => ");
+            whole.extend(other);
+        }
+        whole.push(b'\n');
+        out.write_all(&whole).context("standard output")?;
+    }
+    if ended.unlisted_count() > 0 {
+        let side = if is_b { "B" } else { "A" };
+        say_line(format_args!(
+            "{} items that only {side} has are not shown, for hashes collided: run it again to see them",
+            ended.unlisted_count()
+        ));
+    }
+    out.flush().context("standard output")
+}

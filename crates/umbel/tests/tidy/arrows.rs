@@ -1,0 +1,84 @@
+//! Which crate may depend on which.
+
+use serde_json::Value;
+
+/// Which Umbel crates a crate may depend on, from the bottom layer to the top.
+const ARROWS: [(&str, &[&str]); 13] = [
+    ("umbel-bits", &[]),
+    ("umbel-sketch", &[]),
+    ("umbel-filter", &["umbel-bits"]),
+    ("umbel-codec", &["umbel-bits", "umbel-filter"]),
+    ("umbel-records", &[]),
+    ("umbel-files", &[]),
+    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
+    ("umbel-reconcile", &["umbel-engine", "umbel-files", "umbel-filter", "umbel-records"]),
+    ("umbel-proto", &[]),
+    ("umbel-client", &["umbel-filter", "umbel-proto"]),
+    ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto"]),
+    // The binary may use all of them.
+    ("umbel", &[]),
+    // Beside the binary, with the same rights; nobody depends on it.
+    ("simulations", &[]),
+];
+
+/// Crates that only the binary may use: runtimes, clocks, dice, the terminal, untyped errors.
+/// As development dependencies they are free.
+const BINARY_ONLY: [&str; 14] = [
+    "anyhow",
+    "async-std",
+    "chrono",
+    "clap",
+    "ctrlc",
+    "fastrand",
+    "getrandom",
+    "glob",
+    "indicatif",
+    "mio",
+    "rand",
+    "rayon",
+    "tempfile",
+    "tokio",
+];
+
+/// What lies above the algorithms and may use some of these: a runtime; names that nobody else has;
+/// and the node entropy, which enters it through a port.
+const ALLOWED: [(&str, &str); 4] = [
+    ("umbel-client", "tokio"),
+    ("umbel-files", "tempfile"),
+    ("umbel-node", "rand"),
+    ("umbel-node", "tokio"),
+];
+
+/// The one crate that may know openraft and bincode.
+const NODE_ONLY: [&str; 2] = ["bincode", "openraft"];
+
+/// Layer arrows, given what `cargo metadata` prints.
+pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
+    let mut broken = Vec::new();
+    for package in metadata["packages"].as_array().expect("cargo lists packages") {
+        let name = package["name"].as_str().expect("a package has a name");
+        let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+            broken.push(format!("{name}: unknown crate: add it to ARROWS in tests/tidy/arrows.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
+            let target = dependency["name"].as_str().expect("a dependency has a name");
+            let is_own = target == "umbel" || target.starts_with("umbel-");
+            let is_top = name == "umbel" || name == "simulations";
+            if is_own && !is_top && !allowed.contains(&target) {
+                broken.push(format!(
+                    "{name} -> {target}: against the layers, {name} may use {allowed:?}"
+                ));
+            }
+            let is_for_tests = dependency["kind"] == "dev";
+            let is_allowed = is_top || ALLOWED.contains(&(name, target));
+            if BINARY_ONLY.contains(&target) && !is_allowed && !is_for_tests {
+                broken.push(format!("{name} -> {target}: only the binary may use {target}"));
+            }
+            if NODE_ONLY.contains(&target) && name != "umbel-node" {
+                broken.push(format!("{name} -> {target}: only umbel-node may use {target}"));
+            }
+        }
+    }
+    broken
+}

@@ -1,0 +1,177 @@
+//! Circles of imports: which files of a room use each other, directly or through others.
+//!
+//! An import is a `use` of a private path that begins with `crate::` or `super::`, in code that is no test. What a file
+//! reaches through a re-export of another is counted as an import of that other file, so a circle can look larger than
+//! it is, never smaller.
+
+use super::{Source, assert_none, sources};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Files that may use each other in a circle: a type and those of its parts that have files of their own.
+const CIRCLE_FILES_MAX: usize = 4;
+
+/// The sources that are held to it.
+const ROOMS: [&str; 2] = ["crates/umbel-reconcile/src", "crates/umbel-files/src"];
+
+/// The module path of a file below a room; empty for the root.
+fn module_of(room: &str, path: &str) -> Option<Vec<String>> {
+    let relative = path.strip_prefix(room)?.strip_prefix('/')?.strip_suffix(".rs")?;
+    let parts = relative.split('/').map(str::to_owned);
+    Some(if relative == "lib" { Vec::new() } else { parts.collect() })
+}
+
+/// The paths that the untested code of a file imports, as words without groups and aliases.
+fn imports(source: &Source) -> Vec<Vec<String>> {
+    let untested = source.untested_line_count();
+    let code: String = source.code.lines().take(untested).flat_map(|line| [line, " "]).collect();
+    let mut found = Vec::new();
+    for statement in code.split(';') {
+        let statement = statement.trim_start();
+        let tail = statement.rsplit('}').next().filter(|_| !statement.starts_with("use "));
+        if let Some(path) = tail.unwrap_or(statement).trim_start().strip_prefix("use ") {
+            expand(path, &[], &mut found);
+        }
+    }
+    found
+}
+
+/// Takes a path with groups apart.
+fn expand(path: &str, above: &[String], found: &mut Vec<Vec<String>>) {
+    let path = path.trim();
+    let words = |text: &str| -> Vec<String> {
+        let plain = text.split(" as ").next().unwrap_or_default();
+        let words = plain.split("::").map(str::trim).filter(|word| !word.is_empty());
+        above.iter().cloned().chain(words.map(str::to_owned)).collect()
+    };
+    let Some((before, group)) = path.split_once('{') else {
+        found.push(words(path));
+        return;
+    };
+    let group = group.trim_end().strip_suffix('}').unwrap_or(group);
+    let (mut depth, mut begin) = (0, 0);
+    for (at, character) in group.char_indices().chain([(group.len(), ',')]) {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                if !group[begin..at].trim().is_empty() {
+                    expand(&group[begin..at], &words(before), found);
+                }
+                begin = (at + 1).min(group.len());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Which modules of a room each of its modules imports.
+fn graph(room: &str, sources: &[Source]) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    let files = sources.iter().filter(|source| !source.is_test_file());
+    let files: BTreeMap<Vec<String>, &Source> =
+        files.filter_map(|source| Some((module_of(room, &source.path)?, source))).collect();
+    let resolve = |from: &[String], path: &[String]| -> Option<Vec<String>> {
+        let ups = path.iter().take_while(|word| *word == "super").count();
+        let (mut module, rest) = match path.first()?.as_str() {
+            "crate" => (Vec::new(), &path[1..]),
+            "super" => (from[..from.len().checked_sub(ups)?].to_vec(), &path[ups..]),
+            "self" => (from.to_vec(), &path[1..]),
+            child => {
+                let child = [from, &[child.to_owned()]].concat();
+                files.contains_key(&child).then_some((from.to_vec(), path))?
+            }
+        };
+        for word in rest {
+            module.push(word.clone());
+            if !files.contains_key(&module) {
+                module.pop();
+                break;
+            }
+        }
+        (module != from).then_some(module)
+    };
+    let of = |(module, source): (&Vec<String>, &&Source)| {
+        let targets = imports(source).into_iter().filter_map(|path| resolve(module, &path));
+        (module.clone(), targets.collect())
+    };
+    files.iter().map(of).collect()
+}
+
+/// The circles of a room that have too many files.
+fn check_circles(room: &str, sources: &[Source]) -> Vec<String> {
+    let graph = graph(room, sources);
+    let reached = |from: &Vec<String>| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = open.pop() {
+            for next in graph.get(module).into_iter().flatten() {
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let all: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
+        graph.keys().map(|module| (module, reached(module))).collect();
+    let circles: BTreeSet<BTreeSet<&Vec<String>>> = all
+        .iter()
+        .map(|(module, seen)| {
+            all.keys()
+                .filter(|other| seen.contains(**other) && all[*other].contains(*module))
+                .copied()
+                .collect()
+        })
+        .collect();
+    let long = circles.iter().filter(|circle| circle.len() > CIRCLE_FILES_MAX);
+    long.map(|circle| {
+        let names: Vec<String> = circle.iter().map(|module| module.join("/")).collect();
+        format!(
+            "{room}: a circle of {} files, at most {CIRCLE_FILES_MAX}: {}: move what they share to a leaf file",
+            circle.len(),
+            names.join(", ")
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn no_circle_has_many_files() {
+    let sources = sources();
+    for room in ROOMS {
+        assert!(graph(room, &sources).len() > 2, "{room}: no sources were found");
+    }
+    let broken: Vec<String> = ROOMS.iter().flat_map(|room| check_circles(room, &sources)).collect();
+    assert_none(&broken);
+}
+
+#[test]
+fn long_circles_are_found() {
+    let ring = |count: usize| -> Vec<Source> {
+        let file = |at: usize| {
+            let text = format!(
+                "//! A file.\n\nuse crate::{{error::Error, f{}::{{self, Thing}}}};\n",
+                (at + 1) % count
+            );
+            Source::new(&format!("r/f{at}.rs"), &text)
+        };
+        (0..count).map(file).chain([Source::new("r/error.rs", "//! Errors.\n")]).collect()
+    };
+    assert_eq!(check_circles("r", &ring(CIRCLE_FILES_MAX)), Vec::<String>::new());
+    let broken = check_circles("r", &ring(CIRCLE_FILES_MAX + 1));
+    assert_eq!(broken.len(), 1);
+    assert!(broken[0].contains("f0, f1, f2, f3, f4:"), "{broken:?}");
+    // Tests and comments are no imports, and `super` leads up.
+    let sources = [
+        ("r/a.rs", "//! A.\nuse super::b::B;\n"),
+        ("r/b.rs", "//! B.\nuse super::b::c::C;\n"),
+        ("r/b/c.rs", "//! C.\n// use super::super::d::D;\nuse super::super::d::D;\n"),
+        ("r/d.rs", "//! D.\nfn f() {}\nuse super::e::E;\n"),
+        ("r/e.rs", "//! E.\n#[cfg(test)]\nmod tests {\n    use super::super::a::A;\n}\n"),
+    ];
+    let sources = sources.map(|(path, text)| Source::new(path, text));
+    assert_eq!(check_circles("r", &sources), Vec::<String>::new());
+    let graph = graph("r", &sources);
+    let of = |name: &str| graph[&vec![name.to_owned()]].iter().cloned().collect::<Vec<_>>();
+    assert_eq!(of("a"), [vec!["b"]]);
+    assert_eq!(of("d"), [vec!["e"]]);
+    assert!(of("e").is_empty());
+}
