@@ -2,5 +2,5 @@
 
 mod roles;
 
-pub(crate) use roles::{FileRoles, Inode, inode_of, place_of};
+pub(crate) use roles::{FileRoles, Inode, PATH_BYTES_MAX, inode_of, place_of};
 pub(crate) use umbel_files::{Likeness, is_unfinished_output, remove_leftovers};

@@ -10,8 +10,9 @@ use super::search::{BinaryFiles, Search, resolve};
 use super::worker_data::{FileWorkshop, Membership};
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
+use crate::files::PATH_BYTES_MAX;
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
 use umbel_engine::JobId;
@@ -78,12 +79,20 @@ impl NodeJobs {
         for path in &spec.references {
             self.allow(path, "read")?;
         }
+        for input in &spec.inputs {
+            check_length(Path::new(input))?;
+        }
         Ok((spec, names_seed))
     }
 
     fn allow(&self, path: &Path, what: &str) -> Result<()> {
         if !path.is_absolute() {
             bail!("{}: nodes need absolute paths", path.display());
+        }
+        check_length(path)?;
+        if path.components().any(|part| part == Component::ParentDir) {
+            // What does not exist yet cannot be resolved, and is made before it is opened.
+            bail!("{}: nodes need paths without \"..\"", path.display());
         }
         let place = identity(path);
         if self.roots.iter().any(|root| place.starts_with(root)) {
@@ -108,6 +117,7 @@ impl NodeJobs {
             stores: &stores,
             binary: BinaryFiles::Text,
             skips_bad: true,
+            regular_only: true,
             quiet: true,
             ..spec.search(spec.format)
         };
@@ -118,6 +128,11 @@ impl NodeJobs {
             let is_pattern = input.contains(['*', '?', '[']);
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
+            }
+            if !is_pattern {
+                // Before anything of it is read.
+                self.allow(&identity(Path::new(&input)), "read")?;
+                check_content(Path::new(&input))?;
             }
             let sources = match resolve(&Search { args: std::slice::from_ref(&input), ..search }) {
                 Ok(sources) => sources,
@@ -137,6 +152,9 @@ impl NodeJobs {
     fn open_now(&self, site: &JobSite) -> Result<OpenJob> {
         let (mut spec, names_seed) = self.spec(&site.spec, site.node.0, site.seed)?;
         self.present(&mut spec)?;
+        for reference in &spec.references {
+            check_content(reference)?;
+        }
         spec.rank = Some(site.worker.0);
         spec.own_cluster = Some(site.address.clone());
         if !names_seed {
@@ -147,6 +165,26 @@ impl NodeJobs {
         let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };
         let workshop = FileWorkshop::open(spec, member, &self.folder(site.job))?;
         Ok(OpenJob { workshop: Arc::new(workshop), rules, route: None })
+    }
+}
+
+/// Refuses a path that no file can have, without naming it: it may be a request's whole 16 MiB.
+fn check_length(path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().len();
+    if bytes > PATH_BYTES_MAX {
+        bail!("a path of {bytes} bytes: at most {PATH_BYTES_MAX} are allowed");
+    }
+    Ok(())
+}
+
+/// Refuses devices, pipes and sockets: they may have no end, or keep whoever opens them waiting.
+fn check_content(path: &Path) -> Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            bail!("{}: neither a regular file nor a directory", path.display())
+        }
+        // What is not there is told by whoever opens it.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -189,5 +227,46 @@ impl Workshops for FileWorkshops {
 
     fn lanes(&self) -> (u32, Option<Handle>) {
         (self.0.lane_count, Some(self.0.lanes.handle().clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node_jobs(root: &Path) -> NodeJobs {
+        let roots = [root.display().to_string()];
+        NodeJobs::new(&roots, root.join("scratch"), 64 << 20).unwrap()
+    }
+
+    #[test]
+    fn paths_of_many_parts_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = node_jobs(folder.path());
+        let deep = folder.path().join("a/".repeat(30_000));
+        let error = jobs.allow(&deep, "written").unwrap_err().to_string();
+        assert!(error.contains("at most 4095 are allowed"), "{error}");
+        // As deep as a path may be, and nothing of it is there.
+        let missing = folder.path().join("a/".repeat(1_900));
+        jobs.allow(&missing, "written").unwrap();
+    }
+
+    #[test]
+    fn no_path_leaves_its_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = node_jobs(folder.path());
+        for path in ["missing/../../elsewhere", "../elsewhere"] {
+            let error = jobs.allow(&folder.path().join(path), "written").unwrap_err().to_string();
+            assert!(error.contains("without \"..\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_files_with_an_end_are_read() {
+        let error = check_content(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "/dev/zero: neither a regular file nor a directory");
+        let folder = tempfile::tempdir().unwrap();
+        check_content(folder.path()).unwrap();
+        check_content(&folder.path().join("missing")).unwrap();
     }
 }

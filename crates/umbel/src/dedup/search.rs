@@ -58,6 +58,8 @@ pub(crate) struct Search<'a> {
     pub(crate) binary: BinaryFiles,
     /// Whether a file that cannot be opened is a bad one, and not the end.
     pub(crate) skips_bad: bool,
+    /// Whether devices and pipes are refused unread, as a node does for others.
+    pub(crate) regular_only: bool,
     /// Whether nobody wants to know what was left out.
     pub(crate) quiet: bool,
 }
@@ -91,6 +93,7 @@ impl JobSpec {
                 binary => binary,
             },
             skips_bad: self.skip_bad.is_some(),
+            regular_only: self.own_cluster.is_some(),
             quiet: self.quiet,
         }
     }
@@ -210,8 +213,19 @@ impl<'a> Finding<'a> {
         if !path.exists() && arg.contains(['*', '?', '[']) {
             return self.expand(arg)?.into_iter().try_for_each(|file| self.add_found(file));
         }
-        self.sources.push(source(path.to_owned(), format, scratch, &mut self.directories)?);
+        let source = self.source(path.to_owned())?;
+        self.sources.push(source);
         Ok(())
+    }
+
+    fn source(&mut self, path: PathBuf) -> Result<Source> {
+        let Search { format, scratch, regular_only, .. } = *self.search;
+        if regular_only && std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+            let name = path.display();
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "no regular file");
+            return Err(error).with_context(|| format!("{name}: cannot read"));
+        }
+        source(path, format, scratch, &mut self.directories)
     }
 
     fn is_output(&self, path: &Path) -> bool {
@@ -298,11 +312,9 @@ impl<'a> Finding<'a> {
 
     /// Adds a file that was found, not named.
     fn add_found(&mut self, found: Found) -> Result<()> {
-        let Search { format, scratch, .. } = *self.search;
         let (path, error) = match found {
             Found::Unreadable(path, error) => (path, error),
-            Found::File(path) => match source(path.clone(), format, scratch, &mut self.directories)
-            {
+            Found::File(path) => match self.source(path.clone()) {
                 Ok(source) => return self.add_content(source),
                 Err(error) => match error.downcast::<io::Error>() {
                     Ok(error) => (path, error),
@@ -416,9 +428,21 @@ mod tests {
 
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
-        let (format, skips_bad, quiet) = (FormatRule::default(), false, true);
+        let (format, quiet) = (FormatRule::default(), true);
+        let (skips_bad, regular_only) = (false, false);
         let names = &NameFilter::default();
-        resolve(&Search { args, names, format, scratch, stores, output, binary, skips_bad, quiet })
+        resolve(&Search {
+            args,
+            names,
+            format,
+            scratch,
+            stores,
+            output,
+            binary,
+            skips_bad,
+            regular_only,
+            quiet,
+        })
     }
 
     #[test]

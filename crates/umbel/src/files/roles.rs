@@ -126,6 +126,9 @@ impl FileRoles {
     }
 }
 
+/// Longest path in bytes that systems take: `PATH_MAX` of Linux, less the zero at its end.
+pub(crate) const PATH_BYTES_MAX: usize = 4095;
+
 /// Device and number of a regular file or directory; nothing else is an input that can be replaced.
 pub(crate) fn inode_of(metadata: &Metadata) -> Option<Inode> {
     let has_content = metadata.is_file() || metadata.is_dir();
@@ -150,14 +153,25 @@ fn identities(path: &Path) -> Vec<Identity> {
     }
 }
 
-/// A path whose directory is absolute and without links, as far as it exists; a link at its end stays one.
+/// A path whose directory is absolute and without links, as far as it exists; a link at its end stays one. One that is
+/// longer than any file's stays as it is, but absolute.
 pub(crate) fn place_of(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+    if absolute.as_os_str().len() > PATH_BYTES_MAX {
         return absolute;
-    };
-    match std::fs::canonicalize(parent) {
-        Ok(parent) => parent.join(name),
-        Err(_) => place_of(parent).join(name),
     }
+    // From the end: names behind the longest part that exists.
+    let mut names = Vec::new();
+    let mut at = absolute.as_path();
+    let known = loop {
+        let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
+            break at.to_owned();
+        };
+        names.push(name);
+        match std::fs::canonicalize(parent) {
+            Ok(parent) => break parent,
+            Err(_) => at = parent,
+        }
+    };
+    names.into_iter().rev().fold(known, |place, name| place.join(name))
 }
