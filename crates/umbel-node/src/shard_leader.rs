@@ -236,7 +236,11 @@ impl ShardLeader {
         generation: Generation,
     ) -> Result<SliceLoad, ShardFailure> {
         self.confirm().await?;
-        self.check_slice(filter, generation)?;
+        self.check_slice(filter, generation).map_err(|error| match self.space.shortage() {
+            // A slice that is not there cannot be made before there is room.
+            Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
+            None => error.into(),
+        })?;
         let unknown = PartError::UnknownSlice { filter, shard: self.shard() };
         let slice =
             self.group.replica().read_shard(|state| state.describe(filter)).ok_or(unknown)?;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use umbel_engine::meta::FilterState;
-use umbel_engine::shard::{ShardCommand, SliceSpec};
-use umbel_engine::{FilterId, ShardId};
+use umbel_engine::{FilterId, Generation, ShardId};
 
 use super::super::Coordinator;
 use super::SHARD_CALLS_MAX;
@@ -47,22 +46,28 @@ impl Coordinator {
         CallFailure::OutcomeUnknown { what }
     }
 
-    /// Asks every shard once more for its slice of a filter that is being created, as the controller does.
+    /// Asks every shard for its slice of a filter that is being created. Only asks: a slice that was made here might
+    /// come behind the filter's end, and nobody would drop it.
     async fn late_shards(&self, filter: FilterId, deadline: Instant) -> Vec<String> {
-        // Only while it is being created: otherwise nobody would drop the slice again.
         let wanted = self.read_meta(|state| {
             let record = state.filter(filter)?;
             let is_creating = matches!(record.state, FilterState::Creating { .. });
-            is_creating.then(|| (state.shard_count(), record.slice_spec(filter)))
+            is_creating.then(|| (state.shard_count(), record.generation))
         });
-        let Ok(Some((shard_count, spec))) = wanted else { return Vec::new() };
-        let ask = |shard: u32| self.ask_late(ShardId(shard), spec.clone(), deadline);
+        let Ok(Some((shard_count, generation))) = wanted else { return Vec::new() };
+        let ask = |shard: u32| self.ask_late(ShardId(shard), filter, generation, deadline);
         let answers = stream::iter((0..shard_count).map(ask)).buffered(SHARD_CALLS_MAX);
         answers.filter_map(std::future::ready).collect().await
     }
 
-    async fn ask_late(&self, shard: ShardId, spec: SliceSpec, deadline: Instant) -> Option<String> {
-        let request = ShardRequest::Command(ShardCommand::CreateSlice(spec));
+    async fn ask_late(
+        &self,
+        shard: ShardId,
+        filter: FilterId,
+        generation: Generation,
+        deadline: Instant,
+    ) -> Option<String> {
+        let request = ShardRequest::Describe { filter, generation };
         let error = self.shard_call(shard, request, deadline).await.err()?;
         Some(match self.shard_leader_hint(shard) {
             Some(leader) => format!("{shard} on {leader}: {error}"),
