@@ -104,7 +104,7 @@ pub(crate) struct DedupArgs {
     /// Kept records: a file, a directory, an object or -
     #[arg(long, short, value_name = "DIR|FILE|-", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// first, last, best:FIELD[:min]
+    /// first, last, best:FIELD or best:FIELD:min
     #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first", help_heading = OUTPUT)]
     keep: KeepArg,
     /// Drop nothing: say of each record what it repeats
