@@ -1,7 +1,8 @@
 //! The `umbel` command: parses its arguments, runs a subcommand, turns its outcome into an exit code.
 //!
 //! Exit codes, the same for every subcommand: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad
-//! records were left out, 130 interrupted. `filter contains` differs: 1 is absent, 2 failed.
+//! records were left out, 130 interrupted. `filter contains` differs: 1 is absent, 2 failed. So does `reconcile`: 1 is
+//! that the sets differ, 2 failed.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -77,5 +78,34 @@ fn main() -> ExitCode {
             say::say_line(format_args!("{error:#}"));
             exit::Exit::of(&error).into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// The commands of an example, up to what their output goes into.
+    fn commands(example: &str) -> impl Iterator<Item = &str> {
+        let parts = example.split(" | ").flat_map(|part| part.split(" && "));
+        parts.map(|part| part.split(" > ").next().unwrap().trim())
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_a_command() {
+        let mut parsed_count = 0;
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = help.lines().filter(|line| line.starts_with("  "));
+            for words in examples.flat_map(commands).filter(|part| part.starts_with("umbel ")) {
+                if let Err(error) = Cli::try_parse_from(words.split_whitespace()) {
+                    panic!("{words}: {error}");
+                }
+                parsed_count += 1;
+            }
+        }
+        // Three of each of nine commands, and a second one in a line.
+        assert_eq!(parsed_count, 28);
     }
 }

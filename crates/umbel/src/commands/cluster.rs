@@ -37,7 +37,7 @@ const WAIT_S: u64 = 600;
 #[command(after_help = "Examples:\n  \
       umbel cluster status\n  \
       umbel cluster drain 3 && umbel cluster remove 3\n  \
-      umbel cluster backup --file filters.backup\n\n\
+      umbel cluster backup --out filters.backup\n\n\
     docs/cluster.md has every detail.\n\
     Exit codes: 0 done, 1 failed or not done in time, or copies had lost bits, 2 wrong usage, 130 interrupted.")]
 pub(crate) struct AdminArgs {
