@@ -5,13 +5,14 @@ use super::destinations::make_directory;
 use super::job::{Job, OutputTarget};
 use super::json_lines::JsonLines;
 use super::local_pass::ChunkFacts;
-use super::output::{OwnPlaces, Places};
+use super::output::{OwnPlaces, Places, chunks_of};
 use super::outputs::{Named, output_path};
 use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, SortedRows};
 use anyhow::Result;
 use serde::Serialize;
+use std::ops::Range;
 use std::path::Path;
 use umbel_engine::dedup::Place;
 use umbel_engine::limits::PLACE_ITEM_BITS;
@@ -65,11 +66,10 @@ impl Annotations<'_> {
 
     /// Writes one file a source, but for those that are there.
     pub(crate) fn directory(&self, root: &Path, places: &dyn Places) -> Result<()> {
-        let Job { spec, sources, chunks, .. } = *self.job;
+        let Job { spec, sources, .. } = *self.job;
         let mut annotator = self.annotator()?;
         for (number, source) in sources.iter().enumerate() {
-            let first = chunks.partition_point(|chunk| chunk.source < number);
-            let next = chunks.partition_point(|chunk| chunk.source <= number);
+            let Range { start: first, end: next } = chunks_of(self.job, number);
             if places.has(number) || source.is_unreadable() {
                 annotator.skip_to(next)?;
                 continue;

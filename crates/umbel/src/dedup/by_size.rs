@@ -11,7 +11,7 @@ use super::groups::for_each_group;
 use super::inputs::Source;
 use super::job::{Job, JobSpec, OutputTarget};
 use super::local_pass::ChunkFacts;
-use super::output::{self, OwnPlaces, Places, Written, check_digest, copy_source};
+use super::output::{self, OwnPlaces, Places, Written, check_digest, chunks_of, copy_source};
 use super::outputs::{Named, output_path};
 use super::progress::Bar;
 use super::reports::{Drops, sort_bytes};
@@ -183,10 +183,7 @@ impl Counter<'_> {
 
     /// The records of one source.
     fn source(&mut self, index: usize, mut sink: Sink) -> Result<Complete> {
-        let chunks = self.job.chunks;
-        let first = chunks.partition_point(|chunk| chunk.source < index);
-        let next = chunks.partition_point(|chunk| chunk.source <= index);
-        (first..next).try_for_each(|chunk| self.chunk(chunk, &mut sink))?;
+        chunks_of(self.job, index).try_for_each(|chunk| self.chunk(chunk, &mut sink))?;
         sink.complete()
     }
 

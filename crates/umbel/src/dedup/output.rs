@@ -262,7 +262,7 @@ fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
 }
 
 /// The chunks of a source, which are cut source by source.
-fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
+pub(crate) fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
     let first = job.chunks.partition_point(|chunk| chunk.source < index);
     first..job.chunks.partition_point(|chunk| chunk.source <= index)
 }

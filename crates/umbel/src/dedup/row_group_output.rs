@@ -3,7 +3,7 @@
 use super::inputs::Source;
 use super::job::Job;
 use super::local_pass::ChunkFacts;
-use super::output::{OutputTimes, check_digest};
+use super::output::{OutputTimes, check_digest, chunks_of};
 use super::paragraphs::PiecePicker;
 use super::progress::Bar;
 use super::row_groups::RowGroups;
@@ -48,10 +48,8 @@ pub(crate) fn write_rows(
     for index in tables {
         let (source, row_groups) = source_at(job, index);
         let file = row_groups.open(source)?;
-        // Chunks are cut source by source.
-        let begin = job.chunks.partition_point(|chunk| chunk.source < index);
-        let end = job.chunks.partition_point(|chunk| chunk.source <= index);
-        for (chunk, facts) in job.chunks[begin..end].iter().zip(&facts[begin..end]) {
+        let chunks = chunks_of(job, index);
+        for (chunk, facts) in job.chunks[chunks.clone()].iter().zip(&facts[chunks]) {
             let Some(row_group) = chunk.row_group else { continue };
             let part = RowGroupOf { file: &file, row_groups, row_group, facts };
             let copied = match job.spec.granularity {
