@@ -8,7 +8,7 @@ use umbel_records::{ExtractorError, ItemError, ReadError};
 /// The result of most functions of this crate.
 pub(crate) type Result<T, E = ReconcileError> = std::result::Result<T, E>;
 
-/// The call makes no sense as given. Nothing was done; change the call.
+/// The call makes no sense as given, or there is nothing to do. Nothing was done; change the call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);

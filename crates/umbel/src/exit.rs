@@ -1,8 +1,9 @@
 //! How a command ends, as the shell sees it.
 
-use std::fmt;
 use std::process::ExitCode;
 use umbel_reconcile::ReconcileError;
+
+pub(crate) use umbel_reconcile::UsageError;
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,9 +21,8 @@ pub(crate) enum Exit {
 impl Exit {
     /// The exit code of an error: 2 if it says that the command makes no sense, else 1.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        let is_usage = error.is::<UsageError>()
-            || error.is::<umbel_reconcile::UsageError>()
-            || error.downcast_ref().is_some_and(ReconcileError::is_usage);
+        let is_usage =
+            error.is::<UsageError>() || error.downcast_ref().is_some_and(ReconcileError::is_usage);
         if is_usage { Self::Usage } else { Self::Failed }
     }
 }
@@ -32,15 +32,3 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
-
-/// The command makes no sense as given, or there is nothing to do.
-#[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
