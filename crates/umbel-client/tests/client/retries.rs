@@ -156,6 +156,21 @@ async fn nothing_applied_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_reached_a_node_gives_up_once_all_were_tried() {
+    let impatient = ClientOptions { first_contact_timeout: Duration::ZERO, ..options() };
+    let nobody = Client::connect_with("127.0.0.1:1,127.0.0.1:2", impatient.clone()).unwrap();
+    let error = nobody.filter("seen").insert(["a"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.attempt_count, failure.applied), (2, Applied::No), "{error}");
+
+    // A node that is there and has no time is waited for.
+    let (cluster, _, seen) = start(1, impatient).await;
+    cluster.fail([no_quorum()]);
+    assert_eq!(seen.insert(["a"]).await.unwrap().new_count(), 1);
+}
+
+#[tokio::test]
 async fn clearing_is_sent_again_only_if_nothing_happened() {
     let (cluster, client, _) = start(1, options()).await;
     cluster.fail([no_quorum()]);
