@@ -39,7 +39,8 @@ fn the_first_bad_record_ends_the_job_and_is_named() {
                      --duplicates d.jsonl --summary s.json"
                 );
                 let place = format!("b.jsonl: record 4321 (byte {offset}): ");
-                sandbox.run(&args).refused(1, &[&place, cause, "--skip-bad"]);
+                let hint = if line == NO_KEY { "--missing-key=keep" } else { "--skip-bad" };
+                sandbox.run(&args).refused(1, &[&place, cause, hint, "--skip-bad"]);
                 assert_eq!(sandbox.files(), ["a.jsonl", "b.jsonl", "c.jsonl"], "{args}");
             }
         }

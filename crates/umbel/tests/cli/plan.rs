@@ -90,6 +90,9 @@ fn memory_is_asked_first() {
     let plan = planned("plan --items 1G --rate 0.001 --nodes 8 --queries 1T");
     assert_eq!(plan["recommended"], "partitioned");
     assert!(plan["reason"].as_str().unwrap().contains("at most 1.00 GiB"), "{plan}");
+    // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards unless it was told otherwise.
+    let plan = planned("plan --items 10G --rate 0.01 --nodes 12 --queries 1M");
+    assert!(plan["reason"].as_str().unwrap().contains("with --shards 47 or more"), "{plan}");
 }
 
 #[test]
