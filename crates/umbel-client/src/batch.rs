@@ -138,7 +138,8 @@ impl Part {
     /// Sends the part until it is answered.
     async fn run(&mut self, header: &Header) -> Result<(), PartFailed> {
         let target = format!("filter {:?}", header.filter);
-        for _ in 0..SESSIONS_PER_REQUEST_MAX {
+        let mut session_count = 0;
+        loop {
             match self.send(header, &target).await {
                 Ok((bytes, level)) => {
                     let byte_count = bytes.len();
@@ -155,6 +156,10 @@ impl Part {
                     if self.progress.may_be_applied {
                         return Err(PartFailed::AnswerLost(failed.failure));
                     }
+                    session_count += 1;
+                    if session_count == SESSIONS_PER_REQUEST_MAX {
+                        return Err(PartFailed::Refused(failed.failure.of_new_sessions()));
+                    }
                     let renewed = header.caller.ticket(self.ticket.as_ref()).await;
                     self.ticket = Some(renewed.map_err(PartFailed::of_nothing_sent)?);
                 }
@@ -168,10 +173,6 @@ impl Part {
                 }
             }
         }
-        let text = format!("{SESSIONS_PER_REQUEST_MAX} new sessions were unknown at once");
-        let mut failure = Failure::bad_answer(text, &target, "(last called)");
-        failure.applied = Applied::No;
-        Err(PartFailed::Refused(failure))
     }
 
     /// The answer's bits and level, as they travel.

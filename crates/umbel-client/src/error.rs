@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 
 use crate::change::PendingRequest;
-use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX};
+use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, SESSIONS_PER_REQUEST_MAX};
 
 /// An item that cannot travel. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -178,6 +178,18 @@ impl Failure {
     /// The answer does not fit.
     pub(crate) fn bad_answer(message: String, target: &str, node: &str) -> Self {
         Self::local(Code::DataLoss, message, target, node)
+    }
+
+    /// The refusal of a request whose sessions, all opened for it, were unknown one after another.
+    /// Nothing was applied, for none of its attempts was let in.
+    pub(crate) fn of_new_sessions(self) -> Self {
+        let message = format!(
+            "{} ({SESSIONS_PER_REQUEST_MAX} sessions opened for this request were unknown, one \
+             after the other: look whether the addresses name nodes of one cluster, and whether \
+             it was restored from a backup)",
+            self.message
+        );
+        Self { message, applied: Applied::No, ..self }
     }
 
     fn local(code: Code, message: String, target: &str, node: &str) -> Self {

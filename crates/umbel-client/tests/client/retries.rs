@@ -102,6 +102,21 @@ async fn an_expired_session_is_renewed_on_a_first_try_only() {
 }
 
 #[tokio::test]
+async fn sessions_that_are_unknown_again_and_again_end_as_a_refusal() {
+    let (cluster, _, seen) = start(1, options()).await;
+    cluster.world().forgotten.extend(1..=9);
+    let error = seen.insert(["a"]).await.unwrap_err();
+    let ClientError::Refused(failure) = &error else { panic!("{error}") };
+    assert_eq!(
+        (failure.code, failure.cause, failure.applied),
+        (Code::FailedPrecondition, ErrorCode::SessionExpired, Applied::No)
+    );
+    assert!(failure.message.contains("nodes of one cluster"), "{error}");
+    assert_eq!(cluster.world().session_count, 3);
+    assert_eq!(cluster.seen().len(), 3, "no attempt beyond the last session");
+}
+
+#[tokio::test]
 async fn an_unknown_outcome_can_be_sent_again_and_holds_its_name() {
     let (cluster, _, seen) = start(1, ClientOptions { attempt_count_max: 2, ..options() }).await;
     cluster.fail([unknown(), unknown()]);
