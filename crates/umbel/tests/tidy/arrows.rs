@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -13,8 +13,9 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
     ("umbel-reconcile", &["umbel-engine", "umbel-files", "umbel-filter", "umbel-records"]),
     ("umbel-proto", &[]),
-    ("umbel-client", &["umbel-filter", "umbel-proto"]),
-    ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto"]),
+    ("umbel-tls", &[]),
+    ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),
+    ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-tls"]),
     // The binary may use all of them.
     ("umbel", &[]),
     // Beside the binary, with the same rights; nobody depends on it.
@@ -42,11 +43,12 @@ const BINARY_ONLY: [&str; 14] = [
 
 /// What lies above the algorithms and may use some of these: a runtime; names that nobody else has;
 /// and the node entropy, which enters it through a port.
-const ALLOWED: [(&str, &str); 4] = [
+const ALLOWED: [(&str, &str); 5] = [
     ("umbel-client", "tokio"),
     ("umbel-files", "tempfile"),
     ("umbel-node", "rand"),
     ("umbel-node", "tokio"),
+    ("umbel-tls", "tokio"),
 ];
 
 /// The one crate that may know openraft and bincode.

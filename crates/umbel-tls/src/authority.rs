@@ -1,0 +1,223 @@
+//! A small certificate authority: enough for the certificates of one cluster.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType, string::Ia5String,
+};
+use thiserror::Error;
+
+use crate::clock::now;
+use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, PeerIdentity, is_client_name};
+
+/// How much earlier than now a certificate begins: clocks of two machines differ.
+const CLOCK_SKEW: Duration = Duration::from_secs(3600);
+
+/// Longest life of a certificate in days: a hundred years.
+const DAYS_MAX: u32 = 36_525;
+
+/// Signs certificates.
+///
+/// ```
+/// use umbel_tls::{Authority, Subject};
+///
+/// let (authority, own) = Authority::new("test", 30)?;
+/// assert!(own.certificate.starts_with("-----BEGIN CERTIFICATE-----"));
+/// let node = authority.issue(&Subject::Node { hosts: vec!["node-1".into()] }, 30)?;
+/// assert!(node.key.starts_with("-----BEGIN PRIVATE KEY-----"));
+/// # Ok::<(), umbel_tls::AuthorityError>(())
+/// ```
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, each in PEM.
+#[derive(Clone)]
+pub struct Pem {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key, in PKCS #8: only its owner may read it.
+    pub key: String,
+}
+
+/// Whose certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// A node's, by the host names and IP addresses that others call it by, without ports.
+    Node {
+        /// At least one.
+        hosts: Vec<String>,
+    },
+    /// A client's.
+    Client {
+        /// Its name: letters, digits, `-`, `_` and `.`.
+        name: String,
+    },
+}
+
+/// Why there is no certificate.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// A node's certificate without a host is good for no address. Name one.
+    #[error("a node's certificate needs at least one host name or IP address")]
+    NoHost,
+    /// A host is none. Correct it.
+    #[error("{host:?} is neither a host name nor an IP address; expected one without a port")]
+    Host {
+        /// The host.
+        host: String,
+    },
+    /// A client's name is none. Correct it.
+    #[error(
+        "{name:?} is no client's name: expected 1 to {CLIENT_NAME_BYTES_MAX} letters, digits, '-', \
+         '_' or '.'"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The life is too short or too long. Choose another one.
+    #[error("{days} days: expected 1 to {DAYS_MAX}")]
+    Days {
+        /// The number of days.
+        days: u32,
+    },
+    /// The authority's own files cannot be used. Name the right ones.
+    #[error("the authority's certificate or key cannot be used: {0}")]
+    Own(#[source] rcgen::Error),
+    /// The certificate cannot be made or signed: a bug, please report it.
+    #[error("the certificate cannot be made: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+impl Authority {
+    /// A new authority with this name and a number, for so many days.
+    ///
+    /// # Errors
+    /// If the number of days is out of range.
+    pub fn new(name: &str, days: u32) -> Result<(Self, Pem), AuthorityError> {
+        let mut params = within(CertificateParams::default(), days)?;
+        let key = KeyPair::generate()?;
+        // Two authorities of one name could not be told apart by those who look for an issuer.
+        let number: String =
+            params.key_identifier(&key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        params.distinguished_name = named(&format!("{name} {number}"));
+        // No authority below this one.
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?;
+        let pem = Pem { certificate: certificate.pem(), key: key.serialize_pem() };
+        Ok((Self { issuer: Issuer::new(params, key) }, pem))
+    }
+
+    /// An authority that was made before.
+    ///
+    /// # Errors
+    /// If the texts are not the certificate and the key of one.
+    pub fn read(pem: &Pem) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pem(&pem.key).map_err(AuthorityError::Own)?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&pem.certificate, key).map_err(AuthorityError::Own)?;
+        Ok(Self { issuer })
+    }
+
+    /// A certificate that lasts so many days from now on.
+    ///
+    /// # Errors
+    /// If the subject's names are none, or the number of days is out of range.
+    pub fn issue(&self, subject: &Subject, days: u32) -> Result<Pem, AuthorityError> {
+        self.sign(&within(subject.params()?, days)?)
+    }
+
+    /// A certificate that was valid until now: for tests of what becomes of those.
+    ///
+    /// # Errors
+    /// If the subject's names are none.
+    pub fn issue_expired(&self, subject: &Subject) -> Result<Pem, AuthorityError> {
+        let mut params = subject.params()?;
+        params.not_before = (now() - 2 * CLOCK_SKEW).into();
+        params.not_after = (now() - CLOCK_SKEW).into();
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Result<Pem, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Pem { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+impl Subject {
+    fn params(&self) -> Result<CertificateParams, AuthorityError> {
+        let (common_name, names) = match self {
+            Self::Node { hosts } => {
+                let first = hosts.first().ok_or(AuthorityError::NoHost)?;
+                let hosts: Result<Vec<SanType>, _> = hosts.iter().map(|host| san(host)).collect();
+                let mut names = hosts?;
+                names.push(uri(NODE_URI)?);
+                (first.clone(), names)
+            }
+            Self::Client { name } if is_client_name(name) => {
+                (name.clone(), vec![uri(&format!("{CLIENT_URI}{name}"))?])
+            }
+            Self::Client { name } => return Err(AuthorityError::Name { name: name.clone() }),
+        };
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(&common_name);
+        params.subject_alt_names = names;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = match self {
+            // A node calls other nodes, too.
+            Self::Node { .. } => {
+                vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
+            }
+            Self::Client { .. } => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        };
+        Ok(params)
+    }
+
+    /// Who shows such a certificate.
+    #[must_use]
+    pub fn identity(&self) -> PeerIdentity {
+        match self {
+            Self::Node { .. } => PeerIdentity::Node,
+            Self::Client { name } => PeerIdentity::Client(name.as_str().into()),
+        }
+    }
+}
+
+fn within(mut params: CertificateParams, days: u32) -> Result<CertificateParams, AuthorityError> {
+    if !(1..=DAYS_MAX).contains(&days) {
+        return Err(AuthorityError::Days { days });
+    }
+    let now = now();
+    params.not_before = (now - CLOCK_SKEW).into();
+    params.not_after = (now + Duration::from_secs(u64::from(days) * 86_400)).into();
+    Ok(params)
+}
+
+fn named(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, "Umbel");
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+/// A host name or an IP address as it stands in certificates.
+fn san(host: &str) -> Result<SanType, AuthorityError> {
+    let wrong = || AuthorityError::Host { host: host.to_owned() };
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SanType::IpAddress(address));
+    }
+    // What a client would look for: the same type that it makes of an address.
+    rustls::pki_types::DnsName::try_from(host).map_err(|_| wrong())?;
+    Ok(SanType::DnsName(Ia5String::try_from(host).map_err(|_| wrong())?))
+}
+
+fn uri(text: &str) -> Result<SanType, AuthorityError> {
+    Ok(SanType::URI(Ia5String::try_from(text)?))
+}

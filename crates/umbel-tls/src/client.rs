@@ -1,0 +1,213 @@
+//! The side that connects.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustls::client::{ClientConfig, Resumption};
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, Error as Refusal};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::error::TlsError;
+use crate::files::{Loaded, TlsFiles};
+use crate::reload::Reloading;
+
+/// Makes connections: checks that the other end is whom the address names, and shows the own
+/// certificate, if there is one.
+pub struct ClientTls {
+    config: Reloading<ClientConfig>,
+}
+
+/// Why two ends did not come together. Nothing of what was to be said has left this machine.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The address is none: correct it.
+    #[error("{address:?} is no address like host:port")]
+    Address {
+        /// The address.
+        address: String,
+    },
+    /// The other end answers something else than TLS, or hangs up at once.
+    #[error(
+        "{address} does not speak TLS: connect without --tls-ca, or start that node with tls_cert"
+    )]
+    NoTls {
+        /// The address.
+        address: String,
+    },
+    /// The other end's certificate is not for this address: call it by a name that its certificate
+    /// has, or make it one with this name.
+    #[error(
+        "the certificate of {address} is for another name: call that node by a name that stands in \
+         its certificate, or make it one with this name"
+    )]
+    OtherName {
+        /// The address.
+        address: String,
+    },
+    /// The other end's certificate comes from another authority than is trusted here.
+    #[error(
+        "the certificate of {address} comes from another authority than that of --tls-ca: one of \
+         both has the wrong file, or this is another cluster"
+    )]
+    OtherAuthority {
+        /// The address.
+        address: String,
+    },
+    /// The other end's certificate is too old or too young: make it another one.
+    #[error("the certificate of {address} is not valid now ({why}): give that node another one")]
+    NotNow {
+        /// The address.
+        address: String,
+        /// Whether it is too old or too young.
+        why: &'static str,
+    },
+    /// The other end does not take the own certificate.
+    #[error("{address} does not take the certificate of this end: {why}")]
+    OwnRefused {
+        /// The address.
+        address: String,
+        /// What it said.
+        why: String,
+    },
+    /// The connection broke, or something else is wrong.
+    #[error("TLS with {address}: {source}")]
+    Other {
+        /// The address.
+        address: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+}
+
+impl ClientTls {
+    /// Reads the authority's certificate, and the own one if it is named.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        Ok(Self { config: Reloading::open(files, client_config)? })
+    }
+
+    /// Takes the files if they were replaced since the last look, for connections to come, and says
+    /// whether they were.
+    ///
+    /// # Errors
+    /// If the new files cannot be used: once, and the old ones stay in use.
+    pub fn refresh(&self) -> Result<bool, TlsError> {
+        self.config.refresh()
+    }
+
+    /// When the own certificate expires; None without one.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.config.expires_at()
+    }
+
+    /// Proves both ends of a connection that was made to `host:port`.
+    ///
+    /// # Errors
+    /// If the other end speaks no TLS or is not whom the address names, or refuses this end.
+    pub async fn connect<S>(&self, address: &str, stream: S) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = server_name(address)
+            .ok_or_else(|| HandshakeError::Address { address: address.to_owned() })?;
+        let connector = TlsConnector::from(self.config.current());
+        connector.connect(name, stream).await.map_err(|error| explain(address, error))
+    }
+}
+
+/// The host of `host:port`, without the brackets of an IPv6 address.
+fn server_name(address: &str) -> Option<ServerName<'static>> {
+    let (host, _) = address.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(host.to_owned()).ok()
+}
+
+fn explain(address: &str, error: io::Error) -> HandshakeError {
+    let address = address.to_owned();
+    let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
+    match refusal {
+        Some(Refusal::InvalidMessage(_)) => HandshakeError::NoTls { address },
+        // A server of plain HTTP/2 hangs up at what is no preface.
+        None if hung_up(&error) => HandshakeError::NoTls { address },
+        Some(Refusal::InvalidCertificate(why)) => match why {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                HandshakeError::OtherName { address }
+            }
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                HandshakeError::OtherAuthority { address }
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                HandshakeError::NotNow { address, why: "it expired" }
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                HandshakeError::NotNow { address, why: "it is of the future" }
+            }
+            _ => HandshakeError::Other { address, source: error },
+        },
+        Some(Refusal::AlertReceived(alert)) if is_about_certificate(*alert) => {
+            HandshakeError::OwnRefused { address, why: format!("{alert:?}") }
+        }
+        _ => HandshakeError::Other { address, source: error },
+    }
+}
+
+fn hung_up(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+fn is_about_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as A;
+    matches!(
+        alert,
+        A::BadCertificate
+            | A::UnsupportedCertificate
+            | A::CertificateRevoked
+            | A::CertificateExpired
+            | A::CertificateUnknown
+            | A::UnknownCA
+            | A::CertificateRequired
+            | A::DecryptError
+    )
+}
+
+fn client_config(files: &TlsFiles, loaded: Loaded) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(loaded.roots);
+    let mut config = match (&files.pair, loaded.pair) {
+        (Some(names), Some(pair)) => builder
+            .with_client_auth_cert(pair.chain, pair.key)
+            .map_err(|error| names.refused(error))?,
+        _ => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    // Servers of this crate resume nothing.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_addresses_are_names() {
+        for address in ["node-1:7300", "127.0.0.1:7300", "[::1]:7300"] {
+            assert!(server_name(address).is_some(), "{address}");
+        }
+        for address in ["node-1", "", ":7300", "a b:1"] {
+            assert!(server_name(address).is_none(), "{address}");
+        }
+    }
+}

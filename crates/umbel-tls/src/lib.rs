@@ -1,0 +1,47 @@
+//! TLS between the nodes of a cluster and towards its clients.
+//!
+//! Everybody has three files: the certificate of the cluster's authority, an own certificate that
+//! the authority signed, and the key of the latter. Both ends of a connection prove themselves by
+//! them. Who somebody is stands in the certificate's subject alternative names, as a URI:
+//!
+//! | URI | who |
+//! |---|---|
+//! | `umbel:node` | a node: may speak as a peer of other nodes, and as a client |
+//! | `umbel:client:NAME` | the client NAME |
+//! | any other, or none | nobody in particular, like a connection without a certificate |
+//!
+//! Nodes are called by the host names and IP addresses that stand beside it, so a certificate of
+//! one node is of no use at another address.
+//!
+//! Files that are replaced are taken without a restart: [`ServerTls::refresh`] and
+//! [`ClientTls::refresh`] look, and stay with the old ones where the new ones are damaged.
+//!
+//! ```
+//! use umbel_tls::PeerIdentity;
+//!
+//! assert_eq!(PeerIdentity::from_uri("umbel:node"), Some(PeerIdentity::Node));
+//! let alice = PeerIdentity::from_uri("umbel:client:alice").expect("it names a client");
+//! assert_eq!(alice.to_string(), "client alice");
+//! assert_eq!(PeerIdentity::from_uri("https://example.org"), None);
+//! ```
+
+#[cfg(any(test, feature = "authority"))]
+mod authority;
+mod client;
+mod clock;
+mod error;
+mod files;
+mod identity;
+mod reload;
+mod server;
+
+#[cfg(any(test, feature = "authority"))]
+pub use authority::{Authority, AuthorityError, Pem, Subject};
+pub use client::{ClientTls, HandshakeError};
+pub use error::TlsError;
+pub use files::{KeyPairFiles, TlsFiles};
+pub use identity::PeerIdentity;
+pub use server::ServerTls;
+
+#[cfg(test)]
+mod tls_test;

@@ -1,0 +1,224 @@
+//! Both ends against each other, with right and wrong certificates.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+
+/// Files in a folder of their own.
+struct Files {
+    folder: TempDir,
+    authority: Authority,
+}
+
+impl Files {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let (authority, own) = Authority::new("test", 1).unwrap();
+        fs::write(folder.path().join("ca.pem"), &own.certificate).unwrap();
+        Self { folder, authority }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn put(&self, name: &str, pem: &Pem) -> KeyPairFiles {
+        let (certificate, key) =
+            (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
+        fs::write(&certificate, &pem.certificate).unwrap();
+        fs::write(&key, &pem.key).unwrap();
+        KeyPairFiles { certificate, key }
+    }
+
+    fn node(&self, name: &str) -> KeyPairFiles {
+        self.put(name, &self.authority.issue(&node("node-1"), 1).unwrap())
+    }
+
+    fn server(&self) -> ServerTls {
+        ServerTls::open(&self.path("ca.pem"), self.node("server")).unwrap()
+    }
+
+    fn client(&self, pair: Option<KeyPairFiles>) -> ClientTls {
+        ClientTls::open(TlsFiles { ca: self.path("ca.pem"), pair }).unwrap()
+    }
+
+    fn alice(&self) -> KeyPairFiles {
+        self.put("alice", &self.authority.issue(&alice(), 1).unwrap())
+    }
+}
+
+fn node(host: &str) -> Subject {
+    Subject::Node { hosts: vec![host.to_owned(), "10.0.0.1".to_owned(), "::1".to_owned()] }
+}
+
+fn alice() -> Subject {
+    Subject::Client { name: "alice".to_owned() }
+}
+
+/// Who the server says the client is, and a byte that came back.
+async fn meet(
+    server: &ServerTls,
+    client: &ClientTls,
+    address: &str,
+) -> (std::io::Result<PeerIdentity>, Result<u8, HandshakeError>) {
+    let (here, there) = duplex(1 << 16);
+    let serving = async {
+        let (mut stream, identity) = server.accept(there).await?;
+        let byte = stream.read_u8().await?;
+        stream.write_u8(byte + 1).await?;
+        stream.flush().await?;
+        Ok(identity)
+    };
+    let asking = async {
+        let mut stream = client.connect(address, here).await?;
+        let io = |source| HandshakeError::Other { address: address.to_owned(), source };
+        stream.write_u8(6).await.map_err(io)?;
+        stream.read_u8().await.map_err(io)
+    };
+    tokio::join!(serving, asking)
+}
+
+#[tokio::test]
+async fn both_ends_know_each_other() {
+    let files = Files::new();
+    let server = files.server();
+    let cases = [
+        (Some(files.node("other")), PeerIdentity::Node),
+        (Some(files.alice()), PeerIdentity::Client("alice".into())),
+        (None, PeerIdentity::Anonymous),
+    ];
+    for (pair, expected) in cases {
+        let client = files.client(pair);
+        for address in ["node-1:7300", "10.0.0.1:1", "[::1]:7300"] {
+            let (identity, byte) = meet(&server, &client, address).await;
+            assert_eq!(identity.unwrap(), expected, "{address}");
+            assert_eq!(byte.unwrap(), 7, "{address}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_or_authority_is_refused() {
+    let files = Files::new();
+    let server = files.server();
+    let client = files.client(Some(files.alice()));
+    for address in ["node-2:7300", "10.0.0.2:7300", "localhost:1"] {
+        let (served, asked) = meet(&server, &client, address).await;
+        assert!(served.is_err());
+        assert!(matches!(asked, Err(HandshakeError::OtherName { .. })), "{address}: {asked:?}");
+    }
+    let stranger = Files::new();
+    let (_, asked) = meet(&server, &stranger.client(None), "node-1:1").await;
+    assert!(matches!(asked, Err(HandshakeError::OtherAuthority { .. })), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_client_of_another_authority_or_of_yesterday_is_refused() {
+    let files = Files::new();
+    let server = files.server();
+    let stranger = Files::new();
+    let (served, asked) = meet(&server, &files.client(Some(stranger.alice())), "node-1:1").await;
+    assert!(served.is_err() && asked.is_err());
+
+    // It expired after it was read.
+    let old = files.put("old", &files.authority.issue_expired(&alice()).unwrap());
+    let open = ClientTls::open(TlsFiles { ca: files.path("ca.pem"), pair: Some(old) });
+    let Err(TlsError::Expired { file, .. }) = open else { panic!("it is taken") };
+    assert_eq!(file, files.path("old.pem"));
+}
+
+#[tokio::test]
+async fn a_nodes_certificate_of_yesterday_is_not_shown() {
+    let files = Files::new();
+    let old = files.put("old", &files.authority.issue_expired(&node("node-1")).unwrap());
+    let open = ServerTls::open(&files.path("ca.pem"), old);
+    assert!(matches!(open, Err(TlsError::Expired { .. })));
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_is_told_apart() {
+    let files = Files::new();
+    let client = files.client(None);
+    for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b""] {
+        let (here, mut there) = duplex(1 << 16);
+        there.write_all(answer).await.unwrap();
+        drop(there);
+        let asked = client.connect("node-1:1", here).await;
+        assert!(matches!(asked, Err(HandshakeError::NoTls { .. })), "{:?}", asked.err());
+    }
+    let (mut here, there) = duplex(1 << 16);
+    here.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    assert!(files.server().accept(there).await.is_err());
+}
+
+#[tokio::test]
+async fn replaced_files_are_taken_and_damaged_ones_are_not() {
+    let files = Files::new();
+    let server = files.server();
+    let client = files.client(Some(files.alice()));
+    assert!(!server.refresh().unwrap());
+
+    let moved = files.authority.issue(&node("node-9"), 2).unwrap();
+    let before = server.expires_at().unwrap();
+    files.put("server", &moved);
+    assert!(server.refresh().unwrap());
+    assert!(server.expires_at().unwrap() > before);
+    assert!(meet(&server, &client, "node-9:1").await.1.is_ok());
+    assert!(meet(&server, &client, "node-1:1").await.1.is_err());
+
+    fs::write(files.path("server.pem"), "torn").unwrap();
+    let error = server.refresh().unwrap_err();
+    assert!(matches!(error, TlsError::Missing { .. }), "{error}");
+    assert!(error.to_string().contains("server.pem"), "{error}");
+    assert!(!server.refresh().unwrap(), "it is said once");
+    assert!(meet(&server, &client, "node-9:1").await.1.is_ok(), "the old one stays in use");
+}
+
+#[test]
+fn files_that_do_not_fit_are_named() {
+    let files = Files::new();
+    let (ours, theirs) = (files.node("ours"), files.node("theirs"));
+    let ca = files.path("ca.pem");
+    let mixed = KeyPairFiles { key: theirs.key, ..ours.clone() };
+    let error = ServerTls::open(&ca, mixed).err().unwrap();
+    assert!(matches!(error, TlsError::KeyMismatch { .. }), "{error}");
+
+    let swapped = KeyPairFiles { certificate: ours.key.clone(), key: ours.certificate.clone() };
+    let error = ServerTls::open(&ca, swapped).err().unwrap();
+    assert!(matches!(error, TlsError::Missing { expected: "certificate", .. }), "{error}");
+
+    let none = KeyPairFiles { key: files.path("none"), ..ours.clone() };
+    let error = ServerTls::open(&ca, none).err().unwrap();
+    assert!(matches!(error, TlsError::Read { .. }), "{error}");
+
+    let torn = fs::read_to_string(&ours.certificate).unwrap().replace("M", "*");
+    fs::write(files.path("torn.pem"), torn).unwrap();
+    let torn = KeyPairFiles { certificate: files.path("torn.pem"), ..ours };
+    let error = ServerTls::open(&ca, torn).err().unwrap();
+    assert!(matches!(error, TlsError::Pem { .. }), "{error}");
+}
+
+#[test]
+fn an_authority_is_read_again_and_names_are_checked() {
+    let (_, own) = Authority::new("again", 1).unwrap();
+    let again = Authority::read(&own).unwrap();
+    assert!(again.issue(&alice(), 1).is_ok());
+    for hosts in [vec![], vec!["a:1".to_owned()], vec!["a b".to_owned()]] {
+        assert!(again.issue(&Subject::Node { hosts: hosts.clone() }, 1).is_err(), "{hosts:?}");
+    }
+    for name in ["", "a b", "a/b", "ä"] {
+        assert!(again.issue(&Subject::Client { name: name.to_owned() }, 1).is_err(), "{name:?}");
+    }
+    for days in [0, DAYS_TOO_MANY] {
+        assert!(matches!(again.issue(&alice(), days), Err(AuthorityError::Days { .. })));
+    }
+    let swapped = Pem { certificate: own.key.clone(), key: own.certificate };
+    assert!(matches!(Authority::read(&swapped), Err(AuthorityError::Own(_))));
+}
+
+/// More than a hundred years.
+const DAYS_TOO_MANY: u32 = 36_526;
