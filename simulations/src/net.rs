@@ -15,7 +15,7 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use umbel_client::{Connecting, Connection, Connector};
-use umbel_node::ports::{Listener, Net, PortFuture, Stream};
+use umbel_node::ports::{Incoming, Listener, Net, PortFuture, Stream};
 
 use crate::links::note_write;
 use crate::seed::stream;
@@ -151,11 +151,11 @@ impl Listener for SimListener {
         self.address.clone()
     }
 
-    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             let (tcp, from) = self.tcp.accept().await?;
             let stream = self.net.stream(tcp);
-            Ok((Box::new(stream) as Box<dyn Stream>, from.to_string()))
+            Ok(Incoming::unchecked(stream, from.to_string()))
         })
     }
 }

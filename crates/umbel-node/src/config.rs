@@ -3,6 +3,9 @@
 //! What a setting means stands here only: rustdoc, the flags' help and the commented file that
 //! `umbel serve --print-config` prints are made of the same words.
 
+mod address;
+
+use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
@@ -150,7 +153,7 @@ settings! {
     pub struct Config {
         /// Where to listen, HOST:PORT. Clients, other nodes, probes and metrics share this port; 0
         /// lets the system choose one.
-        /// Another host than the own machine needs `insecure`: there is no TLS yet.
+        /// Another host than the own machine needs TLS (`tls_cert`), or `insecure`.
         listen: String = "127.0.0.1:7300".to_owned(),
         /// Where other nodes and clients reach this node, HOST:PORT; without it, where it listens.
         /// Needed when it listens on all addresses (0.0.0.0 or ::).
@@ -187,9 +190,20 @@ settings! {
         /// The same at the latest: more than `election_ms_min`, at most 600000. The time is drawn anew
         /// each time, so that replicas seldom stand at once.
         election_ms_max: u64 = 5000,
-        /// Allows to listen on addresses that other machines reach, although there is no TLS yet:
-        /// whoever reaches the port can read and change everything.
+        /// Allows to listen without TLS on addresses that other machines reach: whoever reaches the port can
+        /// read and change everything.
         insecure: bool = false,
+        /// File with this node's certificate in PEM, by which it proves itself to nodes and clients; with it
+        /// the port speaks TLS, and who shows no certificate may ask `/livez` and `/readyz` only.
+        /// `umbel cluster certs` makes such files. Replaced ones are taken within 2 s.
+        tls_cert: Option<String> = None,
+        /// File with the key of `tls_cert`, in PEM.
+        tls_key: Option<String> = None,
+        /// File with the certificates, in PEM, of the authority that signs those of nodes and clients.
+        tls_ca: Option<String> = None,
+        /// Serves also who speaks no TLS, who may do everything then, and calls nodes without it that speak
+        /// none: for the time in which a running cluster moves to TLS. Needs `insecure` as no TLS does.
+        tls_optional: bool = false,
         /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
         /// request that asks for more gets this.
         request_timeout_ms_max: u64 = 60_000,
@@ -240,13 +254,23 @@ pub enum ConfigError {
     /// Other machines could reach the node, and nothing would protect it. Listen on a loopback
     /// address, or allow it where the network is private.
     #[error(
-        "listen = \"{address}\": other machines could connect, and there is no TLS yet; listen on \
-         127.0.0.1, or say insecure = true (--insecure) if the network is private"
+        "listen = \"{address}\": other machines could connect without TLS; name certificates (tls_cert, \
+         tls_key, tls_ca; `umbel cluster certs` makes them), listen on 127.0.0.1, or say insecure = true \
+         (--insecure) if the network is private"
     )]
     Insecure {
         /// The address.
         address: String,
     },
+    /// TLS needs three files, and one of them is not named. Name it, or none.
+    #[error("TLS needs tls_cert, tls_key and tls_ca, and {missing} is not set")]
+    TlsIncomplete {
+        /// Name of the setting.
+        missing: &'static str,
+    },
+    /// Without certificates there is nothing optional. Name them, or leave it out.
+    #[error("tls_optional without tls_cert: name certificates, or leave it out")]
+    OptionalWithoutTls,
     /// Nobody can connect to "all addresses". Say which address others shall use.
     #[error(
         "listen = \"{address}\" means all addresses, so advertise must say which one others use, \
@@ -377,6 +401,7 @@ impl Config {
     /// # Errors
     /// The first setting that is wrong.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_tls()?;
         self.validate_addresses()?;
         self.validate_origin()?;
         self.validate_numbers()?;
@@ -386,9 +411,22 @@ impl Config {
         Ok(())
     }
 
+    fn validate_tls(&self) -> Result<(), ConfigError> {
+        let files =
+            [("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key), ("tls_ca", &self.tls_ca)];
+        if files.iter().all(|(_, file)| file.is_none()) {
+            return if self.tls_optional { Err(ConfigError::OptionalWithoutTls) } else { Ok(()) };
+        }
+        match files.iter().find(|(_, file)| file.is_none()) {
+            Some((missing, _)) => Err(ConfigError::TlsIncomplete { missing }),
+            None => Ok(()),
+        }
+    }
+
     fn validate_addresses(&self) -> Result<(), ConfigError> {
         let listen = Address::parse("listen", &self.listen)?;
-        if !listen.is_loopback() && !self.insecure {
+        let takes_plain = self.tls_cert.is_none() || self.tls_optional;
+        if !listen.is_loopback() && takes_plain && !self.insecure {
             return Err(ConfigError::Insecure { address: self.listen.clone() });
         }
         if let Some(text) = &self.advertise {
@@ -486,56 +524,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// A host with a port, as far as it can be told without asking a resolver.
-struct Address {
-    ip: Option<std::net::IpAddr>,
-    is_localhost: bool,
-}
-
-impl Address {
-    fn parse(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
-        let (host, _) = split(text)
-            .ok_or_else(|| ConfigError::Address { setting, address: text.to_owned() })?;
-        Ok(Self { ip: host.parse().ok(), is_localhost: host == "localhost" })
-    }
-
-    /// An address that others connect to.
-    fn reachable(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
-        let address = Self::parse(setting, text)?;
-        if let Some((_, 0)) = split(text) {
-            return Err(ConfigError::PortZero { setting, address: text.to_owned() });
-        }
-        Ok(address)
-    }
-
-    fn is_loopback(&self) -> bool {
-        self.is_localhost || self.ip.is_some_and(|ip| ip.is_loopback())
-    }
-
-    fn is_unspecified(&self) -> bool {
-        self.ip.is_some_and(|ip| ip.is_unspecified())
-    }
-}
-
-/// Host, without the brackets of an IPv6 address, and port; None if the text has another form.
-fn split(text: &str) -> Option<(&str, u16)> {
-    let (host, port) = text.rsplit_once(':')?;
-    // `+7300` would be a number too.
-    let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok())??;
-    let host = match host.strip_prefix('[') {
-        Some(rest) => {
-            let inner = rest.strip_suffix(']')?;
-            inner.parse::<std::net::Ipv6Addr>().ok()?;
-            inner
-        }
-        None => host,
-    };
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    let is_ip =
-        host.parse::<std::net::IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
-    (is_ip || (!host.is_empty() && host.chars().all(is_host))).then_some((host, port))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod deadlines;
 mod describe;
 mod errors;
 mod filters;
+mod gate;
 mod http;
 mod items;
 mod jobs;
@@ -136,7 +137,8 @@ impl Gateway {
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
-        Ok(Routes::from(router.merge(pages)).prepare())
+        let gated = router.merge(pages).layer(axum::middleware::from_fn(gate::gate));
+        Ok(Routes::from(gated).prepare())
     }
 }
 

@@ -44,6 +44,9 @@ const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
 const REPLICAS_LOST: &str = "umbel_replicas_lost_entries_total";
 const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
 const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
+const CERTIFICATE_EXPIRES: &str = "umbel_tls_certificate_expires_timestamp_seconds";
+const HANDSHAKES_FAILED: &str = "umbel_tls_handshakes_failed_total";
+const CALLS_DENIED: &str = "umbel_calls_denied_total";
 const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
 
 /// Describes all measurements to the recorder that is installed.
@@ -93,7 +96,33 @@ pub(crate) fn describe() {
         Unit::Count,
         "Replicas of other nodes that were found, by their leader here, to lack what they confirmed."
     );
+    describe_gauge!(
+        CERTIFICATE_EXPIRES,
+        Unit::Seconds,
+        "When this node's certificate expires, in seconds since 1970."
+    );
+    describe_counter!(
+        HANDSHAKES_FAILED,
+        Unit::Count,
+        "Connections that were closed because the other end proved nothing."
+    );
+    describe_counter!(CALLS_DENIED, Unit::Count, "Calls of those who have no right to them.");
     describe_scrubs();
+}
+
+/// When the own certificate expires, from 1970 on.
+pub(crate) fn certificate_expires(since_1970: Duration) {
+    gauge!(CERTIFICATE_EXPIRES).set(since_1970.as_secs_f64());
+}
+
+/// A connection was closed because its other end proved nothing.
+pub(crate) fn handshake_failed() {
+    counter!(HANDSHAKES_FAILED).increment(1);
+}
+
+/// A call was refused because of who called.
+pub(crate) fn call_denied() {
+    counter!(CALLS_DENIED).increment(1);
 }
 
 fn describe_scrubs() {

@@ -17,11 +17,14 @@ mod disk;
 mod net;
 pub mod observer;
 mod seed;
+mod tls;
 
 pub use disk::RealDisk;
 pub use net::RealNet;
 pub use observer::Observer;
 pub use seed::RealSeed;
+pub use tls::TlsNet;
+pub use umbel_tls::PeerIdentity;
 
 /// A future of a port's call.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -71,13 +74,30 @@ pub trait Net: Send + Sync + 'static {
     fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
+/// A connection that was taken.
+pub struct Incoming {
+    /// Its bytes.
+    pub stream: Box<dyn Stream>,
+    /// Whom it comes from, for messages.
+    pub from: String,
+    /// Who that is, as far as it was proved.
+    pub identity: PeerIdentity,
+}
+
+impl Incoming {
+    /// A connection whose other end was not asked who it is.
+    pub fn unchecked(stream: impl Stream, from: String) -> Self {
+        Self { stream: Box::new(stream), from, identity: PeerIdentity::Unchecked }
+    }
+}
+
 /// Takes connections.
 pub trait Listener: Send + 'static {
     /// Where it listens, with the port that was chosen.
     fn local_address(&self) -> String;
 
-    /// The next connection, and whom it comes from, for messages.
-    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>>;
+    /// The next connection. Calling it again after its future was dropped loses none.
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>>;
 }
 
 /// The node's data folder. Paths are relative, with `/` between parts.

@@ -1,5 +1,6 @@
 //! Which settings are right.
 
+use super::address::split;
 use super::*;
 
 fn refused(change: impl FnOnce(&mut Config)) -> String {
@@ -46,7 +47,7 @@ fn other_machines_are_let_in_only_on_demand() {
     accepted(|config| config.listen = "localhost:7300".into());
     for address in ["0.0.0.0:7300", "10.0.0.1:7300", "node-1:7300", "[::]:7300"] {
         let said = refused(|config| config.listen = address.into());
-        assert!(said.contains("no TLS yet") && said.contains(address), "{said}");
+        assert!(said.contains("without TLS") && said.contains(address), "{said}");
     }
     let said = refused(|config| {
         config.insecure = true;
@@ -58,6 +59,18 @@ fn other_machines_are_let_in_only_on_demand() {
         config.listen = "0.0.0.0:7300".into();
         config.advertise = Some("node-1:7300".into());
     });
+    let encrypted = |config: &mut Config| {
+        config.listen = "node-1:7300".into();
+        config.tls_cert = Some("node-1.pem".into());
+        config.tls_key = Some("node-1.key".into());
+        config.tls_ca = Some("ca.pem".into());
+    };
+    accepted(encrypted);
+    let said = refused(|config| {
+        encrypted(config);
+        config.tls_optional = true;
+    });
+    assert!(said.contains("without TLS"), "{said}");
 }
 
 #[test]
@@ -94,4 +107,14 @@ fn every_setting_is_described_in_whole_sentences() {
         let text: Vec<&str> = setting.lines().collect();
         assert!(text.last().is_some_and(|line| line.ends_with('.')), "{}", setting.name);
     }
+}
+
+#[test]
+fn tls_is_set_as_a_whole() {
+    let said = refused(|config| config.tls_cert = Some("node.pem".into()));
+    assert_eq!(said, "TLS needs tls_cert, tls_key and tls_ca, and tls_key is not set");
+    let said = refused(|config| config.tls_ca = Some("ca.pem".into()));
+    assert!(said.ends_with("tls_cert is not set"), "{said}");
+    let said = refused(|config| config.tls_optional = true);
+    assert!(said.contains("tls_optional without tls_cert"), "{said}");
 }

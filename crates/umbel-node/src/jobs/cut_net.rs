@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use crate::peer::memory_net::MemoryNet;
-use crate::ports::{Listener, Net, PortFuture, Stream};
+use crate::ports::{Incoming, Listener, Net, PortFuture, Stream};
 
 /// The process has ended.
 const DEAD: u64 = u64::MAX;
@@ -91,10 +91,10 @@ impl Listener for CutListener {
         self.listener.local_address()
     }
 
-    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
-            let (stream, from) = self.listener.accept().await?;
-            Ok((cuttable(stream, &self.generation), from))
+            let taken = self.listener.accept().await?;
+            Ok(Incoming { stream: cuttable(taken.stream, &self.generation), ..taken })
         })
     }
 }

@@ -15,7 +15,7 @@ use super::limits::{
     ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
     KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
 };
-use crate::ports::{Listener, Net, PortFuture, Stream};
+use crate::ports::{Listener, Net, PeerIdentity, PortFuture, Stream};
 
 /// A channel to `host:port` that connects when it is first used and again after a failure.
 ///
@@ -82,7 +82,10 @@ fn accept(mut listener: Box<dyn Listener>) -> PortFuture<'static, (Box<dyn Liste
     Box::pin(async move {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (listener, Accepted { stream }),
+                Ok(taken) => {
+                    let accepted = Accepted { stream: taken.stream, identity: taken.identity };
+                    return (listener, accepted);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be taken");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -105,12 +108,16 @@ impl tokio_stream::Stream for Incoming {
 /// A connection that was taken.
 pub(crate) struct Accepted {
     stream: Box<dyn Stream>,
+    identity: PeerIdentity,
 }
 
 impl Connected for Accepted {
-    type ConnectInfo = ();
+    /// It is among the extensions of each request on the connection.
+    type ConnectInfo = PeerIdentity;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> PeerIdentity {
+        self.identity.clone()
+    }
 }
 
 impl AsyncRead for Accepted {

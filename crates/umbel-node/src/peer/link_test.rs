@@ -138,7 +138,7 @@ async fn silence_takes_the_link_down() {
     assert!(error.to_string().ends_with("silent for 1500 ms"), "{error}");
     assert_eq!(net.connect_count(), 1);
     // The connection itself was dropped.
-    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut stream = listener.accept().await.unwrap().stream;
     let mut sent = Vec::new();
     stream.read_to_end(&mut sent).await.unwrap();
     tokio::time::sleep(SECOND / 10).await;

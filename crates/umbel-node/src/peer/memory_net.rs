@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
-use crate::ports::{Listener, Net, PortFuture, Purpose, Seed, Stream};
+use crate::ports::{Incoming, Listener, Net, PortFuture, Purpose, Seed, Stream};
 
 /// Listeners by address. Connections can be counted.
 #[derive(Default)]
@@ -55,10 +55,10 @@ impl Listener for MemoryListener {
         self.address.clone()
     }
 
-    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             match self.incoming.recv().await {
-                Some(stream) => Ok((Box::new(stream) as Box<dyn Stream>, "memory".to_owned())),
+                Some(stream) => Ok(Incoming::unchecked(stream, "memory".to_owned())),
                 // Replaced by a later listener of the same address.
                 None => std::future::pending().await,
             }

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{Listener, Net, PortFuture, Stream};
+use super::{Incoming, Listener, Net, PortFuture, Stream};
 
 /// TCP. Small messages leave at once (no Nagle delay).
 pub struct RealNet;
@@ -37,11 +37,11 @@ impl Listener for RealListener {
         self.local_address.clone()
     }
 
-    fn accept(&mut self) -> PortFuture<'_, io::Result<(Box<dyn Stream>, String)>> {
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             let (stream, from) = self.listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok((Box::new(stream) as Box<dyn Stream>, from.to_string()))
+            Ok(Incoming::unchecked(stream, from.to_string()))
         })
     }
 }
@@ -58,7 +58,8 @@ mod tests {
         let address = listener.local_address();
         assert!(address.starts_with("127.0.0.1:") && !address.ends_with(":0"), "{address}");
         let (accepted, connected) = tokio::join!(listener.accept(), RealNet.connect(&address));
-        let ((mut there, from), mut here) = (accepted.unwrap(), connected.unwrap());
+        let (Incoming { stream: mut there, from, .. }, mut here) =
+            (accepted.unwrap(), connected.unwrap());
         assert!(from.starts_with("127.0.0.1:"), "{from}");
         here.write_all(b"ping").await.unwrap();
         let mut got = [0; 4];

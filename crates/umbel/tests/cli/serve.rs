@@ -99,7 +99,7 @@ fn wrong_settings_are_exit_code_2_and_are_named() {
     let sandbox = Sandbox::with(&files);
     for (args, said) in [
         ("--listen nowhere", &["listen = \"nowhere\"", "HOST:PORT"][..]),
-        ("--listen 0.0.0.0:0", &["no TLS yet", "--insecure"]),
+        ("--listen 0.0.0.0:0", &["without TLS", "tls_cert", "--insecure"]),
         ("--listen 0.0.0.0:0 --insecure", &["advertise"]),
         ("--shards 1025", &["shards = 1025: expected 1 to 1024"]),
         ("--dev --join a:1", &["dev and join exclude each other"]),

@@ -1,0 +1,53 @@
+//! Addresses as settings write them.
+
+use super::ConfigError;
+
+/// A host with a port, as far as it can be told without asking a resolver.
+pub(super) struct Address {
+    ip: Option<std::net::IpAddr>,
+    is_localhost: bool,
+}
+
+impl Address {
+    pub(super) fn parse(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
+        let (host, _) = split(text)
+            .ok_or_else(|| ConfigError::Address { setting, address: text.to_owned() })?;
+        Ok(Self { ip: host.parse().ok(), is_localhost: host == "localhost" })
+    }
+
+    /// An address that others connect to.
+    pub(super) fn reachable(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
+        let address = Self::parse(setting, text)?;
+        if let Some((_, 0)) = split(text) {
+            return Err(ConfigError::PortZero { setting, address: text.to_owned() });
+        }
+        Ok(address)
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        self.is_localhost || self.ip.is_some_and(|ip| ip.is_loopback())
+    }
+
+    pub(super) fn is_unspecified(&self) -> bool {
+        self.ip.is_some_and(|ip| ip.is_unspecified())
+    }
+}
+
+/// Host, without the brackets of an IPv6 address, and port; None if the text has another form.
+pub(super) fn split(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    // `+7300` would be a number too.
+    let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok())??;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => {
+            let inner = rest.strip_suffix(']')?;
+            inner.parse::<std::net::Ipv6Addr>().ok()?;
+            inner
+        }
+        None => host,
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_ip =
+        host.parse::<std::net::IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
+    (is_ip || (!host.is_empty() && host.chars().all(is_host))).then_some((host, port))
+}

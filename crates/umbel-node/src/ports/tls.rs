@@ -1,0 +1,197 @@
+//! The machine's network, encrypted: both ends of a connection prove who they are.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
+use umbel_tls::{ClientTls, HandshakeError, KeyPairFiles, ServerTls, TlsError, TlsFiles};
+
+use super::{Incoming, Listener, Net, PortFuture, Stream};
+use crate::metrics;
+
+/// Longest time from the connection to its proved identity. Two round trips and two signatures take
+/// less than a second around the world.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Handshakes under way at once; what comes then waits in the system's queue. Each holds some ten
+/// kilobytes.
+const HANDSHAKES_MAX: usize = 256;
+
+/// How often the files are looked at: who replaces a certificate waits no longer than that.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The first byte of a connection that speaks TLS: a record of a handshake (RFC 8446, 5.1). No HTTP
+/// begins so.
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// TCP with TLS.
+pub struct TlsNet {
+    server: Arc<ServerTls>,
+    client: Arc<ClientTls>,
+    takes_plain: bool,
+}
+
+impl TlsNet {
+    /// A network whose nodes trust the authority of `ca`, and whose own certificate and key are in
+    /// two other files. With `takes_plain`, whoever speaks no TLS is served as without it, and
+    /// nodes that speak none are called without it: for the time in which a running cluster moves
+    /// to TLS, one node after the other.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used.
+    pub fn open(ca: &Path, pair: &KeyPairFiles, takes_plain: bool) -> Result<Self, TlsError> {
+        let files = TlsFiles { ca: ca.to_owned(), pair: Some(pair.clone()) };
+        Ok(Self {
+            server: Arc::new(ServerTls::open(ca, pair.clone())?),
+            client: Arc::new(ClientTls::open(files)?),
+            takes_plain,
+        })
+    }
+
+    async fn dial(&self, address: &str) -> io::Result<Box<dyn Stream>> {
+        let proved = self.client.connect(address, connect(address).await?);
+        let proved = tokio::time::timeout(HANDSHAKE_TIMEOUT, proved);
+        match proved.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(HandshakeError::NoTls { .. }) if self.takes_plain => {
+                Ok(Box::new(connect(address).await?))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl Net for TlsNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let tcp = TcpListener::bind(address).await?;
+            let local_address = tcp.local_addr()?.to_string();
+            let mut reload = tokio::time::interval(RELOAD_INTERVAL);
+            reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            show_expiry(self.server.expires_at());
+            Ok(Box::new(TlsListener {
+                tcp,
+                local_address,
+                server: Arc::clone(&self.server),
+                client: Arc::clone(&self.client),
+                takes_plain: self.takes_plain,
+                handshakes: JoinSet::new(),
+                reload,
+            }) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(self.dial(address))
+    }
+}
+
+struct TlsListener {
+    tcp: TcpListener,
+    local_address: String,
+    server: Arc<ServerTls>,
+    client: Arc<ClientTls>,
+    takes_plain: bool,
+    /// Connections whose other end is proving itself: a slow one keeps nobody waiting.
+    handshakes: JoinSet<Option<Incoming>>,
+    reload: Interval,
+}
+
+impl TlsListener {
+    /// Takes the files if they were replaced.
+    fn look(&self) {
+        let looked = self.server.refresh().and_then(|is_new| Ok(self.client.refresh()? || is_new));
+        match looked {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("new certificates were read; new connections use them"),
+            Err(error) => {
+                tracing::error!(%error, "new certificates cannot be used; the old ones stay");
+            }
+        }
+        show_expiry(self.server.expires_at());
+    }
+
+    fn begin(&mut self, stream: TcpStream, from: String) {
+        let (server, takes_plain) = (Arc::clone(&self.server), self.takes_plain);
+        self.handshakes.spawn(async move {
+            let proved = tokio::time::timeout(
+                HANDSHAKE_TIMEOUT,
+                prove(&server, takes_plain, stream, from.clone()),
+            );
+            let why = match proved.await {
+                Ok(Ok(incoming)) => return Some(incoming),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
+            };
+            tracing::info!(from, why, "a connection without a proof was closed");
+            metrics::handshake_failed();
+            None
+        });
+    }
+}
+
+impl Listener for TlsListener {
+    fn local_address(&self) -> String {
+        self.local_address.clone()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
+        Box::pin(async move {
+            loop {
+                tokio::select! {
+                    Some(done) = self.handshakes.join_next() => {
+                        if let Ok(Some(incoming)) = done {
+                            return Ok(incoming);
+                        }
+                    }
+                    taken = self.tcp.accept(), if self.handshakes.len() < HANDSHAKES_MAX => {
+                        let (stream, from) = taken?;
+                        stream.set_nodelay(true)?;
+                        self.begin(stream, from.to_string());
+                    }
+                    _ = self.reload.tick() => self.look(),
+                }
+            }
+        })
+    }
+}
+
+async fn prove(
+    server: &ServerTls,
+    takes_plain: bool,
+    stream: TcpStream,
+    from: String,
+) -> io::Result<Incoming> {
+    let mut first = [0];
+    let byte_count = stream.peek(&mut first).await?;
+    if byte_count == 1 && first[0] != HANDSHAKE_RECORD {
+        if takes_plain {
+            return Ok(Incoming::unchecked(stream, from));
+        }
+        let text = "it speaks no TLS, which this node asks for: connect with --tls-ca";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    let (stream, identity) = server.accept(stream).await?;
+    Ok(Incoming { stream: Box::new(stream), from, identity })
+}
+
+fn show_expiry(expires_at: Option<SystemTime>) {
+    let since = expires_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    if let Some(since) = since {
+        metrics::certificate_expires(since);
+    }
+}
+
+#[cfg(test)]
+#[path = "tls_test.rs"]
+mod tls_test;

@@ -1,0 +1,147 @@
+//! Encrypted connections over loopback.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use umbel_tls::{Authority, PeerIdentity, Subject};
+
+use super::*;
+use crate::ports::RealNet;
+
+struct Certificates {
+    folder: TempDir,
+    authority: Authority,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let (authority, own) = Authority::new("test", 1).unwrap();
+        fs::write(folder.path().join("ca.pem"), &own.certificate).unwrap();
+        Self { folder, authority }
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    fn pair(&self, name: &str) -> KeyPairFiles {
+        let subject = Subject::Node { hosts: vec!["127.0.0.1".to_owned()] };
+        let pem = self.authority.issue(&subject, 1).unwrap();
+        let file = |ending: &str| self.folder.path().join(format!("{name}.{ending}"));
+        fs::write(file("pem"), &pem.certificate).unwrap();
+        fs::write(file("key"), &pem.key).unwrap();
+        KeyPairFiles { certificate: file("pem"), key: file("key") }
+    }
+
+    fn net(&self, takes_plain: bool) -> TlsNet {
+        TlsNet::open(&self.ca(), &self.pair("node"), takes_plain).unwrap()
+    }
+}
+
+/// Sends a byte there and back, and says who the listener took the caller for.
+async fn ask(listener: &mut dyn Listener, from: &dyn Net) -> io::Result<PeerIdentity> {
+    let address = listener.local_address();
+    let serving = async {
+        let mut taken = listener.accept().await?;
+        let byte = taken.stream.read_u8().await?;
+        taken.stream.write_u8(byte).await?;
+        taken.stream.flush().await?;
+        Ok(taken.identity)
+    };
+    let asking = async {
+        let mut stream = from.connect(&address).await?;
+        stream.write_u8(7).await?;
+        stream.flush().await?;
+        assert_eq!(stream.read_u8().await?, 7);
+        io::Result::Ok(())
+    };
+    // A listener waits on when a caller failed.
+    tokio::select! {
+        served = serving => served,
+        Err(error) = asking => Err(error),
+    }
+}
+
+#[tokio::test]
+async fn nodes_know_each_other() {
+    let certificates = Certificates::new();
+    let net = certificates.net(false);
+    let mut listener = net.listen("127.0.0.1:0").await.unwrap();
+    assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+#[tokio::test]
+async fn one_who_says_nothing_keeps_nobody_waiting() {
+    let certificates = Certificates::new();
+    let net = certificates.net(false);
+    let mut listener = net.listen("127.0.0.1:0").await.unwrap();
+    let _silent = RealNet.connect(&listener.local_address()).await.unwrap();
+    assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_is_served_only_where_it_is_optional() {
+    let certificates = Certificates::new();
+    let mut strict = certificates.net(false).listen("127.0.0.1:0").await.unwrap();
+    assert!(ask(&mut *strict, &RealNet).await.is_err());
+
+    let mut open = certificates.net(true).listen("127.0.0.1:0").await.unwrap();
+    assert_eq!(ask(&mut *open, &RealNet).await.unwrap(), PeerIdentity::Unchecked);
+    assert_eq!(ask(&mut *open, &certificates.net(false)).await.unwrap(), PeerIdentity::Node);
+}
+
+#[tokio::test]
+async fn a_node_that_speaks_none_is_called_only_where_it_is_optional() {
+    let certificates = Certificates::new();
+    let mut plain = RealNet.listen("127.0.0.1:0").await.unwrap();
+    let address = plain.local_address();
+    // What a node without TLS does with a hello that is none of HTTP/2: it hangs up.
+    let hanging_up = async {
+        drop(plain.accept().await.unwrap());
+        plain
+    };
+    let strict = certificates.net(false);
+    let (mut plain, connected) = tokio::join!(hanging_up, strict.connect(&address));
+    let said = connected.err().unwrap().to_string();
+    assert!(said.contains("does not speak TLS"), "{said}");
+
+    let open = certificates.net(true);
+    let accepting = async {
+        drop(plain.accept().await.unwrap());
+        plain.accept().await.unwrap()
+    };
+    let (taken, connected) = tokio::join!(accepting, open.connect(&address));
+    connected.unwrap().write_u8(7).await.unwrap();
+    let mut stream = taken.stream;
+    assert_eq!(stream.read_u8().await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_stranger_is_turned_away_and_the_next_one_served() {
+    let (certificates, strangers) = (Certificates::new(), Certificates::new());
+    let net = certificates.net(false);
+    let mut listener = net.listen("127.0.0.1:0").await.unwrap();
+    // It trusts this authority, and shows a certificate of another one.
+    let stranger = TlsNet::open(&certificates.ca(), &strangers.pair("node"), false).unwrap();
+    assert!(ask(&mut *listener, &stranger).await.is_err());
+    assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaced_certificates_are_taken_while_it_listens() {
+    let certificates = Certificates::new();
+    let net = certificates.net(false);
+    let mut listener = net.listen("127.0.0.1:0").await.unwrap();
+    let before = net.server.expires_at();
+    let subject = Subject::Node { hosts: vec!["127.0.0.1".to_owned()] };
+    let next = certificates.authority.issue(&subject, 9).unwrap();
+    fs::write(certificates.folder.path().join("node.pem"), &next.certificate).unwrap();
+    fs::write(certificates.folder.path().join("node.key"), &next.key).unwrap();
+    // Nobody connects: the listener looks by itself.
+    let waited = tokio::time::timeout(2 * RELOAD_INTERVAL, listener.accept()).await;
+    assert!(waited.is_err());
+    assert!(net.server.expires_at() > before);
+}
