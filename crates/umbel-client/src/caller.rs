@@ -142,7 +142,8 @@ impl Caller {
             let pause = self.pause(tried, failure.retry_after);
             tried += 1;
             let is_late = Instant::now() + pause >= deadline;
-            let is_nobody_there = failure.origin == Origin::Connect
+            // A node that hangs up is none that this client can talk to, as one that is not there.
+            let is_nobody_there = (failure.origin == Origin::Connect || failure.is_broken())
                 && tried as usize >= self.nodes.addresses().len()
                 && !self.nodes.has_answered()
                 && begun.elapsed() + pause >= self.options.first_contact_timeout;

@@ -88,7 +88,8 @@ impl ClientError {
 /// The last failed attempt of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Code of the status; `DeadlineExceeded` if nothing came in time.
+    /// Code of the status; `DeadlineExceeded` if nothing came in time, `Unauthenticated` if one end of the
+    /// connection could not prove who it is.
     pub code: Code,
     /// The cause, `Unspecified` if the node did not say.
     pub cause: ErrorCode,
@@ -154,8 +155,13 @@ impl Failure {
             (Origin::Node, Applied::Unspecified) => unsaid(status.code()),
             (Origin::Node, applied) => applied,
         };
+        let code = if source.is_some_and(is_proof_missing) {
+            Code::Unauthenticated
+        } else {
+            status.code()
+        };
         Self {
-            code: status.code(),
+            code,
             cause: detail.code(),
             applied,
             message,
@@ -217,6 +223,11 @@ impl Failure {
         }
     }
 
+    /// Whether the connection broke while an answer was waited for.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.origin == Origin::Silence && self.code != Code::DeadlineExceeded
+    }
+
     /// Whether another node would probably have done better.
     pub(crate) fn blames_node(&self) -> bool {
         let is_shared =
@@ -249,6 +260,27 @@ fn is_connect_error(source: &(dyn std::error::Error + 'static)) -> bool {
         }
         at = error.source();
     }
+    false
+}
+
+/// Whether both ends could not prove who they are.
+#[cfg(feature = "tls")]
+fn is_proof_missing(source: &(dyn std::error::Error + 'static)) -> bool {
+    let mut at = Some(source);
+    while let Some(error) = at {
+        // What is wrapped so is no source of its wrapping.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let proof = wrapped.and_then(|wrapped| wrapped.downcast_ref::<umbel_tls::HandshakeError>());
+        if proof.is_some() {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_proof_missing(_: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 

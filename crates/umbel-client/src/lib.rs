@@ -75,6 +75,8 @@ mod options;
 mod packed_batch;
 mod session;
 mod shard_map;
+#[cfg(feature = "tls")]
+mod tls;
 mod transfer;
 
 pub use answers::{Answers, Inserted, Removed};
@@ -90,6 +92,8 @@ pub use limits::{
 pub use nodes::Addresses;
 pub use options::ClientOptions;
 pub use packed_batch::PackedBatch;
+#[cfg(feature = "tls")]
+pub use tls::TlsConnector;
 pub use tonic::Code;
 pub use transfer::Chunks;
 /// Messages as they travel: chunks of exports and backups, what status and info say.
@@ -98,3 +102,5 @@ pub use umbel_proto::v1::{
     AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind,
     ReadLevel, StatusResponse,
 };
+#[cfg(feature = "tls")]
+pub use umbel_tls::{KeyPairFiles, TlsError, TlsFiles};

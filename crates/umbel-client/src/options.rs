@@ -24,7 +24,7 @@ pub struct ClientOptions {
     /// Give a connection up that is not made within this time; 3 s.
     pub connect_timeout: Duration,
     /// Give a request up after this time, once every node was tried, while no node has ever answered
-    /// this client and none can be connected to; 30 s. Short for people who wait, long for programs
+    /// this client and none can be connected to, or hangs up; 30 s. Short for people who wait, long for programs
     /// that may start before the cluster does.
     pub first_contact_timeout: Duration,
     /// Pause after the first failed attempt; it doubles with each further one; 20 ms. A node that

@@ -179,6 +179,16 @@ async fn a_client_that_never_reached_a_node_gives_up_once_all_were_tried() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.attempt_count, failure.applied), (2, Applied::No), "{error}");
 
+    // Nor does a node that hangs up, as one does whose port speaks TLS.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let hanging_up = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let unwilling = Client::connect_with(address.as_str(), impatient.clone()).unwrap();
+    let error = unwilling.filter("seen").insert(["a"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    assert_eq!(error.failure().unwrap().attempt_count, 1, "{error}");
+    hanging_up.abort();
+
     // A node that is there and has no time is waited for.
     let (cluster, _, seen) = start(1, impatient).await;
     cluster.fail([no_quorum()]);
