@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod clock;
+mod cluster_client;
 mod commands;
 mod dedup;
 mod exit;

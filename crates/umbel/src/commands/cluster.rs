@@ -1,5 +1,6 @@
 //! `umbel cluster`: nodes, shards, copies of everything.
 
+mod certs;
 pub(crate) mod chunk_file;
 #[cfg(test)]
 mod chunk_file_test;
@@ -108,6 +109,8 @@ enum AdminVerb {
         #[arg(long)]
         overwrite: bool,
     },
+    /// Make certificates, by which nodes and clients prove themselves
+    Certs(certs::CertsArgs),
     /// Make the filters of a backup; their names must be free
     Restore {
         /// The file
@@ -128,6 +131,9 @@ pub(crate) fn run(args: &AdminArgs) -> Result<Exit> {
 impl AdminArgs {
     async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
+        if let AdminVerb::Certs(certs) = &self.verb {
+            return certs.run(json).map(|()| Exit::Done);
+        }
         if let AdminVerb::Restore { file } = &self.verb {
             // A damaged file is found before anybody is asked.
             ChunkReader::<BackupChunk>::verify(file)?;
@@ -167,7 +173,7 @@ impl AdminArgs {
             }
             AdminVerb::Backup { out, overwrite } => backup(&client, out, *overwrite, json).await,
             AdminVerb::Restore { file } => restore(&client, file, json).await,
-            AdminVerb::Scrub { .. } => unreachable!("it was done above"),
+            AdminVerb::Certs(_) | AdminVerb::Scrub { .. } => unreachable!("it was done above"),
         }?;
         Ok(Exit::Done)
     }

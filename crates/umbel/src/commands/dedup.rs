@@ -11,6 +11,7 @@ mod values;
 pub(crate) use cluster::spec_of;
 pub(super) use values::parse_index_bits;
 
+use crate::cluster_client::{Reach, TlsPaths};
 use crate::dedup::{
     EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern, ObjectStores,
     OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory,
@@ -321,7 +322,7 @@ impl DedupArgs {
             references,
             online,
             add_to,
-            own_cluster: None,
+            reach: Reach { own_cluster: None, tls: TlsPaths::default().or_environment().files()? },
             save_index,
             inputs: self.inputs.clone(),
             names: NameFilter { include: self.include.clone(), exclude: self.exclude.clone() },

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
-use umbel_node::ports::Ports;
+use umbel_client::{KeyPairFiles, TlsFiles};
+use umbel_node::ports::{Ports, TlsNet};
 use umbel_node::{Config, Node};
 
 /// How often histograms are folded, so that they stay small when nobody reads the metrics.
@@ -60,6 +61,12 @@ pub(crate) struct ServeArgs {
     fsync: bool,
     #[arg(long, help = about("insecure"))]
     insecure: bool,
+    #[arg(long, value_name = "FILE", help = about("tls_cert"))]
+    tls_cert: Option<String>,
+    #[arg(long, value_name = "FILE", help = about("tls_key"))]
+    tls_key: Option<String>,
+    #[arg(long, value_name = "FILE", help = about("tls_ca"))]
+    tls_ca: Option<String>,
     /// Read settings from this TOML file [env: UMBEL_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -133,6 +140,9 @@ async fn serve(
 ) -> Result<Exit> {
     let mut ports = Ports::real(Path::new(&config.data))
         .with_context(|| format!("{}: cannot use this data folder", config.data))?;
+    if let Some(net) = tls_net(&config)? {
+        ports.net = Arc::new(net);
+    }
     ports.workshops = jobs.map(|jobs| Arc::new(FileWorkshops(jobs)) as _);
     let rendered = metrics.clone();
     let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || rendered.render());
@@ -152,6 +162,20 @@ async fn serve(
     node.shutdown().await;
     outcome?;
     Ok(Exit::Done)
+}
+
+/// The encrypted network, if the settings name certificates.
+fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
+    let Some(TlsFiles { ca, pair: Some(pair) }) = tls_files(config) else { return Ok(None) };
+    let net = TlsNet::open(&ca, &pair, config.tls_optional);
+    net.map(Some).map_err(|error| UsageError(error.to_string()))
+}
+
+/// What the node proves itself by, if the settings name it.
+fn tls_files(config: &Config) -> Option<TlsFiles> {
+    let path = |file: &Option<String>| file.as_ref().map(PathBuf::from);
+    let pair = KeyPairFiles { certificate: path(&config.tls_cert)?, key: path(&config.tls_key)? };
+    Some(TlsFiles { ca: path(&config.tls_ca)?, pair: Some(pair) })
 }
 
 async fn keep_metrics_small(metrics: PrometheusHandle) {
@@ -199,6 +223,9 @@ impl ServeArgs {
         set("replicas", number(self.replicas));
         set("fsync", (!self.fsync).then_some(Value::Boolean(false)));
         set("insecure", self.insecure.then_some(Value::Boolean(true)));
+        set("tls_cert", text(&self.tls_cert));
+        set("tls_key", text(&self.tls_key));
+        set("tls_ca", text(&self.tls_ca));
         set("log_format", text(&self.log_format));
         table
     }

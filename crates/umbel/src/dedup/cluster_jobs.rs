@@ -8,6 +8,7 @@ use super::online::check_own;
 use super::references::seed_of_first;
 use super::search::{BinaryFiles, Search, resolve};
 use super::worker_data::{FileWorkshop, Membership};
+use crate::cluster_client::Reach;
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
 use crate::files::PATH_BYTES_MAX;
@@ -15,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
+use umbel_client::TlsFiles;
 use umbel_engine::JobId;
 use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
@@ -31,6 +33,8 @@ pub(crate) struct NodeJobs {
     memory_bytes: u64,
     lanes: Runtime,
     lane_count: u32,
+    /// What the node proves itself by, also to its own cluster.
+    tls: Option<TlsFiles>,
 }
 
 impl NodeJobs {
@@ -39,7 +43,12 @@ impl NodeJobs {
     /// # Errors
     ///
     /// A [`UsageError`] for a root that is not there; if scratch cannot be made.
-    pub(crate) fn new(roots: &[String], scratch: PathBuf, memory_bytes: u64) -> Result<Self> {
+    pub(crate) fn new(
+        roots: &[String],
+        scratch: PathBuf,
+        memory_bytes: u64,
+        tls: Option<TlsFiles>,
+    ) -> Result<Self> {
         let root = |root: &String| {
             std::fs::canonicalize(root)
                 .map_err(|error| UsageError(format!("job_roots: {root}: {error}")).into())
@@ -48,7 +57,7 @@ impl NodeJobs {
         std::fs::create_dir_all(&scratch)
             .with_context(|| format!("{}: cannot make the folder of jobs", scratch.display()))?;
         let (lane_count, lanes) = start_lanes(memory_bytes)?;
-        Ok(Self { roots, scratch, memory_bytes, lanes, lane_count })
+        Ok(Self { roots, scratch, memory_bytes, lanes, lane_count, tls })
     }
 
     fn folder(&self, job: JobId) -> PathBuf {
@@ -156,7 +165,7 @@ impl NodeJobs {
             check_content(reference)?;
         }
         spec.rank = Some(site.worker.0);
-        spec.own_cluster = Some(site.address.clone());
+        spec.reach = Reach { own_cluster: Some(site.address.clone()), tls: self.tls.clone() };
         if !names_seed {
             spec.seed = seed_of_first(&spec)?.unwrap_or(spec.seed);
         }
@@ -236,7 +245,7 @@ mod tests {
 
     fn node_jobs(root: &Path) -> NodeJobs {
         let roots = [root.display().to_string()];
-        NodeJobs::new(&roots, root.join("scratch"), 64 << 20).unwrap()
+        NodeJobs::new(&roots, root.join("scratch"), 64 << 20, None).unwrap()
     }
 
     #[test]

@@ -132,8 +132,8 @@ pub(crate) struct JobSpec {
     pub(crate) online: Vec<FilterAddress>,
     /// The filter that kept items are added to.
     pub(crate) add_to: Option<FilterAddress>,
-    /// Where the cluster is reached that does the job, if one does.
-    pub(crate) own_cluster: Option<String>,
+    /// How their clusters are reached.
+    pub(crate) reach: crate::cluster_client::Reach,
     /// The index of what this job keeps.
     pub(crate) save_index: Option<SaveIndex>,
     /// Where the summary goes.

@@ -12,6 +12,7 @@ use super::output::check_digest;
 use super::progress::{Bar, Unit};
 use super::scope::Scope;
 use super::turns::{lock, run_tasks};
+use crate::cluster_client;
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
-use umbel_client::{Client, Filter, PackedBatch, ReadLevel};
+use umbel_client::{ClientOptions, Filter, PackedBatch, ReadLevel};
 use umbel_engine::dedup::{Level, Place, Rank};
 use umbel_records::Granularity;
 
@@ -186,12 +187,13 @@ impl Online {
             .context("cannot start threads")?;
         let open = |address: &FilterAddress| -> Result<OnlineFilter> {
             let name = address.to_string();
-            let nodes = address.nodes.as_ref().or(spec.own_cluster.as_ref()).ok_or_else(|| {
+            let nodes = address.nodes.as_ref().or(spec.reach.own_cluster.as_ref()).ok_or_else(|| {
                 let text = "names no node, and no cluster does this job: expected umbel://HOST[:PORT][,..]/FILTER";
                 UsageError(format!("{name} {text}"))
             })?;
-            let client = Client::connect(&nodes[..])
-                .map_err(|error| UsageError(format!("{name}: {error}")))?;
+            let client =
+                cluster_client::connect(nodes, ClientOptions::default(), spec.reach.tls.as_ref())
+                    .map_err(|error| UsageError(format!("{name}: {error}")))?;
             let info = runtime.block_on(client.info(&address.filter));
             let rate = info.with_context(|| name.clone())?.false_positive_rate_now;
             Ok(OnlineFilter { name, filter: client.filter(&address.filter), rate })

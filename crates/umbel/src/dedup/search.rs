@@ -93,7 +93,7 @@ impl JobSpec {
                 binary => binary,
             },
             skips_bad: self.skip_bad.is_some(),
-            regular_only: self.own_cluster.is_some(),
+            regular_only: self.reach.own_cluster.is_some(),
             quiet: self.quiet,
         }
     }

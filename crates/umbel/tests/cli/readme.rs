@@ -1,14 +1,16 @@
-//! Every command that the README shows is run, and prints what the README says.
+//! Every command that the README and `docs/security.md` show is run, and prints what they say.
 //!
 //! A block of ```` ```console ```` is a session: a line that begins with `$ ` is a command, the lines behind it are what it
 //! prints on standard output and standard error together. In these lines `...` stands for anything within a line, and alone
 //! for any number of lines: figures of time are nobody's promise. A command that ends with ` &` is a server: it is waited for
-//! until it has said its first line, and killed when the walk ends.
+//! until it has said its first line, and killed when the walk ends. `export NAME=VALUE ..` holds for the commands behind it.
 //!
 //! The sessions of the file run one behind the other in one directory, which has the `docs` of the repository. The commands that
 //! set everything up are Cargo's: `cargo run --release --` is the binary of this test, and `cargo test` is not run within itself.
 
+use crate::free_ports::free_port;
 use crate::sandbox::Sandbox;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -23,6 +25,9 @@ const TEST_COMMAND: &str = "cargo test --workspace";
 
 /// Where `umbel serve` listens unless it is told otherwise; in the test it takes a free port.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7300";
+
+/// Where the nodes of a cluster listen whose commands name their addresses; in the test they take free ports.
+const CLUSTER_ADDRESSES: [&str; 3] = ["127.0.0.1:7301", "127.0.0.1:7302", "127.0.0.1:7303"];
 
 /// A command of the README and what it shall print.
 struct Step {
@@ -80,6 +85,10 @@ struct Walk {
     bin: PathBuf,
     servers: Vec<Child>,
     address: Option<String>,
+    /// What was exported.
+    variables: BTreeMap<String, String>,
+    /// Addresses that the text names, and those that the test takes.
+    addresses: Vec<(&'static str, String)>,
 }
 
 impl Walk {
@@ -89,7 +98,39 @@ impl Walk {
         fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_umbel"), bin.join("umbel")).unwrap();
         symlink(root.join("docs"), sandbox.path("docs")).unwrap();
-        Self { sandbox, bin, servers: Vec::new(), address: None }
+        let address = |shown| (shown, format!("127.0.0.1:{}", free_port()));
+        let addresses = CLUSTER_ADDRESSES.map(address).to_vec();
+        let variables = BTreeMap::new();
+        Self { sandbox, bin, servers: Vec::new(), address: None, variables, addresses }
+    }
+
+    /// A command with the addresses that the test takes.
+    fn taken(&self, command: &str) -> String {
+        let taken = |text: String, (shown, taken): &(&str, String)| text.replace(shown, taken);
+        self.addresses.iter().fold(command.to_owned(), taken)
+    }
+
+    /// What was printed, with the addresses that the text shows.
+    fn shown(&self, printed: &str) -> String {
+        let shown = |text: String, (shown, taken): &(&str, String)| text.replace(taken, shown);
+        self.addresses.iter().fold(printed.to_owned(), shown)
+    }
+
+    /// Does what a command says: all that it printed.
+    fn step(&mut self, command: &str) -> String {
+        let command = self.taken(command);
+        let printed = if let Some(variables) = command.strip_prefix("export ") {
+            for variable in variables.split_whitespace() {
+                let (name, value) = variable.split_once('=').expect("NAME=VALUE");
+                self.variables.insert(name.to_owned(), value.to_owned());
+            }
+            String::new()
+        } else if let Some(server) = command.strip_suffix(" &") {
+            self.serve(server)
+        } else {
+            self.run(&command)
+        };
+        self.shown(&printed)
     }
 
     fn shell(&self, script: &str) -> Command {
@@ -101,6 +142,7 @@ impl Walk {
         if let Some(address) = &self.address {
             command.env("UMBEL_CLUSTER", address);
         }
+        command.envs(&self.variables);
         command
     }
 
@@ -122,6 +164,9 @@ impl Walk {
         self.servers.push(child);
         let address = first.strip_prefix("listening on ").and_then(|line| line.split(',').next());
         let address = address.unwrap_or_else(|| panic!("{command}: {first}")).to_owned();
+        if command.contains("--listen") {
+            return first;
+        }
         let shown = first.replace(&address, DEFAULT_ADDRESS);
         self.address = Some(address);
         shown
@@ -139,26 +184,37 @@ impl Drop for Walk {
 
 #[test]
 fn the_readme_shows_what_its_commands_print() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let text = fs::read_to_string(root.join("README.md")).unwrap();
-    let steps = steps(&text);
+    let steps = steps(&fs::read_to_string(root().join("README.md")).unwrap());
     assert!(steps.iter().any(|step| step.command.starts_with(BUILD_AND_RUN)), "no first command");
     assert!(steps.iter().any(|step| step.command == TEST_COMMAND), "no test command");
-    let mut walk = Walk::new(root);
+    walk("README.md", steps);
+}
+
+#[test]
+fn a_secure_cluster_is_made_by_the_commands_of_its_page() {
+    let steps = steps(&fs::read_to_string(root().join("docs/security.md")).unwrap());
+    assert!(steps.iter().any(|step| step.command.starts_with("umbel serve ")), "no cluster");
+    walk("docs/security.md", steps);
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// Does what the steps say, and compares what is printed.
+fn walk(file: &str, steps: Vec<Step>) {
+    let mut walk = Walk::new(root());
     for mut step in steps {
         if step.command == TEST_COMMAND {
             continue;
         }
         step.command = step.command.replace(BUILD_AND_RUN, "umbel");
-        let printed = match step.command.strip_suffix(" &") {
-            Some(server) => walk.serve(server),
-            None => walk.run(&step.command),
-        };
+        let printed = walk.step(&step.command);
         let lines: Vec<&str> = printed.lines().collect();
         let Step { line, command, expected } = &step;
         assert!(
             is_as_shown(expected, &lines),
-            "README, line {line}: {command}\nprints:\n{printed}\nand not:\n{}",
+            "{file}, line {line}: {command}\nprints:\n{printed}\nand not:\n{}",
             expected.join("\n")
         );
     }

@@ -29,4 +29,5 @@ mod partition;
 mod refusals;
 mod replicated;
 mod scrub;
+mod secure;
 mod servers;

@@ -1,11 +1,12 @@
 //! How commands reach a cluster.
 
-use crate::exit::UsageError;
+use crate::cluster_client::{self, TlsPaths};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
-use umbel_client::{Client, ClientError, ClientOptions, ErrorCode};
+use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
 
 /// Which cluster, and how answers are printed.
 #[derive(Args)]
@@ -13,9 +14,25 @@ pub(crate) struct ClusterArgs {
     /// Addresses of nodes, any of which may answer [default: $UMBEL_CLUSTER, else 127.0.0.1:7300]
     #[arg(long, global = true, value_name = "HOST:PORT[,..]")]
     cluster: Option<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Print JSON objects
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// What the command proves itself by.
+#[derive(Args)]
+struct TlsArgs {
+    /// Speak TLS; trust nodes that this authority has signed [env: UMBEL_TLS_CA]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Own certificate [env: UMBEL_TLS_CERT]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key [env: UMBEL_TLS_KEY]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
 }
 
 /// Where a cluster is if nobody says: where `umbel serve` listens by default.
@@ -29,15 +46,17 @@ impl ClusterArgs {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if an address is none.
+    /// A [`UsageError`](crate::exit::UsageError) if an address is none, or certificates cannot be used.
     pub(crate) fn client(&self) -> Result<Client> {
         let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
         let addresses = self.cluster.clone().or(variable);
         let addresses = addresses.as_deref().unwrap_or(DEFAULT_CLUSTER);
         let options =
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
-        let client = Client::connect_with(addresses, options);
-        Ok(client.map_err(|error| UsageError(error.to_string()))?)
+        let TlsArgs { tls_ca: ca, tls_cert: cert, tls_key: key } = &self.tls;
+        let paths = TlsPaths { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+        let tls = paths.or_environment().files()?;
+        Ok(cluster_client::connect(addresses, options, tls.as_ref())?)
     }
 }
 
@@ -61,7 +80,15 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T>
 fn advised(error: Error) -> Error {
     let advice = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::Unspecified => {
-            "is a node running there? --cluster HOST:PORT names another"
+            match failure.code {
+                // The message says what to do.
+                Code::Unauthenticated => return error,
+                Code::Unknown => {
+                    "the node hung up, its log says why: does one side alone speak TLS (--tls-ca), or is the \
+                     certificate another cluster's?"
+                }
+                _ => "is a node running there? --cluster HOST:PORT names another",
+            }
         }
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"

@@ -1,6 +1,7 @@
 //! Arguments of a job that a cluster does, and its description.
 
 use super::DedupArgs;
+use crate::cluster_client;
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
@@ -13,8 +14,8 @@ use crate::say::{say, say_line};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
-use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
+use umbel_client::{Client, ClientOptions};
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]
@@ -117,7 +118,9 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let (release, words) = (env!("CARGO_PKG_VERSION").to_owned(), words()?);
     let description = serde_json::to_vec(&Description { release, words });
     let description = description.context("description of the job")?;
-    let client = Client::connect(addresses).map_err(|error| UsageError(error.to_string()))?;
+    // By the environment alone: the words of a job are for its nodes.
+    let client =
+        cluster_client::connect(addresses, ClientOptions::default(), spec.reach.tls.as_ref())?;
     let request =
         SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
     block_on(follow(&client, request, args))

@@ -55,6 +55,11 @@ pub(super) fn node_jobs(settings: &Settings) -> Result<Option<Arc<NodeJobs>>> {
         Some(folder) => PathBuf::from(folder),
         None => Path::new(&settings.node.data).join("jobs"),
     };
-    let jobs = NodeJobs::new(&jobs.job_roots, scratch, jobs.job_memory_bytes)?;
+    let jobs = NodeJobs::new(
+        &jobs.job_roots,
+        scratch,
+        jobs.job_memory_bytes,
+        super::tls_files(&settings.node),
+    )?;
     Ok(Some(Arc::new(jobs)))
 }

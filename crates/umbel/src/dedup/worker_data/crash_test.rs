@@ -92,7 +92,7 @@ impl Place {
             references: Vec::new(),
             online: Vec::new(),
             add_to: None,
-            own_cluster: None,
+            reach: crate::cluster_client::Reach::default(),
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             level,

@@ -1,0 +1,165 @@
+//! `umbel cluster certs`: a small authority, and what it signs.
+
+use super::show::{facts, print};
+use crate::exit::UsageError;
+use crate::interrupt::PartialFile;
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::fs::DirBuilder;
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use umbel_tls::{Authority, AuthorityError, Pem, Subject};
+
+/// Permissions of the folder: keys lie in it.
+const FOLDER_MODE: u32 = 0o700;
+
+/// Permissions of keys.
+const KEY_MODE: u32 = 0o600;
+
+/// Permissions of certificates, as far as the process's mask lets them be: everybody may see them.
+const CERTIFICATE_MODE: u32 = 0o644;
+
+/// Life of an authority in days, if nobody says.
+const AUTHORITY_DAYS: u32 = 3650;
+
+/// Life of any other certificate in days, if nobody says.
+const DAYS: u32 = 365;
+
+/// Arguments of `umbel cluster certs`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+      umbel cluster certs init\n  \
+      umbel cluster certs node node-1 10.0.0.1\n  \
+      umbel cluster certs client alice --days 30\n\n\
+    docs/security.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage or a file exists, 130 interrupted.")]
+pub(super) struct CertsArgs {
+    #[command(subcommand)]
+    verb: CertsVerb,
+}
+
+#[derive(Subcommand)]
+enum CertsVerb {
+    /// Make an authority: ca.pem for everybody, ca.key for who signs, in a new folder or an empty one
+    Init {
+        #[command(flatten)]
+        made: Made,
+    },
+    /// Make a node's certificate, NAME.pem and NAME.key, where NAME is the first host
+    Node {
+        /// Names and IP addresses that others call the node by, without ports
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+        #[command(flatten)]
+        made: Made,
+    },
+    /// Make a client's certificate, client-NAME.pem and client-NAME.key
+    Client {
+        /// Its name, which the audit log shows
+        name: String,
+        #[command(flatten)]
+        made: Made,
+    },
+}
+
+/// Where certificates come to lie, and how long they last.
+#[derive(Args)]
+struct Made {
+    /// Folder of the authority and all that it signs
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    out: PathBuf,
+    /// Life in days [default: 365, of an authority 3650]
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// Replace files that exist
+    #[arg(long)]
+    overwrite: bool,
+}
+
+impl CertsArgs {
+    /// Makes what is asked for.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] for a name that is none, or a file that exists; if a file cannot be read or written.
+    pub(super) fn run(&self, json: bool) -> Result<()> {
+        let (name, made, pem) = match &self.verb {
+            CertsVerb::Init { made } => {
+                let days = made.days.unwrap_or(AUTHORITY_DAYS);
+                let (_, pem) = Authority::new("Umbel", days).map_err(asked_wrongly)?;
+                ("ca".to_owned(), made, pem)
+            }
+            CertsVerb::Node { hosts, made } => {
+                let subject = Subject::Node { hosts: hosts.clone() };
+                (hosts[0].clone(), made, made.issue(&subject)?)
+            }
+            CertsVerb::Client { name, made } => {
+                let subject = Subject::Client { name: name.clone() };
+                (format!("client-{name}"), made, made.issue(&subject)?)
+            }
+        };
+        let (certificate, key) = made.write(&name, &pem)?;
+        print(json, &json!({ "certificate": certificate, "key": key }), || {
+            facts(&[("certificate", certificate.clone()), ("key", key.clone())])
+        })
+    }
+}
+
+impl Made {
+    fn issue(&self, subject: &Subject) -> Result<Pem> {
+        let read = |name: &str| {
+            let path = self.out.join(name);
+            let said = || {
+                format!(
+                    "{}: cannot read the authority; `umbel cluster certs init --out {}` makes one",
+                    path.display(),
+                    self.out.display()
+                )
+            };
+            std::fs::read_to_string(&path).with_context(said)
+        };
+        let own = Pem { certificate: read("ca.pem")?, key: read("ca.key")? };
+        let authority =
+            Authority::read(&own).with_context(|| self.out.join("ca.key").display().to_string())?;
+        authority.issue(subject, self.days.unwrap_or(DAYS)).map_err(asked_wrongly)
+    }
+
+    /// Writes certificate and key, the key first: who reads both waits for the certificate.
+    fn write(&self, name: &str, pem: &Pem) -> Result<(String, String)> {
+        let shown = self.out.display();
+        let mut folder = DirBuilder::new();
+        folder.recursive(true).mode(FOLDER_MODE);
+        folder.create(&self.out).with_context(|| format!("{shown}: cannot make the folder"))?;
+        let file = |ending: &str| self.out.join(format!("{name}.{ending}"));
+        let (certificate, key) = (file("pem"), file("key"));
+        for path in [&certificate, &key] {
+            if !self.overwrite && path.symlink_metadata().is_ok() {
+                let text = format!("{} exists; --overwrite replaces it", path.display());
+                return Err(UsageError(text).into());
+            }
+        }
+        write(&key, &pem.key, KEY_MODE)?;
+        write(&certificate, &pem.certificate, CERTIFICATE_MODE)?;
+        Ok((certificate.display().to_string(), key.display().to_string()))
+    }
+}
+
+/// What the user can correct.
+fn asked_wrongly(error: AuthorityError) -> anyhow::Error {
+    match error {
+        AuthorityError::NoHost
+        | AuthorityError::Host { .. }
+        | AuthorityError::Name { .. }
+        | AuthorityError::Days { .. } => UsageError(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
+    let said = || format!("{}: cannot write", path.display());
+    let (aside, mut file) = PartialFile::beside(path, mode).with_context(said)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(said)?;
+    aside.rename(path).with_context(said)
+}
