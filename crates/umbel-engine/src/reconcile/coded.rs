@@ -121,6 +121,9 @@ impl CodedJob {
     }
 }
 
+/// Fewest further coded symbols that are asked for: a round trip costs as much.
+const EXTENSION_MIN: u64 = 16;
+
 type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
 
 /// The initiator's half.
@@ -131,6 +134,8 @@ pub(crate) struct CodedDecoder {
     credit: u64,
     /// Most coded symbols that are worth waiting for.
     credit_max: u64,
+    /// How often more credit was asked for.
+    extension_count: u32,
 }
 
 impl fmt::Debug for CodedDecoder {
@@ -178,7 +183,8 @@ impl CodedDecoder {
 
     fn of(own: Source, key: SessionKey, symbol_bits: u8, (credit, credit_max): (u64, u64)) -> Self {
         let hash: CheckHash = Box::new(move |symbol| key.check(symbol));
-        Self { own, decoder: RibltDecoder::new(hash), symbol_bits, credit, credit_max }
+        let decoder = RibltDecoder::new(hash);
+        Self { own, decoder, symbol_bits, credit, credit_max, extension_count: 0 }
     }
 
     /// Coded symbols that there is credit for and that did not come.
@@ -231,7 +237,14 @@ impl CodedDecoder {
         if taken >= self.credit_max {
             return Ok(CodedVerdict::Failed);
         }
-        self.credit = (taken + (taken / 8).max(16)).min(self.credit_max);
+        self.credit = (taken + self.extension(taken)).min(self.credit_max);
+        self.extension_count += 1;
         Ok(CodedVerdict::Ask(self.credit))
+    }
+
+    /// Further coded symbols to ask for: a quarter, a half, then as many again. The first covers what an estimate is
+    /// usually short of; whoever needs more has an estimate that says little, and each further one is a round trip.
+    fn extension(&self, taken: u64) -> u64 {
+        (taken >> 2u32.saturating_sub(self.extension_count)).max(EXTENSION_MIN)
     }
 }
