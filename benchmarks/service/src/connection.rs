@@ -1,11 +1,11 @@
 //! One connection to what is measured: batches out, answers in.
 
 use anyhow::{Result, bail, ensure};
-use umbel_client::{Client, Filter, Hashing, NewFilter, PackedBatch, ReadLevel};
+use umbel_client::{Client, Filter, Hashing, NewFilter, PackedBatch, ReadLevel, TlsFiles};
 
 use crate::check::Answers;
 use crate::resp::{Reply, RespStream};
-use crate::system::{Request, Servers};
+use crate::system::{Request, Servers, connect};
 
 /// Key of the set that Redis keeps items in.
 const SET: &[u8] = b"s";
@@ -112,6 +112,7 @@ async fn each(stream: &mut RespStream, count: usize, present: i64) -> Result<Ans
 pub(crate) struct Store {
     request: Request,
     addresses: Vec<String>,
+    tls: Option<TlsFiles>,
     name: String,
 }
 
@@ -135,7 +136,7 @@ impl Store {
                 String::new()
             }
         };
-        Ok(Self { request, addresses, name })
+        Ok(Self { request, addresses, tls: servers.tls.clone(), name })
     }
 
     /// The filter's name.
@@ -147,13 +148,14 @@ impl Store {
     /// once.
     pub(crate) async fn connect(&self, count: usize, is_shared: bool) -> Result<Vec<Connection>> {
         let mut connections = Vec::with_capacity(count);
-        let shared = Client::connect(self.addresses.clone())?;
+        let client = || connect(&self.addresses, self.tls.as_ref());
+        let shared = client()?;
         for _ in 0..count {
             connections.push(match self.request {
                 Request::Keyed | Request::Public => {
                     let client = match is_shared {
                         true => shared.clone(),
-                        false => Client::connect(self.addresses.clone())?,
+                        false => client()?,
                     };
                     Connection::Umbel(client.filter(&self.name))
                 }

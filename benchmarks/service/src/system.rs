@@ -1,11 +1,12 @@
 //! What is measured: clusters of Umbel and servers of Redis, and the ways to ask them.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::time::{Instant, sleep, timeout};
-use umbel_client::{Client, StatusResponse};
+use umbel_client::{Client, ClientOptions, KeyPairFiles, StatusResponse, TlsConnector, TlsFiles};
 
 use crate::connection::Verb;
 use crate::processes::{Process, check_release, free_addresses};
@@ -29,6 +30,8 @@ pub(crate) struct System {
     pub(crate) node_count: usize,
     /// Whether acknowledged inserts are on disk.
     pub(crate) is_durable: bool,
+    /// Whether both ends of every connection prove themselves by certificates.
+    pub(crate) is_encrypted: bool,
     /// How it is asked.
     pub(crate) requests: &'static [Request],
 }
@@ -51,17 +54,38 @@ pub(crate) enum Request {
 const UMBEL: &[Request] = &[Request::Keyed, Request::Public];
 const REDIS: &[Request] = &[Request::SetNx, Request::Sadd, Request::SaddMany];
 
+/// The authority's certificate, the one that all share, and its key, as commands name them.
+const CERTIFICATES: [&str; 3] = ["ca.pem", "127.0.0.1.pem", "127.0.0.1.key"];
+
 /// Everything that can be measured.
-pub(crate) const SYSTEMS: [System; 6] = [
-    System { name: "umbel-1", node_count: 1, is_durable: false, requests: UMBEL },
-    System { name: "redis", node_count: 0, is_durable: false, requests: REDIS },
-    System { name: "umbel-1-fsync", node_count: 1, is_durable: true, requests: UMBEL },
-    System { name: "redis-fsync", node_count: 0, is_durable: true, requests: REDIS },
-    System { name: "umbel-3", node_count: 3, is_durable: false, requests: UMBEL },
-    System { name: "umbel-3-fsync", node_count: 3, is_durable: true, requests: UMBEL },
+pub(crate) const SYSTEMS: [System; 8] = [
+    System::umbel("umbel-1", 1),
+    System::redis("redis"),
+    System::umbel("umbel-1-fsync", 1).durable(),
+    System::redis("redis-fsync").durable(),
+    System::umbel("umbel-3", 3),
+    System::umbel("umbel-1-tls", 1).encrypted(),
+    System::umbel("umbel-3-fsync-tls", 3).durable().encrypted(),
+    System::umbel("umbel-3-fsync", 3).durable(),
 ];
 
 impl System {
+    const fn umbel(name: &'static str, node_count: usize) -> Self {
+        Self { name, node_count, is_durable: false, is_encrypted: false, requests: UMBEL }
+    }
+
+    const fn redis(name: &'static str) -> Self {
+        Self { name, node_count: 0, is_durable: false, is_encrypted: false, requests: REDIS }
+    }
+
+    const fn durable(self) -> Self {
+        Self { is_durable: true, ..self }
+    }
+
+    const fn encrypted(self) -> Self {
+        Self { is_encrypted: true, ..self }
+    }
+
     pub(crate) const fn is_umbel(self) -> bool {
         self.node_count > 0
     }
@@ -87,6 +111,10 @@ impl System {
             }
             if !self.is_durable {
                 words.push("--no-fsync");
+            }
+            if self.is_encrypted {
+                words.extend(["--tls-ca", CERTIFICATES[0]]);
+                words.extend(["--tls-cert", CERTIFICATES[1], "--tls-key", CERTIFICATES[2]]);
             }
             if let Some(address) = addresses.get(index) {
                 words.extend(["--listen", address, "--data", &folder]);
@@ -141,6 +169,8 @@ pub(crate) struct Places {
 pub(crate) struct Servers {
     /// Where they listen.
     pub(crate) addresses: Vec<String>,
+    /// What clients prove themselves by.
+    pub(crate) tls: Option<TlsFiles>,
     // Ended before the folder goes.
     processes: Vec<Process>,
     _folder: Folder,
@@ -165,17 +195,24 @@ impl Servers {
         let process_count = system.node_count.max(1);
         let addresses = free_addresses(process_count)?;
         let folder = Folder(places.data.join(format!("{}-{}", system.name, std::process::id())));
+        let tls = match system.is_encrypted {
+            true => Some(make_certificates(program, &folder.0.join("certs"))?),
+            false => None,
+        };
         let mut processes = Vec::new();
         for index in 0..process_count {
             let name = format!("{}-{}", system.name, index + 1);
             let data = folder.0.join(&name);
             std::fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
             let mut arguments = system.arguments(&addresses, index, &data);
+            for word in arguments.iter_mut().filter(|word| CERTIFICATES.contains(&word.as_str())) {
+                *word = folder.0.join("certs").join(&*word).display().to_string();
+            }
             arguments.extend(more.iter().map(|word| (*word).to_owned()));
             let log = places.logs.join(format!("{name}.log"));
             processes.push(Process::start(program, &arguments, &log)?);
         }
-        let mut servers = Self { addresses, processes, _folder: folder };
+        let mut servers = Self { addresses, tls, processes, _folder: folder };
         let end = Instant::now() + START_TIMEOUT;
         loop {
             servers.check_alive()?;
@@ -201,7 +238,8 @@ impl Servers {
         for address in &self.addresses {
             // A client would wait for a node that is not there yet.
             tokio::net::TcpStream::connect(address).await.context("no connection")?;
-            check_formed(&Client::connect(address.as_str())?.status().await?, system.node_count)?;
+            let client = connect(std::slice::from_ref(address), self.tls.as_ref())?;
+            check_formed(&client.status().await?, system.node_count)?;
         }
         Ok(())
     }
@@ -219,8 +257,33 @@ impl Servers {
 
     /// A client that knows all nodes.
     pub(crate) fn client(&self) -> Result<Client> {
-        Ok(Client::connect(self.addresses.clone())?)
+        connect(&self.addresses, self.tls.as_ref())
     }
+}
+
+/// An authority, and a certificate that nodes and clients share: what a certificate says does not
+/// change what it costs.
+fn make_certificates(umbel: &Path, folder: &Path) -> Result<TlsFiles> {
+    for words in [&["init"][..], &["node", "127.0.0.1"]] {
+        let mut command = Command::new(umbel);
+        command.args(["cluster", "certs"]).args(words).arg("--out").arg(folder);
+        let output = command.output().with_context(|| umbel.display().to_string())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{} cluster certs: {said}", umbel.display());
+    }
+    let [ca, certificate, key] = CERTIFICATES.map(|name| folder.join(name));
+    Ok(TlsFiles { ca, pair: Some(KeyPairFiles { certificate, key }) })
+}
+
+/// A client of the nodes at these addresses.
+pub(crate) fn connect(addresses: &[String], tls: Option<&TlsFiles>) -> Result<Client> {
+    Ok(match tls {
+        None => Client::connect(addresses.to_vec())?,
+        Some(files) => {
+            let tls = TlsConnector::open(files.clone())?;
+            Client::connect_through(addresses.to_vec(), ClientOptions::default(), tls)?
+        }
+    })
 }
 
 fn check_formed(status: &StatusResponse, node_count: usize) -> Result<()> {
@@ -250,6 +313,10 @@ mod tests {
             "redis-server --appendonly yes --appendfsync always --auto-aof-rewrite-percentage 0 \
              --save ''",
             "umbel serve --initial-cluster A,B,C --no-fsync",
+            "umbel serve --dev --no-fsync --tls-ca ca.pem --tls-cert 127.0.0.1.pem --tls-key \
+             127.0.0.1.key",
+            "umbel serve --initial-cluster A,B,C --tls-ca ca.pem --tls-cert 127.0.0.1.pem --tls-key \
+             127.0.0.1.key",
             "umbel serve --initial-cluster A,B,C",
         ];
         assert_eq!(commands, expected);
@@ -258,7 +325,7 @@ mod tests {
     #[test]
     fn arguments_name_addresses_and_folders() {
         let addresses = ["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];
-        let words = SYSTEMS[5].arguments(&addresses, 1, Path::new("/d"));
+        let words = SYSTEMS[7].arguments(&addresses, 1, Path::new("/d"));
         let expected = "serve --initial-cluster 127.0.0.1:1,127.0.0.1:2 --listen 127.0.0.1:2 \
                         --data /d";
         assert_eq!(words.join(" "), expected);
