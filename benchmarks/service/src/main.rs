@@ -4,6 +4,7 @@
 
 mod check;
 mod connection;
+mod cycles;
 mod idle;
 mod items;
 mod load;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
+use crate::cycles::CyclesArgs;
 use crate::idle::IdleArgs;
 use crate::memory::MemoryArgs;
 use crate::system::Places;
@@ -44,6 +46,8 @@ enum Command {
     Memory(MemoryArgs),
     /// Processor time and leader changes of a cluster that nobody asks anything
     Idle(IdleArgs),
+    /// Memory of a server whose filters come and go
+    Cycles(CyclesArgs),
     /// All of them
     All(AllArgs),
 }
@@ -56,6 +60,8 @@ struct AllArgs {
     memory: MemoryArgs,
     #[command(flatten)]
     idle: IdleArgs,
+    #[command(flatten)]
+    cycles: CyclesArgs,
 }
 
 #[derive(Args)]
@@ -151,17 +157,23 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             idle::run(&args, &places, &out, &machine).await
         }
-        Command::All(AllArgs { mut throughput, mut memory, mut idle }) => {
+        Command::Cycles(mut args) => {
+            is_smoke.then(|| args.shrink());
+            cycles::run(&args, &places, &out, &machine).await
+        }
+        Command::All(AllArgs { mut throughput, mut memory, mut idle, mut cycles }) => {
             if is_smoke {
                 throughput.shrink();
                 memory.shrink();
                 idle.shrink();
+                cycles.shrink();
             }
             // A failure of one says nothing about the others.
             let outcomes = [
                 throughput::run(&throughput, &places, &out, &machine).await,
                 memory::run(&memory, &places, &out, &machine).await,
                 idle::run(&idle, &places, &out, &machine).await,
+                cycles::run(&cycles, &places, &out, &machine).await,
             ];
             outcomes.into_iter().collect()
         }
