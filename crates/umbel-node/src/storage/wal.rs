@@ -51,8 +51,8 @@ const SEGMENT_BYTES_LIMIT: u32 = 128 << 20;
 /// is longer is not read into memory.
 const SEGMENT_FILE_BYTES_MAX: u32 = 256 << 20;
 
-/// Newest entries of all groups that stay in memory: followers that keep up, and the state
-/// machines, never wait for the disk.
+/// Memory for the newest entries of all groups: followers that keep up, and the state machines,
+/// never wait for the disk.
 const CACHE_BYTES_MAX: usize = 8 << 20;
 
 /// Calls that wait for the writer. More than that are no faster with one sync.

@@ -253,6 +253,22 @@ fn filters_live_and_die() {
 }
 
 #[test]
+fn filters_that_came_and_went_leave_nothing() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let before = cluster.state.clone();
+    for number in 0..1000 {
+        let name = format!("filter-{number}");
+        let MetaReply::Filter(filter) = cluster.apply(&create(&name, number, false)) else {
+            panic!("{name} is not created")
+        };
+        cluster.done(&MetaCommand::FilterCreated { filter });
+        cluster.done(&MetaCommand::DropFilter { filter });
+        cluster.done(&MetaCommand::FilterDropped { filter });
+    }
+    assert_eq!(cluster.state, before);
+}
+
+#[test]
 fn imports_are_activated() {
     let mut cluster = Cluster::new(1, 2, 1);
     let filter = FilterId(10);

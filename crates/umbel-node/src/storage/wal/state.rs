@@ -149,8 +149,16 @@ pub(super) struct Front {
 
 struct Cached {
     serial: u64,
+    /// Of the entry's record.
     byte_count: usize,
     entry: Entry,
+}
+
+impl Cached {
+    /// Memory that the entry takes, about: small ones are mostly what holds them.
+    const fn memory_bytes(&self) -> usize {
+        self.byte_count + size_of::<Self>() + size_of::<(GroupId, u64)>()
+    }
 }
 
 /// An open segment.
@@ -251,8 +259,10 @@ impl State {
         let serial = self.serial;
         let front = self.front(group);
         front.chain.push(id);
-        front.cached.push_back(Cached { serial, byte_count, entry });
-        self.cache_byte_count += byte_count;
+        let cached = Cached { serial, byte_count, entry };
+        let memory_bytes = cached.memory_bytes();
+        front.cached.push_back(cached);
+        self.cache_byte_count += memory_bytes;
         self.cached_count += 1;
         self.cache_order.push_back((group, serial));
         self.left.reached(group, Some(id));
@@ -336,7 +346,7 @@ impl State {
     }
 
     fn uncache(&mut self, cached: &Cached) {
-        self.cache_byte_count -= cached.byte_count;
+        self.cache_byte_count -= cached.memory_bytes();
         self.cached_count -= 1;
     }
 
@@ -415,3 +425,7 @@ impl State {
         self.written.iter().filter(|(_, w)| in_segment(w)).map(|(group, _)| group).collect()
     }
 }
+
+#[cfg(test)]
+#[path = "cache_test.rs"]
+mod cache_test;
