@@ -172,10 +172,9 @@ impl JobSpec {
         self.granularity == Granularity::File
     }
 
-    /// What the sample takes for pairs of workers in one process; level `approximate` takes none.
+    /// What pairs of workers in one process take.
     fn pairs_bytes(&self) -> u64 {
-        let is_exact = !matches!(self.level, Level::Approximate { .. });
-        self.workers.filter(|_| is_exact).map_or(0, pairs_bytes)
+        self.workers.map_or(0, |workers| pairs_bytes(workers, self.level))
     }
 
     /// Whether records have parts, which are compared each by itself.
@@ -305,7 +304,7 @@ pub(crate) fn run(spec: &JobSpec) -> Result<Exit> {
     let shape = plan::shape(spec, workers, &forecast, references.shape());
     shape.validate().map_err(|error| UsageError(error.to_string()))?;
     if spec.pairs_bytes() > 0 {
-        check_workers(spec.memory_bytes, workers)?;
+        check_workers(spec.memory_bytes, workers, spec.level)?;
     }
     let chunks = cut(&sources, workers, threads, spec.compares_files())?;
     let hasher = ItemHasher::Xxh3 { seed: spec.seed };

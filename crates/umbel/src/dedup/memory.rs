@@ -3,6 +3,7 @@
 use crate::exit::UsageError;
 use anyhow::{Result, bail};
 use std::path::Path;
+use umbel_engine::dedup::Level;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;
@@ -21,13 +22,21 @@ const THREAD_BYTES: u64 = 24 << 20;
 /// (179 were measured).
 const PAIR_BYTES: u64 = 192;
 
+/// What a pair takes beside that where bytes are compared: what one has to ask of the other (at most 389 were measured).
+const COMPARED_PAIR_BYTES: u64 = 400;
+
 /// What such a process takes beside pairs and entries.
 const WORKERS_BASE_BYTES: u64 = 56 << 20;
 
-/// Bytes of the sample of so many workers in one process.
-pub(crate) fn pairs_bytes(workers: u32) -> u64 {
+/// Bytes that the pairs of so many workers in one process take.
+pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
     let workers = u64::from(workers);
-    workers * workers * PAIR_BYTES
+    let each = match level {
+        Level::Approximate { .. } => 0,
+        Level::Fingerprint => PAIR_BYTES,
+        Level::Bytes => PAIR_BYTES + COMPARED_PAIR_BYTES,
+    };
+    workers * workers * each
 }
 
 /// Refuses what cannot hold the workers that it is to hold, before anything is read.
@@ -35,8 +44,8 @@ pub(crate) fn pairs_bytes(workers: u32) -> u64 {
 /// # Errors
 ///
 /// A [`UsageError`] with the least that holds.
-pub(crate) fn check_workers(memory_bytes: u64, workers: u32) -> Result<()> {
-    let least = WORKERS_BASE_BYTES + pairs_bytes(workers);
+pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Result<()> {
+    let least = WORKERS_BASE_BYTES + pairs_bytes(workers, level);
     if memory_bytes >= least || workers == 1 {
         return Ok(());
     }
@@ -95,15 +104,24 @@ mod tests {
 
     #[test]
     fn workers_in_one_process_are_refused_with_the_least_that_holds() {
-        for (workers, least) in [(1, 64), (64, 64), (200, 64), (512, 104), (1_024, 248)] {
-            check_workers(least << 20, workers).unwrap();
-            let refused = check_workers((least - 1) << 20, workers);
+        let cases = [
+            (Level::Fingerprint, 1, 64),
+            (Level::Fingerprint, 200, 64),
+            (Level::Fingerprint, 512, 104),
+            (Level::Fingerprint, 1_024, 248),
+            (Level::Bytes, 64, 64),
+            (Level::Bytes, 512, 204),
+            (Level::Bytes, 1_024, 648),
+        ];
+        for (level, workers, least) in cases {
+            check_workers(least << 20, workers, level).unwrap();
+            let refused = check_workers((least - 1) << 20, workers, level);
             if least > 64 {
                 let text = refused.unwrap_err().to_string();
                 assert!(text.ends_with(&format!("at least {least}M")), "{text}");
             }
             // What is left for entries is what there is beside the sample.
-            assert!(pairs_bytes(workers) < least << 20);
+            assert!(pairs_bytes(workers, level) < least << 20);
         }
     }
 
