@@ -11,14 +11,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub(crate) use self::connections::ConnectionSlot;
 use crate::jobs::Workshops;
 
+mod connections;
 mod disk;
 mod net;
 pub mod observer;
 mod seed;
 mod tls;
 
+pub use connections::raise_descriptor_limit;
 pub use disk::RealDisk;
 pub use net::RealNet;
 pub use observer::Observer;
@@ -82,12 +85,14 @@ pub struct Incoming {
     pub from: String,
     /// Who that is, as far as it was proved.
     pub identity: PeerIdentity,
+    /// Its place among those that the process takes, where they are counted.
+    pub(crate) slot: Option<ConnectionSlot>,
 }
 
 impl Incoming {
     /// A connection whose other end was not asked who it is.
     pub fn unchecked(stream: impl Stream, from: String) -> Self {
-        Self { stream: Box::new(stream), from, identity: PeerIdentity::Unchecked }
+        Self { stream: Box::new(stream), from, identity: PeerIdentity::Unchecked, slot: None }
     }
 }
 

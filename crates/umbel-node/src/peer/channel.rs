@@ -15,7 +15,7 @@ use super::limits::{
     ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
     KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
 };
-use crate::ports::{Listener, Net, PeerIdentity, PortFuture, Stream};
+use crate::ports::{ConnectionSlot, Listener, Net, PeerIdentity, PortFuture, Stream};
 
 /// A channel to `host:port` that connects when it is first used and again after a failure.
 ///
@@ -83,7 +83,11 @@ fn accept(mut listener: Box<dyn Listener>) -> PortFuture<'static, (Box<dyn Liste
         loop {
             match listener.accept().await {
                 Ok(taken) => {
-                    let accepted = Accepted { stream: taken.stream, identity: taken.identity };
+                    let accepted = Accepted {
+                        stream: taken.stream,
+                        identity: taken.identity,
+                        _slot: taken.slot,
+                    };
                     return (listener, accepted);
                 }
                 Err(error) => {
@@ -109,6 +113,8 @@ impl tokio_stream::Stream for Incoming {
 pub(crate) struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
+    /// Given back with the connection.
+    _slot: Option<ConnectionSlot>,
 }
 
 impl Connected for Accepted {

@@ -4,6 +4,7 @@ use std::io;
 
 use tokio::net::{TcpListener, TcpStream};
 
+use super::connections::ConnectionSlots;
 use super::{Incoming, Listener, Net, PortFuture, Stream};
 
 /// TCP. Small messages leave at once (no Nagle delay).
@@ -14,7 +15,8 @@ impl Net for RealNet {
         Box::pin(async move {
             let listener = TcpListener::bind(address).await?;
             let local_address = listener.local_addr()?.to_string();
-            Ok(Box::new(RealListener { listener, local_address }) as Box<dyn Listener>)
+            let slots = ConnectionSlots::of_process();
+            Ok(Box::new(RealListener { listener, local_address, slots }) as Box<dyn Listener>)
         })
     }
 
@@ -30,6 +32,7 @@ impl Net for RealNet {
 struct RealListener {
     listener: TcpListener,
     local_address: String,
+    slots: ConnectionSlots,
 }
 
 impl Listener for RealListener {
@@ -39,9 +42,10 @@ impl Listener for RealListener {
 
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
+            let slot = Some(self.slots.take().await);
             let (stream, from) = self.listener.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(Incoming::unchecked(stream, from.to_string()))
+            Ok(Incoming { slot, ..Incoming::unchecked(stream, from.to_string()) })
         })
     }
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use umbel_tls::{ClientTls, HandshakeError, KeyPairFiles, ServerTls, TlsError, TlsFiles};
 
+use super::connections::{ConnectionSlot, ConnectionSlots};
 use super::{Incoming, Listener, Net, PortFuture, Stream};
 use crate::metrics;
 
@@ -86,6 +87,7 @@ impl Net for TlsNet {
                 client: Arc::clone(&self.client),
                 takes_plain: self.takes_plain,
                 handshakes: JoinSet::new(),
+                slots: ConnectionSlots::of_process(),
                 reload,
             }) as Box<dyn Listener>)
         })
@@ -104,6 +106,7 @@ struct TlsListener {
     takes_plain: bool,
     /// Connections whose other end is proving itself: a slow one keeps nobody waiting.
     handshakes: JoinSet<Option<Incoming>>,
+    slots: ConnectionSlots,
     reload: Interval,
 }
 
@@ -121,7 +124,7 @@ impl TlsListener {
         show_expiry(self.server.expires_at());
     }
 
-    fn begin(&mut self, stream: TcpStream, from: String) {
+    fn begin(&mut self, stream: TcpStream, from: String, slot: ConnectionSlot) {
         let (server, takes_plain) = (Arc::clone(&self.server), self.takes_plain);
         self.handshakes.spawn(async move {
             let proved = tokio::time::timeout(
@@ -129,7 +132,7 @@ impl TlsListener {
                 prove(&server, takes_plain, stream, from.clone()),
             );
             let why = match proved.await {
-                Ok(Ok(incoming)) => return Some(incoming),
+                Ok(Ok(incoming)) => return Some(Incoming { slot: Some(slot), ..incoming }),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
             };
@@ -148,16 +151,17 @@ impl Listener for TlsListener {
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             loop {
+                let taken = async { (self.slots.take().await, self.tcp.accept().await) };
                 tokio::select! {
                     Some(done) = self.handshakes.join_next() => {
                         if let Ok(Some(incoming)) = done {
                             return Ok(incoming);
                         }
                     }
-                    taken = self.tcp.accept(), if self.handshakes.len() < HANDSHAKES_MAX => {
+                    (slot, taken) = taken, if self.handshakes.len() < HANDSHAKES_MAX => {
                         let (stream, from) = taken?;
                         stream.set_nodelay(true)?;
-                        self.begin(stream, from.to_string());
+                        self.begin(stream, from.to_string(), slot);
                     }
                     _ = self.reload.tick() => self.look(),
                 }
@@ -182,7 +186,7 @@ async fn prove(
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     let (stream, identity) = server.accept(stream).await?;
-    Ok(Incoming { stream: Box::new(stream), from, identity })
+    Ok(Incoming { identity, ..Incoming::unchecked(stream, from) })
 }
 
 fn show_expiry(expires_at: Option<SystemTime>) {

@@ -35,6 +35,8 @@ struct Inner {
 pub(crate) struct Faults {
     /// Writes and new files find no room; half of a write is done.
     pub(crate) full: bool,
+    /// No file can be created: the process has too many open.
+    pub(crate) no_descriptors: bool,
     /// So it is in changing calls behind the first number, up to the second.
     pub(crate) full_calls: Option<(u64, u64)>,
     /// Writes fail for another reason.
@@ -262,6 +264,9 @@ impl Disk for FaultDisk {
             inner.begin()?;
             if inner.is_full() {
                 return Err(io::ErrorKind::StorageFull.into());
+            }
+            if inner.faults.no_descriptors {
+                return Err(rustix::io::Errno::MFILE.into());
             }
             let file = if let Some(file) = inner.names.get(path).copied() {
                 inner.files[file].current.clear();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::storage::IOFlushed;
+use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use umbel_engine::GroupId;
@@ -218,9 +219,13 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Whether a write failed for want of room, and may be tried again.
+/// Whether a write failed for want of room, or a file could not be opened for want of descriptors,
+/// and it may be tried again.
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    let is_short_of_descriptors =
+        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
+    is_short_of_descriptors
+        || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn closed() -> io::Error {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
-use umbel_node::ports::{Ports, TlsNet};
+use umbel_node::ports::{Ports, TlsNet, raise_descriptor_limit};
 use umbel_node::{Config, Node};
 
 /// How often histograms are folded, so that they stay small when nobody reads the metrics.
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         return print(&settings.print());
     }
     let signal = StopSignal::install()?;
+    raise_descriptor_limit();
     logs::start(&settings.logs)?;
     let folder = temporary_folder(&settings)?;
     if let Some(folder) = &folder {

@@ -19,6 +19,9 @@ pub(crate) fn run(sandbox: &Sandbox, args: &str) -> Ran {
     sandbox.ended(output)
 }
 
+/// A node of its own.
+const SERVE: &str = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
+
 /// A cluster of one node with its data in the sandbox, killed with the test.
 pub(crate) struct Server {
     child: Child,
@@ -32,8 +35,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it and waits until it is ready.
     pub(crate) fn start(sandbox: &Sandbox) -> Self {
-        let args = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
-        let mut command = umbel(sandbox, args);
+        Self::spawn(umbel(sandbox, SERVE))
+    }
+
+    /// The same from a command that comes to the same.
+    fn spawn(mut command: Command) -> Self {
         // Nobody reads behind the first line: what it says must fit the pipe.
         command.stdout(Stdio::null()).env("UMBEL_LOG_LEVEL", "error");
         let mut child = command.spawn().unwrap();
@@ -160,4 +166,34 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert_eq!(second.code, Some(1), "{}", second.stderr);
     assert!(second.stderr.contains("node"), "{}", second.stderr);
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Descriptors that the server below may have.
+#[cfg(target_os = "linux")]
+const DESCRIPTORS: usize = 150;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_that_say_nothing_leave_descriptors_for_the_rest() {
+    use std::net::TcpStream;
+    let sandbox = Sandbox::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {DESCRIPTORS} && exec \"$0\" \"$@\"")]);
+    command.arg(env!("CARGO_BIN_EXE_umbel")).args(SERVE.split_whitespace());
+    command.current_dir(sandbox.path("")).env_clear().env("TMPDIR", sandbox.path(".scratch"));
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let server = Server::spawn(command);
+    // Each is taken by the system's queue at least, so none of these waits for the server.
+    let connect = |_| TcpStream::connect(&server.address).unwrap();
+    let silent: Vec<TcpStream> = (0..DESCRIPTORS).map(connect).collect();
+    let folder = format!("/proc/{}/fd", server.child.id());
+    let open = || std::fs::read_dir(&folder).unwrap().count();
+    // As many as are let in: two thirds.
+    while open() < DESCRIPTORS * 2 / 3 {
+        std::thread::yield_now();
+    }
+    assert!(open() < DESCRIPTORS - 10, "{} of {DESCRIPTORS} descriptors are taken", open());
+    drop(silent);
+    let created = server.run(&sandbox, "filter create seen --capacity 1000");
+    created.kept();
 }

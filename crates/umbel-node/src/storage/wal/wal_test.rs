@@ -220,6 +220,27 @@ async fn a_full_disk_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_without_descriptors_waits_with_its_next_segment() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let mut health = storage.health();
+    let mut log = storage.log(GroupId::META);
+    durable(&mut log, 0..2).await;
+    disk.set(Faults { no_descriptors: true, ..Faults::default() });
+    // More than a segment holds.
+    let mut answer = append(&mut log, 2..60).await.unwrap();
+    health.wait_for(|health| *health == WalHealth::Full).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(answer.try_recv().is_err(), "nothing is acknowledged");
+    disk.set(Faults::default());
+    answer.await.unwrap().unwrap();
+    assert_eq!(*health.borrow(), WalHealth::Good);
+    storage.close().await;
+    let storage = open(&disk.crash(|_| 0)).await;
+    assert_eq!(indexes(&storage, GroupId::META).await, (0..60).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_disk_does_not_keep_the_log_from_closing() {
     let disk = FaultDisk::new();
     let storage = open(&disk).await;
