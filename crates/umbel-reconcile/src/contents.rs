@@ -73,7 +73,7 @@ fn send_wanted(drive: &mut Drive<'_>, wanted: &[Wanted], salt: u64) -> Result<()
     if count > 0 {
         message.extend(salt.to_le_bytes());
     }
-    for Wanted { hash, basis } in wanted {
+    for Wanted { hash, basis, .. } in wanted {
         message.extend(&hash[..8]);
         let (average, hashes) =
             basis.as_ref().map_or((0, &[][..]), |basis| (basis.average, &basis.hashes[..]));
@@ -139,15 +139,23 @@ fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) ->
     }
     let stream = Stream { drive, left: 0, has_ended: false };
     let mut decoder = zstd::Decoder::new(stream)?;
-    for Wanted { hash, basis } in wanted {
+    for Wanted { hash, bytes: announced, basis } in wanted {
         let mut bytes = [0; 8];
         decoder.read_exact(&mut bytes).context("a content did not come")?;
         let bytes = u64::from_le_bytes(bytes);
+        check_length(bytes, *announced)?;
         let mut content = Patched::new(&mut decoder, basis.as_ref(), bytes);
         contents.stage(*hash, bytes, &mut content)?;
     }
-    let rest = io::copy(&mut decoder, &mut io::sink())?;
-    ensure!(rest == 0, "{rest} bytes came that were not asked for");
+    // One byte more is enough to tell: what a few bytes unfold to may have no end.
+    let rest = io::copy(&mut decoder.by_ref().take(1), &mut io::sink())?;
+    ensure!(rest == 0, "more bytes came than were asked for");
+    Ok(())
+}
+
+/// Whether a content is as long as its item said, by which its place on the disk was counted.
+fn check_length(bytes: u64, announced: u64) -> Result<()> {
+    ensure!(bytes == announced, "a content of {bytes} bytes came, its item says {announced}");
     Ok(())
 }
 
@@ -209,5 +217,17 @@ impl Read for Stream<'_, '_> {
         self.drive.read_exact(&mut buffer[..count]).map_err(io::Error::other)?;
         self.left -= count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_is_as_long_as_its_item_said() {
+        assert!(check_length(3, 3).is_ok());
+        let error = check_length(1 << 40, 3).unwrap_err().to_string();
+        assert!(error.contains("1099511627776 bytes came, its item says 3"), "{error}");
     }
 }

@@ -147,6 +147,8 @@ pub trait Contents {
 pub struct Wanted {
     /// BLAKE3 of its bytes.
     pub hash: [u8; 32],
+    /// Its length, as the item tells it.
+    pub(crate) bytes: u64,
     /// An older version of it.
     pub(crate) basis: Option<Basis>,
 }

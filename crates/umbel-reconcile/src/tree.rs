@@ -5,8 +5,8 @@
 //!                    u32 LE    u64 LE   32 bytes
 //! ```
 //!
-//! The content of a link is the path that it leads to. Directories are there if something is in them. Owners and times
-//! are not compared.
+//! The content of a link is the path that it leads to. Directories are there if something is in them. Owners, times and
+//! what a program may do in another's name are not compared.
 
 use super::change::Change;
 use super::delta::Basis;
@@ -33,8 +33,9 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Bytes of an item behind its path and the zero: mode, length, hash.
 const FACTS_BYTES: usize = 4 + 8 + 32;
 
-/// Permissions that are compared and set.
-const PERMISSIONS: u32 = 0o7777;
+/// Permissions that are compared and set: to read, write and execute. What a program may do in another's
+/// name, nobody on the other side decides.
+const PERMISSIONS: u32 = 0o777;
 
 /// What tells a link from a file, in a mode.
 const IS_LINK: u32 = 0o120_000;
@@ -131,6 +132,20 @@ impl Stamp {
 }
 
 impl Tree {
+    /// Refuses contents for which the disk has no room, before the first of them is asked for.
+    fn check_room(&self, wanted: &[Wanted]) -> Result<()> {
+        let needed = wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes));
+        let disk = rustix::fs::statvfs(&self.root).map_err(std::io::Error::from);
+        let disk = disk.with_context(|| self.root.display().to_string())?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        ensure!(
+            needed <= free,
+            "{}: the other side's files have {needed} bytes, and the disk has {free} left",
+            self.root.display()
+        );
+        Ok(())
+    }
+
     /// Reads a directory and the contents of all its files.
     ///
     /// # Errors
@@ -338,9 +353,11 @@ impl Contents for Tree {
             }
             let older = older.and_then(|index| usize::try_from(index).ok());
             let basis = older.map(|index| self.basis(index, salt)).transpose()?.flatten();
-            wanted.insert(entry.hash, basis);
+            wanted.insert(entry.hash, Wanted { hash: entry.hash, bytes: entry.bytes, basis });
         }
-        Ok(wanted.into_iter().map(|(hash, basis)| Wanted { hash, basis }).collect())
+        let wanted: Vec<Wanted> = wanted.into_values().collect();
+        self.check_room(&wanted)?;
+        Ok(wanted)
     }
 
     fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)> {
@@ -383,6 +400,38 @@ mod tests {
         item[2] = 0xff; // The mode.
         item[4] = 0xff;
         assert!(Entry::parse(&item).is_err());
+        for mode in [0o4755, 0o2755, 0o1777] {
+            let item = Entry { mode, ..entry("a") }.item();
+            assert!(Entry::parse(&item).is_err(), "{mode:o}");
+        }
         assert!(Entry::parse(&[0; 44]).is_err());
+    }
+
+    #[test]
+    fn what_the_disk_has_no_room_for_is_not_asked_for() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let item = |bytes, hash| {
+            let entry = Entry { bytes, hash: [hash; 32], ..entry("a") };
+            Item::Bytes(entry.item())
+        };
+        let small = Change { added: vec![item(3, 1)], ..Change::default() };
+        assert_eq!(tree.wanted(&small, 0).unwrap().len(), 1);
+        // Together they are more than a number holds.
+        for huge in [vec![item(1 << 62, 1)], vec![item(u64::MAX, 1), item(u64::MAX, 2)]] {
+            let error = tree.wanted(&Change { added: huge, ..Change::default() }, 0).err();
+            let said = error.unwrap().to_string();
+            assert!(said.contains("the disk has"), "{said}");
+        }
+    }
+
+    #[test]
+    fn who_may_act_in_anothers_name_is_not_compared() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        assert_eq!(Tree::open(folder.path()).unwrap().entries[0].permissions(), 0o755);
     }
 }
