@@ -10,7 +10,7 @@ use rcgen::{
 use thiserror::Error;
 
 use crate::clock::now;
-use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, PeerIdentity, is_client_name};
+use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, is_client_name};
 
 /// How much earlier than now a certificate begins: clocks of two machines differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
@@ -178,15 +178,6 @@ impl Subject {
             Self::Client { .. } => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
         Ok(params)
-    }
-
-    /// Who shows such a certificate.
-    #[must_use]
-    pub fn identity(&self) -> PeerIdentity {
-        match self {
-            Self::Node { .. } => PeerIdentity::Node,
-            Self::Client { name } => PeerIdentity::Client(name.as_str().into()),
-        }
     }
 }
 

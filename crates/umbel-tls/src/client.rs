@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use rustls::client::{ClientConfig, Resumption};
 use rustls::pki_types::ServerName;
@@ -101,12 +100,6 @@ impl ClientTls {
     /// If the new files cannot be used: once, and the old ones stay in use.
     pub fn refresh(&self) -> Result<bool, TlsError> {
         self.config.refresh()
-    }
-
-    /// When the own certificate expires; None without one.
-    #[must_use]
-    pub fn expires_at(&self) -> Option<SystemTime> {
-        self.config.expires_at()
     }
 
     /// Proves both ends of a connection that was made to `host:port`.

@@ -13,7 +13,6 @@ const KEPT_SHARE: u64 = 3;
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Room for connections. Who comes when there is none waits in the system's queue.
-#[derive(Clone)]
 pub(super) struct ConnectionSlots(Arc<Semaphore>);
 
 /// A connection's place, as long as it lives.
