@@ -44,7 +44,9 @@ impl TlsPaths {
     /// If one is missing beside another.
     pub(crate) fn files(self) -> Result<Option<TlsFiles>, UsageError> {
         let missing = |one: &str, other: &str| {
-            Err(UsageError(format!("--tls-{one} is given without --tls-{other}; give both")))
+            let [one, other] = [one, other]
+                .map(|name| format!("--tls-{name} (UMBEL_TLS_{})", name.to_ascii_uppercase()));
+            Err(UsageError(format!("{one} is given without {other}; give both")))
         };
         let pair = match (self.cert, self.key) {
             (Some(certificate), Some(key)) => Some(KeyPairFiles { certificate, key }),

@@ -227,6 +227,7 @@ struct Beside {
     online: Vec<FilterAddress>,
     add_to: Option<FilterAddress>,
     save_index: Option<SaveIndex>,
+    reach: Reach,
 }
 
 impl DedupArgs {
@@ -246,11 +247,19 @@ impl DedupArgs {
         }
         let address = |text: &String| text.parse::<FilterAddress>();
         let bits = self.index_bits;
+        let reaches_clusters =
+            !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
+        let tls = match reaches_clusters {
+            true => TlsPaths::default().or_environment().files()?,
+            // What the environment says of clusters is nothing to a job on files.
+            false => None,
+        };
         Ok(Beside {
             references: references.into_iter().map(PathBuf::from).collect(),
             online: online.into_iter().map(address).collect::<Result<_, _>>()?,
             add_to: self.add_to.as_ref().map(address).transpose()?,
             save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
+            reach: Reach { own_cluster: None, tls },
         })
     }
 
@@ -317,12 +326,12 @@ impl DedupArgs {
         let level = self.level()?;
         self.check_objects()?;
         self.check_in_place()?;
-        let Beside { online, references, add_to, save_index } = self.beside(level)?;
+        let Beside { online, references, add_to, save_index, reach } = self.beside(level)?;
         Ok(JobSpec {
             references,
             online,
             add_to,
-            reach: Reach { own_cluster: None, tls: TlsPaths::default().or_environment().files()? },
+            reach,
             save_index,
             inputs: self.inputs.clone(),
             names: NameFilter { include: self.include.clone(), exclude: self.exclude.clone() },

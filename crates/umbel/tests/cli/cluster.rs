@@ -1,7 +1,7 @@
 //! `umbel cluster` against a real server.
 
 use crate::sandbox::Sandbox;
-use crate::serve::{Server, run};
+use crate::serve::{Server, run, umbel};
 use serde_json::Value;
 
 #[test]
@@ -18,6 +18,51 @@ fn wrong_usage_is_exit_code_2() {
     ] {
         run(&sandbox, &format!("cluster {args}")).refused(2, &[said]);
     }
+}
+
+#[test]
+fn certificates_are_made_for_their_owner_and_never_over_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new();
+    let certs = |args: &str| run(&sandbox, &format!("cluster certs {args}"));
+    certs("node node-1").refused(1, &["certs/ca.pem", "certs init"]);
+    certs("init").kept();
+    certs("init").refused(2, &["certs/ca.pem", "--overwrite"]);
+    for (args, said) in [
+        ("node", "HOST"),
+        ("node node-1:7300", "node-1:7300"),
+        ("node a/b", "a/b"),
+        ("client a/b", "a/b"),
+        ("client alice --days 0", "0 days"),
+        ("client alice --days 99999", "99999 days"),
+    ] {
+        certs(args).refused(2, &[said]);
+    }
+    certs("client alice").kept();
+    let names = std::fs::read_dir(sandbox.path("certs")).unwrap().count();
+    assert_eq!(names, 4, "nothing of what was refused");
+    let mode = |name: &str| sandbox.path(name).metadata().unwrap().permissions().mode() & 0o777;
+    for (name, expected) in [("certs", 0o700), ("certs/ca.key", 0o600)] {
+        assert_eq!(mode(name), expected, "{name}");
+    }
+    assert_eq!(mode("certs/client-alice.key"), 0o600);
+
+    sandbox.write("certs/ca.key", b"torn");
+    certs("client bob").refused(1, &["certs/ca.key"]);
+}
+
+#[test]
+fn half_of_a_certificate_stops_what_reaches_a_cluster_and_nothing_else() {
+    let sandbox = Sandbox::with(&[("a", "x\nx\n")]);
+    let ran = |args: &str| {
+        let output = umbel(&sandbox, args).env("UMBEL_TLS_CERT", "alice.pem").output().unwrap();
+        sandbox.ended(output)
+    };
+    for args in ["filter list", "dedup a --reference umbel://127.0.0.1:1/seen"] {
+        ran(args).refused(2, &["UMBEL_TLS_CERT", "UMBEL_TLS_KEY"]);
+    }
+    assert_eq!(ran("dedup a").kept_text(), "x\n");
+    run(&sandbox, "filter list --tls-ca gone.pem").refused(2, &["gone.pem: cannot read it"]);
 }
 
 #[test]

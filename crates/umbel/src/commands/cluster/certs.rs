@@ -42,7 +42,7 @@ pub(super) struct CertsArgs {
 
 #[derive(Subcommand)]
 enum CertsVerb {
-    /// Make an authority: ca.pem for everybody, ca.key for who signs, in a new folder or an empty one
+    /// Make an authority: ca.pem for everybody, ca.key for who signs
     Init {
         #[command(flatten)]
         made: Made,
