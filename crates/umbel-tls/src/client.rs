@@ -31,9 +31,10 @@ pub enum HandshakeError {
         /// The address.
         address: String,
     },
-    /// The other end answers something else than TLS, or hangs up at once.
+    /// The other end answers something else than TLS, or hangs up, as one does that stops.
     #[error(
-        "{address} does not speak TLS: connect without --tls-ca, or start that node with tls_cert"
+        "{address} does not speak TLS, or hung up: connect without --tls-ca, or start that node with \
+         tls_cert"
     )]
     NoTls {
         /// The address.
