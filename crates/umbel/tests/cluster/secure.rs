@@ -50,7 +50,7 @@ struct Secure {
 }
 
 impl Secure {
-    /// Nodes with certificates, of which one listens without being ready.
+    /// Nodes with certificates that have formed a cluster.
     async fn form() -> Self {
         let mut cluster = Cluster::none().await;
         let (authority, own) = Authority::new("cluster", 1).unwrap();
@@ -150,7 +150,7 @@ async fn who_proves_nothing_is_told_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_certificates_change_under_load_and_no_call_fails() {
-    let secure = Secure::form().await;
+    let mut secure = Secure::form().await;
     let (folder, ca) = (secure.folder(), secure.folder().join("ca.pem"));
     let alice = put_pair(&folder, "alice", &secure.authority.issue(&client("alice"), 1).unwrap());
     let trusted = secure.client(&ca, Some(alice.clone()), options());
@@ -186,7 +186,6 @@ async fn all_certificates_change_under_load_and_no_call_fails() {
     secure.read_again(&before).await;
 
     // New connections, among them those of a node that starts again.
-    let mut secure = secure;
     let fresh = secure.client(&ca, Some(alice), options());
     assert_eq!(fresh.list("").await.unwrap().len(), 1);
     let begun = calls.load(Ordering::SeqCst);
