@@ -3,11 +3,13 @@
 use thiserror::Error;
 
 use crate::ans::{ANS_RATIO_MAX, ANS_RATIO_MIN};
+use crate::plain_rice::PLAIN_QUOTIENT_MAX;
 use crate::rice::LOW_BITS_MAX;
 
 /// Why bits are no codes of ours. Refuse the message: reading it again gives the same error. The
 /// reader stands somewhere inside the refused code and is of no further use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum CodeError {
     /// The bits end inside a code. Check that the message arrived whole.
     #[error("bits end too early: {needed} needed, {left} left")]
@@ -34,6 +36,13 @@ pub enum CodeError {
     Overflow {
         /// Quotient that was read, below the escape.
         quotient: u32,
+    },
+    /// A code without an escape would be longer than any that is read or written. Take more low bits,
+    /// or refuse the message.
+    #[error("quotient {quotient} of a plain Rice code, expected at most {PLAIN_QUOTIENT_MAX}")]
+    Quotient {
+        /// Quotient of the value; where it was read, its first ones.
+        quotient: u64,
     },
     /// Fewer bits are left than so many codes take at least. Refuse the message; nothing was
     /// allocated for it.

@@ -9,9 +9,27 @@
 //! |---|---|
 //! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
 //! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
+//! | how do formats of others write one, such as BIP 158? | `plain_rice` (no escape) |
 //! | how is a sorted list written? | `gaps` |
 //! | how is a long sorted list written in the fewest bits? | `ans` |
 //! | how short could any code be? | `entropy` |
+//!
+//! # Formats
+//!
+//! Bits fill bytes from the most significant one down; the last byte ends with zeros. With B low bits
+//! a value v is written as
+//!
+//! ```text
+//! Rice         ⌊v / 2^B⌋ < 32:  ⌊v / 2^B⌋ ones │ 0 │ the B low bits of v      B = 2, v = 5:  10 01
+//!              otherwise:       32 ones │ v in 64 bits                         the escape; no code exceeds 96 bits
+//! plain Rice   ⌊v / 2^B⌋ ones │ 0 │ the B low bits of v                        as BIP 158 has it, no escape
+//! Golomb       with M for 2^B: ⌊v / M⌋ ones │ 0 │ v mod M in truncated binary  the same escape from 32 ones on
+//!
+//! positions    each minus the one before it, the first as it is                3 4 4 9:  3 1 0 5
+//! indexes      the number of those left out before each                        3 4 6 9:  3 0 1 2
+//! ```
+//!
+//! A value that is escaped without need is refused, so every list has one code.
 //!
 //! ```
 //! use umbel_bits::{BitReader, BitWriter, RiceCode, decode_positions, encode_positions};
@@ -40,6 +58,7 @@ mod entropy;
 mod error;
 mod gaps;
 mod golomb;
+mod plain_rice;
 mod rice;
 
 pub use ans::{ANS_RATIO_MAX, ANS_RATIO_MIN, ANS_START_BITS, AnsGapCode, AnsReader};
@@ -52,4 +71,5 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
+pub use plain_rice::{PLAIN_QUOTIENT_MAX, PlainRiceCode};
 pub use rice::{LOW_BITS_MAX, QUOTIENT_ESCAPE, RiceCode};
