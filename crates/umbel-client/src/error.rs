@@ -13,6 +13,7 @@ use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, SESSIONS_PER_REQUEST_MAX};
 
 /// An item that cannot travel. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum ItemError {
     /// The item is too long: leave it out, or insert its digest.
     #[error("item {index} has {item_bytes} bytes, at most {ITEM_BYTES_MAX} are allowed")]
@@ -29,6 +30,7 @@ pub enum ItemError {
 
 /// A call that failed, sorted by what the caller should do.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// An address is none: correct it. Nothing was sent.
     #[error("{address:?} is no address: host:port is expected, several separated by commas")]

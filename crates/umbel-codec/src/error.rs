@@ -10,6 +10,7 @@ use crate::limits::{FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX};
 
 /// Why bytes are no frame of ours, or a filter does not fit into frames. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// The frame goes on. Read more and decode again; at the end of input, refuse it.
     #[error("frame ends too early: {needed} bytes needed, {available} available")]
@@ -73,6 +74,7 @@ pub enum FrameError {
 
 /// Why a header is none that this release reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// Something else begins here. Refuse it: there is no way to find the next frame.
     #[error("not a filter frame: begins with {actual:02x?}, expected {FRAME_MAGIC:02x?}")]
@@ -129,6 +131,7 @@ pub enum HeaderError {
 /// Why a payload is not what its header says, although the checksum is right. Refuse the frame: its
 /// sender has a bug.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum PayloadError {
     /// The bits are no codes.
     #[error("codes are not valid")]
@@ -182,6 +185,7 @@ pub enum PayloadError {
 
 /// Why a frame was not merged into a filter. The filter is as it was.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum FrameMergeError {
     /// Ask the sender for a filter under our key.
     #[error(transparent)]

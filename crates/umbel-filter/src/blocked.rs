@@ -153,6 +153,7 @@ impl Blocked {
 
 /// Why a filter was not folded. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FoldError {
     /// Only an even number of blocks can be halved: plan for a power of two if you want to fold.
     #[error("{block_count} blocks, expected an even number to fold")]

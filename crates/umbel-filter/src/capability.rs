@@ -160,6 +160,7 @@ pub struct OutOfRange {
 
 /// Why an item was not inserted. The item itself was not inserted by any variant.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum InsertError {
     /// Send the item to the filter of its hash range.
     #[error(transparent)]

@@ -44,6 +44,7 @@ pub struct HashRange {
 
 /// The two numbers are no range of the hash space. Fix the caller, or refuse the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum HashRangeError {
     /// The range holds nothing: name an end above the start.
     #[error("empty hash range: end {end} is not above start {start}")]

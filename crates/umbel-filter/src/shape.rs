@@ -290,6 +290,7 @@ impl From<ScalableShape> for Shape {
 
 /// The numbers are no shape. Fix the caller, or refuse the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// Name a position count within the limits.
     #[error("{position_count} positions, expected 1 to {POSITION_COUNT_MAX}")]
@@ -337,6 +338,7 @@ pub enum ShapeError {
 
 /// Why a filter was not created.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum CreateError {
     /// No filter has such a shape. Fix the numbers.
     #[error(transparent)]

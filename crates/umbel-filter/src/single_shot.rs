@@ -47,6 +47,7 @@ pub struct SingleShot {
 
 /// The hashes are not what [`SingleShot::from_sorted_hashes`] takes. A bug of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum SortedHashesError {
     /// Sort the hashes first.
     #[error("hashes are not sorted: hash {index} is below the one before it")]
@@ -62,6 +63,7 @@ pub enum SortedHashesError {
 /// The positions are not what [`SingleShot::from_positions`] takes. Refuse the message that they
 /// came in, or fix the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum PositionsError {
     /// A position is not above the one before it.
     #[error("position {position} follows {previous}, expected a larger one")]

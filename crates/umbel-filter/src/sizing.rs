@@ -47,6 +47,7 @@ use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 /// A size or rate that no filter can have, or a count that no filter can show. Fix the caller's
 /// configuration.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum SizingError {
     /// A filter needs at least one bit (or position).
     #[error("0 bits, expected at least 1")]

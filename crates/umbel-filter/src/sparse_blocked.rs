@@ -83,6 +83,7 @@ pub struct SparseBlocked {
 
 /// Why a list is no sparse blocked filter. Refuse the message that it came in, or fix the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProbesError {
     /// Only blocked filters have such probes.
     #[error(transparent)]

@@ -231,6 +231,7 @@ const fn unzigzag(value: u64) -> i64 {
 
 /// Why bytes are no estimator. Refuse the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum EstimatorError {
     /// So many items cannot be counted.
     #[error("{item_count} items, expected fewer than 2^62")]

@@ -19,6 +19,11 @@
 //! What comes from a peer may be anything: decoders end with an answer, `None` or an error, in bounded
 //! time and memory. Nothing here reads a file, a clock or dice; seeds and keys are arguments.
 //!
+//! *Bytes* of a [`PinSketch`] of t syndromes s_1 … s_t, s_j = Σ x^(2j−1), in a field of b bits: one
+//! little-endian integer with s_j at bits [(j−1)·b, j·b), padded with zeros to whole bytes, byte for
+//! byte that of bitcoin-core/minisketch. Bits of [`LsbWriter`] fill bytes from the least significant
+//! one up; those of `umbel-bits` from the most significant one down.
+//!
 //! ```
 //! use umbel_sketch::{Field, PinSketch};
 //!

@@ -142,6 +142,7 @@ impl<'a> LsbReader<'a> {
 
 /// Why bits are not what a writer wrote. Refuse the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum LsbError {
     /// The bytes end inside a number.
     #[error("bits end too early: {needed} needed, {left} left")]

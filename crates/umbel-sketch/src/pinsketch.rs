@@ -208,6 +208,7 @@ pub struct SketchMismatch {
 /// Why numbers or bytes are no syndromes. Refuse the message: it is damaged, or speaks of another
 /// field or capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum SyndromesError {
     /// A syndrome is larger than the field's numbers.
     #[error("syndrome {index} is {value:#x}, expected at most {:#x}", .field.mask())]

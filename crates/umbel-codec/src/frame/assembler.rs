@@ -22,6 +22,7 @@ use crate::error::{FrameMergeError, KeyMismatch};
 /// Why frames are no filter. A frame that was refused changed nothing: another one can take its
 /// place.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum AssembleError {
     /// The filter cannot be created.
     #[error(transparent)]

@@ -200,7 +200,7 @@ impl Slice {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
                 PartError::ShapeMismatch { what: error.to_string() }
             }
-            FrameMergeError::Frame(_) | FrameMergeError::NotEmpty { .. } => bad(error.to_string()),
+            _ => bad(error.to_string()),
         })
     }
 
