@@ -8,6 +8,7 @@
 //! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● |
 //! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | |
 //! | [`remove`](AnyFilter::remove) | | | | | ● | |
+//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● |
 
 use thiserror::Error;
 
@@ -97,6 +98,7 @@ pub struct FilterPlan {
 
 /// Why an item was not taken out. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
 pub enum RemoveError {
     /// Send the item to the filter of its hash range.
     #[error(transparent)]
@@ -112,6 +114,7 @@ pub enum RemoveError {
 
 /// Why a filter was not merged. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum MergeError {
     /// The filters differ in kind, hash range, size or probes. Build one of them anew with the
     /// other's shape.
@@ -179,6 +182,30 @@ impl AnyFilter {
         match self {
             Self::Counting(filter) => Ok(filter.remove(hash)?),
             _ => Err(RemoveError::Unsupported { kind: self.kind() }),
+        }
+    }
+
+    /// Puts the filter into its shortest form: worth it before many questions, and before the filter
+    /// is kept for long. Only single-shot filters have another one, which holds the latest inserts
+    /// apart ([`StoredSingleShot::seal`]); what is contained stays the same in every kind.
+    pub fn seal(&mut self) {
+        if let Self::SingleShot(filter) = self {
+            filter.seal();
+        }
+    }
+
+    /// Takes all items out, of any kind. The shape stays, and so does the memory of the kinds that
+    /// are arrays; a scalable filter keeps its first level, a single-shot filter nothing.
+    pub fn clear(&mut self) {
+        match self {
+            Self::SingleShot(filter) => {
+                *filter = StoredSingleShot::new(filter.single_shot_shape());
+            }
+            Self::Blocked(filter) => filter.words_mut().fill(0),
+            Self::Classic(filter) => filter.words_mut().fill(0),
+            Self::Partitioned(filter) => filter.words_mut().fill(0),
+            Self::Counting(filter) => filter.words_mut().fill(0),
+            Self::Scalable(filter) => filter.clear(),
         }
     }
 

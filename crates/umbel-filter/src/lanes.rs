@@ -121,6 +121,19 @@ pub(crate) fn positions(sets: &LaneSets, seed: u32) -> impl Iterator<Item = u32>
 mod tests {
     use super::*;
 
+    /// The crate's documentation shows these numbers to whoever writes another reader.
+    #[test]
+    fn the_documented_pattern_is_the_one_in_use() {
+        let docs = include_str!("lib.rs");
+        for salt in SALTS {
+            assert!(docs.contains(&format!(" {salt:08x}")), "{salt:08x}");
+        }
+        assert!(docs.contains(&format!("{SALT_SET:#010x}")));
+        for (probe_count, set) in LANE_SETS.iter().enumerate().skip(1) {
+            assert!(docs.contains(&format!("{probe_count:>2} {set:04x}")), "{probe_count}");
+        }
+    }
+
     /// How often each difference a XOR b of two lanes occurs, squared and summed: what the variance
     /// of the number of shared lanes over all r hangs on.
     fn spread(set: u16) -> u32 {

@@ -41,6 +41,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+//!
+//! Values of any type that is [`Hash`](std::hash::Hash) go into a [`HashedFilter`]; iterators of
+//! hashes extend every kind, and a [`Scalable`] filter is collected from one; `|=` merges filters of
+//! one shape where a merge is the OR.
+
+//!
+//! # Formats
+//!
+//! Which bits an item sets is part of every stored filter and the same on all platforms and in all
+//! releases. With the halves `hi` and `lo` of the item's hash, B blocks over the hash space, and
+//! everything modulo 2^32 or 2^64 as the width of the numbers is:
+//!
+//! ```text
+//! block                      ⌊hi · B / 2^64⌋, counted from the first one of the filter's range
+//! bit i of a block           bit i mod 64 of its word ⌊i / 64⌋
+//!
+//! blocked, counting,         seed s = the upper 32 bits of lo
+//! scalable's levels          r = ((s · 0x7d29825d) mod 2^32) >> 28
+//!                            for each lane l of the set of k:  lane l XOR r, in it bit
+//!                            ((s · SALT[l XOR r]) mod 2^32) >> 27;  position 32 · lane + bit
+//! classic                    v(0) = lo · A + C, v(j) = v(j − 1) · A + C;  position ⌊v(j) · b / 2^64⌋ of b
+//! partitioned                the same v(j);  position j · w + ⌊v(j) · w / 2^64⌋, w = ⌊b / k⌋
+//! single-shot                ⌊(hi − start) · m / 2^64⌋ of m over the hash space
+//!
+//! A = 0xd1342543de82ef95, C = 0x9e3779b97f4a7c15
+//! SALT  e220a839 6e789e6b 06c45d19 f88bb8a9 1b39896b 53cb9f0d 2c829abf c584133b
+//!       3ee57891 f3b8488d 657eecdd c2d326e1 8621a03f 8e1f7555 b54e0f17 84bb3f97
+//! sets  k  1 0001   2 0003   3 0007   4 0017   5 0117   6 8117   7 111f   8 053f
+//!          9 153f  10 953f  11 177f  12 17ff  13 1fff  14 3fff  15 7fff  16 ffff   bit l: lane l
+//! ```
+//!
+//! How filters are written as bytes is in the crate `umbel-codec`.
+
 mod any;
 mod bits;
 mod block_array;
@@ -50,7 +83,10 @@ mod capability;
 mod classic;
 mod counting;
 mod hash;
+mod hash_state;
+mod hashed;
 mod lanes;
+mod operators;
 mod partitioned;
 mod plan;
 mod range;
@@ -76,6 +112,8 @@ pub use capability::{
 pub use classic::Classic;
 pub use counting::{COUNTER_MAX, Counting};
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
+pub use hash_state::HashState;
+pub use hashed::HashedFilter;
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
 pub use partitioned::Partitioned;
 pub use range::{

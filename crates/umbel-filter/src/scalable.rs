@@ -97,6 +97,7 @@ pub struct FilterLevel {
 
 /// The parts are no scalable filter. Refuse the message that they came in, or fix the caller.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
 pub enum LevelsError {
     /// A scalable filter has a first level from the start.
     #[error("no levels, expected at least one")]
@@ -289,6 +290,27 @@ impl Scalable {
     #[must_use]
     pub const fn scalable_shape(&self) -> ScalableShape {
         self.shape
+    }
+
+    /// Takes all items out. The first level stays, empty; the memory of the others is freed.
+    ///
+    /// ```
+    /// use umbel_filter::{Contains, HashRange, Insert, ItemHash, Scalable};
+    ///
+    /// let mut seen = Scalable::new(HashRange::WHOLE, 1, 0.01)?;
+    /// seen.insert(ItemHash::new(1 << 60, 5))?;
+    /// seen.insert(ItemHash::new(9 << 60, 7))?;
+    /// seen.clear();
+    /// assert_eq!(seen.levels().len(), 1);
+    /// assert!(!seen.contains(ItemHash::new(1 << 60, 5)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear(&mut self) {
+        self.levels.truncate(1);
+        for level in &mut self.levels {
+            level.filter.words_mut().fill(0);
+            level.item_count = 0;
+        }
     }
 
     /// Inserts an item of the range that no level before this one has.

@@ -24,11 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bits::{LINE_WORDS, Line, scalar, wide};
 use crate::blocked::Blocked;
-use crate::capability::{Contains, Insertion, OutOfRange, check_all_in_range, check_in_range};
+use crate::capability::{
+    Contains, Describe, Description, Insert, InsertError, Insertion, OutOfRange,
+    check_all_in_range, check_in_range,
+};
 use crate::hash::ItemHash;
 use crate::lanes::LaneSets;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind};
+use crate::shape::{BlockShape, CreateError, Kind, Shape};
 
 #[cfg(test)]
 mod shared_blocked_test;
@@ -183,6 +186,63 @@ impl Contains for SharedBlocked {
             self.prefetch_ahead(hashes, at);
             self.contains(hash)
         }));
+    }
+}
+
+/// For code that takes any kind of filter. Whoever has the type needs no exclusive reference:
+/// [`SharedBlocked::insert`].
+impl Insert for SharedBlocked {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        Ok(Self::insert(self, hash)?)
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        Ok(Self::insert_batch(self, hashes, outcomes)?)
+    }
+}
+
+impl Contains for &SharedBlocked {
+    #[inline]
+    fn contains(&self, hash: ItemHash) -> bool {
+        SharedBlocked::contains(self, hash)
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        SharedBlocked::contains_batch(self, hashes, present);
+    }
+}
+
+/// A shared reference is enough to insert, as one to a file is to write: each thread hands its own to
+/// code that takes any [`Insert`].
+impl Insert for &SharedBlocked {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        Ok(SharedBlocked::insert(self, hash)?)
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        Ok(SharedBlocked::insert_batch(self, hashes, outcomes)?)
+    }
+}
+
+impl Describe for SharedBlocked {
+    fn shape(&self) -> Shape {
+        self.shape.into()
+    }
+
+    /// Counts word by word: inserts that run meanwhile may be counted in part.
+    fn describe(&self) -> Description {
+        let ones = |line: &SharedLine<AtomicU64>| line.load().0.map(u64::count_ones);
+        self.shape.describe(self.lines.iter().flat_map(ones).map(u64::from).sum())
     }
 }
 
