@@ -6,6 +6,7 @@
 use umbel_bits::BitReader;
 
 pub mod exchange;
+pub mod saved;
 pub mod seeds;
 pub mod sessions;
 pub mod sketches;

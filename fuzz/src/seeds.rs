@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
-use crate::{sessions, sketches};
+use crate::{saved, sessions, sketches};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
 use umbel_engine::reconcile::Kind;
@@ -94,7 +94,15 @@ pub fn all() -> Vec<Seed> {
     let sessions = sessions
         .into_iter()
         .map(|(name, choice)| ("session_frames", name, sessions::recorded(choice)));
-    golden.into_iter().chain(made).chain(sketches).chain(files).chain(sessions).collect()
+    let saved = saved::seeds().into_iter().map(|(name, bytes)| ("saved_filter", name, bytes));
+    golden
+        .into_iter()
+        .chain(made)
+        .chain(saved)
+        .chain(sketches)
+        .chain(files)
+        .chain(sessions)
+        .collect()
 }
 
 fn frame(position_count: u64, function: HashFunction, positions: Vec<u64>) -> Vec<u8> {

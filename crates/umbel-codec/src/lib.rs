@@ -8,6 +8,7 @@
 //! | question | module |
 //! |---|---|
 //! | how does a filter travel? | `frame` |
+//! | how is a whole filter saved and loaded? | `saved` |
 //! | how is damage found? | `checksum` |
 
 // Input is hostile here: an index out of bounds must be an error, not a panic.
@@ -18,6 +19,7 @@ mod checksum;
 mod error;
 mod frame;
 mod limits;
+mod saved;
 
 pub use checksum::{Crc32c, crc32c};
 pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};
@@ -30,3 +32,4 @@ pub use limits::{
     FRAME_FILTER_BYTES_MAX, FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX,
     FRAME_POSITION_COUNT_MAX,
 };
+pub use saved::{LoadError, SAVED_HEAD_BYTES, SAVED_MAGIC, SAVED_VERSION, SavedFilter};
