@@ -2,7 +2,8 @@
 //! filters use with P = 19 low bits (BIP 158,
 //! <https://github.com/bitcoin/bips/blob/master/bip-0158.mediawiki>).
 //!
-//! The code of v is ⌊v / 2^B⌋ ones, a zero, and the B low bits of v, however large the quotient is.
+//! The code of v is ⌊v / 2^B⌋ ones, a zero, and the B low bits of v, up to a quotient of
+//! [`PLAIN_QUOTIENT_MAX`].
 //! Up to a quotient of 31 that is the code of [`RiceCode`](crate::RiceCode); from there on it grows
 //! by a bit for every 2^B, where the other one is escaped at 96 bits. Umbel's own formats therefore
 //! use the other one; this is for reading and writing those of others.
@@ -20,7 +21,8 @@ use crate::rice::LOW_BITS_MAX;
 /// 1.5 · N and N below 2^24; without a limit a single value could ask for 2^61 bytes.
 pub const PLAIN_QUOTIENT_MAX: u32 = (1 << 24) - 1;
 
-/// A Rice code with B low bits, 0 to [`LOW_BITS_MAX`], and unary quotients of any length.
+/// A Rice code with B low bits, 0 to [`LOW_BITS_MAX`], and unary quotients up to
+/// [`PLAIN_QUOTIENT_MAX`].
 ///
 /// ```
 /// use umbel_bits::{BitReader, BitWriter, PlainRiceCode};
