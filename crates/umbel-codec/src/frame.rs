@@ -71,6 +71,7 @@ mod writer;
 pub use assembler::{AssembleError, FilterAssembler};
 pub use changes::FrameChanges;
 pub use encoding::{Encoding, cheapest_encoding, counters_bits, gaps_bits, probes_bits};
+pub(crate) use header::Fields;
 pub use level::FrameLevel;
 pub use receiver::FilterMut;
 pub use view::FrameView;

@@ -16,13 +16,13 @@
 
 use thiserror::Error;
 use umbel_filter::{
-    AnyFilter, CreateError, Describe, HashRange, HashRangeError, ScalableShape, Shape, ShapeError,
+    AnyFilter, CreateError, Describe, HashRange, HashRangeError, ScalableShape, Shape,
     SingleShotShape,
 };
 
 use crate::checksum::crc32c;
 use crate::error::FrameError;
-use crate::frame::{AssembleError, FilterAssembler, FrameKey, FrameView, frames};
+use crate::frame::{AssembleError, Fields, FilterAssembler, FrameKey, FrameView, frames};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 /// What the bytes of a saved filter begin with.
@@ -50,7 +50,7 @@ const CHECKED_BYTES: usize = 32;
 /// let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
 /// let saved = SavedFilter { key, filter: AnyFilter::from(filter) };
 /// let bytes = saved.to_bytes()?;
-/// // 36 bytes of head, 60 of the frame's, and six gaps of 12 bits.
+/// // 36 bytes of head, 60 of the frame's, and 9 for the six positions that are set.
 /// assert_eq!(bytes.len(), 105);
 ///
 /// let loaded = SavedFilter::from_bytes(&bytes, 1 << 20)?;
@@ -107,12 +107,9 @@ pub enum LoadError {
     /// The hash range is none: a writer's bug.
     #[error("hash range of the saved filter is not valid")]
     Range(#[from] HashRangeError),
-    /// The shape is none over the head's range: a writer's bug.
+    /// The first frame's shape is none over the head's range: a writer's bug.
     #[error("shape of the saved filter is not valid")]
-    Shape(#[from] ShapeError),
-    /// A scalable filter's shape is none: a writer's bug.
-    #[error("shape of the saved filter is not valid")]
-    Create(#[from] CreateError),
+    Shape(#[from] CreateError),
     /// A frame is not valid, at this many bytes from the start.
     #[error("frame at byte {offset} is not valid")]
     Frame {
@@ -197,22 +194,22 @@ fn open(bytes: &[u8]) -> Result<(HashRange, &[u8]), LoadError> {
     let Some((head, frames)) = bytes.split_first_chunk::<SAVED_HEAD_BYTES>() else {
         return Err(LoadError::Length { expected: SAVED_HEAD_BYTES as u64, actual });
     };
-    let [_, _, _, _, version, unused @ .., a, b, c, d] = head;
-    if *version != SAVED_VERSION {
-        return Err(LoadError::Version { actual: *version });
+    let mut fields = Fields { rest: head };
+    let _magic: [u8; 4] = fields.take();
+    let [version] = fields.take();
+    if version != SAVED_VERSION {
+        return Err(LoadError::Version { actual: version });
     }
-    let expected = u32::from_le_bytes([*a, *b, *c, *d]);
-    let checksum = crc32c(&[head.first_chunk::<CHECKED_BYTES>().unwrap_or(&[0; CHECKED_BYTES])]);
+    let unused = fields.take();
+    let [start, last, length] = [(); 3].map(|()| u64::from_le_bytes(fields.take()));
+    let expected = u32::from_le_bytes(fields.take());
+    let checksum = crc32c(&[head.split_at(CHECKED_BYTES).0]);
     if checksum != expected {
         return Err(LoadError::Checksum { expected, actual: checksum });
     }
-    let [u0, u1, u2, numbers @ ..] = unused;
-    if [*u0, *u1, *u2] != [0; 3] {
-        return Err(LoadError::Unused { actual: [*u0, *u1, *u2] });
+    if unused != [0; 3] {
+        return Err(LoadError::Unused { actual: unused });
     }
-    let mut numbers = numbers.as_chunks::<8>().0.iter().map(|field| u64::from_le_bytes(*field));
-    let mut number = || numbers.next().expect("24 bytes are three numbers");
-    let (start, last, length) = (number(), number(), number());
     let expected = length.saturating_add(SAVED_HEAD_BYTES as u64);
     if actual != expected {
         return Err(LoadError::Length { expected, actual });
@@ -221,14 +218,12 @@ fn open(bytes: &[u8]) -> Result<(HashRange, &[u8]), LoadError> {
 }
 
 /// The shape of the whole filter, of whose first frame this is the shape.
-fn over_range(shape: Shape, range: HashRange) -> Result<Shape, LoadError> {
+fn over_range(shape: Shape, range: HashRange) -> Result<Shape, CreateError> {
     Ok(match shape {
         Shape::Blocks(shape) => shape.with_range(range)?.into(),
         Shape::SingleShot(shape) => SingleShotShape::new(range, shape.position_count())?.into(),
         Shape::Scalable(shape) => {
-            ScalableShape::new(range, shape.first_capacity(), shape.false_positive_rate())
-                .map_err(CreateError::from)?
-                .into()
+            ScalableShape::new(range, shape.first_capacity(), shape.false_positive_rate())?.into()
         }
     })
 }

@@ -170,12 +170,12 @@ fn body(
 }
 
 /// Takes fields of fixed size from the front of the bytes.
-struct Fields<'a> {
-    rest: &'a [u8],
+pub(crate) struct Fields<'a> {
+    pub(crate) rest: &'a [u8],
 }
 
 impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
         let (field, rest) =
             self.rest.split_first_chunk().expect("the fields' sizes sum up to the header's");
         self.rest = rest;
