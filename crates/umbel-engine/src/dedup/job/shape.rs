@@ -22,6 +22,12 @@ const CELL_BYTES_PER_ENTRY: u64 = 96;
 /// The same where entries rank: a third more.
 const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
+/// Copies of an item's content while its cell is compared: as it was gathered, in a frame, and as an item.
+const ITEM_COPIES: u64 = 3;
+
+/// Bytes beside the content that an item takes there: hash, place and rank, a list that has grown, two allocations.
+const ITEM_BYTES_BESIDE_CONTENT: u64 = 128;
+
 /// Share of a worker's memory that one cell may take.
 const CELL_MEMORY_SHARE: u64 = 16;
 
@@ -56,7 +62,10 @@ pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
     };
     cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
     if rules.level == Level::Bytes {
-        cells = cells.max(content_bytes / cell_bytes_max);
+        let content_bytes = content_bytes.saturating_mul(ITEM_COPIES);
+        let items_bytes =
+            records.saturating_mul(ITEM_BYTES_BESIDE_CONTENT).saturating_add(content_bytes);
+        cells = cells.max(items_bytes / cell_bytes_max);
     }
     let per_owner = (cells / wanted).max(1).min(u64::from(DEDUP_CELLS_MAX)).next_power_of_two();
     let per_owner_max = (u64::from(DEDUP_CELLS_MAX) / wanted).max(1);
@@ -67,5 +76,41 @@ pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
         keep: rules.keep,
         report_kept: rules.report_kept,
         item_bytes_mean: content_bytes as f64 / records.max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dedup::FilterChoice;
+
+    /// Two workers of a million records of 67 bytes and 64 MiB each.
+    fn cells_per_owner(level: Level) -> u32 {
+        let rules = JobRules {
+            level,
+            keep: Keep::First,
+            report_kept: false,
+            report_sizes: false,
+            names_parts: false,
+            choice: FilterChoice::Auto,
+            bad_max: 0,
+            adds: false,
+        };
+        let records = 1 << 20;
+        let forecast = Forecast {
+            records,
+            content_bytes: 67 * records,
+            memory_bytes: 64 << 20,
+            ..Forecast::default()
+        };
+        shape_for(rules, &[forecast; 2]).cells_per_owner
+    }
+
+    #[test]
+    fn items_that_are_compared_are_counted_with_what_holds_them() {
+        // 96 bytes an entry, 2^21 entries: 192 MiB in cells of 4 MiB are 48, 24 an owner.
+        assert_eq!(cells_per_owner(Level::Fingerprint), 32);
+        // 3 * 67 + 128 bytes an item: 658 MiB in cells of 4 MiB are 164, 82 an owner.
+        assert_eq!(cells_per_owner(Level::Bytes), 128);
     }
 }
