@@ -19,6 +19,7 @@ mod free_ports;
 mod full_disk;
 mod history;
 mod jobs;
+mod late;
 mod load;
 mod lost;
 mod members;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
-use umbel_engine::meta::FilterState;
+use umbel_engine::meta::{FilterRecord, FilterState};
+use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 
 use super::super::Coordinator;
 use super::SHARD_CALLS_MAX;
-use crate::calls::ShardRequest;
+use crate::calls::{ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 
 /// Time before a call's deadline that is kept to ask shards why they are late: two tries at a leader on a busy machine.
@@ -46,16 +47,17 @@ impl Coordinator {
         CallFailure::OutcomeUnknown { what }
     }
 
-    /// Asks every shard for its slice of a filter that is being created. Only asks: a slice that was made here might
-    /// come behind the filter's end, and nobody would drop it.
+    /// Asks every shard for its slice of a filter that is being created, emptied or dropped. Only asks: a slice
+    /// that was made here might come behind the filter's end, and nobody would drop it.
     async fn late_shards(&self, filter: FilterId, deadline: Instant) -> Vec<String> {
         let wanted = self.read_meta(|state| {
             let record = state.filter(filter)?;
-            let is_creating = matches!(record.state, FilterState::Creating { .. });
-            is_creating.then(|| (state.shard_count(), record.generation))
+            let (generation, part) = Part::of(record)?;
+            let request = ShardRequest::Describe { filter, generation };
+            Some((state.shard_count(), request, part))
         });
-        let Ok(Some((shard_count, generation))) = wanted else { return Vec::new() };
-        let ask = |shard: u32| self.ask_late(ShardId(shard), filter, generation, deadline);
+        let Ok(Some((shard_count, request, part))) = wanted else { return Vec::new() };
+        let ask = |shard: u32| self.ask_late(ShardId(shard), request.clone(), part, deadline);
         let answers = stream::iter((0..shard_count).map(ask)).buffered(SHARD_CALLS_MAX);
         answers.filter_map(std::future::ready).collect().await
     }
@@ -63,15 +65,85 @@ impl Coordinator {
     async fn ask_late(
         &self,
         shard: ShardId,
-        filter: FilterId,
-        generation: Generation,
+        request: ShardRequest,
+        part: Part,
         deadline: Instant,
     ) -> Option<String> {
-        let request = ShardRequest::Describe { filter, generation };
-        let error = self.shard_call(shard, request, deadline).await.err()?;
+        let why = part.why_late(self.shard_call(shard, request, deadline).await)?;
         Some(match self.shard_leader_hint(shard) {
-            Some(leader) => format!("{shard} on {leader}: {error}"),
-            None => format!("{shard}: {error}"),
+            Some(leader) => format!("{shard} on {leader}: {why}"),
+            None => format!("{shard}: {why}"),
         })
+    }
+}
+
+/// What every shard does for a change of the catalogue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// It has a slice of the generation that the change leads to.
+    Have,
+    /// It has no slice any more.
+    Forget,
+}
+
+impl Part {
+    /// The part that is waited for, and the generation that it is about; none if nothing is changing.
+    fn of(record: &FilterRecord) -> Option<(Generation, Self)> {
+        match record.state {
+            FilterState::Creating { .. } => Some((record.generation, Self::Have)),
+            FilterState::Clearing { to } => Some((to, Self::Have)),
+            FilterState::Dropping => Some((record.generation, Self::Forget)),
+            FilterState::Importing | FilterState::Live => None,
+        }
+    }
+
+    /// Why the part is not done, from what the shard says of its slice; none if it is.
+    fn why_late(self, described: Result<ShardAnswer, CallFailure>) -> Option<String> {
+        match (self, described) {
+            (Self::Have, Ok(_))
+            | (Self::Forget, Err(CallFailure::Part(PartError::UnknownSlice { .. }))) => None,
+            (Self::Forget, Ok(_) | Err(CallFailure::Part(PartError::StaleGeneration { .. }))) => {
+                Some("has not forgotten its slice".to_owned())
+            }
+            (_, Err(error)) => Some(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILTER: FilterId = FilterId(7);
+
+    fn stale() -> CallFailure {
+        let [got, current] = [2, 1].map(Generation);
+        PartError::StaleGeneration { filter: FILTER, got, current }.into()
+    }
+
+    fn unknown() -> CallFailure {
+        PartError::UnknownSlice { filter: FILTER, shard: ShardId(3) }.into()
+    }
+
+    #[test]
+    fn a_slice_of_the_generation_before_is_late_for_both_parts() {
+        let emptied = Part::Have.why_late(Err(stale())).unwrap();
+        assert!(emptied.contains("generation 1") && emptied.contains("generation 2"), "{emptied}");
+        let dropped = Part::Forget.why_late(Err(stale()));
+        assert_eq!(dropped.as_deref(), Some("has not forgotten its slice"));
+    }
+
+    #[test]
+    fn no_slice_is_late_where_one_is_wanted_and_done_where_none_is() {
+        assert_eq!(Part::Have.why_late(Err(unknown())), Some(unknown().to_string()));
+        assert_eq!(Part::Forget.why_late(Err(unknown())), None);
+    }
+
+    #[test]
+    fn a_shard_that_does_not_answer_says_why_for_both_parts() {
+        for part in [Part::Have, Part::Forget] {
+            let silent = CallFailure::OutcomeUnknown { what: "nobody leads".to_owned() };
+            assert!(part.why_late(Err(silent)).unwrap().contains("nobody leads"));
+        }
     }
 }

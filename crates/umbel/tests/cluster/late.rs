@@ -1,0 +1,69 @@
+//! Changes of the catalogue that a shard cannot follow say which shard that is, and are done when it can.
+
+use std::time::Duration;
+
+use umbel_client::{Client, ClientError, ClientOptions};
+
+use crate::load::{insert, sharp_filter};
+use crate::servers::{Cluster, Server, options, until};
+
+/// Time that the changes are given: enough for a question behind the change itself.
+const TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What the refusal says of a change whose outcome is not known.
+fn reason<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> String {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, ClientError::ChangeUnknown(_)), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_clear_and_a_late_drop_name_the_shard_that_they_wait_for() {
+    let mut cluster = Cluster::form(5).await;
+    for name in ["cleared", "dropped"] {
+        cluster.client().create(name, &sharp_filter()).await.unwrap();
+        insert(&cluster.client().filter(name), &[1, 2, 3]).await;
+    }
+    // Two replicas of shard 0 go; the catalogue has three of five voters left.
+    let status = cluster
+        .status_until("shard 0 has three replicas", |status| status.shards[0].replicas.len() == 3)
+        .await;
+    let gone: Vec<usize> = status.shards[0].replicas[..2]
+        .iter()
+        .map(|&node| usize::try_from(node).unwrap() - 1)
+        .collect();
+    gone.iter().for_each(|&node| cluster.nodes[node].kill());
+    let is_left = |&(at, _): &(usize, &Server)| !gone.contains(&at);
+    let left = cluster.nodes.iter().enumerate().filter(is_left);
+    let left: Vec<&str> = left.map(|(_, node)| node.address.as_str()).collect();
+    let hasty = ClientOptions { timeout: TIMEOUT, attempt_timeout: TIMEOUT, ..options() };
+    let client = Client::connect_with(left, hasty).unwrap();
+    until("the catalogue has a leader", || async {
+        client.create("sign", &sharp_filter()).await.err().as_ref().and_then(reason_if_begun)
+    })
+    .await;
+
+    let cleared = reason(client.clear("cleared").await);
+    assert!(cleared.contains("not every shard has done its part"), "{cleared}");
+    assert!(cleared.contains("; shard 0"), "{cleared}");
+    let dropped = reason(client.drop_filter("dropped").await);
+    assert!(dropped.contains("; shard 0"), "{dropped}");
+
+    gone.iter().for_each(|&node| cluster.nodes[node].start());
+    for node in gone {
+        cluster.nodes[node].ready().await;
+    }
+    let client = cluster.client();
+    until("both changes are done", || async {
+        let filters = client.list("").await.ok()?;
+        let names: Vec<_> = filters.iter().map(|filter| filter.name.as_str()).collect();
+        (!names.contains(&"dropped")).then_some(())?;
+        (client.info("cleared").await.ok()?.new_count == 0).then_some(())
+    })
+    .await;
+}
+
+/// Some if the catalogue has taken a change that a shard does not follow.
+fn reason_if_begun(error: &ClientError) -> Option<()> {
+    error.to_string().contains("not every shard has done its part").then_some(())
+}
