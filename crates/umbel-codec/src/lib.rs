@@ -9,6 +9,7 @@
 //! |---|---|
 //! | how does a filter travel? | `frame` |
 //! | how is a whole filter saved and loaded? | `saved` |
+//! | how is it a field of what serde writes? | `saved_serde`, with the feature `serde` |
 //! | how is damage found? | `checksum` |
 
 // Input is hostile here: an index out of bounds must be an error, not a panic.
@@ -20,6 +21,8 @@ mod error;
 mod frame;
 mod limits;
 mod saved;
+#[cfg(feature = "serde")]
+mod saved_serde;
 
 pub use checksum::{Crc32c, crc32c};
 pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};

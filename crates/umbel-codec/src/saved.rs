@@ -58,6 +58,8 @@ const CHECKED_BYTES: usize = 32;
 /// assert_eq!(loaded, saved);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// With the feature `serde` it is a value of any format of serde: its bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedFilter {
     /// What the items were hashed with.
