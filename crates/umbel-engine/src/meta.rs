@@ -1,10 +1,11 @@
-//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs.
+//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs, principals.
 //!
 //! [`MetaState`] is what every node holds after the same log: [`MetaState::apply`] is total and
 //! deterministic, and the state is its own snapshot. [`next_tasks`] is what the group's leader asks
 //! again and again: what has to be done so that shards and filters become what the state says they
 //! shall be. Each of the two is a function of its arguments alone.
 
+mod access;
 mod apply;
 mod catalogue;
 mod command;
@@ -15,6 +16,10 @@ mod nodes;
 mod settings;
 mod state;
 
+pub use access::{
+    ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, PRINCIPAL_COUNT_MAX, PRINCIPAL_NAME_BYTES_MAX,
+    Principal, PrincipalName, Proof, Rights,
+};
 pub use catalogue::{FilterRecord, FilterState};
 pub use command::{MetaCommand, MetaError, MetaReply};
 pub use controller::{

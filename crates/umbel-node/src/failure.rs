@@ -67,6 +67,12 @@ pub(crate) enum CallFailure {
     /// Nothing was changed. Wait until the cluster is formed.
     #[error("this node does not belong to a formed cluster yet")]
     NotFormed,
+    /// Nothing was changed. Have the right granted, or ask for something else.
+    #[error("{what}")]
+    Denied {
+        /// Who may not do what.
+        what: String,
+    },
     /// A node's storage failed. Replace the node.
     #[error("{what}")]
     Storage {

@@ -76,6 +76,10 @@ impl MetaState {
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),
             MetaCommand::CancelJob { job } => self.cancel_job(*job),
             MetaCommand::ResumeJob { job } => self.resume_job(*job),
+            MetaCommand::PutPrincipal { name, principal, replace } => {
+                self.put_principal(name, principal, *replace)
+            }
+            MetaCommand::DropPrincipal { name } => self.drop_principal(name),
         }
     }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FilterId, Generation, JobId, NodeId, SessionId, ShardId};
+use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
 use crate::meta::jobs::{JobEnd, JobOrder};
 use crate::meta::settings::{FilterSettings, HashKey};
@@ -146,6 +147,20 @@ pub enum MetaCommand {
         /// The key.
         key: HashKey,
     },
+    /// Adds a principal. With the first one the cluster denies whatever is not granted.
+    PutPrincipal {
+        /// Its name.
+        name: PrincipalName,
+        /// What it proves itself by, and what it may do.
+        principal: Principal,
+        /// Whether one of that name is replaced; a repeated request does no harm without it, too.
+        replace: bool,
+    },
+    /// Removes a principal: it may do nothing any more.
+    DropPrincipal {
+        /// Its name.
+        name: PrincipalName,
+    },
 }
 
 /// What applying a [`MetaCommand`] answers.
@@ -237,10 +252,16 @@ pub enum MetaError {
     /// The command needs a cluster that is formed.
     #[error("the cluster is not formed yet")]
     NotFormed,
-    /// The settings are no filter.
+    /// The settings are no filter, the rights no rights.
     #[error("{what}")]
     BadSettings {
         /// What was expected and what came.
+        what: String,
+    },
+    /// Name another principal, or add an administrator first.
+    #[error("{what}")]
+    BadPrincipal {
+        /// Why.
         what: String,
     },
 }

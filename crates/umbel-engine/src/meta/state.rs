@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use umbel_filter::HashRange;
 
+use super::access::{Principal, PrincipalName};
 use super::catalogue::FilterRecord;
 use super::filter_name::FilterName;
 use super::jobs::JobRecord;
@@ -63,6 +64,7 @@ pub struct MetaState {
     /// By the number that names the key.
     pub(super) kept_keys: BTreeMap<u64, HashKey>,
     pub(super) jobs: BTreeMap<JobId, JobRecord>,
+    pub(super) principals: BTreeMap<PrincipalName, Principal>,
 }
 
 impl MetaState {

@@ -74,6 +74,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
             ..open(Code::Aborted, ErrorCode::OutcomeUnknown)
         },
         CallFailure::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        CallFailure::Denied { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
         CallFailure::Storage { .. } => open(Code::Internal, ErrorCode::StorageFailed),
     }
 }
@@ -120,6 +121,9 @@ fn meta_verdict(error: &MetaError) -> Verdict {
         }
         MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
         MetaError::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        MetaError::BadPrincipal { .. } => {
+            refused(Code::FailedPrecondition, ErrorCode::BadPrincipal)
+        }
         MetaError::BadSettings { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
         MetaError::UnknownJob { .. } => refused(Code::NotFound, ErrorCode::UnknownJob),
         MetaError::JobState { .. } => refused(Code::FailedPrecondition, ErrorCode::JobState),
@@ -194,6 +198,7 @@ mod tests {
                 100,
             ),
             (CallFailure::NotFormed, C::Unavailable, E::NotFormed, A::No, 1000),
+            (CallFailure::Denied { what: text() }, C::PermissionDenied, E::Denied, A::No, 0),
             (CallFailure::Storage { what: text() }, C::Internal, E::StorageFailed, A::Unknown, 0),
         ];
         for (failure, code, cause, applied, retry_after_ms) in table {

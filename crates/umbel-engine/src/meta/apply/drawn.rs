@@ -5,7 +5,8 @@ use umbel_filter::Kind;
 
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
-    Distribution, FilterName, FilterSettings, HashKey, JobEnd, JobOrder, MetaCommand,
+    ClusterVerb, Distribution, FilterName, FilterSettings, FilterVerb, Grant, HashKey, JobEnd,
+    JobOrder, MetaCommand, Principal, PrincipalName, Proof, Rights,
 };
 use crate::shard::SliceShape;
 
@@ -107,5 +108,21 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         job().prop_map(|job| MetaCommand::CancelJob { job }),
         job().prop_map(|job| MetaCommand::ResumeJob { job }),
     ];
-    prop_oneof![3 => about_nodes, 3 => about_filters, 1 => about_jobs]
+    prop_oneof![3 => about_nodes, 3 => about_filters, 1 => about_jobs, 1 => about_principals()]
+}
+
+fn about_principals() -> impl Strategy<Value = MetaCommand> {
+    let name = || (0_u64..4).prop_map(|i| PrincipalName::new(format!("principal{i}")).unwrap());
+    let put = (name(), any::<bool>(), any::<bool>(), any::<bool>(), 0_u64..3);
+    prop_oneof![
+        put.prop_map(|(name, is_admin, ends, replace, created_ms)| {
+            let grant = Grant { pattern: "crawl.*".to_owned(), verbs: [FilterVerb::Read].into() };
+            let cluster = is_admin.then_some(ClusterVerb::Admin).into_iter().collect();
+            let rights = Rights { grants: vec![grant], cluster };
+            let expires_ms = ends.then_some(7);
+            let principal = Principal { proof: Proof::Certificate, rights, created_ms, expires_ms };
+            MetaCommand::PutPrincipal { name, principal, replace }
+        }),
+        name().prop_map(|name| MetaCommand::DropPrincipal { name }),
+    ]
 }

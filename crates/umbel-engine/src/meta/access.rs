@@ -1,0 +1,460 @@
+//! Who may ask what of a cluster: principals, what they prove themselves by, and their rights.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::command::{MetaError, MetaReply};
+use super::state::MetaState;
+use crate::limits::FILTER_NAME_BYTES_MAX;
+
+/// Longest name of a principal: it stands in log lines, errors and certificates.
+pub const PRINCIPAL_NAME_BYTES_MAX: usize = 128;
+
+/// Most principals of a cluster: every node holds them, and they travel whole in a snapshot.
+pub const PRINCIPAL_COUNT_MAX: usize = 4_096;
+
+/// Most grants of a principal: each call may look at all of them.
+pub const GRANT_COUNT_MAX: usize = 64;
+
+/// A principal's name: 1 to [`PRINCIPAL_NAME_BYTES_MAX`] letters, digits, `-`, `_` and `.`, as in
+/// a client's certificate.
+///
+/// ```
+/// use umbel_engine::meta::PrincipalName;
+/// assert_eq!(PrincipalName::new("crawler-7").unwrap().as_str(), "crawler-7");
+/// assert_eq!(PrincipalName::new("two words"), None);
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PrincipalName(String);
+
+impl PrincipalName {
+    /// Checks a text; None if it is no name.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Option<Self> {
+        let name = name.into();
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let is_name = (1..=PRINCIPAL_NAME_BYTES_MAX).contains(&name.len());
+        (is_name && name.bytes().all(is_allowed)).then_some(Self(name))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for PrincipalName {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::new(name).ok_or("no name of a principal")
+    }
+}
+
+impl From<PrincipalName> for String {
+    fn from(name: PrincipalName) -> Self {
+        name.0
+    }
+}
+
+impl Borrow<str> for PrincipalName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PrincipalName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What may be done with a filter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum FilterVerb {
+    /// Ask for items; see its numbers.
+    Read,
+    /// Insert items, which tells whether they were there; flush; merge others into it.
+    Insert,
+    /// Remove items.
+    Remove,
+    /// Create, import, clear and drop.
+    Manage,
+    /// Take a copy, merge it into others.
+    Export,
+}
+
+/// What may be done with a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum ClusterVerb {
+    /// Everything that no other verb names: nodes, shards, principals.
+    Admin,
+    /// Take and restore copies of all filters with their keys.
+    Backup,
+    /// Submit jobs, which read and write files on nodes; follow and end them.
+    Jobs,
+    /// See measurements and the cluster's status.
+    Metrics,
+}
+
+impl FilterVerb {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Read, Self::Insert, Self::Remove, Self::Manage, Self::Export];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Insert => "insert",
+            Self::Remove => "remove",
+            Self::Manage => "manage",
+            Self::Export => "export",
+        }
+    }
+}
+
+impl ClusterVerb {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Backup, Self::Jobs, Self::Metrics];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Backup => "backup",
+            Self::Jobs => "jobs",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// Verbs on filters of some names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// A filter's name, or the beginning of names with `*` behind it; `*` alone is every filter.
+    pub pattern: String,
+    /// What is allowed.
+    pub verbs: BTreeSet<FilterVerb>,
+}
+
+impl Grant {
+    /// Whether it is about a filter of this name. A `*` counts at the end alone.
+    ///
+    /// ```
+    /// use umbel_engine::meta::Grant;
+    /// let grant = |pattern: &str| Grant { pattern: pattern.to_owned(), verbs: [].into() };
+    /// assert!(grant("crawl.*").covers("crawl.2026") && !grant("crawl.*").covers("crawl"));
+    /// assert!(grant("crawl").covers("crawl") && !grant("crawl").covers("crawler"));
+    /// ```
+    #[must_use]
+    pub fn covers(&self, filter: &str) -> bool {
+        match self.pattern.strip_suffix('*') {
+            Some(prefix) => filter.starts_with(prefix),
+            None => self.pattern == filter,
+        }
+    }
+}
+
+/// What a principal may do. What is not granted is denied.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Rights {
+    /// With filters.
+    pub grants: Vec<Grant>,
+    /// With the cluster.
+    pub cluster: BTreeSet<ClusterVerb>,
+}
+
+impl Rights {
+    /// Whether a verb is allowed on a filter of this name, whether or not there is one.
+    ///
+    /// ```
+    /// use umbel_engine::meta::{FilterVerb, Grant, Rights};
+    /// let grant = Grant { pattern: "crawl.*".to_owned(), verbs: [FilterVerb::Read].into() };
+    /// let rights = Rights { grants: vec![grant], ..Rights::default() };
+    /// assert!(rights.may(FilterVerb::Read, "crawl.de"));
+    /// assert!(!rights.may(FilterVerb::Insert, "crawl.de") && !rights.may(FilterVerb::Read, "mail"));
+    /// ```
+    #[must_use]
+    pub fn may(&self, verb: FilterVerb, filter: &str) -> bool {
+        self.grants.iter().any(|grant| grant.verbs.contains(&verb) && grant.covers(filter))
+    }
+
+    /// Whether a verb is allowed on any filter that might be.
+    #[must_use]
+    pub fn may_somewhere(&self, verb: FilterVerb) -> bool {
+        self.grants.iter().any(|grant| grant.verbs.contains(&verb))
+    }
+
+    /// Whether lists show a filter of this name.
+    #[must_use]
+    pub fn may_see(&self, filter: &str) -> bool {
+        self.grants.iter().any(|grant| grant.covers(filter))
+    }
+
+    /// Whether a verb is allowed on the cluster.
+    #[must_use]
+    pub fn may_with_cluster(&self, verb: ClusterVerb) -> bool {
+        self.cluster.contains(&verb)
+    }
+
+    fn check(&self) -> Result<(), MetaError> {
+        let bad = |what: String| Err(MetaError::BadSettings { what });
+        if self.grants.len() > GRANT_COUNT_MAX {
+            let count = self.grants.len();
+            return bad(format!("{count} grants, at most {GRANT_COUNT_MAX} are allowed"));
+        }
+        for Grant { pattern, verbs } in &self.grants {
+            let length = pattern.len();
+            if !(1..=FILTER_NAME_BYTES_MAX).contains(&length) || pattern.contains(char::is_control)
+            {
+                return bad(format!(
+                    "a grant names filters by 1 to {FILTER_NAME_BYTES_MAX} bytes without control \
+                     characters, not by {length} bytes like these"
+                ));
+            }
+            if verbs.is_empty() {
+                return bad(format!("the grant on {pattern:?} has no verb"));
+            }
+        }
+        if self.grants.is_empty() && self.cluster.is_empty() {
+            return bad("a principal needs a grant or a verb of the cluster".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What a principal proves itself by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Proof {
+    /// A token, of whose secret this is the hash: BLAKE3, 32 bytes. The secret itself is nowhere.
+    Token {
+        /// The hash.
+        digest: [u8; 32],
+    },
+    /// A client's certificate with the principal's name.
+    Certificate,
+}
+
+/// Who may ask something of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Principal {
+    /// How it is known.
+    pub proof: Proof,
+    /// What it may do.
+    pub rights: Rights,
+    /// When it was added: milliseconds since 1970 by the clock of the node that was asked.
+    pub created_ms: u64,
+    /// From when on it may do nothing any more, by each node's own clock; None is never.
+    pub expires_ms: Option<u64>,
+}
+
+impl Principal {
+    /// Whether its rights have ended.
+    #[must_use]
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
+    }
+
+    /// Whether it can add principals, today and for ever.
+    fn is_lasting_admin(&self) -> bool {
+        self.rights.may_with_cluster(ClusterVerb::Admin) && self.expires_ms.is_none()
+    }
+
+    /// The same but for the moment at which it was added.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { proof, rights, created_ms: _, expires_ms } = other;
+        (&self.proof, &self.rights, &self.expires_ms) == (proof, rights, expires_ms)
+    }
+}
+
+impl MetaState {
+    /// Whether callers must be principals: from the first one on.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        !self.principals.is_empty()
+    }
+
+    /// A principal by its name.
+    #[must_use]
+    pub fn principal(&self, name: &str) -> Option<&Principal> {
+        self.principals.get(name)
+    }
+
+    /// All principals, sorted by name.
+    pub fn principals(&self) -> impl Iterator<Item = (&PrincipalName, &Principal)> {
+        self.principals.iter()
+    }
+
+    /// Without an administrator nobody could change anything about principals any more.
+    fn check_admin_beside(&self, name: &PrincipalName) -> Result<(), MetaError> {
+        let others = self.principals.iter().filter(|(other, _)| *other != name);
+        if others.into_iter().any(|(_, principal)| principal.is_lasting_admin()) {
+            return Ok(());
+        }
+        let what = format!(
+            "then no principal beside {name} would have the verb admin and no expiry: add one first"
+        );
+        Err(MetaError::BadPrincipal { what })
+    }
+
+    pub(super) fn put_principal(
+        &mut self,
+        name: &PrincipalName,
+        principal: &Principal,
+        replace: bool,
+    ) -> Result<MetaReply, MetaError> {
+        principal.rights.check()?;
+        match self.principals.get(name) {
+            // The request came again.
+            Some(known) if known.is_like(principal) => return Ok(MetaReply::Done),
+            Some(_) if !replace => {
+                let what = format!("there is a principal named {name} already");
+                return Err(MetaError::BadPrincipal { what });
+            }
+            Some(_) => {}
+            None if self.principals.len() >= PRINCIPAL_COUNT_MAX => {
+                let what =
+                    format!("{PRINCIPAL_COUNT_MAX} principals are allowed, and there are as many");
+                return Err(MetaError::Quota { what });
+            }
+            None => {}
+        }
+        if !principal.is_lasting_admin() {
+            self.check_admin_beside(name)?;
+        }
+        self.principals.insert(name.clone(), principal.clone());
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn drop_principal(&mut self, name: &PrincipalName) -> Result<MetaReply, MetaError> {
+        if !self.principals.contains_key(name) {
+            let what = format!("there is no principal named {name}");
+            return Err(MetaError::BadPrincipal { what });
+        }
+        self.check_admin_beside(name)?;
+        self.principals.remove(name);
+        Ok(MetaReply::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::MetaCommand;
+    use crate::meta::apply::drawn::form;
+
+    fn named(name: &str) -> PrincipalName {
+        PrincipalName::new(name).unwrap()
+    }
+
+    fn admin() -> Principal {
+        Principal {
+            proof: Proof::Token { digest: [7; 32] },
+            rights: Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() },
+            created_ms: 1,
+            expires_ms: None,
+        }
+    }
+
+    fn reader() -> Principal {
+        let grant = Grant { pattern: "crawl.*".to_owned(), verbs: [FilterVerb::Read].into() };
+        let rights = Rights { grants: vec![grant], ..Rights::default() };
+        Principal { proof: Proof::Certificate, rights, ..admin() }
+    }
+
+    fn formed() -> MetaState {
+        let mut state = MetaState::new();
+        state.apply(1, &form(3, 1, 3));
+        state
+    }
+
+    fn put(state: &mut MetaState, name: &str, principal: Principal, replace: bool) -> MetaReply {
+        state.apply(2, &MetaCommand::PutPrincipal { name: named(name), principal, replace })
+    }
+
+    fn revoke(state: &mut MetaState, name: &str) -> MetaReply {
+        state.apply(3, &MetaCommand::DropPrincipal { name: named(name) })
+    }
+
+    fn refusal(reply: &MetaReply) -> String {
+        let MetaReply::Refused(error) = reply else { panic!("{reply:?} is no refusal") };
+        error.to_string()
+    }
+
+    #[test]
+    fn the_first_principal_is_an_administrator_and_the_last_one_stays() {
+        let mut state = formed();
+        assert!(refusal(&put(&mut state, "reader", reader(), false)).contains("verb admin"));
+        let mortal = Principal { expires_ms: Some(9), ..admin() };
+        assert!(refusal(&put(&mut state, "root", mortal.clone(), false)).contains("no expiry"));
+        assert!(!state.is_guarded());
+
+        assert_eq!(put(&mut state, "root", admin(), false), MetaReply::Done);
+        assert!(state.is_guarded());
+        assert_eq!(put(&mut state, "reader", reader(), false), MetaReply::Done);
+        assert!(refusal(&revoke(&mut state, "root")).contains("add one first"));
+        assert!(refusal(&put(&mut state, "root", mortal, true)).contains("add one first"));
+        assert_eq!(put(&mut state, "heir", admin(), false), MetaReply::Done);
+        assert_eq!(revoke(&mut state, "root"), MetaReply::Done);
+        assert_eq!(state.principals().count(), 2);
+    }
+
+    #[test]
+    fn a_repeated_request_is_done_and_another_one_takes_no_name() {
+        let mut state = formed();
+        put(&mut state, "root", admin(), false);
+        let later = Principal { created_ms: 5, ..admin() };
+        assert_eq!(put(&mut state, "root", later, false), MetaReply::Done);
+        assert_eq!(state.principal("root").unwrap().created_ms, 1);
+        assert!(refusal(&put(&mut state, "root", reader(), false)).contains("already"));
+        assert!(refusal(&revoke(&mut state, "nobody")).contains("no principal named nobody"));
+    }
+
+    #[test]
+    fn rights_without_sense_are_refused() {
+        let mut state = formed();
+        put(&mut state, "root", admin(), false);
+        let mut with = |rights: Rights| {
+            refusal(&put(&mut state, "x", Principal { rights, ..reader() }, false))
+        };
+        assert!(with(Rights::default()).contains("needs a grant"));
+        let grant = |pattern: &str, verbs: &[FilterVerb]| Grant {
+            pattern: pattern.to_owned(),
+            verbs: verbs.iter().copied().collect(),
+        };
+        let grants = |grants| Rights { grants, ..Rights::default() };
+        assert!(with(grants(vec![grant("a", &[])])).contains("no verb"));
+        assert!(with(grants(vec![grant("", &[FilterVerb::Read])])).contains("1 to 1024 bytes"));
+        let many = vec![grant("a", &[FilterVerb::Read]); GRANT_COUNT_MAX + 1];
+        assert!(with(grants(many)).contains("65 grants"));
+    }
+
+    #[test]
+    fn nothing_is_allowed_that_is_not_granted() {
+        let rights = reader().rights;
+        for verb in FilterVerb::ALL {
+            let is_read = verb == FilterVerb::Read;
+            assert_eq!(
+                (rights.may(verb, "crawl.a"), rights.may_somewhere(verb)),
+                (is_read, is_read)
+            );
+            assert!(!rights.may(verb, "crawl") && !rights.may(verb, "mail"));
+        }
+        assert!(ClusterVerb::ALL.into_iter().all(|verb| !rights.may_with_cluster(verb)));
+        assert!(rights.may_see("crawl.a") && !rights.may_see("mail"));
+    }
+
+    #[test]
+    fn rights_end_at_the_moment_of_expiry() {
+        let principal = Principal { expires_ms: Some(10), ..reader() };
+        assert!(!principal.is_expired(9) && principal.is_expired(10));
+        assert!(!reader().is_expired(u64::MAX));
+    }
+}
