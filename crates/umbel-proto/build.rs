@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
+    "umbel/v1/access.proto",
     "umbel/v1/admin.proto",
     "umbel/v1/errors.proto",
     "umbel/v1/filters.proto",

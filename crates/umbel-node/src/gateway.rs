@@ -21,7 +21,9 @@ use crate::node::RenderMetrics;
 use crate::peer::{PeerService, channel};
 use crate::ports::Listener;
 
+mod access;
 mod admin;
+mod caller;
 mod convert;
 mod deadlines;
 mod describe;
@@ -119,6 +121,8 @@ impl Gateway {
         let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
         let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
+        let access = access::AccessService::new(Arc::clone(&coordinator), deadlines);
+        let gated = axum::middleware::from_fn_with_state(Arc::clone(&coordinator), gate::gate);
         let describe = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
@@ -128,6 +132,7 @@ impl Gateway {
         let mut routes = Routes::new(filters.into_server())
             .add_service(admin.into_server())
             .add_service(jobs.into_server())
+            .add_service(access.into_server())
             .add_service(peers.into_server())
             .add_service(job_host.control_service())
             .add_service(job_host.exchange_service())
@@ -137,10 +142,13 @@ impl Gateway {
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
-        let gated = router.merge(pages).layer(axum::middleware::from_fn(gate::gate));
-        Ok(Routes::from(gated).prepare())
+        Ok(Routes::from(router.merge(pages).layer(gated)).prepare())
     }
 }
+
+/// Services whose health is that of the node.
+const SHOWN_SERVICES: [&str; 5] =
+    ["", "umbel.v1.Filters", "umbel.v1.Admin", "umbel.v1.Jobs", "umbel.v1.Access"];
 
 /// Lets the health service say what `/readyz` says; never ends.
 async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
@@ -150,7 +158,7 @@ async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
         if shown != Some(is_ready) {
             shown = Some(is_ready);
             let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
-            for service in ["", "umbel.v1.Filters", "umbel.v1.Admin", "umbel.v1.Jobs"] {
+            for service in SHOWN_SERVICES {
                 health.set_service_status(service, status).await;
             }
         }

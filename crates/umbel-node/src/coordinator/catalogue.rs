@@ -281,11 +281,13 @@ impl Coordinator {
         prefix: &str,
         after: &str,
         limit: usize,
+        is_visible: impl Fn(&str) -> bool,
     ) -> Result<FilterPage, CallFailure> {
         self.read_meta(|state| {
             let is_listed = |record: &FilterRecord| {
                 let name = record.name.as_str();
-                record.state != FilterState::Dropping && name.starts_with(prefix) && name > after
+                let is_here = record.state != FilterState::Dropping && is_visible(name);
+                is_here && name.starts_with(prefix) && name > after
             };
             let mut found: Vec<_> =
                 state.filters().filter(|(_, record)| is_listed(record)).collect();

@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use tonic::Status;
-use umbel_engine::meta::{Distribution, FilterName, FilterRecord, FilterState, HashKey};
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,
+};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{FilterId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 
+use super::caller::Caller;
 use crate::coordinator::AckLevel;
 use crate::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
 use crate::coordinator::copies::{
@@ -19,10 +22,6 @@ use crate::failure::CallFailure;
 
 /// The release of this node.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-pub(super) fn filter_name(field: &str, name: String) -> Result<FilterName, CallFailure> {
-    FilterName::new(name).map_err(|error| invalid(format!("{field}: {error}")))
-}
 
 /// The kind of a number on the wire; None if it is not set.
 fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
@@ -137,6 +136,7 @@ pub(super) fn client_request(
 }
 
 pub(super) fn new_filter(
+    caller: &Caller,
     request: v1::CreateRequest,
 ) -> Result<(FilterName, NewFilter), CallFailure> {
     let v1::CreateRequest {
@@ -149,7 +149,7 @@ pub(super) fn new_filter(
         like,
         distribution,
     } = request;
-    let name = filter_name("name", name)?;
+    let name = caller.filter(FilterVerb::Manage, "name", name)?;
     let (kind, hashing) = (kind_of(kind)?, hashing_of(hashing)?);
     let distribution = distribution_of(distribution)?;
     let has_rate = false_positive_rate != 0.0;
@@ -165,7 +165,8 @@ pub(super) fn new_filter(
         if let Some((field, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
             return Err(invalid(format!("{field} is set, but like takes it from another filter")));
         }
-        return Ok((name, NewFilter::Like(filter_name("like", like)?)));
+        let like = caller.filter(FilterVerb::Read, "like", like)?;
+        return Ok((name, NewFilter::Like(like)));
     }
     let size = match (has_rate, memory_bytes) {
         (true, 0) => FilterSize::Rate(false_positive_rate),
@@ -248,13 +249,14 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
 
 /// A part of an import, from a stream that may have broken.
 pub(super) fn import_part(
+    caller: &Caller,
     chunk: Result<v1::ImportChunk, Status>,
 ) -> Result<ImportPart, CallFailure> {
     use v1::import_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(v1::ImportHeader { name, exported: Some(exported) })) => {
             let v1::ExportHeader { filter: _, shard_count, settings, version: _ } = exported;
-            let name = filter_name("header.name", name)?;
+            let name = caller.filter(FilterVerb::Manage, "header.name", name)?;
             ImportPart::Head(ImportHead { name, shard_count, settings })
         }
         Some(Part::Header(v1::ImportHeader { exported: None, .. })) => {
@@ -350,7 +352,7 @@ mod tests {
             ..Default::default()
         };
         change(&mut request);
-        new_filter(request).map(|(_, new)| new).map_err(|error| error.to_string())
+        new_filter(&Caller::node(), request).map(|(_, new)| new).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -453,13 +455,13 @@ mod tests {
 
     #[test]
     fn empty_parts_are_refused() {
-        assert!(import_part(Ok(v1::ImportChunk::default())).is_err());
+        assert!(import_part(&Caller::node(), Ok(v1::ImportChunk::default())).is_err());
         assert!(backup_part(Ok(v1::BackupChunk::default())).is_err());
-        let broke = import_part(Err(Status::cancelled("gone"))).unwrap_err();
+        let broke = import_part(&Caller::node(), Err(Status::cancelled("gone"))).unwrap_err();
         assert_eq!(broke.to_string(), "the client's stream broke: gone");
         let header = v1::ImportHeader { name: "f".to_owned(), exported: None };
         let part = Some(v1::import_chunk::Part::Header(header));
-        let error = import_part(Ok(v1::ImportChunk { part })).unwrap_err();
+        let error = import_part(&Caller::node(), Ok(v1::ImportChunk { part })).unwrap_err();
         assert_eq!(error.to_string(), "header.exported is not set");
     }
 }

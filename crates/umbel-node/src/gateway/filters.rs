@@ -6,9 +6,11 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
+use umbel_engine::meta::FilterVerb;
 use umbel_proto::v1;
 use umbel_proto::v1::filters_server::{Filters, FiltersServer};
 
+use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
@@ -57,7 +59,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::CreateResponse>, Status> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("create", async {
-            let (name, new) = convert::new_filter(request.into_inner())?;
+            let caller = Caller::of(&request)?;
+            let (name, new) = convert::new_filter(&caller, request.into_inner())?;
             let (id, record) = self.coordinator.create(&name, &new, deadline).await?;
             let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
             let filter = Some(convert::summary(id, &record));
@@ -72,7 +75,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::DropResponse>, Status> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("drop", async {
-            let name = convert::filter_name("name", request.into_inner().name)?;
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
             let is_replicated = self.coordinator.drop_filter(&name, deadline).await?;
             let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
             Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
@@ -86,6 +90,7 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::ListResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("list", async {
+            let visible = Caller::of(&request)?.visible();
             let v1::ListRequest { prefix, limit, after, as_heard } = request.into_inner();
             let limit = match usize::try_from(limit) {
                 Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
@@ -94,7 +99,7 @@ impl Filters for FiltersService {
             if !as_heard {
                 self.coordinator.meta_refresh(deadline).await?;
             }
-            let page = self.coordinator.list(&prefix, &after, limit)?;
+            let page = self.coordinator.list(&prefix, &after, limit, visible)?;
             Ok(convert::list(&page))
         })
         .await
@@ -106,7 +111,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::InfoResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("info", async {
-            let name = convert::filter_name("name", request.into_inner().name)?;
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
             Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
         })
         .await
@@ -118,9 +124,10 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::InsertResponse>, Status> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("insert", async {
+            let caller = Caller::of(&request)?;
             let v1::InsertRequest { filter, items, request, timeout_ms: _, level } =
                 request.into_inner();
-            let filter = convert::filter_name("filter", filter)?;
+            let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
             let level = convert::ack_level(level)?;
@@ -139,8 +146,9 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::ContainsResponse>, Status> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("contains", async {
+            let caller = Caller::of(&request)?;
             let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request.into_inner();
-            let filter = convert::filter_name("filter", filter)?;
+            let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let level = convert::read_level(level)?;
             let (present, level) =
@@ -158,8 +166,9 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::RemoveResponse>, Status> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("remove", async {
+            let caller = Caller::of(&request)?;
             let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
-            let filter = convert::filter_name("filter", filter)?;
+            let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
             let removed =
@@ -176,7 +185,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::ClearResponse>, Status> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("clear", async {
-            let name = convert::filter_name("name", request.into_inner().name)?;
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
             let (generation, is_replicated) = self.coordinator.clear(&name, deadline).await?;
             let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
             Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
@@ -190,11 +200,14 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::MergeResponse>, Status> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("merge", async {
+            let caller = Caller::of(&request)?;
             let v1::MergeRequest { target, sources } = request.into_inner();
-            let target = convert::filter_name("target", target)?;
+            let target = caller.filter(FilterVerb::Insert, "target", target)?;
             let names = sources.into_iter().enumerate();
             let sources: Result<Vec<_>, _> = names
-                .map(|(index, name)| convert::filter_name(&format!("sources[{index}]"), name))
+                .map(|(index, name)| {
+                    caller.filter(FilterVerb::Export, &format!("sources[{index}]"), name)
+                })
                 .collect();
             let new_position_count = self.coordinator.merge(&target, &sources?, deadline).await?;
             Ok(v1::MergeResponse { new_position_count })
@@ -208,7 +221,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::FlushResponse>, Status> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("flush", async {
-            let name = convert::filter_name("name", request.into_inner().name)?;
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
             Ok(describe::flushed(&self.coordinator.flush(&name, deadline).await?))
         })
         .await
@@ -222,7 +236,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<Self::ExportStream>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("export", async {
-            let name = convert::filter_name("name", request.into_inner().name)?;
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Export, "name", request.into_inner().name)?;
             let parts = self.coordinator.export(&name, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
@@ -236,7 +251,8 @@ impl Filters for FiltersService {
         request: Request<Streaming<v1::ImportChunk>>,
     ) -> Result<Response<v1::ImportResponse>, Status> {
         measured("import", async {
-            let parts = request.into_inner().map(convert::import_part);
+            let caller = Caller::of(&request)?;
+            let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
             let (id, record) = self.coordinator.import(parts).await?;
             Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
         })

@@ -1,140 +1,224 @@
 //! The gate before every call: who asks, and whether such a one may.
 //!
-//! It stands in front of the router, so a call that nobody thought of needs a client's certificate.
+//! It stands in front of the router, so a call that nobody thought of is an administrator's.
 
-use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tonic::Status;
+use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
+use super::caller::{Caller, Need};
+use super::errors;
+use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
 use crate::metrics;
 use crate::ports::PeerIdentity;
 
-/// Who may ask for something.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Right {
-    /// Everybody who reaches the port: whether the node lives and is ready.
-    Anybody,
-    /// Clients, and nodes.
-    Client,
-    /// Nodes.
-    Node,
-}
-
-/// What everybody may ask: load balancers and kubelets have no certificate.
-const OPEN: [&str; 2] = ["/livez", "/readyz"];
-
-/// Services that everybody may call.
-const OPEN_SERVICES: [&str; 1] = ["grpc.health.v1.Health"];
-
-/// Services that nodes use among themselves, and workers of jobs on nodes.
-const NODE_SERVICES: [&str; 3] = ["umbel.v1.Peer", "umbel.v1.JobControl", "umbel.v1.JobExchange"];
-
-impl Right {
+impl Need {
     /// What a path asks for; a path of a call is `/SERVICE/METHOD`.
-    fn needed(path: &str) -> Self {
-        let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        if NODE_SERVICES.contains(&service) {
-            Self::Node
-        } else if OPEN.contains(&path) || OPEN_SERVICES.contains(&service) {
-            Self::Anybody
-        } else {
-            Self::Client
+    fn of(path: &str) -> Self {
+        match path {
+            "/livez" | "/readyz" => return Self::Nothing,
+            "/metrics" => return Self::Cluster(ClusterVerb::Metrics),
+            _ => {}
+        }
+        let mut parts = path.trim_start_matches('/').splitn(2, '/');
+        let (service, method) =
+            (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        match service {
+            "umbel.v1.Filters" => Self::of_filters(method),
+            "umbel.v1.Admin" => Self::of_admin(method),
+            "umbel.v1.Jobs" => Self::Cluster(ClusterVerb::Jobs),
+            "umbel.v1.Access" if method == "WhoAmI" => Self::Somebody,
+            "umbel.v1.Peer" | "umbel.v1.JobControl" | "umbel.v1.JobExchange" => Self::Node,
+            "grpc.health.v1.Health" => Self::Nothing,
+            "grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection" => {
+                Self::Somebody
+            }
+            _ => Self::Cluster(ClusterVerb::Admin),
         }
     }
 
-    /// What somebody has.
-    const fn of(identity: &PeerIdentity) -> Self {
-        match identity {
-            // There is no TLS, or not yet: whoever reaches the port may do all.
-            PeerIdentity::Unchecked | PeerIdentity::Node => Self::Node,
-            PeerIdentity::Client(_) => Self::Client,
-            PeerIdentity::Anonymous => Self::Anybody,
+    fn of_filters(method: &str) -> Self {
+        match method {
+            "Info" | "Contains" => Self::Filter(FilterVerb::Read),
+            "Insert" | "Flush" | "Merge" => Self::Filter(FilterVerb::Insert),
+            "Remove" => Self::Filter(FilterVerb::Remove),
+            "Create" | "Drop" | "Clear" | "Import" => Self::Filter(FilterVerb::Manage),
+            "Export" => Self::Filter(FilterVerb::Export),
+            // A list shows what the caller may see; a session is of use with a filter alone.
+            "List" | "OpenSession" => Self::Somebody,
+            _ => Self::Cluster(ClusterVerb::Admin),
+        }
+    }
+
+    fn of_admin(method: &str) -> Self {
+        match method {
+            // What a client needs that goes straight to a shard's leader.
+            "ShardMap" => Self::Somebody,
+            "Status" => Self::Cluster(ClusterVerb::Metrics),
+            "Join" => Self::NodeOr(ClusterVerb::Admin),
+            "Backup" | "Restore" => Self::Cluster(ClusterVerb::Backup),
+            _ => Self::Cluster(ClusterVerb::Admin),
+        }
+    }
+
+    /// Whether such calls are logged one by one.
+    fn is_audited(self, path: &str) -> bool {
+        let is_followed = path.ends_with("/ListJobs") || path.ends_with("/DescribeJob");
+        match self {
+            Self::Cluster(ClusterVerb::Metrics)
+            | Self::Nothing
+            | Self::Somebody
+            | Self::Filter(_)
+            | Self::Node => false,
+            Self::Cluster(_) | Self::NodeOr(_) => !is_followed,
         }
     }
 }
 
-/// Lets a request pass, or answers it.
-pub(super) async fn gate(request: Request, next: Next) -> Response {
+/// Lets a request pass with its caller among its extensions, or answers it.
+pub(super) async fn gate(
+    State(coordinator): State<Arc<Coordinator>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     // Where the connection is not known, nobody is.
-    let identity = request.extensions().get().unwrap_or(&PeerIdentity::Anonymous);
-    let path = request.uri().path();
-    let needed = Right::needed(path);
-    if Right::of(identity) >= needed {
-        return next.run(request).await;
+    let connection = request.extensions().get().unwrap_or(&PeerIdentity::Anonymous);
+    let token = request.headers().get(header::AUTHORIZATION);
+    let caller = Caller::identify(connection, token, &coordinator);
+    let path = request.uri().path().to_owned();
+    let need = Need::of(&path);
+    if !caller.may(need) {
+        if !caller.is_unknown() {
+            tracing::warn!(target: "umbel::audit", who = %caller, path, "denied");
+            metrics::call_denied();
+        }
+        return refusal(request.headers(), &caller, need);
     }
-    tracing::warn!(target: "umbel::audit", who = %identity, path, "denied");
-    metrics::call_denied();
-    refusal(&request, identity, needed)
+    let audited = need.is_audited(&path).then(|| caller.to_string());
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if let Some(who) = audited {
+        let outcome = outcome(&response);
+        tracing::info!(target: "umbel::audit", who, path, outcome, "called");
+    }
+    response
+}
+
+/// The gRPC status that an answer begins with; a stream may fail later.
+fn outcome(response: &Response) -> &str {
+    let status = response.headers().get("grpc-status");
+    status.map_or("0", |status| status.to_str().unwrap_or("?"))
 }
 
 /// Why not, the same whether or not what was asked for exists.
-fn refusal(request: &Request, identity: &PeerIdentity, needed: Right) -> Response {
-    let is_known = *identity != PeerIdentity::Anonymous;
-    let text = match (needed, is_known) {
-        (Right::Node, _) => format!(
-            "this call is for nodes of the cluster, whose certificates say umbel:node; the caller is \
-             {identity}"
-        ),
-        _ => "this call needs a client's certificate (umbel:client:NAME): connect with --tls-cert and \
-              --tls-key; `umbel cluster certs client` makes them"
-            .to_owned(),
+fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
+    let text = caller.refusal(need);
+    let failure = match caller.is_unknown() {
+        true => CallFailure::NotFormed,
+        false => CallFailure::Denied { what: text.clone() },
     };
-    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        let status =
-            if is_known { Status::permission_denied(text) } else { Status::unauthenticated(text) };
+        let status = errors::status(&failure);
+        let is_stranger = !caller.is_unknown() && !caller.is_somebody() && need != Need::Node;
+        let status = match is_stranger {
+            true => Status::with_details(
+                tonic::Code::Unauthenticated,
+                status.message(),
+                status.details().to_vec().into(),
+            ),
+            false => status,
+        };
         return status.into_http();
     }
-    let status = if is_known { StatusCode::FORBIDDEN } else { StatusCode::UNAUTHORIZED };
+    let status = match (caller.is_unknown(), caller.is_somebody()) {
+        (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (false, true) => StatusCode::FORBIDDEN,
+        (false, false) => StatusCode::UNAUTHORIZED,
+    };
     (status, format!("{text}\n")).into_response()
 }
 
 #[cfg(test)]
 mod tests {
+    use ClusterVerb::{Admin, Backup, Jobs, Metrics};
+    use FilterVerb::{Export, Insert, Manage, Read};
+    use Need::{Cluster, Filter, Node, NodeOr, Somebody};
     use prost::Message as _;
 
     use super::*;
 
     #[test]
-    fn who_is_nobody_asks_for_life_only() {
+    fn what_nobody_thought_of_is_an_administrators() {
         for path in ["/livez", "/readyz", "/grpc.health.v1.Health/Check"] {
-            assert_eq!(Right::needed(path), Right::Anybody, "{path}");
+            assert_eq!(Need::of(path), Need::Nothing, "{path}");
         }
-        for path in ["/metrics", "/", "", "/livez/", "//livez", "/umbel.v1.Filters/Insert", "/x"] {
-            assert_eq!(Right::needed(path), Right::Client, "{path}");
+        let strange =
+            ["/", "", "/livez/", "//livez", "/umbel.v1.Filters/New", "/x", "/umbel.v1.Admin"];
+        for path in strange {
+            assert_eq!(Need::of(path), Cluster(Admin), "{path}");
         }
-        assert_eq!(Right::of(&PeerIdentity::Anonymous), Right::Anybody);
-        assert_eq!(Right::of(&PeerIdentity::Client("a".into())), Right::Client);
     }
 
-    /// A service that is added must be thought of here.
+    /// A call that is added must be thought of here.
+    const NEEDS: [(&str, Need); 38] = [
+        ("Access/Put", Cluster(Admin)),
+        ("Access/Revoke", Cluster(Admin)),
+        ("Access/ListPrincipals", Cluster(Admin)),
+        ("Access/WhoAmI", Somebody),
+        ("Admin/Status", Cluster(Metrics)),
+        ("Admin/ShardMap", Somebody),
+        ("Admin/Join", NodeOr(Admin)),
+        ("Admin/Drain", Cluster(Admin)),
+        ("Admin/Remove", Cluster(Admin)),
+        ("Admin/MoveShard", Cluster(Admin)),
+        ("Admin/Backup", Cluster(Backup)),
+        ("Admin/Restore", Cluster(Backup)),
+        ("Admin/Scrub", Cluster(Admin)),
+        ("Filters/Create", Filter(Manage)),
+        ("Filters/Drop", Filter(Manage)),
+        ("Filters/List", Somebody),
+        ("Filters/Info", Filter(Read)),
+        ("Filters/Insert", Filter(Insert)),
+        ("Filters/Contains", Filter(Read)),
+        ("Filters/Remove", Filter(FilterVerb::Remove)),
+        ("Filters/Clear", Filter(Manage)),
+        ("Filters/Merge", Filter(Insert)),
+        ("Filters/Flush", Filter(Insert)),
+        ("Filters/Export", Filter(Export)),
+        ("Filters/Import", Filter(Manage)),
+        ("Filters/OpenSession", Somebody),
+        ("JobControl/Control", Node),
+        ("JobExchange/Frames", Node),
+        ("Jobs/SubmitJob", Cluster(Jobs)),
+        ("Jobs/ListJobs", Cluster(Jobs)),
+        ("Jobs/DescribeJob", Cluster(Jobs)),
+        ("Jobs/CancelJob", Cluster(Jobs)),
+        ("Jobs/ResumeJob", Cluster(Jobs)),
+        ("Peer/Link", Node),
+        ("Peer/Exchange", Node),
+        ("Peer/Scrub", Node),
+        ("Peer/Adopt", Node),
+        ("Peer/WhoAreYou", Node),
+    ];
+
     #[test]
-    fn every_service_has_its_right() {
+    fn every_call_has_its_need() {
         let files = prost_types::FileDescriptorSet::decode(umbel_proto::DESCRIPTORS).unwrap();
-        let mut services: Vec<(String, Right)> = Vec::new();
-        for file in &files.file {
-            for service in &file.service {
-                let name = format!("{}.{}", file.package(), service.name());
-                let rights: Vec<Right> = service
-                    .method
-                    .iter()
-                    .map(|method| Right::needed(&format!("/{name}/{}", method.name())))
-                    .collect();
-                assert!(rights.windows(2).all(|pair| pair[0] == pair[1]));
-                services.push((name, rights[0]));
-            }
-        }
-        services.sort();
-        let expected = [
-            ("umbel.v1.Admin", Right::Client),
-            ("umbel.v1.Filters", Right::Client),
-            ("umbel.v1.JobControl", Right::Node),
-            ("umbel.v1.JobExchange", Right::Node),
-            ("umbel.v1.Jobs", Right::Client),
-            ("umbel.v1.Peer", Right::Node),
-        ];
-        assert_eq!(services, expected.map(|(name, right)| (name.to_owned(), right)));
+        let services = files.file.iter().flat_map(|file| &file.service);
+        let calls = services.flat_map(|service| {
+            let name = |method: &str| format!("{}/{method}", service.name());
+            service.method.iter().map(move |method| name(method.name()))
+        });
+        let needed = calls.map(|call| (Need::of(&format!("/umbel.v1.{call}")), call));
+        let mut found: Vec<_> = needed.map(|(need, call)| (call, need)).collect();
+        found.sort_by_key(|(call, _)| call.split('/').next().map(str::to_owned));
+        assert_eq!(found, NEEDS.map(|(call, need)| (call.to_owned(), need)));
     }
 }

@@ -37,3 +37,6 @@ pub(super) const LIST_FILTERS_MAX: usize = 1000;
 /// Longest message of an error: in a header each byte may take three, and clients take 16 KiB of
 /// headers.
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;
+
+/// Longest message about a principal: 64 grants on names of 1,024 bytes, and their verbs.
+pub(super) const ACCESS_MESSAGE_BYTES_MAX: usize = 128 << 10;

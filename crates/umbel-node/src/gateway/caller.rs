@@ -1,0 +1,384 @@
+//! Who asks: what the connection and the token of a call prove, and what the cluster grants for that.
+//!
+//! Handlers get names of filters from [`Caller::filter`] alone, so that none forgets to ask whether
+//! the caller may.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::HeaderValue;
+use tonic::Request;
+use umbel_engine::meta::{
+    ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
+};
+
+use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
+use crate::ports::PeerIdentity;
+
+/// Longest token that is looked at: a name, a dot, a secret of 64 digits, and room for longer secrets.
+const TOKEN_BYTES_MAX: usize = 512;
+
+/// What a call needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// Nothing: load balancers and kubelets prove nothing.
+    Nothing,
+    /// That the caller is somebody.
+    Somebody,
+    /// A verb on a filter, which the handler asks about again by its name.
+    Filter(FilterVerb),
+    /// A verb on the cluster.
+    Cluster(ClusterVerb),
+    /// To be a node, or a verb on the cluster.
+    NodeOr(ClusterVerb),
+    /// To be a node.
+    Node,
+}
+
+/// Who asks.
+#[derive(Clone)]
+pub(super) struct Caller {
+    connection: PeerIdentity,
+    standing: Standing,
+    coordinator: Arc<Coordinator>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Standing {
+    /// A node, or a client of a cluster without principals.
+    Unlimited,
+    /// Whatever its rights are when they are asked for.
+    Principal(PrincipalName),
+    /// Nobody, and why.
+    Nobody(&'static str),
+    /// This node does not know the cluster's principals yet.
+    Unknown,
+}
+
+/// A token is not right: nothing tells whether there is a principal of its name.
+const BAD_TOKEN: &str = "its token is unknown, revoked or expired";
+
+const NO_PROOF: &str = "it has shown neither a token (--token-file) nor a client's certificate (umbel:client:NAME; --tls-cert \
+     and --tls-key; `umbel cluster certs client` makes them)";
+
+const NO_TOKEN: &str =
+    "it has shown no token: --token-file FILE names one, `umbel access add` makes it";
+
+const NO_PRINCIPAL: &str = "no principal of this name proves itself by a certificate; `umbel access add NAME --certificate` adds \
+     one";
+
+/// The name and the secret of a token.
+fn split_token(header: &HeaderValue) -> Option<(&str, &str)> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    let is_one = scheme.eq_ignore_ascii_case("bearer") && token.len() <= TOKEN_BYTES_MAX;
+    is_one.then(|| token.trim().rsplit_once('.')).flatten()
+}
+
+/// The principal that a token proves.
+fn of_token(state: &MetaState, now_ms: u64, header: &HeaderValue) -> Option<PrincipalName> {
+    let (name, secret) = split_token(header)?;
+    let Principal { proof: Proof::Token { digest }, .. } = valid(state, now_ms, name)? else {
+        return None;
+    };
+    // Hashes are compared in constant time.
+    (blake3::hash(secret.as_bytes()) == *digest).then(|| PrincipalName::new(name)).flatten()
+}
+
+fn valid<'a>(state: &'a MetaState, now_ms: u64, name: &str) -> Option<&'a Principal> {
+    state.principal(name).filter(|principal| !principal.is_expired(now_ms))
+}
+
+impl Standing {
+    /// By what the cluster knows; None if this node has not heard of the cluster yet.
+    fn of(
+        connection: &PeerIdentity,
+        token: Option<&HeaderValue>,
+        state: Option<&MetaState>,
+        now_ms: u64,
+    ) -> Self {
+        let is_guarded = state.map(MetaState::is_guarded);
+        match (connection, token, is_guarded, state) {
+            (PeerIdentity::Node, ..) => Self::Unlimited,
+            (_, Some(token), Some(true), Some(state)) => {
+                of_token(state, now_ms, token).map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
+            }
+            (PeerIdentity::Unchecked | PeerIdentity::Client(_), None, None, _) => Self::Unlimited,
+            (_, Some(_), None, _) => Self::Unknown,
+            (PeerIdentity::Anonymous, ..) => Self::Nobody(NO_PROOF),
+            (PeerIdentity::Unchecked, _, Some(true), _) => Self::Nobody(NO_TOKEN),
+            (PeerIdentity::Client(name), _, Some(true), Some(state)) => {
+                let is_known = valid(state, now_ms, name)
+                    .is_some_and(|principal| principal.proof == Proof::Certificate);
+                let name = is_known.then(|| PrincipalName::new(&**name)).flatten();
+                name.map_or(Self::Nobody(NO_PRINCIPAL), Self::Principal)
+            }
+            // Nobody has been named yet who may do less.
+            (PeerIdentity::Unchecked | PeerIdentity::Client(_), ..) => Self::Unlimited,
+        }
+    }
+}
+
+impl Caller {
+    /// Who sends a request with this `authorization` header on such a connection.
+    pub(super) fn identify(
+        connection: &PeerIdentity,
+        token: Option<&HeaderValue>,
+        coordinator: &Arc<Coordinator>,
+    ) -> Self {
+        let now_ms = coordinator.seed().wall_ms();
+        let with = |state: Option<&MetaState>| Standing::of(connection, token, state, now_ms);
+        let standing = match coordinator.read_meta(|state| with(Some(state))) {
+            Ok(standing) => standing,
+            Err(_) => with(None),
+        };
+        Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
+    }
+
+    /// A node of a cluster that is not formed.
+    #[cfg(test)]
+    pub(super) fn node() -> Self {
+        let seed = Arc::new(crate::ports::RealSeed);
+        let coordinator = Arc::new(Coordinator::new(Arc::default(), seed));
+        Self::identify(&PeerIdentity::Node, None, &coordinator)
+    }
+
+    /// Who sent a request that has passed the gate.
+    ///
+    /// # Errors
+    /// If it has not: then nobody sent it.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<Self, CallFailure> {
+        let what = "the call has not passed the gate: this is a bug of umbel";
+        let denied = || CallFailure::Denied { what: what.to_owned() };
+        request.extensions().get().cloned().ok_or_else(denied)
+    }
+
+    /// What the connection proves.
+    pub(super) const fn connection(&self) -> &PeerIdentity {
+        &self.connection
+    }
+
+    /// Whether the node knows too little to answer.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.standing == Standing::Unknown
+    }
+
+    /// Whether the caller has proved who it is.
+    pub(super) const fn is_somebody(&self) -> bool {
+        matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
+    }
+
+    /// The principal whose rights the caller has.
+    pub(super) fn principal(&self) -> Option<(PrincipalName, Principal)> {
+        let Standing::Principal(name) = &self.standing else { return None };
+        let found = |state: &MetaState| state.principal(name.as_str()).cloned();
+        Some((name.clone(), self.coordinator.read_meta(found).ok()??))
+    }
+
+    /// Asks the rights that the caller has now, which may have been taken since it passed the gate.
+    fn has(&self, is_granted: impl FnOnce(&Rights) -> bool) -> bool {
+        match &self.standing {
+            Standing::Unlimited => true,
+            Standing::Principal(name) => {
+                let now_ms = self.coordinator.seed().wall_ms();
+                let found = self.coordinator.read_meta(|state| {
+                    valid(state, now_ms, name.as_str()).is_some_and(|p| is_granted(&p.rights))
+                });
+                found.unwrap_or(false)
+            }
+            Standing::Nobody(_) | Standing::Unknown => false,
+        }
+    }
+
+    /// Whether the caller may go on. What depends on a filter's name is asked again by its handler.
+    pub(super) fn may(&self, need: Need) -> bool {
+        // Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
+        let is_node = matches!(self.connection, PeerIdentity::Node | PeerIdentity::Unchecked);
+        match need {
+            Need::Nothing => true,
+            Need::Somebody => self.is_somebody(),
+            Need::Node => is_node,
+            Need::NodeOr(verb) => is_node || self.has(|rights| rights.may_with_cluster(verb)),
+            Need::Cluster(verb) => self.has(|rights| rights.may_with_cluster(verb)),
+            Need::Filter(verb) => self.has(|rights| rights.may_somewhere(verb)),
+        }
+    }
+
+    /// The filter that a field names, if the caller may do that with it, whether or not there is one.
+    ///
+    /// # Errors
+    /// If the text is no name; if the caller may not.
+    pub(super) fn filter(
+        &self,
+        verb: FilterVerb,
+        field: &str,
+        name: String,
+    ) -> Result<FilterName, CallFailure> {
+        let name = FilterName::new(name)
+            .map_err(|error| CallFailure::Invalid { what: format!("{field}: {error}") })?;
+        if self.has(|rights| rights.may(verb, name.as_str())) {
+            return Ok(name);
+        }
+        let (text, verb) = (name.as_str(), verb.name());
+        tracing::warn!(target: "umbel::audit", who = %self, verb, filter = text, "denied");
+        crate::metrics::call_denied();
+        let what = format!(
+            "{self} has no right to {verb} filters of this name: a grant of {verb} is needed"
+        );
+        Err(CallFailure::Denied { what })
+    }
+
+    /// Which filters lists show.
+    pub(super) fn visible(&self) -> impl Fn(&str) -> bool + use<> {
+        let rights = match &self.standing {
+            Standing::Unlimited => None,
+            _ => Some(self.principal().map(|(_, principal)| principal.rights).unwrap_or_default()),
+        };
+        move |name| rights.as_ref().is_none_or(|rights| rights.may_see(name))
+    }
+
+    /// Why the caller may not go on.
+    pub(super) fn refusal(&self, need: Need) -> String {
+        match (&self.standing, need) {
+            (Standing::Nobody(why), _) if need != Need::Node => {
+                format!("the caller is {self}: {why}")
+            }
+            (Standing::Unknown, _) => {
+                "this node has not heard yet who may do what: try again, or another node".to_owned()
+            }
+            (_, Need::Node) => format!(
+                "this call is for nodes of the cluster, whose certificates say umbel:node; the caller is \
+                 {self}"
+            ),
+            (_, Need::Filter(verb)) => {
+                format!("{self} has no right to {} any filter", verb.name())
+            }
+            (_, Need::Cluster(verb) | Need::NodeOr(verb)) => {
+                format!("{self} has not the verb {} of the cluster", verb.name())
+            }
+            (_, Need::Nothing | Need::Somebody) => format!("{self} may not do that"),
+        }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.standing {
+            Standing::Principal(name) => write!(f, "principal {name}"),
+            _ => write!(f, "{}", self.connection),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::NodeId;
+    use umbel_engine::meta::MetaCommand;
+
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef";
+
+    /// With an administrator who has a token, and a client with a certificate whose rights end at 10.
+    fn guarded() -> MetaState {
+        let mut state = MetaState::new();
+        let nodes = vec![(NodeId(1), "a:7070".to_owned())];
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+        let rights = Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() };
+        let digest = *blake3::hash(SECRET.as_bytes()).as_bytes();
+        let root =
+            Principal { proof: Proof::Token { digest }, rights, created_ms: 0, expires_ms: None };
+        let alice = Principal { proof: Proof::Certificate, expires_ms: Some(10), ..root.clone() };
+        for (name, principal) in [("root.a", root), ("alice", alice)] {
+            let name = PrincipalName::new(name).unwrap();
+            state.apply(2, &MetaCommand::PutPrincipal { name, principal, replace: false });
+        }
+        assert_eq!(state.principals().count(), 2);
+        state
+    }
+
+    fn standing(
+        connection: &PeerIdentity,
+        token: Option<&str>,
+        state: Option<&MetaState>,
+    ) -> Standing {
+        let token = token.map(|token| HeaderValue::from_str(token).unwrap());
+        Standing::of(connection, token.as_ref(), state, 5)
+    }
+
+    fn named(name: &str) -> Standing {
+        Standing::Principal(PrincipalName::new(name).unwrap())
+    }
+
+    #[test]
+    fn a_token_proves_a_principal_on_every_connection() {
+        let state = guarded();
+        let token = format!("Bearer root.a.{SECRET}");
+        let client = PeerIdentity::Client("alice".into());
+        for connection in [PeerIdentity::Unchecked, PeerIdentity::Anonymous, client] {
+            let proved = standing(&connection, Some(&token), Some(&state));
+            assert_eq!(proved, named("root.a"), "{connection}");
+        }
+    }
+
+    #[test]
+    fn wrong_tokens_prove_nobody_and_say_no_more() {
+        let state = guarded();
+        for wrong in [
+            "Bearer root.a.0123456789abcdeF",
+            "Bearer root.a.",
+            "Bearer root.a",
+            "Bearer nobody.0123456789abcdef",
+            "Bearer alice.0123456789abcdef", // proves itself by a certificate
+            "Basic root.a.0123456789abcdef",
+            "Bearer",
+            "",
+        ] {
+            let client = PeerIdentity::Client("alice".into());
+            // A wrong token is not made good by a certificate: somebody meant the token.
+            for connection in [PeerIdentity::Unchecked, PeerIdentity::Anonymous, client] {
+                let proved = standing(&connection, Some(wrong), Some(&state));
+                assert_eq!(proved, Standing::Nobody(BAD_TOKEN), "{connection} {wrong:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_certificate_proves_its_own_name_until_it_expires() {
+        let state = guarded();
+        let of = |name: &str| standing(&PeerIdentity::Client(name.into()), None, Some(&state));
+        assert_eq!(of("alice"), named("alice"));
+        assert_eq!(of("root.a"), Standing::Nobody(NO_PRINCIPAL), "it has a token");
+        assert_eq!(of("bob"), Standing::Nobody(NO_PRINCIPAL));
+        let late = Standing::of(&PeerIdentity::Client("alice".into()), None, Some(&state), 10);
+        assert_eq!(late, Standing::Nobody(NO_PRINCIPAL));
+    }
+
+    #[test]
+    fn without_principals_clients_may_everything_and_strangers_nothing() {
+        let open = MetaState::new();
+        let client = PeerIdentity::Client("alice".into());
+        for state in [None, Some(&open)] {
+            for connection in [&client, &PeerIdentity::Unchecked, &PeerIdentity::Node] {
+                assert_eq!(standing(connection, None, state), Standing::Unlimited);
+            }
+            assert_eq!(standing(&PeerIdentity::Anonymous, None, state), Standing::Nobody(NO_PROOF));
+        }
+        let token = Some("Bearer a.b");
+        assert_eq!(standing(&PeerIdentity::Anonymous, token, None), Standing::Unknown);
+        assert_eq!(standing(&PeerIdentity::Unchecked, token, None), Standing::Unknown);
+        assert_eq!(standing(&PeerIdentity::Unchecked, token, Some(&open)), Standing::Unlimited);
+    }
+
+    #[test]
+    fn with_principals_who_proves_nothing_is_nobody() {
+        let state = guarded();
+        let nobody = standing(&PeerIdentity::Unchecked, None, Some(&state));
+        assert_eq!(nobody, Standing::Nobody(NO_TOKEN));
+        assert_eq!(
+            standing(&PeerIdentity::Anonymous, None, Some(&state)),
+            Standing::Nobody(NO_PROOF)
+        );
+        assert_eq!(standing(&PeerIdentity::Node, None, Some(&state)), Standing::Unlimited);
+    }
+}
