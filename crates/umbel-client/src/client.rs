@@ -16,6 +16,7 @@ use crate::filter::Filter;
 use crate::limits::LIST_PAGE_NAMES;
 use crate::nodes::{Addresses, Nodes};
 use crate::options::ClientOptions;
+use crate::token::Bearer;
 
 /// A cluster, seen from outside. Cheap to clone; clones share connections, session and shard map.
 ///
@@ -131,7 +132,8 @@ impl Client {
         options: ClientOptions,
         connector: Option<Arc<dyn Connector>>,
     ) -> Result<Self, ClientError> {
-        let nodes = Nodes::new(addresses, options.connect_timeout, connector)?;
+        let bearer = Bearer(options.token.clone());
+        let nodes = Nodes::new(addresses, options.connect_timeout, connector, bearer)?;
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 

@@ -58,6 +58,7 @@
 //! several requests, of which a few are in flight at once. [`PackedBatch`] uses the memory of the
 //! last batch again.
 
+mod access;
 mod admin;
 mod answers;
 mod batch;
@@ -77,6 +78,7 @@ mod session;
 mod shard_map;
 #[cfg(feature = "tls")]
 mod tls;
+mod token;
 mod transfer;
 
 pub use answers::{Answers, Inserted, Removed};
@@ -94,6 +96,7 @@ pub use options::ClientOptions;
 pub use packed_batch::PackedBatch;
 #[cfg(feature = "tls")]
 pub use tls::TlsConnector;
+pub use token::{Token, TokenError};
 pub use tonic::Code;
 pub use transfer::Chunks;
 /// Messages as they travel: chunks of exports and backups, what status and info say.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use umbel_proto::v1::access_client::AccessClient;
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::jobs_client::JobsClient;
@@ -16,6 +18,7 @@ use crate::limits::{
     AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
     MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
 };
+use crate::token::Bearer;
 
 /// Addresses of nodes: `host:port`, several separated by commas.
 ///
@@ -46,24 +49,36 @@ impl<S: Into<String>> From<Vec<S>> for Addresses {
     }
 }
 
+/// A channel whose calls say who asks.
+type Authorized = InterceptedService<Channel, Bearer>;
+
 /// A node to call.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
     channel: Channel,
+    bearer: Bearer,
 }
 
 impl Node {
-    pub(crate) fn filters(&self) -> FiltersClient<Channel> {
-        FiltersClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    pub(crate) fn filters(&self) -> FiltersClient<Authorized> {
+        FiltersClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    pub(crate) fn jobs(&self) -> JobsClient<Channel> {
-        JobsClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    pub(crate) fn access(&self) -> AccessClient<Authorized> {
+        AccessClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    pub(crate) fn admin(&self) -> AdminClient<Channel> {
-        AdminClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    pub(crate) fn jobs(&self) -> JobsClient<Authorized> {
+        JobsClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub(crate) fn admin(&self) -> AdminClient<Authorized> {
+        AdminClient::with_interceptor(self.channel.clone(), self.bearer.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 }
 
@@ -72,6 +87,8 @@ pub(crate) struct Nodes {
     connect_timeout: Duration,
     /// Makes connections; without it they are TCP.
     connector: Option<Arc<dyn Connector>>,
+    /// What every call proves itself by.
+    bearer: Bearer,
     state: Mutex<State>,
 }
 
@@ -101,6 +118,7 @@ impl Nodes {
         addresses: &Addresses,
         connect_timeout: Duration,
         connector: Option<Arc<dyn Connector>>,
+        bearer: Bearer,
     ) -> Result<Self, ClientError> {
         let mut nodes = BTreeMap::new();
         for address in &addresses.0 {
@@ -112,7 +130,7 @@ impl Nodes {
             return Err(ClientError::Address { address: String::new() });
         };
         let state = State { nodes, home: Arc::from(first.as_str()), turn: 0, has_answered: false };
-        Ok(Self { connect_timeout, connector, state: Mutex::new(state) })
+        Ok(Self { connect_timeout, connector, bearer, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,7 +164,7 @@ impl Nodes {
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
         let connect = || channel(&known.endpoint, &address, self.connector.as_ref());
         let channel = known.channel.get_or_insert_with(connect).clone();
-        Node { address, channel }
+        Node { address, channel, bearer: self.bearer.clone() }
     }
 
     /// The node that was picked so the last time, unless it is not well or was just called in
@@ -225,16 +243,24 @@ mod tests {
     use super::*;
 
     fn nodes(text: &str) -> Nodes {
-        Nodes::new(&text.into(), Duration::from_secs(1), None).unwrap()
+        Nodes::new(&text.into(), Duration::from_secs(1), None, Bearer::default()).unwrap()
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
         for text in ["", "a", "a:1,,b:2", "a:1/x", "http://a:1", "a:99999", "a b:1"] {
-            let made = Nodes::new(&text.into(), Duration::from_secs(1), None);
+            let made = Nodes::new(&text.into(), Duration::from_secs(1), None, Bearer::default());
             assert!(matches!(made, Err(ClientError::Address { .. })), "{text:?}");
         }
-        assert!(Nodes::new(&Vec::<String>::new().into(), Duration::from_secs(1), None).is_err());
+        assert!(
+            Nodes::new(
+                &Vec::<String>::new().into(),
+                Duration::from_secs(1),
+                None,
+                Bearer::default()
+            )
+            .is_err()
+        );
         assert_eq!(nodes("[::1]:7000, b:1").addresses(), ["[::1]:7000", "b:1"]);
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::token::Token;
+
 /// How long a client waits, how often it tries, how much it has in flight. Plain data.
 ///
 /// ```
@@ -43,6 +45,9 @@ pub struct ClientOptions {
     /// Give an import or restore up after this time; 1 h. Exports and backups may last for ever,
     /// but each chunk must come within `timeout`.
     pub transfer_timeout: Duration,
+    /// What every call proves itself by, if the cluster has principals; none. Who reads the network reads it, so
+    /// it belongs on connections that are encrypted.
+    pub token: Option<Token>,
 }
 
 impl Default for ClientOptions {
@@ -59,6 +64,7 @@ impl Default for ClientOptions {
             map_age_max: Duration::from_secs(30),
             learns_nodes: true,
             transfer_timeout: Duration::from_secs(3600),
+            token: None,
         }
     }
 }
