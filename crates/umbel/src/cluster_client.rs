@@ -1,8 +1,14 @@
 //! How this process reaches a cluster, and what it proves itself by.
 
 use crate::exit::UsageError;
-use std::path::PathBuf;
-use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles, Token};
+
+/// Bytes of a token's file that are read: more is no token.
+const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// How a job reaches the clusters of online filters.
 #[derive(Clone, Default, Debug)]
@@ -10,7 +16,52 @@ pub(crate) struct Reach {
     /// Where the cluster is reached that does the job, if one does.
     pub(crate) own_cluster: Option<String>,
     /// What this process proves itself by.
+    pub(crate) credentials: Credentials,
+}
+
+/// What this process proves itself by.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Credentials {
+    /// To whom TLS is spoken, and with which certificate.
     pub(crate) tls: Option<TlsFiles>,
+    /// What every call carries.
+    pub(crate) token: Option<Token>,
+}
+
+impl Credentials {
+    /// What flags name, and the environment where they do not.
+    ///
+    /// # Errors
+    ///
+    /// If files are missing, or hold no token.
+    pub(crate) fn read(tls: TlsPaths, token_file: Option<&Path>) -> Result<Self, UsageError> {
+        let token_file = token_file.map(Path::to_owned).or_else(|| variable("UMBEL_TOKEN_FILE"));
+        let token = token_file.as_deref().map(read_token).transpose()?;
+        Ok(Self { tls: tls.or_environment().files()?, token })
+    }
+}
+
+/// A path in the environment.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+fn read_token(path: &Path) -> Result<Token, UsageError> {
+    let name = path.display();
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        File::open(path)?.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = read().map_err(|error| UsageError(format!("--token-file {name}: {error}")))?;
+    Token::new(&text).map_err(|error| UsageError(format!("--token-file {name}: {error}")))
+}
+
+/// Whether an address is this machine's own, by how it is written.
+fn is_loopback(address: &str) -> bool {
+    let host = address.trim().rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Where the files lie, as flags or the environment say; each may be missing.
@@ -27,9 +78,6 @@ pub(crate) struct TlsPaths {
 impl TlsPaths {
     /// What the environment says where these say nothing.
     pub(crate) fn or_environment(self) -> Self {
-        let variable = |name: &str| {
-            std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
-        };
         Self {
             ca: self.ca.or_else(|| variable("UMBEL_TLS_CA")),
             cert: self.cert.or_else(|| variable("UMBEL_TLS_CERT")),
@@ -66,14 +114,26 @@ impl TlsPaths {
 ///
 /// # Errors
 ///
-/// If an address is none, or certificates cannot be used.
+/// If an address is none, certificates cannot be used, or a token would travel where others can read it.
 pub(crate) fn connect(
     addresses: &str,
-    options: ClientOptions,
-    tls: Option<&TlsFiles>,
+    mut options: ClientOptions,
+    credentials: &Credentials,
 ) -> Result<Client, UsageError> {
-    let client = match tls {
-        None => Client::connect_with(addresses, options),
+    options.token.clone_from(&credentials.token);
+    let client = match &credentials.tls {
+        None => {
+            if options.token.is_some() {
+                if let Some(address) = addresses.split(',').find(|address| !is_loopback(address)) {
+                    return Err(UsageError(format!(
+                        "a token is sent to another machine ({address}) on encrypted connections only: give \
+                         --tls-ca (UMBEL_TLS_CA)"
+                    )));
+                }
+                options.learns_nodes = false;
+            }
+            Client::connect_with(addresses, options)
+        }
         Some(files) => {
             let tls = TlsConnector::open(files.clone());
             let tls = tls.map_err(|error| UsageError(error.to_string()))?;
@@ -101,5 +161,26 @@ mod tests {
         assert!(files(true, true, false).unwrap_err().contains("--tls-key"));
         assert!(files(true, false, true).unwrap_err().contains("--tls-cert"));
         assert!(files(false, true, true).unwrap_err().contains("--tls-ca"));
+    }
+
+    #[test]
+    fn only_this_machines_addresses_are_its_own() {
+        for own in ["127.0.0.1:7300", "localhost:7300", "[::1]:7300", " 127.9.9.9:1"] {
+            assert!(is_loopback(own), "{own}");
+        }
+        for other in
+            ["10.0.0.1:7300", "node-1:7300", "[fe80::1]:1", "localhost.evil:1", "127.0.0.1.x:1"]
+        {
+            assert!(!is_loopback(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_token_does_not_travel_in_the_clear() {
+        let token = Some(Token::new("a.b").unwrap());
+        let credentials = Credentials { tls: None, token };
+        let refused = connect("127.0.0.1:1,10.0.0.1:1", ClientOptions::default(), &credentials);
+        assert!(refused.err().unwrap().to_string().contains("(10.0.0.1:1)"));
+        assert!(connect("127.0.0.1:1", ClientOptions::default(), &credentials).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 //! One file a subcommand: its arguments, what they mean, and how it ends.
 
+pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod dedup;
 pub(crate) mod filter;

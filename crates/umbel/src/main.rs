@@ -45,6 +45,8 @@ enum Command {
     Filter(Box<commands::filter::FilterArgs>),
     /// Look after a cluster: nodes, shards, backups.
     Cluster(Box<commands::cluster::AdminArgs>),
+    /// Say who may ask what of a cluster.
+    Access(Box<commands::access::AccessArgs>),
     /// List, follow, end and resume jobs of a cluster.
     Job(Box<commands::job::JobArgs>),
     /// Compare what a filter would cost partitioned and replicated; needs no cluster.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Filter(args) => commands::filter::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Access(args) => commands::access::run(&args),
         Command::Job(args) => commands::job::run(&args),
         Command::Plan(args) => commands::plan::run(&args),
         Command::Reconcile(args) => commands::reconcile::run(&args),
@@ -106,7 +109,7 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of nine commands, and a second one in a line.
-        assert_eq!(parsed_count, 28);
+        // Three of each of ten commands, and a second one in a line.
+        assert_eq!(parsed_count, 31);
     }
 }

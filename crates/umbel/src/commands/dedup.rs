@@ -11,7 +11,7 @@ mod values;
 pub(crate) use cluster::spec_of;
 pub(super) use values::parse_index_bits;
 
-use crate::cluster_client::{Reach, TlsPaths};
+use crate::cluster_client::{Credentials, Reach, TlsPaths};
 use crate::dedup::{
     EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern, ObjectStores,
     OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory,
@@ -249,17 +249,17 @@ impl DedupArgs {
         let bits = self.index_bits;
         let reaches_clusters =
             !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
-        let tls = match reaches_clusters {
-            true => TlsPaths::default().or_environment().files()?,
+        let credentials = match reaches_clusters {
+            true => Credentials::read(TlsPaths::default(), None)?,
             // What the environment says of clusters is nothing to a job on files.
-            false => None,
+            false => Credentials::default(),
         };
         Ok(Beside {
             references: references.into_iter().map(PathBuf::from).collect(),
             online: online.into_iter().map(address).collect::<Result<_, _>>()?,
             add_to: self.add_to.as_ref().map(address).transpose()?,
             save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
-            reach: Reach { own_cluster: None, tls },
+            reach: Reach { own_cluster: None, credentials },
         })
     }
 

@@ -8,7 +8,7 @@ use super::online::check_own;
 use super::references::seed_of_first;
 use super::search::{BinaryFiles, Search, resolve};
 use super::worker_data::{FileWorkshop, Membership};
-use crate::cluster_client::Reach;
+use crate::cluster_client::{Credentials, Reach};
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
 use crate::files::PATH_BYTES_MAX;
@@ -165,7 +165,8 @@ impl NodeJobs {
             check_content(reference)?;
         }
         spec.rank = Some(site.worker.0);
-        spec.reach = Reach { own_cluster: Some(site.address.clone()), tls: self.tls.clone() };
+        let credentials = Credentials { tls: self.tls.clone(), token: None };
+        spec.reach = Reach { own_cluster: Some(site.address.clone()), credentials };
         if !names_seed {
             spec.seed = seed_of_first(&spec)?.unwrap_or(spec.seed);
         }

@@ -192,7 +192,7 @@ impl Online {
                 UsageError(format!("{name} {text}"))
             })?;
             let client =
-                cluster_client::connect(nodes, ClientOptions::default(), spec.reach.tls.as_ref())
+                cluster_client::connect(nodes, ClientOptions::default(), &spec.reach.credentials)
                     .map_err(|error| UsageError(format!("{name}: {error}")))?;
             let info = runtime.block_on(client.info(&address.filter));
             let rate = info.with_context(|| name.clone())?.false_positive_rate_now;

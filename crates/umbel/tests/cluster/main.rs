@@ -12,6 +12,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod access;
 mod crashes;
 mod forming;
 #[path = "../support/free_ports.rs"]

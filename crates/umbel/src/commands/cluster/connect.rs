@@ -1,6 +1,6 @@
 //! How commands reach a cluster.
 
-use crate::cluster_client::{self, TlsPaths};
+use crate::cluster_client::{self, Credentials, TlsPaths};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
@@ -33,6 +33,9 @@ struct TlsArgs {
     /// Its key [env: UMBEL_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// File with the own token, as `umbel access add` prints it [env: UMBEL_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// Where a cluster is if nobody says: where `umbel serve` listens by default.
@@ -53,10 +56,10 @@ impl ClusterArgs {
         let addresses = addresses.as_deref().unwrap_or(DEFAULT_CLUSTER);
         let options =
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
-        let TlsArgs { tls_ca: ca, tls_cert: cert, tls_key: key } = &self.tls;
+        let TlsArgs { tls_ca: ca, tls_cert: cert, tls_key: key, token_file } = &self.tls;
         let paths = TlsPaths { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
-        let tls = paths.or_environment().files()?;
-        Ok(cluster_client::connect(addresses, options, tls.as_ref())?)
+        let credentials = Credentials::read(paths, token_file.as_deref())?;
+        Ok(cluster_client::connect(addresses, options, &credentials)?)
     }
 }
 

@@ -120,7 +120,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let description = description.context("description of the job")?;
     // By the environment alone: the words of a job are for its nodes.
     let client =
-        cluster_client::connect(addresses, ClientOptions::default(), spec.reach.tls.as_ref())?;
+        cluster_client::connect(addresses, ClientOptions::default(), &spec.reach.credentials)?;
     let request =
         SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
     block_on(follow(&client, request, args))

@@ -1,0 +1,341 @@
+//! `umbel access`: who may ask what of a cluster.
+
+use super::cluster::connect::{ClusterArgs, block_on};
+use super::cluster::show::{Rows, facts, print};
+use crate::clock::unix_seconds;
+use crate::exit::{Exit, UsageError};
+use crate::say::say_line;
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::str::FromStr;
+use umbel_client::Client;
+use umbel_client::proto::{
+    ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, WhoAmIResponse,
+};
+
+/// Bytes of a token's secret: as many as its hash has, so that none can be guessed from it.
+const SECRET_BYTES: usize = 32;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Arguments of `umbel access`.
+#[derive(Args)]
+#[command(
+    after_help = "The first principal must be an administrator (--may admin); from then on nothing is allowed that is not \
+    granted.\n\n\
+    Examples:\n  \
+      umbel access add root --may admin > root.token\n  \
+      umbel access add crawler --grant crawl.*:read,insert --days 90 > crawler.token\n  \
+      umbel access whoami --token-file crawler.token\n\n\
+    docs/security.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
+)]
+pub(crate) struct AccessArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(subcommand)]
+    verb: AccessVerb,
+}
+
+#[derive(Subcommand)]
+enum AccessVerb {
+    /// Add a principal and print its token, which nobody can print again
+    Add(AddArgs),
+    /// List principals and their rights
+    List,
+    /// Remove a principal: what it asks from now on is refused
+    Revoke {
+        /// Its name
+        name: String,
+    },
+    /// Show who the cluster takes this command for
+    Whoami,
+}
+
+#[derive(Args)]
+struct AddArgs {
+    /// Its name: letters, digits, -, _ and .
+    name: String,
+    /// What it may do with filters of a name, or of names that begin so: read, insert, remove, manage, export, all
+    #[arg(long, value_name = "NAME[*]:VERB[,..]")]
+    grant: Vec<GrantText>,
+    /// What it may do with the cluster
+    #[arg(long, value_name = "VERB[,..]", value_delimiter = ',')]
+    may: Vec<ClusterVerbArg>,
+    /// Its rights end after so many days [default: never]
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// It proves itself by a client's certificate of this name, and gets no token
+    #[arg(long)]
+    certificate: bool,
+    /// Change one that is there; it gets a new token
+    #[arg(long)]
+    replace: bool,
+    /// Let the one that is changed keep its token or certificate
+    #[arg(long, requires = "replace", conflicts_with = "certificate")]
+    keep_token: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ClusterVerbArg {
+    /// All that no other verb names: nodes, shards, principals
+    Admin,
+    /// Take and restore copies of all filters with their keys
+    Backup,
+    /// Submit jobs, which read and write files on nodes; follow and end them
+    Jobs,
+    /// See measurements and the cluster's status
+    Metrics,
+}
+
+impl From<ClusterVerbArg> for ClusterVerb {
+    fn from(verb: ClusterVerbArg) -> Self {
+        match verb {
+            ClusterVerbArg::Admin => Self::Admin,
+            ClusterVerbArg::Backup => Self::Backup,
+            ClusterVerbArg::Jobs => Self::Jobs,
+            ClusterVerbArg::Metrics => Self::Metrics,
+        }
+    }
+}
+
+/// All verbs on filters, as they are written.
+const FILTER_VERBS: [(&str, FilterVerb); 5] = [
+    ("read", FilterVerb::Read),
+    ("insert", FilterVerb::Insert),
+    ("remove", FilterVerb::Remove),
+    ("manage", FilterVerb::Manage),
+    ("export", FilterVerb::Export),
+];
+
+/// `NAME:VERB,..`, where the name of a filter may hold colons.
+#[derive(Clone, PartialEq, Debug)]
+struct GrantText(Grant);
+
+impl FromStr for GrantText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected NAME:VERB,.. or NAME*:VERB,.. with read, insert, remove, manage, export or all";
+        let (pattern, verbs) = text.rsplit_once(':').ok_or(expected)?;
+        let mut found = Vec::new();
+        for word in verbs.split(',') {
+            match FILTER_VERBS.iter().find(|(name, _)| *name == word) {
+                Some((_, verb)) => found.push(i32::from(*verb)),
+                None if word == "all" => {
+                    found.extend(FILTER_VERBS.map(|(_, verb)| i32::from(verb)));
+                }
+                None => return Err(format!("{word:?} is no verb: {expected}")),
+            }
+        }
+        if pattern.is_empty() {
+            return Err(expected.to_owned());
+        }
+        Ok(Self(Grant { pattern: pattern.to_owned(), verbs: found }))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// As the call of the cluster.
+pub(crate) fn run(args: &AccessArgs) -> Result<Exit> {
+    block_on(args.run())?;
+    Ok(Exit::Done)
+}
+
+impl AccessArgs {
+    async fn run(&self) -> Result<()> {
+        let json = self.cluster.json;
+        let client = self.cluster.client()?;
+        match &self.verb {
+            AccessVerb::Add(args) => args.run(&client, json).await,
+            AccessVerb::List => {
+                let principals = client.principals().await?;
+                let values: Vec<Value> = principals.iter().map(to_json).collect();
+                print(json, &json!(values), || list(&principals).text())
+            }
+            AccessVerb::Revoke { name } => {
+                client.revoke_principal(name).await?;
+                print(json, &json!({ "principal": name }), String::new)
+            }
+            AccessVerb::Whoami => {
+                let answer = client.who_am_i().await?;
+                print(json, &who_json(&answer), || who_text(&answer))
+            }
+        }
+    }
+}
+
+impl AddArgs {
+    fn principal(&self, token_digest: Vec<u8>) -> Result<Principal, UsageError> {
+        if self.grant.is_empty() && self.may.is_empty() {
+            let text = "nothing is allowed: give --grant NAME:VERB,.. or --may VERB,..";
+            return Err(UsageError(text.to_owned()));
+        }
+        let expires = |days| unix_seconds() * 1000 + u64::from(days) * DAY_MS;
+        Ok(Principal {
+            name: self.name.clone(),
+            token_digest: token_digest.into(),
+            grants: self.grant.iter().map(|GrantText(grant)| grant.clone()).collect(),
+            cluster_verbs: self.may.iter().map(|&verb| ClusterVerb::from(verb).into()).collect(),
+            expires_ms: self.days.map_or(0, expires),
+            ..Principal::default()
+        })
+    }
+
+    async fn run(&self, client: &Client, json: bool) -> Result<()> {
+        let secret = match self.certificate || self.keep_token {
+            true => None,
+            false => Some(draw_secret()?),
+        };
+        let digest = |secret: &String| blake3::hash(secret.as_bytes()).as_bytes().to_vec();
+        let principal = self.principal(secret.as_ref().map(digest).unwrap_or_default())?;
+        let is_first = !client.who_am_i().await?.is_guarded;
+        let (replace, keep_proof) = (self.replace, self.keep_token);
+        let request = PutPrincipalRequest { principal: Some(principal), replace, keep_proof };
+        client.put_principal(request).await?;
+        if is_first {
+            say_line(
+                "from now on callers that prove nothing are refused, and what is not granted is denied",
+            );
+        }
+        let name = &self.name;
+        let token = secret.map(|secret| format!("{name}.{secret}"));
+        let value = json!({ "principal": name, "token": token });
+        print(json, &value, || token.map(|token| format!("{token}\n")).unwrap_or_default())
+    }
+}
+
+/// A secret from the system's entropy, in hexadecimal digits.
+fn draw_secret() -> Result<String> {
+    let mut bytes = [0; SECRET_BYTES];
+    let drawn = SystemRandom::new().fill(&mut bytes);
+    drawn.map_err(|_| anyhow!("the system gives no random numbers"))?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+fn filter_verb(number: i32) -> &'static str {
+    let known = FILTER_VERBS.iter().find(|(_, verb)| i32::from(*verb) == number);
+    known.map_or("?", |(name, _)| name)
+}
+
+fn cluster_verb(number: i32) -> &'static str {
+    match ClusterVerb::try_from(number) {
+        Ok(ClusterVerb::Admin) => "admin",
+        Ok(ClusterVerb::Backup) => "backup",
+        Ok(ClusterVerb::Jobs) => "jobs",
+        Ok(ClusterVerb::Metrics) => "metrics",
+        Ok(ClusterVerb::Unspecified) | Err(_) => "?",
+    }
+}
+
+fn verbs(numbers: &[i32], name: fn(i32) -> &'static str) -> Vec<&'static str> {
+    numbers.iter().map(|&number| name(number)).collect()
+}
+
+/// Grants as they are given, or a dash for none.
+fn grants(principal: &Principal) -> String {
+    let grant = |Grant { pattern, verbs: numbers }: &Grant| {
+        format!("{pattern}:{}", verbs(numbers, filter_verb).join(","))
+    };
+    or_dash(principal.grants.iter().map(grant).collect::<Vec<_>>().join(" "))
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+fn proof(principal: &Principal) -> &'static str {
+    if principal.by_certificate { "certificate" } else { "token" }
+}
+
+/// When its rights end.
+fn expiry(principal: &Principal) -> String {
+    let now_ms = unix_seconds() * 1000;
+    match principal.expires_ms {
+        0 => "never".to_owned(),
+        moment if moment <= now_ms => "expired".to_owned(),
+        moment => format!("in {} days", (moment - now_ms).div_ceil(DAY_MS)),
+    }
+}
+
+fn to_json(principal: &Principal) -> Value {
+    let grants = principal.grants.iter().map(
+        |grant| json!({ "pattern": grant.pattern, "verbs": verbs(&grant.verbs, filter_verb) }),
+    );
+    json!({
+        "principal": principal.name,
+        "proof": proof(principal),
+        "grants": grants.collect::<Vec<_>>(),
+        "may": verbs(&principal.cluster_verbs, cluster_verb),
+        "created_ms": principal.created_ms,
+        "expires_ms": (principal.expires_ms != 0).then_some(principal.expires_ms),
+    })
+}
+
+fn list(principals: &[Principal]) -> Rows {
+    let mut rows = Rows::new(&["principal", "proof", "grants", "may", "expires"], &[]);
+    for principal in principals {
+        rows.push(vec![
+            principal.name.clone(),
+            proof(principal).to_owned(),
+            grants(principal),
+            or_dash(verbs(&principal.cluster_verbs, cluster_verb).join(",")),
+            expiry(principal),
+        ]);
+    }
+    rows
+}
+
+fn who_json(answer: &WhoAmIResponse) -> Value {
+    json!({
+        "connection": answer.connection,
+        "is_guarded": answer.is_guarded,
+        "principal": answer.principal.as_ref().map(to_json),
+    })
+}
+
+fn who_text(answer: &WhoAmIResponse) -> String {
+    let mut known = vec![("connection", answer.connection.clone())];
+    match &answer.principal {
+        Some(principal) => known.extend([
+            ("principal", principal.name.clone()),
+            ("grants", grants(principal)),
+            ("may", or_dash(verbs(&principal.cluster_verbs, cluster_verb).join(","))),
+            ("expires", expiry(principal)),
+        ]),
+        None => known.push(("may", "everything".to_owned())),
+    }
+    facts(&known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_read_from_behind() {
+        let GrantText(grant) = "crawl:de*:read,insert".parse().unwrap();
+        assert_eq!((grant.pattern.as_str(), grant.verbs), ("crawl:de*", vec![1, 2]));
+        let GrantText(all) = "x:all".parse().unwrap();
+        assert_eq!(all.verbs, [1, 2, 3, 4, 5]);
+        for text in ["x", ":read", "x:", "x:write", "x:read,"] {
+            assert!(text.parse::<GrantText>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_long_and_differ() {
+        let [one, other] = [draw_secret().unwrap(), draw_secret().unwrap()];
+        assert_eq!(one.len(), 2 * SECRET_BYTES);
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,193 @@
+//! Principals: every role and every call on filters, own and foreign, there and missing; what is revoked stays so.
+
+use umbel_client::proto::{
+    ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, SubmitJobRequest,
+};
+use umbel_client::{Client, ClientError, ClientOptions, ErrorCode, NewFilter, ReadLevel, Token};
+
+use crate::load::sharp_filter;
+use crate::servers::{Cluster, options, until};
+
+/// What a caller does with a filter, and the verb that it needs.
+const CALLS: [(&str, FilterVerb); 9] = [
+    ("info", FilterVerb::Read),
+    ("contains", FilterVerb::Read),
+    ("insert", FilterVerb::Insert),
+    ("flush", FilterVerb::Insert),
+    ("remove", FilterVerb::Remove),
+    ("export", FilterVerb::Export),
+    ("create", FilterVerb::Manage),
+    ("clear", FilterVerb::Manage),
+    ("drop", FilterVerb::Manage),
+];
+
+const VERBS: [FilterVerb; 5] = [
+    FilterVerb::Read,
+    FilterVerb::Insert,
+    FilterVerb::Remove,
+    FilterVerb::Export,
+    FilterVerb::Manage,
+];
+
+async fn call(client: &Client, name: &str, filter: &str) -> Result<(), ClientError> {
+    match name {
+        "info" => client.info(filter).await.map(drop),
+        "contains" => {
+            let asked = client.filter(filter).contains(["a"], ReadLevel::Linearizable).await;
+            asked.map(drop)
+        }
+        "insert" => client.filter(filter).insert(["a"]).await.map(drop),
+        "flush" => client.flush(filter).await.map(drop),
+        "remove" => client.filter(filter).remove(["a"]).await.map(drop),
+        "export" => client.export(filter).await.map(drop),
+        "create" => client.create(filter, &sharp_filter()).await.map(drop),
+        "clear" => client.clear(filter).await.map(drop),
+        "drop" => client.drop_filter(filter).await.map(drop),
+        "merge" => client.merge(filter, &["mail"]).await.map(drop),
+        "status" => client.status().await.map(drop),
+        "drain" => client.drain(99, false).await.map(drop),
+        "principals" => client.principals().await.map(drop),
+        "backup" => client.backup().await.map(drop),
+        "jobs" => client.jobs().await.map(drop),
+        "submit" => client.submit_job(SubmitJobRequest::default()).await.map(drop),
+        other => panic!("{other} is no call"),
+    }
+}
+
+/// Why a call was denied; None if it was answered, or refused for another reason.
+fn denial(outcome: Result<(), ClientError>) -> Option<String> {
+    let error = outcome.err()?;
+    let failure = error.failure()?;
+    (failure.cause == ErrorCode::Denied).then(|| failure.message.clone())
+}
+
+/// A principal with a token whose secret is its name.
+fn principal(name: &str, grants: Vec<(&str, &[FilterVerb])>, may: &[ClusterVerb]) -> Principal {
+    let grant = |(pattern, verbs): (&str, &[FilterVerb])| Grant {
+        pattern: pattern.to_owned(),
+        verbs: verbs.iter().map(|&verb| verb.into()).collect(),
+    };
+    Principal {
+        name: name.to_owned(),
+        token_digest: blake3::hash(name.as_bytes()).as_bytes().to_vec().into(),
+        grants: grants.into_iter().map(grant).collect(),
+        cluster_verbs: may.iter().map(|&verb| verb.into()).collect(),
+        ..Principal::default()
+    }
+}
+
+async fn add(client: &Client, principal: Principal) {
+    let request = PutPrincipalRequest { principal: Some(principal), ..Default::default() };
+    client.put_principal(request).await.unwrap();
+}
+
+fn with_token(addresses: &str, name: &str) -> Client {
+    let token = Some(Token::new(&format!("{name}.{name}")).unwrap());
+    Client::connect_with(addresses, ClientOptions { token, ..options() }).unwrap()
+}
+
+/// Three nodes whose administrator may everything, and whose callers must be principals.
+async fn guarded() -> (Cluster, String, Client) {
+    let cluster = Cluster::form(3).await;
+    let addresses: Vec<&str> = cluster.nodes.iter().map(|node| node.address.as_str()).collect();
+    let addresses = addresses.join(",");
+    let all = [ClusterVerb::Admin, ClusterVerb::Backup, ClusterVerb::Jobs, ClusterVerb::Metrics];
+    add(&cluster.client(), principal("root", vec![("*", &VERBS)], &all)).await;
+    let root = with_token(&addresses, "root");
+    for node in &cluster.nodes {
+        let own = with_token(&node.address, "root");
+        until("the node knows its administrator", || async { own.who_am_i().await.ok() }).await;
+    }
+    (cluster, addresses, root)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_role_does_what_is_granted_and_nothing_else() {
+    let (_cluster, addresses, root) = guarded().await;
+    for name in ["crawl.a", "mail"] {
+        root.create(name, &NewFilter::for_rate(1000, 0.01)).await.unwrap();
+        root.filter(name).insert(["seen"]).await.unwrap();
+    }
+    for verb in VERBS {
+        let role = format!("may-{}", verb.as_str_name().to_lowercase());
+        add(&root, principal(&role, vec![("crawl.*", &[verb])], &[])).await;
+        let client = with_token(&addresses, &role);
+        until("the role is known", || async { client.who_am_i().await.ok() }).await;
+        for (name, needed) in CALLS {
+            let own = denial(call(&client, name, "crawl.none").await);
+            let there = denial(call(&client, name, "crawl.a").await);
+            assert_eq!(own.is_none(), needed == verb, "{role} {name}: {own:?}");
+            assert_eq!(there.is_none(), needed == verb, "{role} {name}: {there:?}");
+            let [foreign, missing] = [
+                denial(call(&client, name, "mail").await),
+                denial(call(&client, name, "none").await),
+            ];
+            let foreign = foreign.unwrap_or_else(|| panic!("{role} may {name} foreign filters"));
+            assert_eq!(Some(foreign), missing, "the answer tells whether there is such a filter");
+        }
+        for name in ["status", "drain", "principals", "backup", "jobs", "submit"] {
+            assert!(denial(call(&client, name, "").await).is_some(), "{role} may {name}");
+        }
+        // Both filters are named to be merged, and the second one is foreign.
+        assert!(denial(call(&client, "merge", "crawl.a").await).is_some(), "{role} may merge");
+        let seen = client.list("").await.unwrap();
+        assert!(seen.iter().all(|filter| filter.name.starts_with("crawl.")), "{seen:?}");
+    }
+    assert_eq!(root.info("mail").await.unwrap().new_count, 1, "nothing was changed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbs_of_the_cluster_are_apart_from_those_of_filters() {
+    let (_cluster, addresses, root) = guarded().await;
+    root.create("mail", &sharp_filter()).await.unwrap();
+    let roles: [(ClusterVerb, &[&str]); 4] = [
+        (ClusterVerb::Admin, &["drain", "principals"]),
+        (ClusterVerb::Backup, &["backup"]),
+        (ClusterVerb::Jobs, &["jobs", "submit"]),
+        (ClusterVerb::Metrics, &["status"]),
+    ];
+    for (verb, allowed) in roles {
+        let role = format!("may-{}", verb.as_str_name().to_lowercase());
+        add(&root, principal(&role, vec![], &[verb])).await;
+        let client = with_token(&addresses, &role);
+        until("the role is known", || async { client.who_am_i().await.ok() }).await;
+        for name in ["status", "drain", "principals", "backup", "jobs", "submit"] {
+            let denied = denial(call(&client, name, "").await);
+            assert_eq!(denied.is_none(), allowed.contains(&name), "{role} {name}: {denied:?}");
+        }
+        for (name, _) in CALLS {
+            assert!(denial(call(&client, name, "mail").await).is_some(), "{role} may {name}");
+        }
+        assert_eq!(client.list("").await.unwrap(), []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_revoked_is_refused_on_every_node_and_open_connection() {
+    let (cluster, addresses, root) = guarded().await;
+    root.create("crawl", &sharp_filter()).await.unwrap();
+    add(&root, principal("writer", vec![("crawl", &[FilterVerb::Insert])], &[])).await;
+    let clients: Vec<Client> =
+        cluster.nodes.iter().map(|node| with_token(&node.address, "writer")).collect();
+    for client in &clients {
+        until("the writer is known", || async { call(client, "insert", "crawl").await.ok() }).await;
+    }
+    // Who has no token, and who has none that is good.
+    let nobody = Client::connect_with(addresses.as_str(), options()).unwrap();
+    let without = denial(call(&nobody, "info", "crawl").await).unwrap();
+    assert!(without.contains("--token-file"), "{without}");
+    let wrong = ClientOptions { token: Some(Token::new("writer.no").unwrap()), ..options() };
+    let wrong = Client::connect_with(addresses.as_str(), wrong).unwrap();
+    let wrong = denial(call(&wrong, "insert", "crawl").await).unwrap();
+    assert!(wrong.contains("unknown, revoked or expired"), "{wrong}");
+
+    root.revoke_principal("writer").await.unwrap();
+    for client in &clients {
+        let denied = || async { denial(call(client, "insert", "crawl").await) };
+        let why = until("the node refuses the writer", denied).await;
+        assert_eq!(why, wrong, "a revoked token is told from no other wrong one");
+    }
+    let log = cluster.logs();
+    assert!(log.contains("umbel::audit") && log.contains("denied"), "refusals are logged");
+    assert!(log.contains("/umbel.v1.Access/Revoke"), "what administrators do is logged");
+}
