@@ -8,6 +8,7 @@
 //! | question | module |
 //! |---|---|
 //! | how does a filter travel? | `frame` |
+//! | which bytes are that? | [`layout`] |
 //! | how is a whole filter saved and loaded? | `saved` |
 //! | how is it a field of what serde writes? | `saved_serde`, with the feature `serde` |
 //! | how is damage found? | `checksum` |
@@ -19,6 +20,7 @@
 mod checksum;
 mod error;
 mod frame;
+pub mod layout;
 mod limits;
 mod saved;
 #[cfg(feature = "serde")]

@@ -1,18 +1,5 @@
-//! A whole filter as one value of bytes: a small head, and the filter's frames one after the other.
-//!
-//! ```text
-//! 0      4   5   8      16     24     32     36
-//! │ UMBF │ver│ 0 │start │ last │length│crc32c│ frame │ frame │ …
-//! │  4   │u8 │ 3 │ u64  │ u64  │ u64  │ u32  │
-//!
-//! ver    1                                 length   bytes of all frames together
-//! start  first hash of the filter's range  crc32c   over bytes 0..32
-//! last   last hash of the range, inclusive
-//! ```
-//!
-//! Integers are little-endian. The head says how much belongs to the filter, so bytes that were cut
-//! between two frames are not taken for a smaller one; each frame has a checksum of its own. Frames of
-//! any sizes are read; those that are written are as large as frames may be.
+//! A whole filter as one value of bytes: a small head, and the filter's frames one after the other, as
+//! [`crate::layout`] has them.
 
 use thiserror::Error;
 use umbel_filter::{

@@ -1,14 +1,4 @@
-//! What stands before the codes of a level of a scalable filter.
-//!
-//! ```text
-//! 0      4       8     16       24     32
-//! │level │levels │rate │capacity│items │ codes
-//! │ u32  │ u32   │ f64 │ u64    │ u64  │
-//!
-//! level     number of the level, from 0 on       rate      false-positive rate of all levels
-//! levels    how many there are                   capacity  items that level 0 is made for
-//!                                                items     new items that the level took
-//! ```
+//! What stands before the codes of a level of a scalable filter, as [`crate::layout`] has it.
 
 use umbel_filter::{HashRange, Scalable, ScalableShape};
 
