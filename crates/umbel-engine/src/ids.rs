@@ -78,8 +78,8 @@ number! {
     JobId(u64), "job "
 }
 number! {
-    /// A client's session: the index of the entry of the meta group's log that opened it, so later
-    /// sessions have higher numbers.
+    /// A client's session: the index of the entry of the meta group's log that opened it and a tag, so
+    /// later sessions have higher numbers, and nobody invents one.
     ///
     /// ```
     /// assert!(umbel_engine::SessionId(2) > umbel_engine::SessionId(1));

@@ -13,6 +13,7 @@ mod controller;
 mod filter_name;
 mod jobs;
 mod nodes;
+mod sessions;
 mod settings;
 mod state;
 
@@ -29,5 +30,6 @@ pub use controller::{
 pub use filter_name::{FilterName, FilterNameError};
 pub use jobs::{JobEnd, JobOrder, JobRecord, JobState};
 pub use nodes::NodeRecord;
+pub use sessions::{SessionKey, SessionStanding};
 pub use settings::{Distribution, FilterSettings, HashKey};
 pub use state::{KEY_COUNT_MAX, META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::planted::{self, Planted};
-use umbel_engine::{FilterId, GroupId, NodeId, RequestId, SessionId, ShardId};
+use umbel_engine::{FilterId, GroupId, NodeId, RequestId, ShardId};
 use umbel_filter::CellCount;
 
 pub(crate) use self::jobs::NewJob;
@@ -38,6 +38,7 @@ mod old_map;
 mod refusals;
 pub(crate) mod replicated;
 pub(crate) mod scrub;
+mod sessions;
 pub(crate) mod sizes;
 mod tries;
 
@@ -156,14 +157,6 @@ impl Coordinator {
                     within,
                 });
             }
-        }
-    }
-
-    /// Opens a session of a client.
-    pub(crate) async fn open_session(&self, deadline: Instant) -> Result<SessionId, CallFailure> {
-        match self.meta_propose(MetaCommand::OpenSession, deadline).await? {
-            MetaReply::Session(session) => Ok(session),
-            other => Err(unexpected(&other)),
         }
     }
 

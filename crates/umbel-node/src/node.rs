@@ -42,6 +42,8 @@ pub(crate) mod replicated_test;
 #[cfg(test)]
 mod scrub_test;
 #[cfg(test)]
+mod sessions_test;
+#[cfg(test)]
 mod shard_scrub_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.

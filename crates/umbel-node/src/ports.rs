@@ -190,6 +190,8 @@ pub enum Purpose {
     Job,
     /// Turns, pauses and keys of comparisons of copies.
     Scrub,
+    /// What numbers of sessions are tagged with.
+    SessionKey,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

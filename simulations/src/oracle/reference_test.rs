@@ -1,6 +1,6 @@
 //! Replicas that agree with the reference, and each way not to.
 
-use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::meta::{MetaCommand, MetaReply, SessionKey};
 use umbel_engine::shard::{Bitmap, HashList, InsertPart, ShardCommand, ShardReply};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_node::ports::observer::{EntryId, Payload};
@@ -101,7 +101,8 @@ fn logs_begin_at_their_begin() {
 #[test]
 fn the_meta_group_agrees_by_its_replies() {
     let mut cluster = Cluster::new();
-    let command = MetaCommand::OpenSession;
+    let key = SessionKey::new([7; 16]);
+    let command = MetaCommand::OpenSession { key, owner: String::new() };
     let reply = cluster.meta(&command).unwrap();
     let mut second = |reply: &MetaReply| {
         let payload = Payload::Meta(&command, reply);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::command::{MetaCommand, MetaError, MetaReply};
 use super::nodes::{NodeRecord, check_address};
 use super::state::MetaState;
-use crate::ids::{NodeId, SessionId, ShardId};
+use crate::ids::{NodeId, ShardId};
 use crate::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, SHARD_COUNT_MAX};
 use crate::placement::{ShardMap, ShardRecord, assign};
 
@@ -23,15 +23,17 @@ impl MetaState {
     ///
     /// ```
     /// use umbel_engine::meta::{MetaCommand, MetaError, MetaReply, MetaState};
-    /// use umbel_engine::{NodeId, SessionId};
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::SessionKey;
     ///
     /// let mut state = MetaState::new();
-    /// let early = state.apply(1, &MetaCommand::OpenSession);
+    /// let open = MetaCommand::OpenSession { key: SessionKey::new([7; 16]), owner: String::new() };
+    /// let early = state.apply(1, &open);
     /// assert_eq!(early, MetaReply::Refused(MetaError::NotFormed));
     /// let nodes = vec![(NodeId(1), "a:7070".to_owned())];
     /// let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 3 };
     /// assert_eq!(state.apply(2, &form), MetaReply::Done);
-    /// assert_eq!(state.apply(3, &MetaCommand::OpenSession), MetaReply::Session(SessionId(3)));
+    /// assert!(matches!(state.apply(3, &open), MetaReply::Session(session) if session.0 >> 32 == 3));
     /// assert_eq!(state.shard_map().members(umbel_engine::ShardId(0)), [NodeId(1)]);
     /// ```
     pub fn apply(&mut self, log_index: u64, command: &MetaCommand) -> MetaReply {
@@ -70,7 +72,7 @@ impl MetaState {
             MetaCommand::FilterCleared { filter, generation } => {
                 self.filter_cleared(*filter, *generation)
             }
-            MetaCommand::OpenSession => Ok(MetaReply::Session(SessionId(log_index))),
+            MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
             MetaCommand::KeepKey { key } => self.keep_key(*key),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),

@@ -6,6 +6,7 @@ use crate::ids::{FilterId, Generation, JobId, NodeId, SessionId, ShardId};
 use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
 use crate::meta::jobs::{JobEnd, JobOrder};
+use crate::meta::sessions::SessionKey;
 use crate::meta::settings::{FilterSettings, HashKey};
 
 /// One entry of the meta group's log.
@@ -119,8 +120,13 @@ pub enum MetaCommand {
         /// The generation.
         generation: Generation,
     },
-    /// Opens a client's session; its number is the index of this entry.
-    OpenSession,
+    /// Opens a client's session; the index of this entry is the upper half of its number.
+    OpenSession {
+        /// What all numbers are tagged with, if this is the first session: drawn anew for each.
+        key: SessionKey,
+        /// The principal's name, empty for a caller that is none.
+        owner: String,
+    },
     /// Enters a job; its number is the index of this entry.
     SubmitJob(JobOrder),
     /// From a worker of the job, mostly its coordinator: a run has ended.

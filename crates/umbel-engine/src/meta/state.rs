@@ -10,6 +10,7 @@ use super::catalogue::FilterRecord;
 use super::filter_name::FilterName;
 use super::jobs::JobRecord;
 use super::nodes::NodeRecord;
+use super::sessions::SessionKey;
 use super::settings::HashKey;
 use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
 use crate::placement::{ShardMap, ShardRecord};
@@ -65,6 +66,8 @@ pub struct MetaState {
     pub(super) kept_keys: BTreeMap<u64, HashKey>,
     pub(super) jobs: BTreeMap<JobId, JobRecord>,
     pub(super) principals: BTreeMap<PrincipalName, Principal>,
+    /// None until the first session is opened.
+    pub(super) session_key: Option<SessionKey>,
 }
 
 impl MetaState {

@@ -168,6 +168,14 @@ impl Caller {
         matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
     }
 
+    /// Whose sessions are the caller's: empty where it is no principal.
+    pub(super) fn owner(&self) -> String {
+        match &self.standing {
+            Standing::Principal(name) => name.as_str().to_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// The principal whose rights the caller has.
     pub(super) fn principal(&self) -> Option<(PrincipalName, Principal)> {
         let Standing::Principal(name) = &self.standing else { return None };

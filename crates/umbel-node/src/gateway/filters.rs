@@ -130,6 +130,7 @@ impl Filters for FiltersService {
             let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
+            self.coordinator.check_session(request, &caller.owner(), deadline).await?;
             let level = convert::ack_level(level)?;
             let (new, level) =
                 self.coordinator.insert(filter.as_str(), &items, request, level, deadline).await?;
@@ -171,6 +172,7 @@ impl Filters for FiltersService {
             let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
+            self.coordinator.check_session(request, &caller.owner(), deadline).await?;
             let removed =
                 self.coordinator.remove(filter.as_str(), &items, request, deadline).await?;
             let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
@@ -265,7 +267,8 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("open_session", async {
-            let session = self.coordinator.open_session(deadline).await?.0;
+            let owner = Caller::of(&request)?.owner();
+            let session = self.coordinator.open_session(owner, deadline).await?.0;
             Ok(v1::OpenSessionResponse { session })
         })
         .await

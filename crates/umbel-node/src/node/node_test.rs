@@ -176,7 +176,7 @@ async fn a_request_that_comes_again_hears_its_first_answer() {
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
     create(&asked, "seen", Kind::Blocked).await;
-    let session = asked.open_session(deadline()).await.unwrap();
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence| {
         let id = umbel_engine::RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1 })

@@ -6,7 +6,7 @@ use umbel_filter::Kind;
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
     ClusterVerb, Distribution, FilterName, FilterSettings, FilterVerb, Grant, HashKey, JobEnd,
-    JobOrder, MetaCommand, Principal, PrincipalName, Proof, Rights,
+    JobOrder, MetaCommand, Principal, PrincipalName, Proof, Rights, SessionKey,
 };
 use crate::shard::SliceShape;
 
@@ -92,7 +92,9 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
             filter,
             generation: Generation(g),
         }),
-        1 => Just(MetaCommand::OpenSession),
+        1 => any::<[u8; 16]>().prop_map(|key| {
+            MetaCommand::OpenSession { key: SessionKey::new(key), owner: String::new() }
+        }),
         1 => (0_u64..5).prop_map(|id| MetaCommand::KeepKey { key: sip_key(id) }),
     ];
     let job = || (1_u64..60).prop_map(JobId);

@@ -1,0 +1,171 @@
+//! Numbers of sessions that nobody can guess or invent.
+//!
+//! A shard remembers the requests of sessions by their numbers, and when it forgets one it refuses all
+//! below it. So a number says itself that the cluster gave it, and to whom:
+//!
+//! ```text
+//! 63              32              0
+//! │ index of the entry │ tag, 32 bits │    tag: SipHash-2-4 of index and owner under the cluster's session key
+//! ```
+//!
+//! Later sessions have higher numbers. Every node that holds the catalogue can check one.
+
+use std::fmt;
+use std::hash::Hasher;
+
+use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher24;
+
+use super::command::{MetaError, MetaReply};
+use super::state::MetaState;
+use crate::ids::SessionId;
+
+/// Bits of a session's number below the index of its entry.
+const TAG_BITS: u32 = 32;
+
+/// What the cluster tags sessions with: 16 random bytes. Its `Debug` leaves them out.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionKey([u8; 16]);
+
+impl SessionKey {
+    /// From drawn bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    fn tag(self, index: u64, owner: &str) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(b"umbel/session/1");
+        hasher.write(&index.to_le_bytes());
+        hasher.write(owner.as_bytes());
+        (hasher.finish() >> TAG_BITS) as u32
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+/// What a node knows of a session's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionStanding {
+    /// The cluster gave it to this owner, by an entry with this index.
+    Given {
+        /// The entry's index.
+        log_index: u64,
+    },
+    /// It gave no such number, or gave it to somebody else.
+    Foreign,
+    /// This node has not heard of any session yet.
+    Unknown,
+}
+
+/// A session's number.
+const fn number(log_index: u64, tag: u32) -> u64 {
+    log_index << TAG_BITS | tag as u64
+}
+
+impl MetaState {
+    /// Whether a number is that of a session which `owner` opened: the principal's name, empty for a
+    /// caller that is none.
+    ///
+    /// ```
+    /// use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
+    /// use umbel_engine::{NodeId, SessionId};
+    ///
+    /// let mut state = MetaState::new();
+    /// let nodes = vec![(NodeId(1), "a:7070".to_owned())];
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+    /// let open = MetaCommand::OpenSession { key: SessionKey::new([7; 16]), owner: "alice".to_owned() };
+    /// let MetaReply::Session(session) = state.apply(2, &open) else { panic!("it is opened") };
+    /// assert_eq!(session.0 >> 32, 2);
+    /// assert_eq!(state.session_standing(session, "alice"), SessionStanding::Given { log_index: 2 });
+    /// assert_eq!(state.session_standing(session, "bob"), SessionStanding::Foreign);
+    /// assert_eq!(state.session_standing(SessionId(u64::MAX), "alice"), SessionStanding::Foreign);
+    /// ```
+    #[must_use]
+    pub fn session_standing(&self, session: SessionId, owner: &str) -> SessionStanding {
+        let Some(key) = self.session_key else { return SessionStanding::Unknown };
+        let log_index = session.0 >> TAG_BITS;
+        match session.0 == number(log_index, key.tag(log_index, owner)) {
+            true => SessionStanding::Given { log_index },
+            false => SessionStanding::Foreign,
+        }
+    }
+
+    /// The first session brings the key that all have.
+    pub(super) fn open_session(
+        &mut self,
+        log_index: u64,
+        key: SessionKey,
+        owner: &str,
+    ) -> Result<MetaReply, MetaError> {
+        if log_index >> (u64::BITS - TAG_BITS) != 0 {
+            let what = format!("entry {log_index} of the catalogue's log can open no session");
+            return Err(MetaError::Quota { what });
+        }
+        let key = *self.session_key.get_or_insert(key);
+        Ok(MetaReply::Session(SessionId(number(log_index, key.tag(log_index, owner)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::MetaCommand;
+    use crate::meta::apply::drawn::form;
+
+    fn open(state: &mut MetaState, log_index: u64, key: u8, owner: &str) -> SessionId {
+        let (key, owner) = (SessionKey::new([key; 16]), owner.to_owned());
+        match state.apply(log_index, &MetaCommand::OpenSession { key, owner }) {
+            MetaReply::Session(session) => session,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn formed() -> MetaState {
+        let mut state = MetaState::new();
+        state.apply(1, &form(1, 1, 1));
+        state
+    }
+
+    #[test]
+    fn later_sessions_are_higher_whatever_key_is_brought() {
+        let mut state = formed();
+        let sessions: Vec<SessionId> = (2..40).map(|i| open(&mut state, i, i as u8, "")).collect();
+        assert!(sessions.is_sorted_by(|a, b| a < b));
+        for (index, session) in (2..).zip(&sessions) {
+            let standing = state.session_standing(*session, "");
+            assert_eq!(standing, SessionStanding::Given { log_index: index });
+        }
+    }
+
+    #[test]
+    fn what_is_near_a_session_is_none() {
+        let mut state = formed();
+        let session = open(&mut state, 9, 7, "alice").0;
+        // By hand: any other tag of the same index, and the same tag of any other index.
+        for other in [session ^ 1, session + 1, session + (1 << 32), session & !0xffff_ffff, 9, 0] {
+            assert_eq!(state.session_standing(SessionId(other), "alice"), SessionStanding::Foreign);
+        }
+        assert_eq!(state.session_standing(SessionId(session), ""), SessionStanding::Foreign);
+        assert_eq!(formed().session_standing(SessionId(session), ""), SessionStanding::Unknown);
+    }
+
+    #[test]
+    fn an_index_that_has_no_room_opens_nothing() {
+        let mut state = formed();
+        let (key, owner) = (SessionKey::new([1; 16]), String::new());
+        let open = MetaCommand::OpenSession { key, owner };
+        assert!(matches!(state.apply(1 << 32, &open), MetaReply::Refused(MetaError::Quota { .. })));
+        assert!(matches!(state.apply((1 << 32) - 1, &open), MetaReply::Session(_)));
+    }
+
+    #[test]
+    fn nobody_prints_the_key() {
+        assert_eq!(format!("{:?}", SessionKey::new([7; 16])), "SessionKey(..)");
+    }
+}

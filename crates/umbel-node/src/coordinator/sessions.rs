@@ -1,0 +1,61 @@
+//! Sessions of clients: opened by the meta group, and checked before a shard hears of them.
+
+use tokio::time::Instant;
+use umbel_engine::SessionId;
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
+use umbel_engine::shard::PartError;
+
+use super::{ClientRequest, Coordinator, unexpected};
+use crate::failure::CallFailure;
+use crate::ports::Purpose;
+
+impl Coordinator {
+    /// Opens a session of a client.
+    pub(crate) async fn open_session(
+        &self,
+        owner: String,
+        deadline: Instant,
+    ) -> Result<SessionId, CallFailure> {
+        let mut key = [0; 16];
+        self.seed.fill(Purpose::SessionKey, &mut key);
+        let command = MetaCommand::OpenSession { key: SessionKey::new(key), owner };
+        match self.meta_propose(command, deadline).await? {
+            MetaReply::Session(session) => Ok(session),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Refuses a request of a session that the owner has not opened: a shard would take its number for
+    /// one of the cluster's, and forget others' for it.
+    pub(crate) async fn check_session(
+        &self,
+        request: Option<ClientRequest>,
+        owner: &str,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let Some(ClientRequest { id, .. }) = request else { return Ok(()) };
+        let standing = |state: &MetaState| state.session_standing(id.session, owner);
+        let mut found = self.read_meta(standing)?;
+        if !self.is_answer(found)? {
+            // Another node may have opened it just now.
+            self.meta_refresh(deadline).await?;
+            found = self.read_meta(standing)?;
+        }
+        match found {
+            SessionStanding::Given { .. } if self.is_answer(found)? => Ok(()),
+            _ => Err(PartError::SessionExpired { id }.into()),
+        }
+    }
+
+    /// Whether this node has heard enough: who found out the tag of an entry that is still to come would
+    /// push out all others' sessions.
+    fn is_answer(&self, found: SessionStanding) -> Result<bool, CallFailure> {
+        Ok(match found {
+            SessionStanding::Given { log_index } => {
+                log_index < self.local()?.meta().replica().first_unapplied()
+            }
+            SessionStanding::Foreign => true,
+            SessionStanding::Unknown => false,
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Numbers of sessions that nobody was given, over the wire.
+
+use std::sync::Arc;
+
+use tonic::{Code, Status};
+use umbel_filter::Kind;
+use umbel_proto::v1;
+use umbel_proto::v1::filters_client::FiltersClient;
+
+use super::node_test::{create, start_alone};
+use crate::peer::channel;
+use crate::ports::{Net, RealNet};
+
+type Filters = FiltersClient<tonic::transport::Channel>;
+
+/// One item, under the first request of a session.
+async fn insert(filters: &mut Filters, item: &str, session: u64) -> Result<u32, Status> {
+    let items = vec![item.to_owned().into_bytes().into()];
+    let request = v1::InsertRequest {
+        filter: "seen".to_owned(),
+        items: Some(v1::Items { items, ..v1::Items::default() }),
+        request: Some(v1::RequestId { session, sequence: 1, acknowledged_below: 1 }),
+        ..v1::InsertRequest::default()
+    };
+    Ok(filters.insert(request).await?.into_inner().new_count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_nobody_was_given_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel::channel(&net, node.address()).unwrap());
+
+    // Before any session is there, too.
+    let refused = insert(&mut filters, "a", u64::MAX).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    let opened = filters.open_session(v1::OpenSessionRequest {}).await.unwrap().into_inner();
+    assert_eq!(insert(&mut filters, "a", opened.session).await.unwrap(), 1);
+    let near = [opened.session + 1, opened.session + (1 << 32), opened.session >> 32, 1, u64::MAX];
+    for invented in near {
+        let refused = insert(&mut filters, "b", invented).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{invented}: {refused}");
+    }
+    // Nothing was remembered of them: the session goes on, and answers as it did.
+    assert_eq!(insert(&mut filters, "a", opened.session).await.unwrap(), 1);
+    drop(filters);
+    node.shutdown().await;
+}
