@@ -18,6 +18,7 @@ use super::measure::measured;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
+use crate::ports::PeerIdentity;
 
 /// Answers administrators.
 pub(super) struct AccessService {
@@ -61,6 +62,16 @@ fn name_of(field: &str, name: String) -> Result<PrincipalName, CallFailure> {
     PrincipalName::new(name).ok_or_else(|| {
         invalid(format!("{field}: a principal's name has 1 to 128 letters, digits, -, _ and ."))
     })
+}
+
+/// Without TLS nobody can show a certificate: whoever adds the first administrator so locks itself out.
+fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<(), CallFailure> {
+    if proof == Proof::Certificate && *connection == PeerIdentity::Unchecked {
+        let what = "principal.token_digest is empty, but without TLS nobody can show a certificate: \
+                    give the principal a token, or call over TLS";
+        return Err(invalid(what.to_owned()));
+    }
+    Ok(())
 }
 
 fn filter_verb(number: i32) -> Result<FilterVerb, CallFailure> {
@@ -163,6 +174,7 @@ impl Access for AccessService {
     ) -> Result<Response<v1::PutPrincipalResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("put_principal", async {
+            let caller = Caller::of(&request)?;
             let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
             let created_ms = self.coordinator.seed().wall_ms();
             let (name, mut principal) = from_proto(principal, created_ms)?;
@@ -170,6 +182,7 @@ impl Access for AccessService {
                 self.coordinator.meta_refresh(deadline).await?;
                 principal.proof = self.proof_of(&name)?;
             }
+            check_provable(principal.proof, caller.connection())?;
             let command = MetaCommand::PutPrincipal { name, principal, replace };
             self.change(command, deadline).await?;
             Ok(v1::PutPrincipalResponse {})
@@ -221,5 +234,19 @@ impl Access for AccessService {
             })
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_a_proof_where_it_can_be_shown() {
+        let client = PeerIdentity::Client("alice".into());
+        assert!(check_provable(Proof::Certificate, &client).is_ok());
+        assert!(check_provable(Proof::Certificate, &PeerIdentity::Unchecked).is_err());
+        let token = Proof::Token { digest: [7; 32] };
+        assert!(check_provable(token, &PeerIdentity::Unchecked).is_ok());
     }
 }
