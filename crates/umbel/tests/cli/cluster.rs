@@ -47,6 +47,18 @@ fn certificates_are_made_for_their_owner_and_never_over_others() {
     }
     assert_eq!(mode("certs/client-alice.key"), 0o600);
 
+    // The authority's key stays where it is.
+    certs("node node-1 --authority certs --out nodes").kept();
+    let mut names: Vec<_> = std::fs::read_dir(sandbox.path("nodes")).unwrap().collect();
+    names.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
+    let names = names.into_iter().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["ca.pem", "node-1.key", "node-1.pem"]);
+    assert_eq!(mode("nodes"), 0o700);
+    sandbox.write("nodes/ca.pem", b"two authorities");
+    certs("node node-2 --authority certs --out nodes").kept();
+    assert_eq!(std::fs::read(sandbox.path("nodes/ca.pem")).unwrap(), b"two authorities");
+    certs("client eve --authority gone").refused(1, &["gone/ca.pem", "init --out gone"]);
+
     sandbox.write("certs/ca.key", b"torn");
     certs("client bob").refused(1, &["certs/ca.key"]);
 }

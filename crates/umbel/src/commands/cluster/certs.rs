@@ -53,21 +53,31 @@ enum CertsVerb {
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
         #[command(flatten)]
-        made: Made,
+        signed: Signed,
     },
     /// Make a client's certificate, client-NAME.pem and client-NAME.key
     Client {
         /// Its name, which the audit log shows
         name: String,
         #[command(flatten)]
-        made: Made,
+        signed: Signed,
     },
+}
+
+/// Who signs a certificate.
+#[derive(Args)]
+struct Signed {
+    /// Folder with ca.pem and ca.key [default: that of --out, which gets a ca.pem if it has none]
+    #[arg(long, value_name = "DIR")]
+    authority: Option<PathBuf>,
+    #[command(flatten)]
+    made: Made,
 }
 
 /// Where certificates come to lie, and how long they last.
 #[derive(Args)]
 struct Made {
-    /// Folder of the authority and all that it signs
+    /// Folder of the files
     #[arg(long, value_name = "DIR", default_value = "certs")]
     out: PathBuf,
     /// Life in days [default: 365, of an authority 3650]
@@ -91,13 +101,13 @@ impl CertsArgs {
                 let (_, pem) = Authority::new("Umbel", days).map_err(asked_wrongly)?;
                 ("ca".to_owned(), made, pem)
             }
-            CertsVerb::Node { hosts, made } => {
+            CertsVerb::Node { hosts, signed } => {
                 let subject = Subject::Node { hosts: hosts.clone() };
-                (hosts[0].clone(), made, made.issue(&subject)?)
+                (hosts[0].clone(), &signed.made, signed.issue(&subject)?)
             }
-            CertsVerb::Client { name, made } => {
+            CertsVerb::Client { name, signed } => {
                 let subject = Subject::Client { name: name.clone() };
-                (format!("client-{name}"), made, made.issue(&subject)?)
+                (format!("client-{name}"), &signed.made, signed.issue(&subject)?)
             }
         };
         let (certificate, key) = made.write(&name, &pem)?;
@@ -107,31 +117,47 @@ impl CertsArgs {
     }
 }
 
-impl Made {
+impl Signed {
+    /// Signs, and gives the authority's certificate to a folder that has it not.
     fn issue(&self, subject: &Subject) -> Result<Pem> {
+        let folder = self.authority.as_ref().unwrap_or(&self.made.out);
         let read = |name: &str| {
-            let path = self.out.join(name);
+            let path = folder.join(name);
             let said = || {
                 format!(
                     "{}: cannot read the authority; `umbel cluster certs init --out {}` makes one",
                     path.display(),
-                    self.out.display()
+                    folder.display()
                 )
             };
             std::fs::read_to_string(&path).with_context(said)
         };
         let own = Pem { certificate: read("ca.pem")?, key: read("ca.key")? };
         let authority =
-            Authority::read(&own).with_context(|| self.out.join("ca.key").display().to_string())?;
-        authority.issue(subject, self.days.unwrap_or(DAYS)).map_err(asked_wrongly)
+            Authority::read(&own).with_context(|| folder.join("ca.key").display().to_string())?;
+        let pem =
+            authority.issue(subject, self.made.days.unwrap_or(DAYS)).map_err(asked_wrongly)?;
+        let trusted = self.made.out.join("ca.pem");
+        // One that is there may hold a second authority, too.
+        if !trusted.exists() {
+            self.made.make_folder()?;
+            write(&trusted, &own.certificate, CERTIFICATE_MODE)?;
+        }
+        Ok(pem)
+    }
+}
+
+impl Made {
+    fn make_folder(&self) -> Result<()> {
+        let mut folder = DirBuilder::new();
+        folder.recursive(true).mode(FOLDER_MODE);
+        let said = || format!("{}: cannot make the folder", self.out.display());
+        folder.create(&self.out).with_context(said)
     }
 
     /// Writes certificate and key, the key first: who reads both waits for the certificate.
     fn write(&self, name: &str, pem: &Pem) -> Result<(String, String)> {
-        let shown = self.out.display();
-        let mut folder = DirBuilder::new();
-        folder.recursive(true).mode(FOLDER_MODE);
-        folder.create(&self.out).with_context(|| format!("{shown}: cannot make the folder"))?;
+        self.make_folder()?;
         let file = |ending: &str| self.out.join(format!("{name}.{ending}"));
         let (certificate, key) = (file("pem"), file("key"));
         for path in [&certificate, &key] {
