@@ -27,7 +27,8 @@
 
 use crate::bit_writer::BitWriter;
 use crate::error::CodeError;
-use crate::rice::{LOW_BITS_MAX, RiceCode};
+use crate::limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
+use crate::rice::RiceCode;
 
 mod reader;
 mod table;
@@ -44,12 +45,6 @@ const LANE_COUNT: usize = 4;
 
 /// Bits that a list costs beside its gaps: the states that decoding starts from.
 pub const ANS_START_BITS: u64 = LANE_COUNT as u64 * STATE_BITS as u64;
-
-/// Least ratio, 1/2 in 256ths: quotients of mean 1.
-pub const ANS_RATIO_MIN: u8 = 128;
-
-/// Largest ratio: quotients of mean 15. Larger ones would crowd the table.
-pub const ANS_RATIO_MAX: u8 = 240;
 
 /// ln(9/8) = −ln r for quotients of mean 8, where one low bit more begins to pay.
 const LN_9_8: f64 = 0.117_783_035_656_383_46;

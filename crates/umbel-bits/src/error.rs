@@ -2,9 +2,7 @@
 
 use thiserror::Error;
 
-use crate::ans::{ANS_RATIO_MAX, ANS_RATIO_MIN};
-use crate::plain_rice::PLAIN_QUOTIENT_MAX;
-use crate::rice::LOW_BITS_MAX;
+use crate::limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX, PLAIN_QUOTIENT_MAX};
 
 /// Why bits are no codes of ours. Refuse the message: reading it again gives the same error. The
 /// reader stands somewhere inside the refused code and is of no further use.

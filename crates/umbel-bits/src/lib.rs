@@ -58,10 +58,11 @@ mod entropy;
 mod error;
 mod gaps;
 mod golomb;
+mod limits;
 mod plain_rice;
 mod rice;
 
-pub use ans::{ANS_RATIO_MAX, ANS_RATIO_MIN, ANS_START_BITS, AnsGapCode, AnsReader};
+pub use ans::{ANS_START_BITS, AnsGapCode, AnsReader};
 pub use bit_reader::BitReader;
 pub use bit_writer::BitWriter;
 pub use entropy::{binary_entropy_bits, gap_entropy_bits};
@@ -71,5 +72,6 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
-pub use plain_rice::{PLAIN_QUOTIENT_MAX, PlainRiceCode};
-pub use rice::{LOW_BITS_MAX, QUOTIENT_ESCAPE, RiceCode};
+pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX, PLAIN_QUOTIENT_MAX};
+pub use plain_rice::PlainRiceCode;
+pub use rice::{QUOTIENT_ESCAPE, RiceCode};

@@ -15,11 +15,7 @@
 use crate::bit_reader::BitReader;
 use crate::bit_writer::BitWriter;
 use crate::error::CodeError;
-use crate::rice::LOW_BITS_MAX;
-
-/// Largest quotient, 2^24 - 1: a code of 2 MiB. A block filter of N items has quotients below
-/// 1.5 · N and N below 2^24; without a limit a single value could ask for 2^61 bytes.
-pub const PLAIN_QUOTIENT_MAX: u32 = (1 << 24) - 1;
+use crate::limits::{LOW_BITS_MAX, PLAIN_QUOTIENT_MAX};
 
 /// A Rice code with B low bits, 0 to [`LOW_BITS_MAX`], and unary quotients up to
 /// [`PLAIN_QUOTIENT_MAX`].

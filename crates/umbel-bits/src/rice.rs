@@ -16,9 +16,7 @@
 use crate::bit_reader::BitReader;
 use crate::bit_writer::BitWriter;
 use crate::error::CodeError;
-
-/// Largest parameter B: the low bits of a u64 with a one-bit quotient.
-pub const LOW_BITS_MAX: u32 = 63;
+use crate::limits::LOW_BITS_MAX;
 
 /// Quotients from here on are escaped. A geometric value under its best parameter gets here with
 /// probability below 0.6180^32 < 2^-22, so the 64 bits that follow cost nothing on average.
