@@ -26,6 +26,7 @@
 
 mod core;
 mod error;
+mod event;
 mod filter_bits;
 mod finder;
 #[cfg(test)]
@@ -46,9 +47,10 @@ mod window;
 mod windows;
 
 pub use error::{RepairError, RepairRefusal, TableError};
+pub use event::{RepairInput, RepairOutput};
 pub use filter_bits::{FilterBits, FilterBitsError};
 pub use options::{
     BlockDifference, Policy, RepairBytes, RepairLimits, RepairOptions, RepairOutcome,
 };
-pub use session::{RepairInput, RepairOutput, RepairSession};
+pub use session::RepairSession;
 pub use table::{BitBlocks, ResidueTable};

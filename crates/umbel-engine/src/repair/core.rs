@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use super::error::RepairError;
+use super::event::RepairOutput;
 use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::{RepairBytes, RepairOptions, RepairOutcome};
-use super::session::RepairOutput;
 use super::table::ResidueTable;
 use crate::Outbox;
 use crate::limits::{

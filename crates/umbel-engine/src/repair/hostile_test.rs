@@ -5,10 +5,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::error::RepairError;
+use super::event::{RepairInput, RepairOutput};
 use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::Policy;
 use super::repair_test::{array, flipped, mix};
-use super::session::{RepairInput, RepairOutput, RepairSession};
+use super::session::RepairSession;
 use super::shuttle::{Damage, Shuttle, options, table};
 use crate::Outbox;
 use crate::limits::REPAIR_STEP_BYTES_MAX;

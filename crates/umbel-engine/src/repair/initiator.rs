@@ -4,11 +4,11 @@ use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, Estimator};
 
 use super::core::{Core, out_of_order};
 use super::error::{RepairError, RepairRefusal};
+use super::event::RepairOutput;
 use super::finder::{Finder, estimated_dirty, pays};
 use super::keys::RepairKey;
 use super::message::{Message, VERSION, Verdict, policy_byte};
 use super::options::{BlockDifference, Policy};
-use super::session::RepairOutput;
 use super::table::{BitBlocks, ResidueTable, block_code};
 use super::window::Window;
 use super::windows::Windows;

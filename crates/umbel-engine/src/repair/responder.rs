@@ -4,12 +4,12 @@ use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, FLIPS_PER_WORD, block_syndromes};
 
 use super::core::{Core, limit, out_of_order};
 use super::error::{RepairError, RepairRefusal};
+use super::event::RepairOutput;
 use super::finder::Finder;
 use super::keys::RepairKey;
 use super::message::refusal_parts;
 use super::message::{GROUP_BLOCKS, Message, Question, VERSION, Verdict, policy_byte, put_list};
 use super::options::{BlockDifference, Policy};
-use super::session::RepairOutput;
 use super::table::{BitBlocks, TABLE_WORDS, bit_place, block_code};
 use crate::Outbox;
 use crate::limits::{

@@ -2,39 +2,14 @@
 
 use super::core::Core;
 use super::error::RepairError;
+use super::event::{RepairInput, RepairOutput};
 use super::initiator::Initiator;
 use super::message::Message;
-use super::options::{BlockDifference, Policy, RepairOptions, RepairOutcome};
+use super::options::{Policy, RepairOptions};
 use super::responder::Responder;
 use super::table::{BitBlocks, ResidueTable};
 use crate::Outbox;
 use crate::reconcile::wire::FrameBuffer;
-
-/// What happened.
-#[derive(Debug)]
-pub enum RepairInput {
-    /// Begin. Exactly once, first.
-    Start,
-    /// Bytes of the peer, cut anywhere.
-    Received(Vec<u8>),
-    /// The peer will send nothing more.
-    Closed,
-    /// Give up.
-    Cancel,
-}
-
-/// What is to be done, in this order, before the next step.
-#[derive(Debug)]
-pub enum RepairOutput {
-    /// Send these bytes.
-    Send(Vec<u8>),
-    /// The copies differ in these bits of a block, which a hash has confirmed; some of them are to be flipped here. Each
-    /// block comes once, but in several pieces to a responder. What the session reads from the next step on must have
-    /// the flips.
-    Differs(BlockDifference),
-    /// The session is over; it does nothing more. What stands before this must still be sent.
-    Finish(Result<Box<RepairOutcome>, RepairError>),
-}
 
 /// One half of a repair.
 ///

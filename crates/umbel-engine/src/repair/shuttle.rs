@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::error::RepairError;
+use super::event::{RepairInput, RepairOutput};
 use super::options::{BlockDifference, Policy, RepairLimits, RepairOptions, RepairOutcome};
-use super::session::{RepairInput, RepairOutput, RepairSession};
+use super::session::RepairSession;
 use super::table::ResidueTable;
 use crate::Outbox;
 

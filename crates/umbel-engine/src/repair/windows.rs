@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use super::core::Core;
 use super::error::RepairError;
+use super::event::RepairOutput;
 use super::ladder::Ladder;
 use super::message::{Message, Question};
-use super::session::RepairOutput;
 use super::table::BitBlocks;
 use super::window::{Differing, Next, Window};
 use crate::Outbox;
