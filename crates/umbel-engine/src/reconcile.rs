@@ -26,8 +26,10 @@
 
 mod coded;
 mod core;
+mod difference;
 mod digest;
 mod error;
+mod event;
 mod filter;
 #[cfg(test)]
 mod golden_test;
@@ -67,6 +69,7 @@ mod transfer;
 pub(crate) mod wire;
 
 pub use error::{FrameError, Refusal, SessionError};
+pub use event::{Input, Output};
 pub use item::{Item, ItemIndex, ItemRef, RemoteItem};
 pub use offline::{
     SketchCell, SketchDecoder, SketchDifference, SketchError, SketchFormatError, SketchHeader,
@@ -80,4 +83,4 @@ pub use resume::{
     ResumeFrame, ResumeOffer, ResumeReader, ResumeVerdict, Resumption, SendWindow, StreamEnd,
     StreamHash, StreamMark,
 };
-pub use session::{Input, Output, Session};
+pub use session::Session;

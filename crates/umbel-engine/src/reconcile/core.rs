@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::coded::CodedJob;
 use super::digest::SetDigest;
-use super::error::{FrameError, SessionError};
+use super::error::{SessionError, field, limit};
+use super::event::Output;
 use super::item::{ItemIndex, RemoteItem};
 use super::items_code::ItemsReader;
 use super::job::Job;
@@ -19,7 +20,6 @@ use super::partition::Encoder;
 use super::pass::{Gathered, Pass};
 use super::plan::{SYMBOL_BITS_MIN, list_bits};
 use super::receive::Accept;
-use super::session::Output;
 use super::table::{Entry, Table};
 use super::wire::put_frame;
 use crate::Outbox;
@@ -396,12 +396,4 @@ impl Core {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
 fn to_count(value: f64) -> u64 {
     value.round() as u64
-}
-
-pub(crate) fn limit(limit: &'static str, got: u64, max: u64) -> SessionError {
-    SessionError::LimitExceeded { limit, got, max }
-}
-
-pub(crate) fn field(field: &'static str, got: u64) -> SessionError {
-    FrameError::Field { field, got }.into()
 }

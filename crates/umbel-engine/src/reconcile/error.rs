@@ -156,3 +156,11 @@ pub enum SessionError {
         what: &'static str,
     },
 }
+
+pub(crate) const fn limit(limit: &'static str, got: u64, max: u64) -> SessionError {
+    SessionError::LimitExceeded { limit, got, max }
+}
+
+pub(crate) const fn field(field: &'static str, got: u64) -> SessionError {
+    SessionError::Frame(FrameError::Field { field, got })
+}

@@ -5,7 +5,8 @@
 //! bucket, Σ (t_k − t_{k−1}) · P[X ≥ t_{k−1}]. X is Poisson with mean μ; where μ comes from an estimate, X is a mixture
 //! of Poissons whose means are spread like the estimate's error.
 
-use super::partition::SYNDROMES_MAX;
+/// Most syndromes of a bucket: decoding takes about the square.
+pub(crate) const SYNDROMES_MAX: usize = 128;
 
 /// What a bucket that no planned threshold decodes is taken to cost, in syndromes: more of them, and a round trip.
 const FAILURE_SYNDROMES: f64 = 60.0;

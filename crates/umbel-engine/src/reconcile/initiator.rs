@@ -6,34 +6,22 @@ mod retry;
 
 use self::retry::Failure;
 use super::coded::{CodedDecoder, CodedVerdict};
-use super::core::{Core, field};
+use super::core::Core;
+use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::SessionError;
+use super::error::{SessionError, field};
+use super::event::Output;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
 use super::message::{Message, RequestMode};
-use super::options::Kind;
 use super::partition::{Decoder, Verdict};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Situation};
 use super::receive::Accept;
-use super::session::Output;
 use super::table::{Entry, Table};
-use super::transfer::Difference;
 use crate::Outbox;
 use crate::planted::{self, Planted};
-
-/// Syndromes of the Hello: up to fifteen differences end with it.
-pub(crate) const HELLO_SYNDROMES: u8 = 16;
-
-/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
-pub(crate) const fn hello_bits(kind: Kind) -> u8 {
-    match kind {
-        Kind::Hashed => 48,
-        Kind::Id64 | Kind::Keyed => 64,
-    }
-}
 
 /// What it waits for.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use super::coded::CodedJob;
 use super::core::{Awaiting, Core};
 use super::error::SessionError;
+use super::event::Output;
 use super::filter::FilterJob;
 use super::item::{Item, ItemIndex};
 use super::items_code::bodies_of;
 use super::lists::{ListWriter, range_of_bits};
 use super::message::{ItemsBody, Message, RequestMode};
 use super::partition::Encoder;
-use super::session::Output;
 use super::table::Entry;
 use crate::Outbox;
 use crate::limits::{

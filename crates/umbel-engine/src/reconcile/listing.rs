@@ -1,9 +1,9 @@
 //! The responder's whole list of symbols, merged with this side's table as it arrives.
 
+use super::difference::Difference;
 use super::error::SessionError;
 use super::lists::{ListReader, range_of_bits};
 use super::table::{Entry, Table};
-use super::transfer::Difference;
 use super::wire::Reader;
 
 /// A merge that goes on from frame to frame.

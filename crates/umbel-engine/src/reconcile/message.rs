@@ -9,7 +9,9 @@ use super::plan::Plan;
 use super::wire::{RawFrame, Reader, put_varint};
 use crate::limits::RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX;
 
-pub(crate) use greeting::{Estimate, Hello, HelloSketch, Welcome};
+pub(crate) use greeting::{
+    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, StoredStart, Welcome, hello_bits,
+};
 
 use greeting::{put_hello, put_welcome, read_hello, read_welcome};
 

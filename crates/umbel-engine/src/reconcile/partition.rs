@@ -7,18 +7,14 @@
 
 use umbel_sketch::{Field, LsbReader, LsbWriter, decode_syndromes, toggle_symbols};
 
-use super::core::limit;
-use super::error::{FrameError, SessionError};
-use super::growth::{Occupancy, refit};
+use super::error::{FrameError, SessionError, limit};
+use super::growth::{Occupancy, SYNDROMES_MAX, refit};
 use super::lists::{ListReader, ListWriter};
 use super::message::{Extend, Message};
 use super::plan::{GROWTH_ROUNDS, Plan};
 use super::table::Table;
 use super::wire::Reader;
 use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
-
-/// Most syndromes of a bucket: decoding takes about the square.
-pub(crate) const SYNDROMES_MAX: usize = 128;
 
 /// Buckets in a window, as a power of two.
 const WINDOW_BITS: u8 = 16;

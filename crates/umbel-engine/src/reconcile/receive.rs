@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use super::error::SessionError;
+use super::event::Output;
 use super::item::{Item, RemoteItem};
 use super::keys::KeyedHash;
-use super::session::Output;
 use super::table::top_bits;
 use crate::Outbox;
 use crate::planted::{self, Planted};

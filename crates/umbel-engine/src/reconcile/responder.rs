@@ -3,19 +3,20 @@
 use umbel_sketch::{Estimator, Field, PinSketch};
 
 use super::coded::CodedJob;
-use super::core::{Core, Flow, field};
+use super::core::{Core, Flow};
 use super::digest::SetDigest;
-use super::error::{Refusal, SessionError};
+use super::error::{Refusal, SessionError, field};
+use super::event::Output;
 use super::filter::{FilterJob, FilterStage, FilterTest};
-use super::initiator::hello_bits;
 use super::job::{ItemsJob, Job, ListJob};
-use super::message::{Estimate, Hello, HelloSketch, Message, RequestMode, Welcome};
+use super::message::{
+    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, RequestMode, Welcome, hello_bits,
+};
 use super::options::Role;
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
 use super::receive::Accept;
-use super::session::Output;
 use super::table::Table;
 use crate::Outbox;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
@@ -99,7 +100,7 @@ impl Responder {
                     self.survey(core, true, out);
                     return Ok(());
                 }
-                core.plan_text = format!("hello t={}", super::initiator::HELLO_SYNDROMES);
+                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
                 let welcome =
                     Welcome::Resolved { nonce: core.options.nonce, item_count: core.own.count };
                 core.send(&Message::Welcome(welcome), out);
@@ -239,7 +240,9 @@ impl Responder {
                 let known = Field::new(sketch.field_bits).map_err(|_| field("field bits", bits))?;
                 Some((known, sketch.syndrome_count))
             }
-            Some(sketch) => return Err(field("field bits", sketch.field_bits.into())),
+            Some(sketch) => {
+                return Err(field("field bits", sketch.field_bits.into()));
+            }
             None => None,
         };
         let estimates = hello.estimator.is_some();

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::error::SessionError;
+use super::event::{Input, Output};
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::offline::{SketchSpec, StoredSketch};
 use super::options::{Direction, Kind, Options, Role};
 use super::outcome::Outcome;
-use super::session::{Input, Output, Session};
+use super::session::Session;
 use crate::Outbox;
 
 /// The stored sketch of a set, always with the same salt.

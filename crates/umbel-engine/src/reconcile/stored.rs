@@ -18,45 +18,22 @@
 use umbel_sketch::Estimator;
 
 use super::coded::{CodedDecoder, CodedJob};
-use super::core::{Core, field};
-use super::error::{FrameError, SessionError};
+use super::core::Core;
+use super::error::{SessionError, field};
 use super::initiator::Initiator;
 use super::job::Job;
-use super::message::{Estimate, Hello, Message, Welcome};
+use super::message::{Estimate, Hello, Message, StoredStart, Welcome};
 use super::offline::{SketchSpec, StoredSketch};
 use super::plan::{Plan, Stage};
-use super::wire::{Reader, put_varint};
-use crate::limits::RECONCILE_SKETCH_SYMBOLS_MAX as CODED_COUNT_MAX;
 
 /// How much more than estimated may differ, in tenths: two standard deviations of the estimate.
 const ESTIMATE_TENTHS: u64 = 14;
-
-/// What a Hello says of the sketch that it is of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StoredStart {
-    pub(crate) salt: [u8; 16],
-    pub(crate) symbol_bits: u8,
-    pub(crate) coded_count: u64,
-}
 
 impl StoredStart {
     pub(crate) fn of(sketch: &StoredSketch) -> Self {
         let spec = sketch.spec();
         let coded_count = sketch.coded_count() as u64;
         Self { salt: spec.salt(), symbol_bits: spec.symbol_bits(), coded_count }
-    }
-
-    pub(crate) fn put(&self, body: &mut Vec<u8>) {
-        body.extend_from_slice(&self.salt);
-        body.push(self.symbol_bits);
-        put_varint(body, self.coded_count);
-    }
-
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let salt = reader.u128("salt")?.to_le_bytes();
-        let symbol_bits = reader.u8("symbol bits")?;
-        let coded_count = reader.varint_at_most("coded symbols", CODED_COUNT_MAX as u64)?;
-        Ok(Self { salt, symbol_bits, coded_count })
     }
 }
 

@@ -5,9 +5,11 @@
 //! digest of the union of both sets: its own set, and what it received or was told the sum of. That both are equal is
 //! what success means.
 
-use super::core::{Core, Flow, field, limit};
+use super::core::{Core, Flow};
+use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::SessionError;
+use super::error::{SessionError, field, limit};
+use super::event::Output;
 use super::item::RemoteItem;
 use super::items_code::unpack;
 use super::job::{ItemsJob, Job, SymbolsJob, SymbolsUse};
@@ -15,35 +17,12 @@ use super::lists::{ListReader, range_of_bits};
 use super::message::{ItemsBody, Message, RequestMode};
 use super::options::{Direction, Kind};
 use super::receive::Accept;
-use super::session::Output;
 use super::table::{Entry, Table};
 use super::wire::Reader;
 use crate::Outbox;
 
 /// Items beyond those asked for that a request by few bits may bring.
 const EXTRA_ITEMS: u64 = 64;
-
-/// What the decoding side knows.
-#[derive(Default, Debug)]
-pub(crate) struct Difference {
-    pub(crate) here: Vec<Entry>,
-    /// Symbols of what only the peer has, of the current number of bits.
-    pub(crate) there: Vec<u64>,
-    /// Decoded symbols of which nobody can say what they stand for: those of several entries here, and those that
-    /// contradict a filter. Items on both sides have the same symbol then.
-    pub(crate) doubtful_count: u64,
-}
-
-impl Difference {
-    /// Takes the entries here that have a decoded symbol.
-    fn add(&mut self, symbol: u64, entries: &[Entry]) {
-        match entries {
-            [] => self.there.push(symbol),
-            [entry] => self.here.push(*entry),
-            _ => self.doubtful_count += 1,
-        }
-    }
-}
 
 fn sum_of(entries: &[Entry]) -> SetDigest {
     let mut sum = SetDigest::default();

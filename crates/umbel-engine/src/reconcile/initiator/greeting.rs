@@ -2,15 +2,17 @@
 
 use umbel_sketch::Field;
 
-use super::{Count, HELLO_SYNDROMES, Initiator, Known, State, hello_bits};
+use super::{Count, Initiator, Known, State};
 use crate::Outbox;
 use crate::reconcile::core::Core;
 use crate::reconcile::error::SessionError;
+use crate::reconcile::event::Output;
 use crate::reconcile::job::Job;
-use crate::reconcile::message::{Estimate, Hello, HelloSketch, Message, Welcome};
+use crate::reconcile::message::{
+    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, Welcome, hello_bits,
+};
 use crate::reconcile::pass::{Gathered, Pass, Work};
 use crate::reconcile::receive::Accept;
-use crate::reconcile::session::Output;
 
 impl Initiator {
     pub(crate) fn start(

@@ -6,8 +6,9 @@ use super::retry::Failure;
 use super::{Count, Initiator, Known, State};
 use crate::Outbox;
 use crate::reconcile::coded::CodedDecoder;
-use crate::reconcile::core::{Core, Flow, field};
-use crate::reconcile::error::SessionError;
+use crate::reconcile::core::{Core, Flow};
+use crate::reconcile::error::{SessionError, field};
+use crate::reconcile::event::Output;
 use crate::reconcile::filter::{FilterJob, FilterStage, FilterTest};
 use crate::reconcile::job::Job;
 use crate::reconcile::listing::Listing;
@@ -18,7 +19,6 @@ use crate::reconcile::plan::{
     Plan, Priced, Situation, Stage, clamp_difference, estimate_deviation, rate_of,
 };
 use crate::reconcile::receive::Accept;
-use crate::reconcile::session::Output;
 use crate::reconcile::table::Entry;
 
 /// Bytes of plan, digests and the frames around them.

@@ -9,10 +9,10 @@ use crate::Outbox;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use crate::reconcile::core::Core;
 use crate::reconcile::error::SessionError;
+use crate::reconcile::event::Output;
 use crate::reconcile::job::Job;
 use crate::reconcile::message::Message;
 use crate::reconcile::options::Direction;
-use crate::reconcile::session::Output;
 
 /// Differences that are expected after sets were merged under a key that made two symbols collide.
 const RESIDUE: f64 = 8.0;

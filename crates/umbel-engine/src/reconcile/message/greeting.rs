@@ -8,10 +8,43 @@ use crate::limits::{
 use crate::reconcile::digest::SetDigest;
 use crate::reconcile::error::{FrameError, Refusal};
 use crate::reconcile::options::{Aim, Direction, Kind, Optimize};
-use crate::reconcile::stored::StoredStart;
 use crate::reconcile::wire::{Reader, put_varint};
 
 const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
+
+/// Syndromes of the Hello: up to fifteen differences end with it.
+pub(crate) const HELLO_SYNDROMES: u8 = 16;
+
+/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
+pub(crate) const fn hello_bits(kind: Kind) -> u8 {
+    match kind {
+        Kind::Hashed => 48,
+        Kind::Id64 | Kind::Keyed => 64,
+    }
+}
+
+/// What a Hello says of the sketch that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StoredStart {
+    pub(crate) salt: [u8; 16],
+    pub(crate) symbol_bits: u8,
+    pub(crate) coded_count: u64,
+}
+
+impl StoredStart {
+    pub(crate) fn put(&self, body: &mut Vec<u8>) {
+        body.extend_from_slice(&self.salt);
+        body.push(self.symbol_bits);
+        put_varint(body, self.coded_count);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let salt = reader.u128("salt")?.to_le_bytes();
+        let symbol_bits = reader.u8("symbol bits")?;
+        let coded_count = reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?;
+        Ok(Self { salt, symbol_bits, coded_count })
+    }
+}
 
 /// The version of everything here.
 const VERSION: u8 = 1;
