@@ -9,9 +9,7 @@ use super::error::{Refusal, SessionError, field};
 use super::event::Output;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
-use super::message::{
-    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, RequestMode, Welcome, hello_bits,
-};
+use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
 use super::options::Role;
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
@@ -282,7 +280,7 @@ impl Responder {
             }
         }
         let decoded = match (sketch, &hello.sketch) {
-            (Some(own), Some(theirs)) => decode_hello(core, own, theirs)?,
+            (Some(own), Some(theirs)) => theirs.decode(&core.key, own)?,
             _ => None,
         };
         match decoded {
@@ -417,21 +415,4 @@ impl Responder {
 fn refuse(core: &mut Core, refusal: Refusal, out: &mut Outbox<Output>) -> Result<(), SessionError> {
     core.send(&Message::Welcome(Welcome::Refused(refusal)), out);
     Err(SessionError::Refused(refusal))
-}
-
-/// The difference by the small sketch; none if there is too much of it.
-fn decode_hello(
-    core: &Core,
-    mut own: PinSketch,
-    theirs: &HelloSketch,
-) -> Result<Option<Vec<u64>>, SessionError> {
-    let HelloSketch { field_bits, syndrome_count, has_zero, ref syndromes } = *theirs;
-    let malformed = || field("syndromes", syndrome_count.into());
-    let known = Field::new(field_bits).map_err(|_| malformed())?;
-    let capacity = usize::from(syndrome_count);
-    let mut syndromes = syndromes.clone();
-    core.key.mask_hello(&mut syndromes);
-    let theirs = PinSketch::from_bytes(known, capacity, has_zero, &syndromes);
-    own.merge(&theirs.map_err(|_| malformed())?).map_err(|_| malformed())?;
-    Ok(own.decode(core.key.decode_seed()).filter(|symbols| !symbols.is_empty()))
 }

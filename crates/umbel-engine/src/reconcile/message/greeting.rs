@@ -1,12 +1,15 @@
 //! The first frame of each side, and its bytes.
 
+use umbel_sketch::{Field, PinSketch};
+
 use super::{code_in, put_digest, read_digest};
 use crate::limits::{
     RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
     RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
 };
 use crate::reconcile::digest::SetDigest;
-use crate::reconcile::error::{FrameError, Refusal};
+use crate::reconcile::error::{FrameError, Refusal, SessionError, field};
+use crate::reconcile::keys::SessionKey;
 use crate::reconcile::options::{Aim, Direction, Kind, Optimize};
 use crate::reconcile::wire::{Reader, put_varint};
 
@@ -71,6 +74,24 @@ pub(crate) struct HelloSketch {
     pub(crate) syndrome_count: u8,
     pub(crate) has_zero: bool,
     pub(crate) syndromes: Vec<u8>,
+}
+
+impl HelloSketch {
+    /// The difference to a sketch of this side; none if there is too much of it.
+    pub(crate) fn decode(
+        &self,
+        key: &SessionKey,
+        mut own: PinSketch,
+    ) -> Result<Option<Vec<u64>>, SessionError> {
+        let malformed = || field("syndromes", self.syndrome_count.into());
+        let known = Field::new(self.field_bits).map_err(|_| malformed())?;
+        let capacity = usize::from(self.syndrome_count);
+        let mut syndromes = self.syndromes.clone();
+        key.mask_hello(&mut syndromes);
+        let theirs = PinSketch::from_bytes(known, capacity, self.has_zero, &syndromes);
+        own.merge(&theirs.map_err(|_| malformed())?).map_err(|_| malformed())?;
+        Ok(own.decode(key.decode_seed()).filter(|symbols| !symbols.is_empty()))
+    }
 }
 
 /// The responder's first word.
