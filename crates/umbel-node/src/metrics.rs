@@ -47,6 +47,11 @@ const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
 const CERTIFICATE_EXPIRES: &str = "umbel_tls_certificate_expires_timestamp_seconds";
 const HANDSHAKES_FAILED: &str = "umbel_tls_handshakes_failed_total";
 const CALLS_DENIED: &str = "umbel_calls_denied_total";
+const CONNECTIONS_REFUSED: &str = "umbel_connections_refused_total";
+const REQUESTS_REFUSED: &str = "umbel_requests_refused_total";
+const STREAMS_ENDED: &str = "umbel_streams_ended_total";
+const LINKS_REPLACED: &str = "umbel_links_replaced_total";
+const REQUEST_BYTES: &str = "umbel_request_bytes_under_way_max";
 const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
 
 /// Describes all measurements to the recorder that is installed.
@@ -107,7 +112,58 @@ pub(crate) fn describe() {
         "Connections that were closed because the other end proved nothing."
     );
     describe_counter!(CALLS_DENIED, Unit::Count, "Calls of those who have no right to them.");
+    describe_admission();
     describe_scrubs();
+}
+
+fn describe_admission() {
+    describe_counter!(
+        CONNECTIONS_REFUSED,
+        Unit::Count,
+        "Connections that were closed, by cause: no_room, gave_way to another one, late with what it \
+         began to send, unread answers."
+    );
+    describe_counter!(
+        REQUESTS_REFUSED,
+        Unit::Count,
+        "Requests that were refused while they came, by cause: no_memory for their bytes, late."
+    );
+    describe_counter!(
+        STREAMS_ENDED,
+        Unit::Count,
+        "Streams of answers that were ended, by cause: unread, too_long."
+    );
+    describe_counter!(LINKS_REPLACED, Unit::Count, "Links of nodes that gave way to later ones.");
+    describe_gauge!(
+        REQUEST_BYTES,
+        Unit::Bytes,
+        "Bytes of clients' requests that may be under way."
+    );
+}
+
+/// A connection was closed, or not taken, for this cause.
+pub(crate) fn connection_refused(cause: &'static str) {
+    counter!(CONNECTIONS_REFUSED, "cause" => cause).increment(1);
+}
+
+/// A request was refused while it came, for this cause.
+pub(crate) fn request_refused(cause: &'static str) {
+    counter!(REQUESTS_REFUSED, "cause" => cause).increment(1);
+}
+
+/// A stream of answers was ended, for this cause.
+pub(crate) fn stream_ended(cause: &'static str) {
+    counter!(STREAMS_ENDED, "cause" => cause).increment(1);
+}
+
+/// A link ended because its node has made others since.
+pub(crate) fn link_replaced() {
+    counter!(LINKS_REPLACED).increment(1);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn request_bytes_max(byte_count: u64) {
+    gauge!(REQUEST_BYTES).set(byte_count as f64);
 }
 
 /// When the own certificate expires, from 1970 on.

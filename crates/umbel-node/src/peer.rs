@@ -5,6 +5,7 @@ use thiserror::Error;
 use umbel_engine::NodeId;
 
 pub(crate) mod channel;
+mod frame_watch;
 mod incoming_link;
 pub(crate) mod limits;
 pub(crate) mod link;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub(crate) use self::connections::ConnectionSlot;
+pub(crate) use self::connections::{Connection, ConnectionSlot};
 use crate::jobs::Workshops;
 
 mod connections;

@@ -16,7 +16,7 @@ use super::errors;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::metrics;
-use crate::ports::PeerIdentity;
+use crate::ports::{Connection, PeerIdentity};
 
 impl Need {
     /// What a path asks for; a path of a call is `/SERVICE/METHOD`.
@@ -99,6 +99,11 @@ pub(super) async fn gate(
             metrics::call_denied();
         }
         return refusal(request.headers(), &caller, need);
+    }
+    if caller.is_somebody()
+        && let Some(connection) = request.extensions().get::<Connection>()
+    {
+        connection.prove();
     }
     let audited = need.is_audited(&path).then(|| caller.to_string());
     request.extensions_mut().insert(caller);

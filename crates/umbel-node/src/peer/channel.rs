@@ -5,17 +5,24 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::http::Request;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+use tonic::body::Body;
 use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Server, Uri};
+use tower::layer::util::{Identity, Stack};
+use tower::util::MapRequestLayer;
 use umbel_proto::v1::peer_client::PeerClient;
 
+use super::frame_watch::FrameWatch;
 use super::limits::{
     ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
-    KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
+    KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
 };
-use crate::ports::{ConnectionSlot, Listener, Net, PeerIdentity, PortFuture, Stream};
+use crate::metrics;
+use crate::ports::{Connection, ConnectionSlot, Listener, Net, PeerIdentity, PortFuture, Stream};
 
 /// A channel to `host:port` that connects when it is first used and again after a failure.
 ///
@@ -58,13 +65,28 @@ pub(crate) fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerC
         .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX))
 }
 
-/// A server with the windows and pings that match [`channel`]; services are the caller's to add.
-pub(crate) fn server() -> Server {
+/// A server with the windows and pings that match [`channel`]; services are the caller's to add. Each
+/// request has the [`PeerIdentity`] and the [`Connection`] that it came on among its extensions.
+pub(crate) fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
+    let name: NameOrigin = name_origin;
     Server::builder()
+        .layer(MapRequestLayer::new(name))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+}
+
+/// See [`server`].
+pub(crate) type NameOrigin = fn(Request<Body>) -> Request<Body>;
+
+fn name_origin(mut request: Request<Body>) -> Request<Body> {
+    if let Some(RequestOrigin { identity, connection }) = request.extensions_mut().remove() {
+        connection.note_request();
+        request.extensions_mut().insert(identity);
+        request.extensions_mut().insert(connection);
+    }
+    request
 }
 
 /// The connections of a listener, for `serve_with_incoming_shutdown`. It never ends and never
@@ -83,16 +105,11 @@ fn accept(mut listener: Box<dyn Listener>) -> PortFuture<'static, (Box<dyn Liste
         loop {
             match listener.accept().await {
                 Ok(taken) => {
-                    let accepted = Accepted {
-                        stream: taken.stream,
-                        identity: taken.identity,
-                        _slot: taken.slot,
-                    };
-                    return (listener, accepted);
+                    return (listener, Accepted::new(taken));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be taken");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -109,20 +126,59 @@ impl tokio_stream::Stream for Incoming {
     }
 }
 
-/// A connection that was taken.
+/// A connection that was taken. It fails if what it began to send does not end in time, or if it has
+/// to go for others.
 pub(crate) struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
+    connection: Connection,
+    watch: FrameWatch,
+    /// Until when what is owed must have come, and what had ended when that was set.
+    owed: Option<(u64, Pin<Box<Sleep>>)>,
     /// Given back with the connection.
     _slot: Option<ConnectionSlot>,
 }
 
-impl Connected for Accepted {
-    /// It is among the extensions of each request on the connection.
-    type ConnectInfo = PeerIdentity;
+impl Accepted {
+    fn new(taken: crate::ports::Incoming) -> Self {
+        let crate::ports::Incoming { stream, identity, slot, .. } = taken;
+        let connection = slot.as_ref().map(|slot| slot.connection().clone()).unwrap_or_default();
+        if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
+            connection.prove();
+        }
+        let watch = FrameWatch::new();
+        Self { stream, identity, connection, watch, owed: None, _slot: slot }
+    }
 
-    fn connect_info(&self) -> PeerIdentity {
-        self.identity.clone()
+    /// Ready once the connection owes something for too long.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.watch.is_owing(self.connection.has_asked()) {
+            self.owed = None;
+            return Poll::Pending;
+        }
+        let ended_count = self.watch.ended_count();
+        let begin = || (ended_count, Box::pin(sleep(OWED_TIMEOUT)));
+        let (since, late) = self.owed.get_or_insert_with(begin);
+        if *since != ended_count {
+            *since = ended_count;
+            late.as_mut().reset(Instant::now() + OWED_TIMEOUT);
+        }
+        late.as_mut().poll(cx)
+    }
+}
+
+/// Where a connection's requests come from.
+#[derive(Clone)]
+pub(crate) struct RequestOrigin {
+    identity: PeerIdentity,
+    connection: Connection,
+}
+
+impl Connected for Accepted {
+    type ConnectInfo = RequestOrigin;
+
+    fn connect_info(&self) -> RequestOrigin {
+        RequestOrigin { identity: self.identity.clone(), connection: self.connection.clone() }
     }
 }
 
@@ -132,7 +188,21 @@ impl AsyncRead for Accepted {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let this = &mut *self;
+        if this.connection.poll_ended(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let before = buf.filled().len();
+        match Pin::new(&mut this.stream).poll_read(cx, buf) {
+            Poll::Ready(read) => {
+                this.watch.see(&buf.filled()[before..]);
+                Poll::Ready(read)
+            }
+            Poll::Pending => this.poll_late(cx).map(|()| {
+                metrics::connection_refused("late");
+                Err(io::ErrorKind::TimedOut.into())
+            }),
+        }
     }
 }
 

@@ -78,3 +78,7 @@ pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// Waiting time after a connection that could not be taken, so that a lack of file descriptors is
 /// no busy loop.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a connection began to send (the preface of HTTP/2, a frame, a request's headers) must have
+/// ended after this: each fits into a few packets, which take seconds on the worst of lines.
+pub(crate) const OWED_TIMEOUT: Duration = Duration::from_secs(10);

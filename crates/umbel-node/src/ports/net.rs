@@ -42,10 +42,14 @@ impl Listener for RealListener {
 
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
-            let slot = Some(self.slots.take().await);
-            let (stream, from) = self.listener.accept().await?;
-            stream.set_nodelay(true)?;
-            Ok(Incoming { slot, ..Incoming::unchecked(stream, from.to_string()) })
+            loop {
+                self.slots.room().await;
+                let (stream, from) = self.listener.accept().await?;
+                let Some(slot) = self.slots.enter(from.ip()) else { continue };
+                stream.set_nodelay(true)?;
+                let incoming = Incoming::unchecked(stream, from.to_string());
+                return Ok(Incoming { slot: Some(slot), ..incoming });
+            }
         })
     }
 }

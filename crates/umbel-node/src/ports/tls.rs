@@ -127,11 +127,16 @@ impl TlsListener {
     fn begin(&mut self, stream: TcpStream, from: String, slot: ConnectionSlot) {
         let (server, takes_plain) = (Arc::clone(&self.server), self.takes_plain);
         self.handshakes.spawn(async move {
-            let proved = tokio::time::timeout(
-                HANDSHAKE_TIMEOUT,
-                prove(&server, takes_plain, stream, from.clone()),
-            );
-            let why = match proved.await {
+            let connection = slot.connection().clone();
+            let proved = async {
+                let ended = std::future::poll_fn(|cx| connection.poll_ended(cx));
+                tokio::select! {
+                    biased;
+                    () = ended => Err(io::Error::other("another connection needed its place")),
+                    proved = prove(&server, takes_plain, stream, from.clone()) => proved,
+                }
+            };
+            let why = match tokio::time::timeout(HANDSHAKE_TIMEOUT, proved).await {
                 Ok(Ok(incoming)) => return Some(Incoming { slot: Some(slot), ..incoming }),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
@@ -151,15 +156,19 @@ impl Listener for TlsListener {
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             loop {
-                let taken = async { (self.slots.take().await, self.tcp.accept().await) };
+                let taken = async {
+                    self.slots.room().await;
+                    self.tcp.accept().await
+                };
                 tokio::select! {
                     Some(done) = self.handshakes.join_next() => {
                         if let Ok(Some(incoming)) = done {
                             return Ok(incoming);
                         }
                     }
-                    (slot, taken) = taken, if self.handshakes.len() < HANDSHAKES_MAX => {
+                    taken = taken, if self.handshakes.len() < HANDSHAKES_MAX => {
                         let (stream, from) = taken?;
+                        let Some(slot) = self.slots.enter(from.ip()) else { continue };
                         stream.set_nodelay(true)?;
                         self.begin(stream, from.to_string(), slot);
                     }
