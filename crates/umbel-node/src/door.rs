@@ -157,6 +157,15 @@ impl CallHandler for Door {
         *self.membership.borrow()
     }
 
+    /// By the catalogue that is here. One that is old does not know who joined since, who may be the
+    /// one who brings the news: so nobody is refused for it.
+    fn knows(&self, from: NodeId) -> bool {
+        self.local.get().is_some_and(|local| {
+            let is_live = |record: &NodeRecord| record.is_live();
+            local.meta().replica().read_meta(|state| state.node(from).is_some_and(is_live))
+        })
+    }
+
     fn handle(
         self: Arc<Self>,
         from: NodeId,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tonic::Streaming;
 use umbel_engine::{GroupId, NodeId};
@@ -17,6 +17,7 @@ use super::limits::{
     CALL_TIMEOUT_MAX, LINK_ANSWERS_WAITING_MAX, LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX,
     LINK_HEAD_BYTES, LINK_IN_FLIGHT_KIB_MAX, LINK_RAFT_CALLS_IN_FLIGHT_MAX,
 };
+use super::link_slots::LinkSlot;
 use super::outbox::Outbox;
 use super::service::CallHandler;
 use super::{CallKind, Refusal, RefusalReason};
@@ -76,10 +77,19 @@ impl IncomingLink {
         self,
         calls: Streaming<LinkCalls>,
         closed: watch::Receiver<bool>,
-        slot: OwnedSemaphorePermit,
+        (slot, replaced): (LinkSlot, oneshot::Receiver<()>),
     ) -> Answers {
         let outbox = Arc::clone(&self.outbox);
-        let reader = tokio::spawn(self.read(calls, closed)).abort_handle();
+        let reading = async move {
+            let ended = Arc::clone(&self.outbox);
+            tokio::select! {
+                biased;
+                // Its place is another link's.
+                _ = replaced => ended.close(),
+                () = self.read(calls, closed) => {}
+            }
+        };
+        let reader = tokio::spawn(reading).abort_handle();
         Answers { outbox, reader, _slot: slot }
     }
 
@@ -206,7 +216,7 @@ fn answer(
 pub(crate) struct Answers {
     outbox: Arc<Outbox<Waiting>>,
     reader: AbortHandle,
-    _slot: OwnedSemaphorePermit,
+    _slot: LinkSlot,
 }
 
 impl Answers {

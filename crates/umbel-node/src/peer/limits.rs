@@ -37,9 +37,14 @@ pub(crate) const LINK_IN_FLIGHT_KIB_MAX: usize = 128 << 10;
 /// A link is not read while so many answers wait to be sent on it.
 pub(crate) const LINK_ANSWERS_WAITING_MAX: usize = 8192;
 
-/// Most links that a node serves: several for each of 256 nodes, as an old one may not be gone yet
-/// when its successor comes.
-pub(crate) const LINKS_INCOMING_MAX: usize = 1024;
+/// Most links of one node that another one serves: a node makes one, and an old one may not be gone yet
+/// when its successor comes. When there is one more, the oldest ends.
+pub(crate) const LINKS_PER_NODE_MAX: usize = 3;
+
+/// Most nodes that a node serves links of whose numbers it does not know (yet): as many as a cluster
+/// has, for a node that starts knows none. When there is one more, the oldest link of such a number
+/// ends; those of known numbers stay.
+pub(crate) const UNKNOWN_NODES_MAX: usize = umbel_engine::limits::NODE_COUNT_MAX;
 
 /// The longest timeout that a caller is granted; a call that asks for more gets this.
 pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(600);

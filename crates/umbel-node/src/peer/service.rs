@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use prost::Message;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
@@ -17,7 +17,8 @@ use umbel_proto::v1::{
 };
 
 use super::incoming_link::{Answers, IncomingLink};
-use super::limits::{LINK_MESSAGE_BYTES_MAX, LINKS_INCOMING_MAX};
+use super::limits::LINK_MESSAGE_BYTES_MAX;
+use super::link_slots::LinkSlots;
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
 use crate::cube::{AnswerParts, ScrubAnswer};
@@ -27,6 +28,12 @@ use crate::ports::PortFuture;
 pub(crate) trait CallHandler: Send + Sync + 'static {
     /// Who this node is, None while it belongs to no cluster; links are refused then.
     fn identity(&self) -> Option<LocalIdentity>;
+
+    /// Whether this node has heard of the other one; links of those that it has not heard of have less
+    /// room.
+    fn knows(&self, _from: NodeId) -> bool {
+        true
+    }
 
     /// Carries out a call. The future is dropped when the caller's timeout has passed or its link
     /// has ended, so whatever must not stop in the middle belongs into a task of its own. A refusal
@@ -68,7 +75,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
 /// The peer service of a node.
 pub(crate) struct PeerService {
     handler: Arc<dyn CallHandler>,
-    slots: Arc<Semaphore>,
+    slots: Arc<LinkSlots>,
     closed: Arc<watch::Sender<bool>>,
 }
 
@@ -87,7 +94,7 @@ impl LinkCloser {
 impl PeerService {
     /// A service that lets a handler carry out the calls.
     pub(crate) fn new(handler: Arc<dyn CallHandler>) -> Self {
-        let slots = Arc::new(Semaphore::new(LINKS_INCOMING_MAX));
+        let slots = Arc::default();
         Self { handler, slots, closed: Arc::new(watch::Sender::new(false)) }
     }
 
@@ -123,9 +130,7 @@ impl Peer for PeerService {
         request: Request<Streaming<LinkCalls>>,
     ) -> Result<Response<Answers>, Status> {
         let from = self.admit(request.metadata())?;
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
-            Status::resource_exhausted(format!("this node has {LINKS_INCOMING_MAX} links already"))
-        })?;
+        let slot = self.slots.enter(from, self.handler.knows(from));
         let link = IncomingLink::new(from, Arc::clone(&self.handler));
         Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
     }
