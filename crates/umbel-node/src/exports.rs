@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use umbel_engine::shard::SliceCopy;
 
 use crate::calls::ShardFailure;
@@ -100,7 +100,8 @@ async fn make_frames(copy: SliceCopy, sender: mpsc::Sender<Result<Bytes, String>
     };
     for frame in frames {
         let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
-        if sender.send(frame).await.is_err() {
+        // Nobody may come again to sweep the table, and the copy shall not wait for that.
+        if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {
             return;
         }
     }

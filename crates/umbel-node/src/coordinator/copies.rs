@@ -48,8 +48,8 @@ const LOADS_IN_FLIGHT_MAX: usize = 8;
 /// How long one step of a copy (a frame, making a filter) may take.
 const STEP_TIMEOUT: Duration = CALL_TIMEOUT_DEFAULT;
 
-/// A client that sends nothing for so long has given up.
-const QUIET_MAX: Duration = Duration::from_secs(60);
+/// A client that sends nothing for so long has given up, and what it holds is others'.
+const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// What is exported: first part of an export.
 #[derive(Clone, PartialEq, Debug)]

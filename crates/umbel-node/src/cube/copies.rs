@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use umbel_engine::hypercube::{DeltaError, ReplicaOptions};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::planted::{self, Planted};
@@ -25,7 +25,9 @@ use super::scrub::Scrubs;
 use super::{image, journal};
 use crate::calls::SweepCounts;
 use crate::config::Config;
-use crate::limits::{EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORTS_MAX, WHOLE_IMPORTS_MAX};
+use crate::limits::{
+    EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX, WHOLE_IMPORTS_MAX,
+};
 use crate::metrics;
 use crate::ports::observer;
 use crate::ports::{Purpose, Rare, Seed};
@@ -431,7 +433,8 @@ impl Copies {
             let _permit = permit;
             for frame in umbel_codec::frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
                 let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
-                if sender.send(frame).await.is_err() {
+                // Who reads no more gives the copy's place to others.
+                if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {
                     return;
                 }
             }

@@ -195,6 +195,29 @@ async fn imports_that_hold_whole_filters_wait_for_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn merges_take_the_room_of_imports() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    create(&asked, "into", Kind::Blocked).await;
+    asked.create(&name("from"), &NewFilter::Like(name("into")), deadline()).await.unwrap();
+    insert(&asked, "from", 0..100).await;
+    let mut rooms = Vec::new();
+    for _ in 0..WHOLE_IMPORTS_MAX {
+        rooms.push(nodes[0].local.copies().import_room().await);
+    }
+    let soon = Instant::now() + Duration::from_millis(20);
+    let error = asked.merge(&name("into"), &[name("from")], soon).await.unwrap_err();
+    assert!(error.to_string().contains("try again later"), "{error}");
+    rooms.pop();
+    assert!(asked.merge(&name("into"), &[name("from")], deadline()).await.unwrap() > 0);
+    // The merge has given its room back.
+    let room = tokio::time::timeout_at(deadline(), nodes[0].local.copies().import_room()).await;
+    drop((room.unwrap(), rooms, asked));
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;

@@ -73,6 +73,8 @@ impl Coordinator {
         from: Vec<LiveFilter>,
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
+        // The union is a whole filter in memory, as one that is imported is.
+        let room = self.import_room(deadline).await?;
         let shape = into.record.settings.shape;
         let mut union = shape
             .create_copy()
@@ -82,7 +84,7 @@ impl Coordinator {
             copy.add_to(source.record.generation, &mut union).map_err(of_copy)?;
         }
         let (into, _) = self.own_copy(into, deadline).await?;
-        let absorbed = self.absorb(into.id, into.record.generation, union);
+        let absorbed = self.absorb(into.id, into.record.generation, (union, room));
         timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
             let what = "the merged copy is not on this node's disk yet, and merging again does no \
                         harm";

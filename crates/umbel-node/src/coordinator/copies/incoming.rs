@@ -199,10 +199,8 @@ struct Loading {
     cells: CellCount,
     /// Whether frames of a slice must come one after the other.
     is_ordered: bool,
-    /// Of a replicated filter: what has come of it, until all of it has.
-    assembly: Option<Assembly>,
-    /// Of a replicated filter: room in memory for it, also while it is absorbed.
-    _room: Option<OwnedSemaphorePermit>,
+    /// Of a replicated filter: what has come of it, until all of it has, and room in memory for it.
+    assembly: Option<(Assembly, OwnedSemaphorePermit)>,
     /// Frames on their way; those of ordered kinds are of different shards.
     in_flight: JoinSet<Result<(), CallFailure>>,
     last_shard: Option<ShardId>,
@@ -235,11 +233,13 @@ impl Loading {
         let kind = Kind::from_id(settings.kind);
         let is_ordered = matches!(kind, Some(Kind::Counting | Kind::Scalable));
         let is_replicated = settings.distribution == Distribution::Replicated;
-        let room = match is_replicated {
-            true => Some(coordinator.import_room(step_deadline()).await?),
+        let assembly = match is_replicated {
+            true => {
+                let room = coordinator.import_room(step_deadline()).await?;
+                Some((Assembly::new(&settings)?, room))
+            }
             false => None,
         };
-        let assembly = is_replicated.then(|| Assembly::new(&settings)).transpose()?;
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
         let filter = coordinator.propose_filter(name, &settings, true, step_deadline()).await?;
@@ -251,7 +251,6 @@ impl Loading {
             cells,
             is_ordered,
             assembly,
-            _room: room,
             in_flight: JoinSet::new(),
             last_shard: None,
             sum: FrameSum::default(),
@@ -311,7 +310,7 @@ impl Loading {
         let most = if self.is_ordered && is_same { 0 } else { LOADS_IN_FLIGHT_MAX - 1 };
         self.wait_until(most).await?;
         self.sum.add(&frame);
-        if let Some(assembly) = &mut self.assembly {
+        if let Some((assembly, _)) = &mut self.assembly {
             return assembly.take(&frame);
         }
         let coordinator = Arc::clone(&self.coordinator);
@@ -341,8 +340,8 @@ impl Loading {
         self.wait_until(0).await?;
         let got = self.sum.end();
         if got == end {
-            if let Some(assembly) = self.assembly.take() {
-                let whole = assembly.finish()?;
+            if let Some((assembly, room)) = self.assembly.take() {
+                let whole = (assembly.finish()?, room);
                 self.coordinator.absorb(self.filter, self.generation, whole).await?;
             }
             return Ok(());

@@ -54,16 +54,20 @@ impl Coordinator {
         })
     }
 
-    /// ORs a filter into this node's copy, and returns how many positions were newly set when it is
+    /// ORs a filter, for which there was room, into this node's copy, and returns how many positions were newly set when it is
     /// on this node's disk. It is brought to its end also if the caller gives up.
     pub(in crate::coordinator) async fn absorb(
         &self,
         filter: FilterId,
         generation: Generation,
-        other: AnyFilter,
+        (other, room): (AnyFilter, OwnedSemaphorePermit),
     ) -> Result<u64, CallFailure> {
         let local = Arc::clone(self.local()?);
-        let work = async move { local.copies().absorb(filter, generation, &other).await };
+        let work = async move {
+            let absorbed = local.copies().absorb(filter, generation, &other).await;
+            drop((other, room));
+            absorbed
+        };
         match tokio::spawn(work).await {
             Ok(outcome) => outcome.map_err(of_copy),
             Err(error) => Err(CallFailure::Storage { what: error.to_string() }),
