@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio_stream::Stream;
-use tonic::{Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 use umbel_proto::v1::backup_chunk::Part as BackupPart;
 use umbel_proto::v1::export_chunk::Part as ExportPart;
 use umbel_proto::v1::scrub_report::Part as ScrubPart;
@@ -17,6 +17,17 @@ use crate::caller::{Ask, Failed, First, Progress, Repeat};
 use crate::client::{Client, missing};
 use crate::error::{ClientError, Failure};
 use crate::nodes::Node;
+
+/// How long a filter may take out of a cluster or into it: nodes end such a stream after a quarter of an
+/// hour unless they are told otherwise, and grant a day at most.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// A request for a stream that may take its time.
+fn long<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(STREAM_TIMEOUT);
+    request
+}
 
 /// Chunks that come from a node, one after the other.
 ///
@@ -102,7 +113,7 @@ impl Client {
         let message = ExportRequest { name: name.to_owned() };
         self.download(target, |node| {
             let message = message.clone();
-            async move { node.filters().export(message).await }
+            async move { node.filters().export(long(message)).await }
         })
         .await
     }
@@ -120,7 +131,7 @@ impl Client {
         S: Stream<Item = ImportChunk> + Send + 'static,
     {
         let answer =
-            self.upload("import", |node| async move { node.filters().import(chunks).await });
+            self.upload("import", |node| async move { node.filters().import(long(chunks)).await });
         answer.await?.filter.ok_or_else(|| missing("the filter", "import"))
     }
 

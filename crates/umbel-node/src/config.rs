@@ -10,6 +10,8 @@ use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
 
+use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
+
 /// One setting as people meet it: in a file, in the environment, in help texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
@@ -207,6 +209,10 @@ settings! {
         /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
         /// request that asks for more gets this.
         request_timeout_ms_max: u64 = 60_000,
+        /// Bytes of clients' requests that are under way on this node altogether, from 17825792 (the largest
+        /// request); what is more is refused as overload. 0 for an eighth of the memory that the node may have:
+        /// its control group's, or the machine's.
+        request_bytes_max: u64 = 0,
         /// Items of inserts that wait at the leader of one shard, 65536 to 67108864; what is more is
         /// refused as overload. An item takes 16 bytes.
         queue_items_max: u64 = 1 << 20,
@@ -493,6 +499,12 @@ impl Config {
                 self.request_timeout_ms_max,
                 timeout_ms_least,
                 timeout_ms_most,
+            ),
+            (
+                "request_bytes_max",
+                self.request_bytes_max,
+                if self.request_bytes_max == 0 { 0 } else { CLIENT_MESSAGE_BYTES_MAX as u64 },
+                i64::MAX as u64,
             ),
             ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
             // Files hold signed numbers.

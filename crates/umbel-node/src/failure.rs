@@ -48,6 +48,12 @@ pub(crate) enum CallFailure {
         /// Which queue.
         what: String,
     },
+    /// Nothing was changed. Send it faster, or less of it; the connection may be too slow.
+    #[error("{what}")]
+    TooSlow {
+        /// What took too long, and how long it may take.
+        what: String,
+    },
     /// Free disk space on the shard's leader; queries go on. Nothing was changed there.
     #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
     DiskFull {

@@ -23,6 +23,7 @@ use crate::ports::Listener;
 
 mod access;
 mod admin;
+mod admission;
 mod caller;
 mod convert;
 mod deadlines;
@@ -56,6 +57,8 @@ pub(crate) struct Gateway {
     pub(crate) render_metrics: Option<RenderMetrics>,
     /// The longest time that a client's call is granted.
     pub(crate) timeout_max: Duration,
+    /// What clients' requests that are under way may hold; 0 for a share of the memory.
+    pub(crate) request_bytes_max: u64,
 }
 
 /// Why a node cannot serve. Nothing was served.
@@ -116,13 +119,15 @@ pub(crate) async fn serve(
 
 impl Gateway {
     fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
-        let Self { coordinator, peers, jobs: job_host, render_metrics, timeout_max } = self;
+        let Self { coordinator, peers, jobs: job_host, render_metrics, timeout_max, .. } = self;
         let deadlines = deadlines::Deadlines::new(timeout_max);
         let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
         let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
         let access = access::AccessService::new(Arc::clone(&coordinator), deadlines);
         let gated = axum::middleware::from_fn_with_state(Arc::clone(&coordinator), gate::gate);
+        let budget = admission::Budget::new(self.request_bytes_max);
+        let admitted = axum::middleware::from_fn_with_state(budget, admission::admit);
         let describe = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
@@ -142,7 +147,7 @@ impl Gateway {
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
-        Ok(Routes::from(router.merge(pages).layer(gated)).prepare())
+        Ok(Routes::from(router.merge(pages).layer(admitted).layer(gated)).prepare())
     }
 }
 

@@ -154,6 +154,7 @@ impl Node {
             jobs: Arc::clone(&jobs),
             render_metrics,
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
+            request_bytes_max: config.request_bytes_max,
         };
         let (failure, failed) = watch::channel(None);
         let server = tokio::spawn(serve(listener, gateway, stopped, failure.clone()));

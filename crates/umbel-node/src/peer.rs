@@ -9,6 +9,7 @@ mod frame_watch;
 mod incoming_link;
 pub(crate) mod limits;
 pub(crate) mod link;
+mod link_slots;
 mod outbox;
 pub(crate) mod service;
 mod session;

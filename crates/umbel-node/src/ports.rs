@@ -12,10 +12,12 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use self::connections::{Connection, ConnectionSlot};
+pub(crate) use self::memory::memory_limit_bytes;
 use crate::jobs::Workshops;
 
 mod connections;
 mod disk;
+mod memory;
 mod net;
 pub mod observer;
 mod seed;

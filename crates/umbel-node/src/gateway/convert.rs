@@ -1,7 +1,7 @@
 //! Between messages and what they mean, in both directions.
 
 use bytes::Bytes;
-use tonic::Status;
+use tonic::{Code, Status};
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,
 };
@@ -329,7 +329,13 @@ pub(super) fn cluster_text(cluster: u128) -> String {
 }
 
 fn broken(status: &Status) -> CallFailure {
-    invalid(format!("the client's stream broke: {}", status.message()))
+    let what = status.message();
+    match status.code() {
+        // This node ended it, and says so in these words.
+        Code::DeadlineExceeded => CallFailure::TooSlow { what: what.to_owned() },
+        Code::Unavailable => CallFailure::Overloaded { what: what.to_owned() },
+        _ => invalid(format!("the client's stream broke: {what}")),
+    }
 }
 
 fn no_part() -> CallFailure {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
@@ -46,6 +47,11 @@ impl Deadlines {
         };
         Instant::now() + timeout.min(self.timeout_max)
     }
+}
+
+/// The time that a client names for a call.
+pub(super) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
+    parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 
 /// What is left when the answer has time to travel.

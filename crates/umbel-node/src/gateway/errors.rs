@@ -62,6 +62,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::Meta(error) => meta_verdict(error),
         CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
         CallFailure::Overloaded { .. } => later(ErrorCode::Overloaded, AFTER_OVERLOAD_MS),
+        CallFailure::TooSlow { .. } => refused(Code::DeadlineExceeded, ErrorCode::Invalid),
         CallFailure::DiskFull { is_partial: false, .. } => {
             refused(Code::ResourceExhausted, ErrorCode::DiskFull)
         }
@@ -188,6 +189,7 @@ mod tests {
                 500,
             ),
             (CallFailure::Overloaded { what: text() }, C::Unavailable, E::Overloaded, A::No, 50),
+            (CallFailure::TooSlow { what: text() }, C::DeadlineExceeded, E::Invalid, A::No, 0),
             (disk_full(false), C::ResourceExhausted, E::DiskFull, A::No, 0),
             (disk_full(true), C::ResourceExhausted, E::DiskFull, A::Partly, 0),
             (

@@ -18,7 +18,7 @@ use crate::peer::{
 };
 use crate::ports::{Net, PortFuture, RealNet, RealSeed};
 
-struct Nobody;
+pub(super) struct Nobody;
 
 impl CallHandler for Nobody {
     fn identity(&self) -> Option<LocalIdentity> {
@@ -65,6 +65,7 @@ async fn all_services_share_a_port() {
         jobs: crate::jobs::JobHost::new(),
         render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
         timeout_max: Duration::from_secs(10),
+        request_bytes_max: 0,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve(listener, gateway, async {

@@ -34,6 +34,25 @@ pub(super) const STATUS_CALLS_MAX: usize = 64;
 /// Filters of one page of a list.
 pub(super) const LIST_FILTERS_MAX: usize = 1000;
 
+/// How long a request, or a message of many, may take to come, and longer only if it comes at
+/// [`ARRIVAL_BYTES_PER_SECOND_MIN`] or more: those that are sent at once take less than a second, while
+/// what has come of others holds memory.
+pub(super) const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a long request that come in a second, at least: the largest takes under five minutes
+/// then, and lines that are slower are rare.
+pub(super) const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+
+/// A stream of answers of which nothing was read for this long ends: it holds a copy of a filter, of which
+/// there are few.
+pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an export, an import or a reflection may take in all whose client names no time.
+pub(super) const STREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
+
+/// The same at most, whatever the client names: a day is enough for the largest filter on a slow line.
+pub(super) const STREAM_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// Longest message of an error: in a header each byte may take three, and clients take 16 KiB of
 /// headers.
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;
