@@ -7,19 +7,22 @@
 //! can hold open, one file of no bytes is locked for all.
 //!
 //! ```text
-//! .NAME.umbel-4711.partial     process 4711 writes NAME, and holds a lock on this file
-//! .NAME.umbel-4711d.partial    process 4711 writes NAME of an output directory, and holds a lock on
-//! .umbel-4711d.partial         this file, which stands in the output directory itself
+//! .NAME.umbel-4711.partial     a process writes NAME, and holds a lock on this file; 4711 is drawn
+//! .NAME.umbel-12dx4711.partial process 12, a drawn number too, writes NAME of an output directory, and holds a lock on
+//! .umbel-12d.partial           this file, which stands in the output directory itself
 //! .NAME.umbel-00..2a-3.partial worker 3 of a job over many machines: its job folder knows it, and nobody else removes it
 //! .umbel-reconcile-Xy12        what a session brought, until it is put in place
 //! ```
 
+use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How names of directories begin that hold what a reconciliation brought until it is put in place.
 pub const STAGING_PREFIX: &str = ".umbel-reconcile-";
@@ -32,6 +35,9 @@ const WRITER_MARK: &[u8] = b".umbel-";
 
 /// Bytes of a name that are kept in the name aside, so that this is a name, too: 255 bytes at most.
 const KEPT_NAME_BYTES: usize = 200;
+
+/// Bytes of a drawn number: 15 digits at most, so that two of them keep a name aside below 255 bytes.
+const DRAWN_BYTES: usize = 6;
 
 /// What tells the files of an output directory from others.
 const DIRECTORY_MARK: char = 'd';
@@ -66,11 +72,28 @@ pub(crate) fn name_aside(name: Option<&OsStr>, writer: &str) -> OsString {
     aside
 }
 
-/// How this process signs files aside, the `number`th of one name.
-pub(crate) fn own_writer(is_of_directory: bool, number: u32) -> String {
-    let mark = if is_of_directory { DIRECTORY_MARK.to_string() } else { String::new() };
-    let number = if number == 0 { String::new() } else { format!("x{number}") };
-    format!("{}{mark}{number}", std::process::id())
+/// A number that nobody can tell before it stands in a name.
+fn draw() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes[..DRAWN_BYTES])?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// How a file aside is signed that has a lock of its own.
+pub(crate) fn own_writer() -> io::Result<String> {
+    Ok(draw()?.to_string())
+}
+
+/// How this process signs the files whose locks stand for output directories.
+pub(crate) fn own_anchor() -> io::Result<String> {
+    static DRAWN: OnceLock<u64> = OnceLock::new();
+    let drawn = draw()?;
+    Ok(format!("{}{DIRECTORY_MARK}", DRAWN.get_or_init(|| drawn)))
+}
+
+/// How it signs a file in an output directory.
+pub(crate) fn own_writer_in_directory() -> io::Result<String> {
+    Ok(format!("{}x{}", own_anchor()?, draw()?))
 }
 
 /// Whether a lock on the file itself tells that its writer lives.
@@ -92,8 +115,10 @@ fn anchor_writer(writer: &str) -> Option<&str> {
 pub(crate) fn lock_of_dead(path: &Path) -> Option<File> {
     let is_file = |metadata: &std::fs::Metadata| metadata.file_type().is_file();
     std::fs::symlink_metadata(path).ok().filter(is_file)?;
-    // Some network file systems lock only what is open for writing.
-    let file = OpenOptions::new().write(true).open(path).ok()?;
+    // Some network file systems lock only what is open for writing. What took its place since it was looked at
+    // is not followed and not waited for.
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return None,
@@ -167,15 +192,16 @@ mod tests {
     #[test]
     fn names_aside_are_names_however_long_the_names_are() {
         let long = OsString::from("n".repeat(255));
-        for number in [0, 7] {
-            for is_of_directory in [false, true] {
-                let writer = own_writer(is_of_directory, number);
-                let aside = name_aside(Some(&long), &writer);
-                assert!(aside.len() <= 255 && is_unfinished_output(&aside), "{aside:?}");
-                assert_eq!(holds_own_lock(&writer), !is_of_directory);
-                assert_eq!(anchor_writer(&writer).is_some(), is_of_directory);
-            }
+        let drawn = [own_writer(), own_anchor(), own_writer_in_directory(), Ok("9".repeat(15))];
+        for writer in drawn.map(io::Result::unwrap) {
+            let aside = name_aside(Some(&long), &writer);
+            assert!(aside.len() <= 255 && is_unfinished_output(&aside), "{aside:?}");
+            let is_of_directory = writer.contains(DIRECTORY_MARK);
+            assert_eq!(holds_own_lock(&writer), !is_of_directory);
+            assert_eq!(anchor_writer(&writer).is_some(), is_of_directory);
         }
+        let longest = format!("{0}d{0}", "9".repeat(15));
+        assert!(name_aside(Some(&long), &longest).len() < 255);
         assert!(
             !holds_own_lock("00ff00ff00ff00ff-12")
                 && anchor_writer("00ff00ff00ff00ff-12").is_none()

@@ -1,6 +1,7 @@
 //! What is being written and not finished: removed when it is dropped, and before the process ends on an interrupt.
 
-use crate::aside::{lock_of_dead, name_aside, own_writer};
+use crate::aside::{lock_of_dead, name_aside, own_anchor, own_writer, own_writer_in_directory};
+use crate::sync::{folder_of, sync_folder};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,8 +15,8 @@ pub const OWNER_ONLY: u32 = 0o600;
 /// Permissions of a file that the process's mask alone bounds.
 pub const ANY_NEW_FILE: u32 = 0o666;
 
-/// Names aside that are tried before it is given up: as many files of one name are written at a time at most.
-const NAMES_TRIED: u32 = 1000;
+/// Names aside that are tried before it is given up. They are drawn, so one that is taken is a rare accident.
+const NAMES_TRIED: u32 = 100;
 
 static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -163,8 +164,8 @@ impl PartialFile {
     ///
     /// As the system says.
     pub fn anchor(directory: &Path) -> io::Result<Arc<Self>> {
-        let path = directory.join(name_aside(None, &own_writer(true, 0)));
-        // What stands there is of a dead process that had the number of this one, or of a live one elsewhere.
+        let path = directory.join(name_aside(None, &own_anchor()?));
+        // What stands there is an earlier job's of this process, which has ended, or of a live process elsewhere.
         if lock_of_dead(&path).is_some() {
             std::fs::remove_file(&path)?;
         }
@@ -195,15 +196,15 @@ impl PartialFile {
         mode: u32,
         anchor: Option<&Arc<Self>>,
     ) -> io::Result<(Self, File)> {
-        for number in 0..NAMES_TRIED {
-            let path = path(&own_writer(anchor.is_some(), number));
+        for _ in 0..NAMES_TRIED {
+            let is_of_directory = anchor.is_some();
+            let writer = if is_of_directory { own_writer_in_directory()? } else { own_writer()? };
+            let path = path(&writer);
             let mut options = OpenOptions::new();
+            // Exclusive: whatever stands under the name, a link too, is an error and stays.
             let options = options.write(true).create_new(true).mode(mode);
             // Under guard before it is created, unless somebody else's stands there.
-            let is_taken = path.symlink_metadata().is_ok();
-            if is_taken && anchor.is_none() && lock_of_dead(&path).is_some() {
-                std::fs::remove_file(&path)?;
-            } else if is_taken {
+            if path.symlink_metadata().is_ok() {
                 continue;
             }
             let guard = Self::guard(path);
@@ -239,12 +240,22 @@ impl PartialFile {
         self.path.clone()
     }
 
-    /// Renames it into place.
+    /// Renames it into place, durably: a power failure does not take the name back.
+    ///
+    /// # Errors
+    ///
+    /// As `rename`; the file is removed then. If the folder cannot be synced, the file has its name.
+    pub fn rename(self, to: &Path) -> io::Result<()> {
+        self.rename_unsynced(to)?;
+        sync_folder(folder_of(to))
+    }
+
+    /// Renames it into place. Whoever renames many files calls [`sync_folder`] for each folder once behind the last.
     ///
     /// # Errors
     ///
     /// As `rename`; the file is removed then.
-    pub fn rename(self, to: &Path) -> io::Result<()> {
+    pub fn rename_unsynced(self, to: &Path) -> io::Result<()> {
         let mut partial = lock();
         std::fs::rename(&self.path, to)?;
         partial.remove(&self.path);
@@ -281,5 +292,45 @@ mod tests {
             [at("empty"), at("folder"), at("full")].map(|path| path.exists()),
             [false, false, true]
         );
+    }
+
+    /// The folder is opened once the name is there, which is what a sync of it begins with.
+    #[test]
+    fn a_rename_is_followed_by_a_sync_of_the_folder() {
+        use rustix::fs::inotify;
+
+        let folder = tempfile::tempdir().unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let events = inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::OPEN;
+        let (partial, file) = PartialFile::beside(&folder.path().join("out"), OWNER_ONLY).unwrap();
+        inotify::add_watch(&watch, folder.path(), events).unwrap();
+        partial.rename(&folder.path().join("out")).unwrap();
+        drop(file);
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+        let mut reader = inotify::Reader::new(&watch, &mut buffer);
+        let mut seen = Vec::new();
+        while let Ok(event) = reader.next() {
+            seen.push(event.events());
+        }
+        let opened = inotify::ReadFlags::OPEN | inotify::ReadFlags::ISDIR;
+        assert_eq!(seen, [inotify::ReadFlags::MOVED_TO, opened]);
+    }
+
+    /// Whoever may write into the folder does not know the name, and a link under it is not followed.
+    #[test]
+    fn names_aside_are_drawn_and_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let made: BTreeSet<PathBuf> = (0..50)
+            .map(|_| PartialFile::beside(&target, OWNER_ONLY).unwrap().0.path.clone())
+            .collect();
+        assert_eq!(made.len(), 50);
+        let (elsewhere, link) = (folder.path().join("elsewhere"), folder.path().join("link"));
+        std::fs::write(&elsewhere, "theirs").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        let made = PartialFile::create_new(&|_| link.clone(), OWNER_ONLY, None);
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(lock_of_dead(&link).is_none());
+        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "theirs");
     }
 }

@@ -8,8 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use umbel_engine::reconcile::{Item, ItemIndex};
-use umbel_files::Likeness;
-use umbel_files::{OWNER_ONLY, PartialFile};
+use umbel_files::{Likeness, OWNER_ONLY, PartialFile, folder_of, sync_folder};
 
 /// A file that is written aside, to take the place of another.
 pub(crate) struct Target {
@@ -61,10 +60,9 @@ pub(crate) fn replace(
     let written = target.writer.into_inner().map_err(std::io::IntoInnerError::into_error);
     written.and_then(|written| written.sync_all()).with_context(cannot)?;
     file.check()?;
-    aside.rename(path).with_context(cannot)?;
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let synced = File::open(parent).and_then(|directory| directory.sync_all());
-    synced.with_context(|| format!("{}: cannot sync", parent.display()))
+    aside.rename_unsynced(path).with_context(cannot)?;
+    let folder = folder_of(path);
+    sync_folder(folder).with_context(|| format!("{}: cannot sync", folder.display()))
 }
 
 fn shown(path: &Path) -> String {

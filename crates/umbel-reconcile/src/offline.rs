@@ -194,10 +194,7 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let cannot = || format!("{}: cannot write", path.display());
     let (aside, mut file) = PartialFile::beside(path, ANY_NEW_FILE).with_context(cannot)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).with_context(cannot)?;
-    aside.rename(path).with_context(cannot)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(parent.unwrap_or(Path::new(".")));
-    directory.and_then(|directory| directory.sync_all()).with_context(cannot)
+    aside.rename(path).with_context(cannot)
 }
 
 /// What a comparison found and what it cost.

@@ -3,14 +3,14 @@
 use super::{Entry, STAGING_PREFIX, Tree, in_the_way};
 use crate::change::Change;
 use crate::error::{Context, Result, bail, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use umbel_files::PartialDirectory;
+use umbel_files::{PartialDirectory, sync_folder};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 256 << 10;
@@ -125,8 +125,25 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
         *left -= 1;
         put(tree, &staging, entry, *left == 0)?;
     }
-    let mut rest = removed.into_iter().filter(|index| !blocking.contains(index));
-    rest.try_for_each(|index| remove(tree, &tree.entries[index].path))
+    // What came is certain before what is to go goes.
+    sync_folders(&tree.root, entries.iter().map(|entry| &*entry.path))?;
+    let rest: Vec<usize> = removed.filter(|index| !blocking.contains(index)).collect();
+    rest.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
+    sync_folders(&tree.root, rest.iter().map(|&index| &*tree.entries[index].path))
+}
+
+/// Makes the names of these paths durable, and those of the folders that were made for them.
+fn sync_folders<'a>(root: &Path, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+    let folders: BTreeSet<&Path> = paths.flat_map(|path| path.ancestors().skip(1)).collect();
+    for folder in folders {
+        let folder = root.join(folder);
+        match sync_folder(&folder) {
+            // It went with the last that was in it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            synced => synced.with_context(|| format!("{}: cannot sync", folder.display()))?,
+        }
+    }
+    Ok(())
 }
 
 fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<()> {

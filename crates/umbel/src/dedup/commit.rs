@@ -8,8 +8,8 @@ use super::sink::{Complete, Finished};
 use crate::interrupt::PartialFile;
 use crate::objects::PendingObject;
 use anyhow::{Context, Result};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use umbel_files::{folder_of, sync_folder};
 
 /// Puts all outputs under their names: files in order, objects side by side, the last output last.
 ///
@@ -56,10 +56,9 @@ fn rename(files: Vec<(PartialFile, PathBuf)>) -> Result<()> {
     let mut directories: Vec<PathBuf> = Vec::new();
     for (aside, path) in files {
         aside
-            .rename(&path)
+            .rename_unsynced(&path)
             .with_context(|| format!("{}: cannot rename into place", path.display()))?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new(".")).to_owned();
+        let directory = folder_of(&path).to_owned();
         if directories.last() != Some(&directory) {
             directories.push(directory);
         }
@@ -67,8 +66,7 @@ fn rename(files: Vec<(PartialFile, PathBuf)>) -> Result<()> {
     directories.sort();
     directories.dedup();
     for directory in directories {
-        let synced = File::open(&directory).and_then(|handle| handle.sync_all());
-        synced.with_context(|| format!("{}: cannot sync", directory.display()))?;
+        sync_folder(&directory).with_context(|| format!("{}: cannot sync", directory.display()))?;
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_engine::dedup::job::{WriteOrder, Written};
+use umbel_files::folder_of;
 use umbel_records::Compression;
 
 /// Outputs of a directory that are noted together: noting each would sync the disk once more a file.
@@ -352,12 +353,6 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
         folders.insert(folder_of(path));
     }
     folders.into_iter().try_for_each(sync_folder)
-}
-
-/// The folder that a file stands in.
-fn folder_of(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }
 
 /// Removes outputs that will never be committed.
