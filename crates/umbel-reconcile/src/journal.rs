@@ -6,7 +6,7 @@
 use crate::error::{Context, Result, bail, ensure};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::reconcile::{
@@ -294,7 +294,10 @@ impl Journals {
     ///
     /// As the system.
     pub(super) fn open(folder: &Path, received_max: u64) -> Result<Self> {
-        std::fs::create_dir_all(folder)
+        let mut made = std::fs::DirBuilder::new();
+        made.recursive(true)
+            .mode(0o700)
+            .create(folder)
             .with_context(|| format!("{}: cannot make the folder", folder.display()))?;
         Ok(Self { folder: folder.to_owned(), received_max })
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,15 @@ use super::{Disk, File, PortFuture, WriteError};
 /// Writes without a sync up to this size are not handed to another thread, which takes some 20 µs:
 /// as long as 64 KiB take to be copied.
 const SHORT_WRITE_BYTES: usize = 64 << 10;
+
+/// Permissions of folders: keys lie in them.
+const FOLDER_MODE: u32 = 0o700;
+
+/// Permissions of files.
+const FILE_MODE: u32 = 0o600;
+
+/// What all but the owner may do.
+const OTHERS: u32 = 0o077;
 
 /// Name of the file whose lock keeps other processes off the folder.
 const LOCK_NAME: &str = "LOCK";
@@ -29,8 +38,14 @@ impl RealDisk {
     /// # Errors
     /// If the folder can be neither found nor made.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.canonicalize()? })
+        make_folders(folder)?;
+        let folder = folder.canonicalize()?;
+        let metadata = fs::metadata(&folder)?;
+        if let Err(error) = narrow(&metadata, |mode| fs::set_permissions(&folder, mode)) {
+            let folder = folder.display();
+            tracing::warn!(%folder, %error, "others may enter the data folder; its new files they cannot read");
+        }
+        Ok(Self { folder })
     }
 
     /// Where a relative path lies; paths that lead out of the folder are refused.
@@ -43,6 +58,23 @@ impl RealDisk {
             ));
         }
         Ok(self.folder.join(path))
+    }
+}
+
+/// Makes a folder and those above it that are not there, for their owner only.
+fn make_folders(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// Takes the rights of others away, if they have any.
+fn narrow(
+    metadata: &fs::Metadata,
+    set: impl FnOnce(fs::Permissions) -> io::Result<()>,
+) -> io::Result<()> {
+    let mode = metadata.permissions().mode();
+    match mode & OTHERS {
+        0 => Ok(()),
+        _ => set(fs::Permissions::from_mode(mode & 0o7777 & !OTHERS)),
     }
 }
 
@@ -63,7 +95,11 @@ impl Disk for RealDisk {
             let path = self.place(path)?;
             let file = blocking(move || {
                 let mut options = fs::File::options();
-                options.read(true).write(true).create(create).truncate(create).open(path)
+                let options = options.read(true).write(true).create(create).truncate(create);
+                let file = options.mode(FILE_MODE).open(path)?;
+                // Of an older release, or of somebody else: what can be done was done.
+                let _ = narrow(&file.metadata()?, |mode| file.set_permissions(mode));
+                Ok(file)
             })
             .await?;
             Ok(Arc::new(RealFile { file: Arc::new(file) }) as Arc<dyn File>)
@@ -95,7 +131,7 @@ impl Disk for RealDisk {
     fn make_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let path = self.place(folder)?;
-            blocking(move || fs::create_dir_all(path)).await
+            blocking(move || make_folders(&path)).await
         })
     }
 
@@ -137,7 +173,8 @@ impl Disk for RealDisk {
             let path = self.folder.join(LOCK_NAME);
             let file = blocking(move || {
                 let mut options = fs::File::options();
-                let file = options.write(true).create(true).truncate(false).open(path)?;
+                let options = options.write(true).create(true).truncate(false);
+                let file = options.mode(FILE_MODE).open(path)?;
                 match file.try_lock() {
                     Ok(()) => Ok(file),
                     Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -247,6 +284,30 @@ mod tests {
         disk.remove("wal/a").await.unwrap();
         assert_eq!(file.read_at(0, 8).await.unwrap(), &b"abc"[..]);
         assert!(disk.free_bytes().await.unwrap() > 0);
+    }
+
+    /// Whoever may log in to the machine reads no keys, whatever the umask.
+    #[tokio::test]
+    async fn only_the_owner_gets_in() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
+        let disk = RealDisk::open(&path).unwrap();
+        disk.make_folder("snapshots/0").await.unwrap();
+        drop(disk.open("snapshots/0/1.snap", true).await.unwrap());
+        let _guard = disk.lock().await.unwrap();
+        assert_eq!(["", "snapshots", "snapshots/0"].map(mode), [0o700; 3]);
+        assert_eq!(["snapshots/0/1.snap", "LOCK"].map(mode), [0o600; 2]);
+
+        // What an older release, or somebody, has opened to others is closed when it is used.
+        let open_up = |name: &str, mode: u32| {
+            fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open_up("", 0o755);
+        open_up("snapshots/0/1.snap", 0o644);
+        let disk = RealDisk::open(&path).unwrap();
+        drop(disk.open("snapshots/0/1.snap", false).await.unwrap());
+        assert_eq!((mode(""), mode("snapshots/0/1.snap")), (0o700, 0o600));
     }
 
     #[tokio::test]

@@ -13,6 +13,8 @@ use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
 use crate::files::PATH_BYTES_MAX;
 use anyhow::{Context, Result, bail};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
@@ -20,6 +22,9 @@ use umbel_client::TlsFiles;
 use umbel_engine::JobId;
 use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
+
+/// Permissions of the folder of jobs' scratch: records lie in it.
+const SCRATCH_MODE: u32 = 0o700;
 
 /// Prefix of the folders that hold jobs' scratch.
 const FOLDER_PREFIX: &str = "job-";
@@ -54,7 +59,10 @@ impl NodeJobs {
                 .map_err(|error| UsageError(format!("job_roots: {root}: {error}")).into())
         };
         let roots = roots.iter().map(root).collect::<Result<_>>()?;
-        std::fs::create_dir_all(&scratch)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(SCRATCH_MODE)
+            .create(&scratch)
             .with_context(|| format!("{}: cannot make the folder of jobs", scratch.display()))?;
         let (lane_count, lanes) = start_lanes(memory_bytes)?;
         Ok(Self { roots, scratch, memory_bytes, lanes, lane_count, tls })

@@ -1,11 +1,12 @@
 //! Files of exports and backups: eight bytes that say which, then each message behind its length in
 //! four bytes, little-endian.
 //!
+//! Nobody but the owner may read them: a backup holds the keys of the hashes, an export what a filter was told.
 //! Written aside and renamed when the last message is there and the counts and checksums fit; read the same way: an
 //! end is only handed on once everything before it was verified.
 
 use crate::exit::UsageError;
-use crate::interrupt::PartialFile;
+use crate::interrupt::{OWNER_ONLY, PartialFile};
 use anyhow::{Context, Result, anyhow};
 use crc_fast::{CrcAlgorithm, Digest};
 use prost::Message;
@@ -25,8 +26,6 @@ pub(crate) trait Chunk: Message + Default + 'static {
     const MAGIC: [u8; 8];
     /// What such a file is called in messages.
     const KIND: &'static str;
-    /// Permissions of the file, as far as the process's mask lets them be.
-    const MODE: u32;
     /// What is known of the messages so far.
     type Check: Default + Send;
 
@@ -75,7 +74,6 @@ pub(crate) struct ExportCheck(Option<Frames>);
 impl Chunk for ExportChunk {
     const MAGIC: [u8; 8] = *b"UMBLEXP1";
     const KIND: &'static str = "export";
-    const MODE: u32 = 0o666;
     type Check = ExportCheck;
 
     fn check(&self, so_far: &mut ExportCheck) -> Result<bool, String> {
@@ -108,8 +106,6 @@ pub(crate) struct BackupCheck {
 impl Chunk for BackupChunk {
     const MAGIC: [u8; 8] = *b"UMBLBAK1";
     const KIND: &'static str = "backup";
-    // It holds the keys of the hashes.
-    const MODE: u32 = 0o600;
     type Check = BackupCheck;
 
     fn check(&self, so_far: &mut BackupCheck) -> Result<bool, String> {
@@ -164,7 +160,7 @@ impl<C: Chunk> ChunkWriter<C> {
             return Err(UsageError(text).into());
         }
         target.file_name().with_context(|| format!("{shown}: not a file name"))?;
-        let created = PartialFile::beside(target, C::MODE);
+        let created = PartialFile::beside(target, OWNER_ONLY);
         let (aside, file) = created.with_context(|| format!("{shown}: cannot create"))?;
         let mut writer = Self {
             target: target.to_owned(),

@@ -77,12 +77,23 @@ fn what_is_written_is_read_again() {
 
 #[test]
 #[cfg(unix)]
-fn a_backup_is_for_its_owner_only() {
+fn backups_and_exports_are_for_their_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("b");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     write(&path, &backup(2)).unwrap();
-    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(mode(&path), 0o600);
+    let path = folder.path().join("e");
+    write(&path, &export(CHECKSUM, 2)).unwrap();
+    assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn a_backup_counts_its_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b");
+    write(&path, &backup(2)).unwrap();
     assert_eq!(read::<BackupChunk>(&path).unwrap(), backup(2));
     assert!(write(&folder.path().join("c"), &backup(3)).unwrap_err().to_string().contains("3"));
 }

@@ -4,10 +4,14 @@ use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::FileExt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use umbel_files::OWNER_ONLY;
+
+/// Permissions of the folder: what lies in it tells of records, and of a job's secret.
+const FOLDER_MODE: u32 = 0o700;
 
 /// A folder that no other process works in.
 #[derive(Debug)]
@@ -25,12 +29,13 @@ impl JobFolder {
     /// A [`UsageError`] if another process has it.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
-        std::fs::create_dir_all(path).with_context(cannot)?;
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
         let lock = path.join("lock");
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(OWNER_ONLY)
             .open(&lock)
             .with_context(|| format!("{}: cannot open", lock.display()))?;
         match file.try_lock() {
@@ -47,9 +52,7 @@ impl JobFolder {
             }
         }
         sync_folder(path)?;
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_folder(parent)?;
-        }
+        sync_folder(umbel_files::folder_of(path))?;
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 
@@ -89,8 +92,7 @@ impl JobFolder {
 
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|folder| folder.sync_all());
-    synced.with_context(|| format!("{}: cannot sync", path.display()))
+    umbel_files::sync_folder(path).with_context(|| format!("{}: cannot sync", path.display()))
 }
 
 /// Bytes in a data file that are read back whole.
@@ -136,6 +138,7 @@ impl DataFile {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(OWNER_ONLY)
             .open(&path)
             .with_context(cannot)?;
         let length = file.metadata().with_context(cannot)?.len();
@@ -230,15 +233,19 @@ impl DataFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_folder_is_one_process_s_and_data_behind_the_good_is_cut() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job");
         let folder = JobFolder::take(&path).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
         let error = JobFolder::take(&path).unwrap_err();
         assert!(error.is::<UsageError>() && error.to_string().contains("another process"));
         let data = DataFile::open(&folder, "runs", 0).unwrap();
+        assert_eq!(mode(&path.join("runs")), 0o600);
         assert_eq!((data.append(b"good").unwrap(), data.append(b"lost").unwrap()), (0, 4));
         drop(data);
         let data = DataFile::open(&folder, "runs", 4).unwrap();

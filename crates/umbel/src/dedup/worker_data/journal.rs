@@ -10,8 +10,9 @@
 use super::folder::crc32c;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use umbel_files::OWNER_ONLY;
 
 const MAGIC: [u8; 2] = *b"UJ";
 
@@ -86,6 +87,7 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(OWNER_ONLY)
             .open(path)
             .with_context(cannot)?;
         let bytes =
