@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use umbel_engine::meta::{
     FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled,
     next_tasks,
 };
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
-use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
+use umbel_engine::{GroupId, NodeId, ShardId};
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
 use crate::coordinator::Coordinator;
@@ -23,8 +24,16 @@ use crate::local::Local;
 use crate::peer::CallKind;
 use crate::raft::encoding::{decode, encode};
 
+mod deeds;
+
+use deeds::{Confirmed, Deeds};
+
 /// How often the leader looks when nothing changed: for changes that others carry out.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The same while nothing but changes of members is under way: they may take a minute, and each look asks
+/// every group whose members are to change.
+const MEMBERS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often it asks groups that nothing is planned for, so that it notices what it was not told.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(10);
@@ -44,36 +53,65 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut progress = SliceProgress::new();
     let mut views = BTreeMap::new();
     let mut reviewed: Option<Instant> = None;
+    let mut deeds = Deeds::default();
     loop {
+        let looked = Instant::now();
         applied.borrow_and_update();
         if local.meta().is_leader() {
             let is_due = reviewed.is_none_or(|at| at.elapsed() >= REVIEW_INTERVAL);
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            if look(&local, &coordinator, &mut progress, &mut views, is_due).await {
-                // What was learned may be decided upon at once; each thing is learned once, so this ends.
-                continue;
-            }
+            look(&local, &coordinator, (&mut progress, &mut views), &mut deeds, is_due).await;
         } else {
             progress.clear();
             views.clear();
             reviewed = None;
         }
-        // Whichever comes first; a failed watch means that the node stops, and this task with it.
-        let _ = tokio::time::timeout(LOOK_INTERVAL, applied.changed()).await;
+        pause(looked, &mut applied, &mut progress, &mut deeds).await;
     }
 }
 
-/// One round: views, decisions, deeds. Returns whether a slice was made, emptied or dropped that was not before.
+/// Returns when it is time to look again: all that was done to slices has ended and something was learned,
+/// the state has changed, or some time has passed. What is done to slices is waited for, so that a burst
+/// of filters is looked at together, but no longer than usual.
+async fn pause(
+    looked: Instant,
+    applied: &mut watch::Receiver<u64>,
+    progress: &mut SliceProgress,
+    deeds: &mut Deeds,
+) {
+    let mut has_learned = false;
+    loop {
+        let is_busy = deeds.has_slices();
+        // What was learned may be decided upon at once; each thing is learned once, so this ends.
+        if has_learned && !is_busy {
+            return;
+        }
+        let only_members = !is_busy && !deeds.is_empty();
+        let interval = if only_members { MEMBERS_LOOK_INTERVAL } else { LOOK_INTERVAL };
+        tokio::select! {
+            biased;
+            Some(confirmed) = deeds.next() => {
+                has_learned |= confirmed
+                    .is_some_and(|(slice, done)| progress.insert(slice, done) != Some(done));
+            }
+            // A failed watch means that the node stops, and this task with it.
+            _ = applied.changed(), if !is_busy => return,
+            () = sleep_until(looked + interval) => return,
+        }
+    }
+}
+
+/// One round: views, decisions, deeds that begin.
 async fn look(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
-    progress: &mut SliceProgress,
-    views: &mut BTreeMap<ShardId, GroupView>,
+    (progress, views): (&mut SliceProgress, &mut BTreeMap<ShardId, GroupView>),
+    deeds: &mut Deeds,
     is_review: bool,
-) -> bool {
-    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return false };
+) {
+    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return };
     let asked = match unsettled {
         Unsettled::All => None,
         Unsettled::Some(_) if is_review => None,
@@ -93,12 +131,9 @@ async fn look(
             tracing::debug!(?command, ?answer, "the controller decided");
         }
     }
-    let deeds = tasks.into_iter().map(|task| carry_out(local, coordinator, task));
-    let mut has_learned = false;
-    for (slice, done) in join_all(deeds).await.into_iter().flatten() {
-        has_learned |= progress.insert(slice, done) != Some(done);
+    for task in tasks {
+        deeds.begin(local, coordinator, task);
     }
-    has_learned
 }
 
 /// Whose views are needed.
@@ -202,11 +237,7 @@ async fn ask_group(
 }
 
 /// Carries out one task; returns what it confirmed about a slice.
-async fn carry_out(
-    local: &Arc<Local>,
-    coordinator: &Arc<Coordinator>,
-    task: Task,
-) -> Option<((FilterId, ShardId), SliceDone)> {
+async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Task) -> Confirmed {
     let deadline = Instant::now() + TASK_TIMEOUT;
     let (shard, command, filter, done) = match task {
         Task::Propose(_) => return None,

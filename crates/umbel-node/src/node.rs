@@ -45,6 +45,8 @@ mod scrub_test;
 mod sessions_test;
 #[cfg(test)]
 mod shard_scrub_test;
+#[cfg(test)]
+mod unreachable_test;
 
 /// How often a node looks whether its groups run and its log needs cutting.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);

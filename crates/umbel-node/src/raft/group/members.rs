@@ -16,7 +16,7 @@ use crate::raft::types::{NodeAddress, Runtime, Types};
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest time that an order waits for learners that openraft takes for caught up, and that lack
-/// entries yet: what it lets them lack is replicated in less, and other orders of the controller wait.
+/// entries yet: what it lets them lack is replicated in less, and other orders about this group wait.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 impl Group {
