@@ -247,6 +247,13 @@ const fn ones(word: u64) -> u64 {
     (word | word >> 1 | word >> 2 | word >> 3) & ONES
 }
 
+/// How many counters of the words are not 0; a multiple of four words.
+pub(crate) fn occupied_count(words: &[u64]) -> u64 {
+    // Each counter has four bits, so four words fill one before it is counted.
+    let four = |words: &[u64]| words.iter().fold(0, |sum, &word| sum << 1 | ones(word));
+    words.chunks_exact(4).map(|words| u64::from(four(words).count_ones())).sum()
+}
+
 /// Bit i is set if counter i of the word is not 0; the upper 48 bits are zeros.
 #[inline]
 const fn occupied(word: u64) -> u64 {
@@ -356,9 +363,6 @@ impl Describe for Counting {
     }
 
     fn describe(&self) -> Description {
-        // Each counter has four bits, so four words fill one before it is counted.
-        let four = |words: &[u64]| words.iter().fold(0, |sum, &word| sum << 1 | ones(word));
-        let counts = self.words().chunks_exact(4).map(|words| four(words).count_ones());
-        self.shape.describe(counts.map(u64::from).sum())
+        self.shape.describe(occupied_count(self.words()))
     }
 }

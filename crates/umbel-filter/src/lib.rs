@@ -86,6 +86,7 @@ mod hash;
 mod hash_state;
 mod hashed;
 mod lanes;
+mod ones_count;
 mod operators;
 mod partitioned;
 mod plan;
@@ -115,6 +116,7 @@ pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
 pub use hashed::HashedFilter;
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
+pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,

@@ -416,15 +416,9 @@ impl Insert for Scalable {
     }
 }
 
-/// Items are counted, not estimated: `item_count` is the number of items that were called new, with
-/// standard error 0. What was called present by mistake is missing in it, on average at most the
-/// false-positive rate's share of all items.
-impl Describe for Scalable {
-    fn shape(&self) -> Shape {
-        self.shape.into()
-    }
-
-    fn describe(&self) -> Description {
+impl Scalable {
+    /// Size and load of a filter whose levels have so many ones each.
+    pub(crate) fn describe_counted(&self, one_counts: impl Iterator<Item = u64>) -> Description {
         let mut sum = Description {
             shape: self.shape.into(),
             memory_bytes: 0,
@@ -434,8 +428,8 @@ impl Describe for Scalable {
             false_positive_rate: 0.0,
         };
         let mut item_count = 0;
-        for level in &self.levels {
-            let one = level.filter.describe();
+        for (level, one_count) in self.levels.iter().zip(one_counts) {
+            let one = level.filter.block_shape().describe(one_count);
             sum.memory_bytes += one.memory_bytes;
             sum.position_count += one.position_count;
             sum.one_count += one.one_count;
@@ -445,5 +439,18 @@ impl Describe for Scalable {
         }
         sum.item_count = Some(Estimate { item_count: item_count as f64, standard_error: 0.0 });
         sum
+    }
+}
+
+/// Items are counted, not estimated: `item_count` is the number of items that were called new, with
+/// standard error 0. What was called present by mistake is missing in it, on average at most the
+/// false-positive rate's share of all items.
+impl Describe for Scalable {
+    fn shape(&self) -> Shape {
+        self.shape.into()
+    }
+
+    fn describe(&self) -> Description {
+        self.describe_counted(self.levels.iter().map(|level| level.filter.describe().one_count))
     }
 }

@@ -53,3 +53,7 @@ pub const WHOLE_IMPORTS_MAX: usize = 2;
 
 /// An export that nobody asked for this long is let go.
 pub const EXPORT_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Words of a filter whose ones are counted in one go: 256 KiB, some tens of microseconds, which neither a
+/// heartbeat nor an insert notices.
+pub(crate) const COUNTED_WORDS_MAX: usize = 32 << 10;

@@ -22,6 +22,7 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
+mod load;
 mod scrub;
 mod scrub_turns;
 
@@ -51,6 +52,8 @@ pub(crate) struct ShardLeader {
     writes: Writes,
     /// When each slice was last compared, and that only one is at a time.
     scrubs: scrub::Scrubs,
+    /// Counts of how full slices are.
+    loads: load::Loads,
 }
 
 /// Writes on their way.
@@ -70,6 +73,7 @@ impl ShardLeader {
         tokio::spawn(propose_together(Arc::clone(&group), waiting, Arc::clone(&writes)));
         let room = Arc::new(Semaphore::new(queue_items_max));
         let (room_items, scrubs) = (queue_items_max, scrub::Scrubs::default());
+        let loads = load::Loads::default();
         Arc::new(Self {
             node,
             group,
@@ -81,6 +85,7 @@ impl ShardLeader {
             links,
             writes,
             scrubs,
+            loads,
         })
     }
 
@@ -241,9 +246,7 @@ impl ShardLeader {
             Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
             None => error.into(),
         })?;
-        let unknown = PartError::UnknownSlice { filter, shard: self.shard() };
-        let slice =
-            self.group.replica().read_shard(|state| state.describe(filter)).ok_or(unknown)?;
+        let slice = self.loads.describe(&self.group, filter, generation).await?;
         let description = slice.description;
         Ok(SliceLoad {
             leader: self.node,

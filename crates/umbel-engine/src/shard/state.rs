@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use umbel_codec::Frames;
-use umbel_filter::{Describe, HashRange, Insertion, Kind};
+use umbel_filter::{Describe, HashRange, Insertion, Kind, OnesCount};
 
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, PartError, RemovePart, ShardCommand, ShardReply, SliceSpec};
@@ -263,6 +263,22 @@ impl ShardState {
     pub fn describe(&self, filter: FilterId) -> Option<SliceDescription> {
         let slice = self.slices.get(&filter)?;
         Some(SliceDescription { summary: slice.summary(), description: slice.filter.describe() })
+    }
+
+    /// The same, counted piece by piece: None until `count`, which is fresh for the first piece, has seen
+    /// the whole slice. What is inserted between two pieces may be counted or not.
+    ///
+    /// # Errors
+    /// If there is no such slice, or it is at another generation. Then the count is void.
+    pub fn describe_on(
+        &self,
+        (filter, generation): (FilterId, Generation),
+        count: &mut OnesCount,
+        word_count: usize,
+    ) -> Result<Option<SliceDescription>, PartError> {
+        let slice = self.slice(filter, generation)?;
+        let described = |description| SliceDescription { summary: slice.summary(), description };
+        Ok(count.count_on(&slice.filter, word_count).map(described))
     }
 
     /// The slices by rising filter, each with its generation.

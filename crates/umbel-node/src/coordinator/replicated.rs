@@ -232,7 +232,7 @@ impl Coordinator {
     ) -> Result<FilterInfo, CallFailure> {
         let (filter, copy) = self.own_copy(filter, deadline).await?;
         let all = self.describe_copies(&filter).await?;
-        let copies = CopiesInfo { own: copy.load(), all, distinct: copy.estimates() };
+        let copies = CopiesInfo { own: copy.load().await, all, distinct: copy.estimates() };
         let LiveFilter { id, record, .. } = filter;
         Ok(FilterInfo { id, record, slices: Vec::new(), copies: Some(copies) })
     }

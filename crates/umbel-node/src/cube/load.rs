@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use umbel_filter::Describe;
+use umbel_filter::OnesCount;
 
 use super::copy::Copy;
 use crate::calls::CopyLoad;
+use crate::limits::COUNTED_WORDS_MAX;
 
 impl Copy {
     /// Bytes of memory for the bits.
@@ -19,11 +20,26 @@ impl Copy {
         self.read().replica.log_bytes() as u64
     }
 
-    /// How the copy is. That counts all bits: not for what is done often.
-    pub(crate) fn load(&self) -> CopyLoad {
+    /// How the copy is. That counts all bits, up to a gibibyte, in pieces between which copy and thread
+    /// are others': not for what is done often.
+    pub(crate) async fn load(&self) -> CopyLoad {
+        let (mut count, mut counted) = (OnesCount::default(), self.generation());
+        let description = loop {
+            let piece = {
+                let state = self.read();
+                if state.generation() != counted {
+                    // It was emptied meanwhile.
+                    (count, counted) = (OnesCount::default(), state.generation());
+                }
+                count.count_on(state.replica.filter(), COUNTED_WORDS_MAX)
+            };
+            match piece {
+                Some(description) => break description,
+                None => tokio::task::yield_now().await,
+            }
+        };
         let state = self.read();
         let replica = &state.replica;
-        let description = replica.filter().describe();
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         CopyLoad {
             generation: state.generation(),

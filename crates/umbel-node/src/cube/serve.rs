@@ -96,7 +96,7 @@ impl Local {
                 CopyAnswer::Knowledge { knows, is_settled }
             }
             CopyRequest::Describe => {
-                let load = copy.load();
+                let load = copy.load().await;
                 let sweeps = self.copies().sweeps();
                 CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
             }

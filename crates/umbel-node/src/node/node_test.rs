@@ -67,6 +67,11 @@ pub(crate) async fn start_cluster(folders: &[TempDir]) -> Vec<Node> {
 }
 
 impl Node {
+    /// This node's replica of a shard.
+    pub(crate) fn shard_leader(&self, shard: ShardId) -> Arc<shard_leader::ShardLeader> {
+        self.local.shard(shard).unwrap()
+    }
+
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {
         let cell = OnceLock::new();
         assert!(cell.set(Arc::clone(&self.local)).is_ok());
