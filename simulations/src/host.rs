@@ -246,6 +246,7 @@ impl Host {
                 disk: self.disk.clone(),
                 planned: Arc::clone(&self.planned_jobs),
             })),
+            wrapping: None,
         }
     }
 

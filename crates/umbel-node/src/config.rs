@@ -203,6 +203,10 @@ settings! {
         tls_key: Option<String> = None,
         /// File with the certificates, in PEM, of the authority that signs those of nodes and clients.
         tls_ca: Option<String> = None,
+        /// File with a key of 32 bytes, or 64 hexadecimal digits (`openssl rand -hex 32`), by which keys of
+        /// hashes and hashes of tokens are wrapped in this node's data folder; only its owner may read it.
+        /// Once there was one, the folder needs it at every start. Each node may have its own.
+        key_file: Option<String> = None,
         /// Serves also who speaks no TLS, who may do everything then, and calls nodes without it that speak
         /// none: for the time in which a running cluster moves to TLS. Needs `insecure` as no TLS does.
         tls_optional: bool = false,

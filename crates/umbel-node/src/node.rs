@@ -29,7 +29,8 @@ use crate::ports::{PortFuture, Ports, Purpose, Rare};
 use crate::raft::group::Group;
 use crate::shard_leader;
 use crate::storage::{
-    Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, identity,
+    Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, Wrapping,
+    identity,
 };
 use crate::witness::Witness;
 
@@ -332,8 +333,7 @@ async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage)
         StartError::Data(what)
     };
     let data = |error: IdentityError| tell(&error, !matches!(error, IdentityError::Io(_)));
-    let open =
-        |error: OpenError| tell(&error, !matches!(error, OpenError::Locked | OpenError::Io { .. }));
+    let open = |error: OpenError| tell(&error, error.is_damage());
     let known = identity::load(&*ports.disk).await.map_err(data)?;
     let owner = known.as_ref().map_or_else(
         || LogOwner::New { nonce: ports.seed.number(Purpose::Identity) },
@@ -343,8 +343,9 @@ async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage)
     if ports.seed.provokes(Rare::SmallSegments) {
         options.segment_bytes_max = SHORT_SEGMENT_BYTES;
     }
-    let (storage, recovered) =
-        Storage::open(Arc::clone(&ports.disk), options).await.map_err(open)?;
+    let wrapping = Wrapping::of(ports);
+    let opened = Storage::open_wrapped(Arc::clone(&ports.disk), options, wrapping).await;
+    let (storage, recovered) = opened.map_err(open)?;
     if recovered.cut_byte_count > 0 {
         tracing::warn!(bytes = recovered.cut_byte_count, "the log's torn end was cut off");
     }

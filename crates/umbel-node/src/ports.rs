@@ -22,6 +22,7 @@ mod net;
 pub mod observer;
 mod seed;
 mod tls;
+mod wrapping;
 
 pub use connections::raise_descriptor_limit;
 pub use disk::RealDisk;
@@ -30,6 +31,7 @@ pub use observer::Observer;
 pub use seed::RealSeed;
 pub use tls::TlsNet;
 pub use umbel_tls::PeerIdentity;
+pub use wrapping::{KeyFileError, NotUnwrapped, WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A future of a port's call.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -47,6 +49,8 @@ pub struct Ports {
     pub observer: Option<Arc<dyn Observer>>,
     /// Input, scratch and outputs of jobs on this node; without it, it takes no part in any.
     pub workshops: Option<Arc<dyn Workshops>>,
+    /// What wraps the secrets on the disk; without it they lie there as they are.
+    pub wrapping: Option<Arc<WrappingKey>>,
 }
 
 impl Ports {
@@ -61,6 +65,7 @@ impl Ports {
             seed: Arc::new(RealSeed),
             observer: None,
             workshops: None,
+            wrapping: None,
         })
     }
 }
@@ -194,6 +199,8 @@ pub enum Purpose {
     Scrub,
     /// What numbers of sessions are tagged with.
     SessionKey,
+    /// Nonces of what is wrapped on the disk.
+    Wrapping,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

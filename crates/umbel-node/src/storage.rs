@@ -16,6 +16,7 @@ mod log_store;
 mod log_stream;
 mod snapshots;
 mod wal;
+mod wrapping;
 
 #[cfg(test)]
 mod crash_test;
@@ -24,12 +25,15 @@ pub(crate) mod fault_disk;
 #[cfg(test)]
 mod suite_test;
 #[cfg(test)]
+mod wrapping_test;
+#[cfg(test)]
 pub(crate) use crash_test::{entry as log_entry, id as log_id};
 
 pub(crate) use identity::{Identity, IdentityError, MemberState};
 pub(crate) use log_store::LogStore;
 pub(crate) use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
 pub(crate) use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
+pub(crate) use wrapping::Wrapping;
 
 use crate::ports::observer::Event;
 use crate::ports::{Disk, Observer};
@@ -46,25 +50,40 @@ pub(crate) struct Storage {
     wal: Arc<Wal>,
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
     observer: Option<Arc<dyn Observer>>,
+    wrapping: Option<Arc<Wrapping>>,
 }
 
 impl Storage {
-    /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers.
+    /// Opens the data folder without a key.
+    #[cfg(test)]
     pub(crate) async fn open(
         disk: Arc<dyn Disk>,
         options: WalOptions,
+    ) -> Result<(Self, Recovered), OpenError> {
+        Self::open_wrapped(disk, options, None).await
+    }
+
+    /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers. With
+    /// `wrapping` secrets are wrapped by it where they go to the disk.
+    pub(crate) async fn open_wrapped(
+        disk: Arc<dyn Disk>,
+        options: WalOptions,
+        wrapping: Option<Arc<Wrapping>>,
     ) -> Result<(Self, Recovered), OpenError> {
         let guard = disk.lock().await.map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => OpenError::Locked,
             _ => OpenError::Io { path: "lock".to_owned(), source },
         })?;
+        wrapping::check(&*disk, wrapping.as_deref()).await?;
         let (wal, recovered) = wal::open(Arc::clone(&disk), options, guard).await?;
+        let wal = wal.wrapped_by(wrapping.clone());
         let cleaned = snapshots::clean(&*disk, &wal.groups()).await;
         if let Err(error) = cleaned {
             wal.close().await;
             return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
         }
-        let storage = Self { disk, wal: Arc::new(wal), snapshots: Arc::default(), observer: None };
+        let (wal, snapshots) = (Arc::new(wal), Arc::default());
+        let storage = Self { disk, wal, snapshots, observer: None, wrapping };
         if let Err(error) = storage.cover_logs().await {
             storage.close().await;
             return Err(OpenError::io("wal")(error));
@@ -105,7 +124,11 @@ impl Storage {
     /// The snapshots of a group.
     pub(crate) fn snapshots(&self, group: GroupId) -> SnapshotStore {
         let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || SnapshotStore::new(Arc::clone(&self.disk), group, self.wal.closing());
+        let wrapping = self.wrapping.clone().filter(|_| group == GroupId::META);
+        let make = || {
+            SnapshotStore::new(Arc::clone(&self.disk), group, self.wal.closing())
+                .wrapped_by(wrapping)
+        };
         stores.entry(group).or_insert_with(make).clone()
     }
 

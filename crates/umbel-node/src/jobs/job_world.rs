@@ -140,6 +140,7 @@ impl World {
             seed: Arc::clone(&self.seed),
             observer: None,
             workshops: None,
+            wrapping: None,
         };
         (ports, net)
     }

@@ -4,7 +4,8 @@
 //! UMBELSNP, version u32, group u32, length u32, meta encoded, body, body length u64, checksum u32
 //! ```
 //!
-//! The checksum ([`BlockChecksum`]) covers everything before it.
+//! The checksum ([`BlockChecksum`]) covers everything before it. The body of version 2 is wrapped in pieces
+//! of 64 KiB ([`Wrapping`]), the last one shorter; its length is that on the disk.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,14 +16,17 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use umbel_engine::GroupId;
 
+mod wrapped;
 mod writer;
 
+use wrapped::WrappedBody;
 use writer::Part;
 pub(crate) use writer::SnapshotWriter;
 
 use super::REJOIN;
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
 use super::wal::{FULL_RETRY, is_full};
+use super::wrapping::{NO_KEY, Wrapping};
 use crate::ports::{Disk, File, PortFuture};
 use crate::raft::encoding::decode;
 use crate::raft::types::SnapshotMeta;
@@ -32,6 +36,7 @@ pub(super) const SNAPSHOT_FOLDER: &str = "snapshots";
 
 const MAGIC: &[u8; 8] = b"UMBELSNP";
 const VERSION: u32 = 1;
+const WRAPPED_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 20;
 const TRAILER_BYTES: u64 = 12;
 
@@ -46,6 +51,8 @@ pub(crate) struct SnapshotFile {
     name: String,
     body_start: u64,
     byte_count: u64,
+    /// How its body is read if it is wrapped.
+    wrapped: Option<WrappedBody>,
     /// Where it was written aside; none once it is the newest.
     part: Option<Arc<Part>>,
 }
@@ -81,6 +88,14 @@ impl SnapshotFile {
         let byte_count = byte_count.min(usize::try_from(left).unwrap_or(usize::MAX));
         if byte_count == 0 {
             return Ok(Bytes::new());
+        }
+        if let Some(wrapped) = &self.wrapped {
+            let body = (&*self.file, self.body_start);
+            return wrapped.read(body, offset, byte_count).await.map_err(|error| match error {
+                wrapped::ReadError::Io(error) => error,
+                wrapped::ReadError::Cut => damaged(&self.name, "is cut off"),
+                wrapped::ReadError::Wrapping(what) => unreadable(&self.name, &format!(": {what}")),
+            });
         }
         let bytes = self.file.read_at(self.body_start + offset, byte_count).await?;
         if bytes.len() == byte_count { Ok(bytes) } else { Err(damaged(&self.name, "is cut off")) }
@@ -152,6 +167,7 @@ async fn remove_files(
 pub(crate) struct SnapshotStore {
     disk: Arc<dyn Disk>,
     group: GroupId,
+    wrapping: Option<Arc<Wrapping>>,
     shared: Arc<Shared>,
 }
 
@@ -207,7 +223,13 @@ impl SnapshotStore {
     /// `closing` turns true when no room is to be waited for any more.
     pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId, closing: watch::Receiver<bool>) -> Self {
         let (newest, parts) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { disk, group, shared: Arc::new(Shared { newest, parts, closing }) }
+        let shared = Arc::new(Shared { newest, parts, closing });
+        Self { disk, group, wrapping: None, shared }
+    }
+
+    /// Wraps the bodies of snapshots to come, and reads those that are.
+    pub(super) fn wrapped_by(self, wrapping: Option<Arc<Wrapping>>) -> Self {
+        Self { wrapping, ..self }
     }
 
     /// Begins a snapshot. Until it is finished nobody sees it; dropped, it leaves nothing that
@@ -294,7 +316,7 @@ impl SnapshotStore {
     async fn open(&self, path: String) -> io::Result<SnapshotFile> {
         let file = self.disk.open(&path, false).await?;
         let byte_count = file.len().await?;
-        let (meta, body_start) = self.read_head(&path, &*file).await?;
+        let (meta, body_start, version) = self.read_head(&path, &*file).await?;
         let Some(body_end) = byte_count.checked_sub(TRAILER_BYTES).filter(|e| *e >= body_start)
         else {
             return Err(damaged(&path, "is cut off"));
@@ -323,10 +345,18 @@ impl SnapshotStore {
             return Err(damaged(&path, &what));
         }
         let byte_count = body_end - body_start;
-        Ok(SnapshotFile { file, meta, name: path, body_start, byte_count, part: None })
+        let (byte_count, wrapped) = match (version, &self.wrapping) {
+            (WRAPPED_VERSION, None) => return Err(unreadable(&path, NO_KEY)),
+            (WRAPPED_VERSION, Some(wrapping)) => {
+                let unwrapped = wrapped::unwrapped_byte_count(byte_count);
+                (unwrapped, Some(WrappedBody::new(Arc::clone(wrapping), self.group)))
+            }
+            _ => (byte_count, None),
+        };
+        Ok(SnapshotFile { file, meta, name: path, body_start, byte_count, wrapped, part: None })
     }
 
-    async fn read_head(&self, path: &str, file: &dyn File) -> io::Result<(SnapshotMeta, u64)> {
+    async fn read_head(&self, path: &str, file: &dyn File) -> io::Result<(SnapshotMeta, u64, u32)> {
         let header = file.read_at(0, HEADER_BYTES).await?;
         let header = header.first_chunk::<HEADER_BYTES>();
         let header = header.ok_or_else(|| damaged(path, "is cut off"))?;
@@ -336,8 +366,8 @@ impl SnapshotStore {
         if &header[..8] != MAGIC {
             return Err(damaged(path, "is damaged: no snapshot begins so"));
         }
-        if number(8) != VERSION {
-            let what = format!("has format version {}, known is {VERSION}", number(8));
+        if ![VERSION, WRAPPED_VERSION].contains(&number(8)) {
+            let what = format!("has format version {}, known are 1 and 2", number(8));
             return Err(unreadable(path, &what));
         }
         if number(12) != self.group.number() {
@@ -350,7 +380,7 @@ impl SnapshotStore {
         }
         let meta = file.read_at(HEADER_BYTES as u64, length).await?;
         let meta = decode(&meta).map_err(|error| damaged(path, &format!("is damaged: {error}")))?;
-        Ok((meta, (HEADER_BYTES + length) as u64))
+        Ok((meta, (HEADER_BYTES + length) as u64, number(8)))
     }
 
     /// Removes all files of the group, for good: writers that are still at work fail.

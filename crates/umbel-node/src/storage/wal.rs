@@ -34,6 +34,7 @@ pub(super) use recover::open;
 pub(crate) use recover::{OpenError, Recovered};
 use state::State;
 
+use super::wrapping::{self, Wrapping};
 use crate::ports::Observer;
 use crate::ports::observer::{EntryId, Event};
 use crate::raft::types::{Entry, LogId, Types, Vote};
@@ -201,6 +202,8 @@ struct Call {
 /// The log's users' side.
 pub(crate) struct Wal {
     nonce: u64,
+    /// What entries with secrets are wrapped by.
+    wrapping: Option<Arc<Wrapping>>,
     state: Arc<Mutex<State>>,
     queue: mpsc::Sender<Call>,
     room: Arc<Semaphore>,
@@ -233,6 +236,11 @@ fn closed() -> io::Error {
 }
 
 impl Wal {
+    /// Wraps entries with secrets by this from now on.
+    pub(super) fn wrapped_by(self, wrapping: Option<Arc<Wrapping>>) -> Self {
+        Self { wrapping, ..self }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
@@ -306,6 +314,11 @@ impl Wal {
         entries: Vec<(Entry, Bytes)>,
         done: Done,
     ) -> io::Result<()> {
+        let out = |(entry, bytes): (Entry, Bytes)| {
+            let place = (group, entry.log_id);
+            (entry, wrapping::entry_out(self.wrapping.as_deref(), place, bytes))
+        };
+        let entries: Vec<(Entry, Bytes)> = entries.into_iter().map(out).collect();
         let byte_count = entries.iter().map(|(_, bytes)| bytes.len()).sum();
         if let Some((entry, bytes)) = entries.iter().find(|(_, b)| b.len() > ENTRY_BYTES_MAX) {
             let (id, got) = (entry.log_id, bytes.len());

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
-use umbel_node::ports::{Ports, TlsNet, raise_descriptor_limit};
+use umbel_node::ports::{Ports, TlsNet, WrappingKey, raise_descriptor_limit};
 use umbel_node::{Config, Node};
 
 /// How often histograms are folded, so that they stay small when nobody reads the metrics.
@@ -67,6 +67,8 @@ pub(crate) struct ServeArgs {
     tls_key: Option<String>,
     #[arg(long, value_name = "FILE", help = about("tls_ca"))]
     tls_ca: Option<String>,
+    #[arg(long, value_name = "FILE", help = about("key_file"))]
+    key_file: Option<String>,
     /// Read settings from this TOML file [env: UMBEL_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -143,6 +145,11 @@ async fn serve(
         .with_context(|| format!("{}: cannot use this data folder", config.data))?;
     if let Some(net) = tls_net(&config)? {
         ports.net = Arc::new(net);
+    }
+    if let Some(path) = &config.key_file {
+        let key = WrappingKey::read(Path::new(path));
+        let key = key.map_err(|error| UsageError(format!("key_file: {error}")))?;
+        ports.wrapping = Some(Arc::new(key));
     }
     ports.workshops = jobs.map(|jobs| Arc::new(FileWorkshops(jobs)) as _);
     let rendered = metrics.clone();
@@ -227,6 +234,7 @@ impl ServeArgs {
         set("tls_cert", text(&self.tls_cert));
         set("tls_key", text(&self.tls_key));
         set("tls_ca", text(&self.tls_ca));
+        set("key_file", text(&self.key_file));
         set("log_format", text(&self.log_format));
         table
     }

@@ -8,8 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use umbel_engine::planted::{self, Planted};
 
 use super::{
-    MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION, folder,
-    remove_files,
+    MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION,
+    WRAPPED_VERSION, WrappedBody, folder, remove_files, wrapped,
 };
 use crate::ports::File;
 use crate::raft::encoding::encode;
@@ -66,6 +66,9 @@ pub(crate) struct SnapshotWriter {
     file: Arc<dyn File>,
     meta: SnapshotMeta,
     body_start: u64,
+    /// Bytes of the body so far, as they were given.
+    byte_count: u64,
+    wrapped: Option<WrappedBody>,
     written: u64,
     pending: BytesMut,
     checksum: BlockChecksum,
@@ -91,17 +94,21 @@ impl SnapshotWriter {
         let file = store.shared.with_room(|| store.disk.open(&path, true)).await?;
         let mut pending = BytesMut::with_capacity(BLOCK_BYTES);
         pending.put_slice(MAGIC);
-        pending.put_u32_le(VERSION);
+        pending.put_u32_le(if store.wrapping.is_some() { WRAPPED_VERSION } else { VERSION });
         pending.put_u32_le(store.group.number());
         pending.put_u32_le(u32::try_from(encoded.len()).expect("checked above"));
         pending.put_slice(&encoded);
         let body_start = pending.len() as u64;
+        let wrapping = store.wrapping.clone();
+        let wrapped = wrapping.map(|wrapping| WrappedBody::new(wrapping, store.group));
         Ok(Self {
             store,
             part,
             file,
             meta,
             body_start,
+            byte_count: 0,
+            wrapped,
             written: 0,
             pending,
             checksum: BlockChecksum::default(),
@@ -114,7 +121,11 @@ impl SnapshotWriter {
     /// # Errors
     /// If the disk fails; the snapshot cannot be finished then, nor if the call is dropped.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        self.pending.put_slice(&bytes);
+        self.byte_count += bytes.len() as u64;
+        match &mut self.wrapped {
+            Some(wrapped) => wrapped.push(&bytes, &mut self.pending),
+            None => self.pending.put_slice(&bytes),
+        }
         if self.pending.len() >= BLOCK_BYTES { self.flush().await } else { Ok(()) }
     }
 
@@ -155,16 +166,27 @@ impl SnapshotWriter {
     /// If the disk fails. A sync that found no room is no exception: what is on the disk is unknown
     /// after it.
     pub(crate) async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
-        let byte_count = self.written + self.pending.len() as u64 - self.body_start;
-        self.pending.put_u64_le(byte_count);
+        if let Some(wrapped) = &mut self.wrapped {
+            wrapped.finish(&mut self.pending);
+        }
+        let stored_byte_count = self.written + self.pending.len() as u64 - self.body_start;
+        debug_assert_eq!(
+            self.byte_count,
+            match self.wrapped {
+                Some(_) => wrapped::unwrapped_byte_count(stored_byte_count),
+                None => stored_byte_count,
+            }
+        );
+        self.pending.put_u64_le(stored_byte_count);
         self.flush().await?;
         let checksum = self.checksum.finish();
         self.write_bytes(Bytes::copy_from_slice(&checksum.to_le_bytes())).await?;
         if !planted::on(Planted::SnapshotNotSynced) {
             self.file.sync().await?;
         }
-        let Self { store, part, file, meta, body_start, .. } = self;
+        let Self { store, part, file, meta, body_start, byte_count, wrapped, .. } = self;
         let name = format!("{}/{}", folder(store.group), part.name);
-        Ok(SnapshotFile { file, meta, name, body_start, byte_count, part: Some(Arc::new(part)) })
+        let part = Some(Arc::new(part));
+        Ok(SnapshotFile { file, meta, name, body_start, byte_count, wrapped, part })
     }
 }

@@ -13,6 +13,7 @@ use super::state::{Location, Plan};
 use crate::ports::File;
 use crate::raft::encoding::decode;
 use crate::raft::types::{Entry, LogId, Types, Vote};
+use crate::storage::wrapping;
 
 /// Records that stand one after the other are read with one call, up to so many bytes.
 const RUN_BYTES_MAX: u32 = 4 << 20;
@@ -82,7 +83,9 @@ impl Wal {
                 .and_then(|found| Record::decode(&found.body));
             let entry = match record {
                 Some(Record::Entry(of, found, bytes)) if (of, found) == (group, *id) => {
-                    decode::<Entry>(&bytes).map_err(|error| error.to_string())
+                    wrapping::entry_in(self.wrapping.as_deref(), (group, *id), bytes).and_then(
+                        |bytes| decode::<Entry>(&bytes).map_err(|error| error.to_string()),
+                    )
                 }
                 _ => Err("damaged".to_owned()),
             };

@@ -76,6 +76,20 @@ pub(crate) enum OpenError {
         /// The log's.
         got: u64,
     },
+    /// Name the file with the key by which the data folder was wrapped.
+    #[error(
+        "the data folder is wrapped: key_file must name the file with the key that it was wrapped by"
+    )]
+    KeyMissing,
+    /// Name another file. Who has lost the key removes the node, as after [`Damaged`](Self::Damaged).
+    #[error(
+        "key_file {path}: not the key that the data folder was wrapped by; name the file with that key, or, if it is \
+         lost, {REJOIN}"
+    )]
+    WrongKey {
+        /// The file that was named.
+        path: String,
+    },
     /// Start a release that knows the version.
     #[error("{path}: format version {got}, known is {WAL_VERSION}")]
     UnknownVersion {
@@ -87,6 +101,11 @@ pub(crate) enum OpenError {
 }
 
 impl OpenError {
+    /// Whether the data folder is damaged, and nothing that was named or asked wrongly.
+    pub(crate) const fn is_damage(&self) -> bool {
+        !matches!(self, Self::Locked | Self::Io { .. } | Self::KeyMissing | Self::WrongKey { .. })
+    }
+
     pub(in crate::storage) fn io(path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
@@ -334,6 +353,7 @@ impl Recovery {
         let writer = tokio::spawn(writer.run());
         Wal {
             nonce: self.nonce,
+            wrapping: None,
             state,
             queue,
             room: Arc::new(Semaphore::new(QUEUE_KIB_MAX as usize)),

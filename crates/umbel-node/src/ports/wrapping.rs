@@ -1,0 +1,203 @@
+//! The key that wraps what a disk or a backup holds of secrets, from a file.
+//!
+//! AES-256-GCM with a drawn nonce for each piece: `nonce (12) | encrypted bytes | tag (16)`. What a piece is
+//! and where it stands goes into the tag, so that none is taken for another. Nonces of 96 bits are drawn
+//! 2^32 times without a noteworthy chance that one comes twice; a meta group writes far fewer pieces.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
+use thiserror::Error;
+
+/// Bytes of the key.
+const KEY_BYTES: usize = 32;
+
+/// Most bytes that are read of a key file: hexadecimal digits and what may stand around them.
+const FILE_BYTES_MAX: u64 = 256;
+
+/// By how much a wrapped piece is longer than what is in it.
+pub const WRAPPED_EXTRA_BYTES: usize = NONCE_LEN + MAX_TAG_LEN;
+
+/// Why a key file was not taken. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum KeyFileError {
+    /// Name a file that is there and may be read.
+    #[error("{path}: cannot read the key: {error}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Take the rights of others away; whoever has read it before has the key.
+    #[error(
+        "{path}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
+         belongs to root"
+    )]
+    Mode {
+        /// The file.
+        path: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Write one: `openssl rand -hex 32`.
+    #[error(
+        "{path}: no key: expected 32 bytes, or 64 hexadecimal digits; `openssl rand -hex 32` draws one"
+    )]
+    Form {
+        /// The file.
+        path: String,
+    },
+}
+
+/// The piece was not wrapped by this key, or was changed since, or stands in another's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("wrapped by another key, or damaged")]
+pub struct NotUnwrapped;
+
+/// A key that wraps.
+pub struct WrappingKey {
+    path: String,
+    key: LessSafeKey,
+}
+
+impl WrappingKey {
+    /// Reads a key from a file of 32 bytes or 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// If the file cannot be read, may be read by others, or holds no key.
+    pub fn read(path: &Path) -> Result<Self, KeyFileError> {
+        let shown = path.display().to_string();
+        let failed = |error| KeyFileError::Read { path: shown.clone(), error };
+        let mut file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let mode = metadata.mode() & 0o777;
+        // A secret that Kubernetes mounts is root's, and its group reads it.
+        let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+        if mode & forbidden != 0 {
+            return Err(KeyFileError::Mode { path: shown, mode });
+        }
+        let mut bytes = Vec::new();
+        file.by_ref().take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        match parse(&bytes) {
+            Some(key) => Ok(Self::new(shown, &key)),
+            None => Err(KeyFileError::Form { path: shown }),
+        }
+    }
+
+    fn new(path: String, key: &[u8; KEY_BYTES]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, key).expect("the key has the cipher's length");
+        Self { path, key: LessSafeKey::new(key) }
+    }
+
+    /// The file, for messages.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Wraps bytes. The nonce must have been drawn for this call; `context` says what they are and where
+    /// they stand.
+    #[must_use]
+    pub fn wrap(&self, nonce: [u8; NONCE_LEN], context: &[u8], bytes: &[u8]) -> Vec<u8> {
+        let mut wrapped = Vec::with_capacity(bytes.len() + WRAPPED_EXTRA_BYTES);
+        wrapped.extend_from_slice(&nonce);
+        wrapped.extend_from_slice(bytes);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(nonce, Aad::from(context), &mut wrapped[NONCE_LEN..])
+            .expect("a piece is far shorter than the cipher's limit of 64 GiB");
+        wrapped.extend_from_slice(tag.as_ref());
+        wrapped
+    }
+
+    /// The bytes that were wrapped in this context.
+    ///
+    /// # Errors
+    /// If they were wrapped by another key or in another context, or have changed.
+    pub fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
+        let (nonce, sealed) = wrapped.split_first_chunk().ok_or(NotUnwrapped)?;
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let mut bytes = sealed.to_vec();
+        let opened = self.key.open_in_place(nonce, Aad::from(context), &mut bytes);
+        let byte_count = opened.map_err(|_| NotUnwrapped)?.len();
+        bytes.truncate(byte_count);
+        Ok(bytes)
+    }
+}
+
+/// 32 bytes as they are, or 64 digits with blanks around them.
+fn parse(bytes: &[u8]) -> Option<[u8; KEY_BYTES]> {
+    if let Ok(key) = bytes.try_into() {
+        return Some(key);
+    }
+    let text = bytes.trim_ascii();
+    if text.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    let mut key = [0; KEY_BYTES];
+    for (byte, pair) in key.iter_mut().zip(text.chunks_exact(2)) {
+        let digit = |index: usize| char::from(pair[index]).to_digit(16);
+        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrapped_is_read_by_its_key_in_its_place_only() {
+        let key = WrappingKey::new("k".to_owned(), &[1; 32]);
+        for bytes in [&b""[..], b"x", &[7; 1000]] {
+            let wrapped = key.wrap([9; 12], b"here", bytes);
+            assert_eq!(wrapped.len(), bytes.len() + WRAPPED_EXTRA_BYTES);
+            assert_eq!(key.unwrap(b"here", &wrapped).unwrap(), bytes);
+            assert_eq!(key.unwrap(b"there", &wrapped), Err(NotUnwrapped));
+            let other = WrappingKey::new("k".to_owned(), &[2; 32]);
+            assert_eq!(other.unwrap(b"here", &wrapped), Err(NotUnwrapped));
+            for at in [0, wrapped.len() / 2, wrapped.len() - 1] {
+                let mut damaged = wrapped.clone();
+                damaged[at] ^= 1;
+                assert_eq!(key.unwrap(b"here", &damaged), Err(NotUnwrapped));
+                assert_eq!(key.unwrap(b"here", &wrapped[..at]), Err(NotUnwrapped));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_file_is_its_owners_and_holds_a_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let read = |content: &[u8], mode: u32| {
+            write(&path, content).unwrap();
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            WrappingKey::read(&path)
+        };
+        let hex = format!(" {}\n", "0a".repeat(32));
+        let wrapped = read(&[10; 32], 0o600).unwrap().wrap([1; 12], b"", b"x");
+        assert_eq!(read(hex.as_bytes(), 0o400).unwrap().unwrap(b"", &wrapped).unwrap(), b"x");
+        for content in [&b""[..], &[10; 31], &[10; 33], &[b'g'; 64], &[b'a'; 63], &[b'a'; 5000]] {
+            let error = read(content, 0o600).err().unwrap();
+            assert!(matches!(error, KeyFileError::Form { .. }), "{error}");
+            assert!(error.to_string().contains("openssl rand -hex 32"));
+        }
+        for mode in [0o604, 0o602, 0o660] {
+            let error = read(&[10; 32], mode).err().unwrap().to_string();
+            assert!(
+                error.contains(&format!("mode {mode:o}")) && error.contains("chmod 600"),
+                "{error}"
+            );
+        }
+        let missing = WrappingKey::read(&folder.path().join("none")).err().unwrap();
+        assert!(matches!(missing, KeyFileError::Read { .. }));
+    }
+}

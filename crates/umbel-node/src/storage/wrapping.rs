@@ -1,0 +1,139 @@
+//! What the disk holds of the meta group's secrets, wrapped by the key that the node was given.
+//!
+//! Entries and snapshots of the meta group carry the keys of filters' hashes, the key of session numbers
+//! and the hashes of tokens. With a key the payload of each entry and each piece of a snapshot is wrapped
+//! where it goes to the disk, and unwrapped where it comes back; other groups hold hashes alone. Each node
+//! has a key of its own: what goes to other nodes is not wrapped.
+//!
+//! The file `wrapping` of the data folder says that it is so, and tells a wrong key at the start:
+//!
+//! ```text
+//! UMBELKEY, the text CHECKED wrapped
+//! ```
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use umbel_engine::GroupId;
+
+use super::wal::OpenError;
+use crate::ports::{Disk, Ports, Purpose, Seed, WrappingKey};
+use crate::raft::encoding::encode;
+use crate::raft::types::LogId;
+
+const PATH: &str = "wrapping";
+const PART_PATH: &str = "wrapping.part";
+const MAGIC: &[u8; 8] = b"UMBELKEY";
+const CHECKED: &[u8] = b"wrapped by this key";
+
+/// Most bytes of the file that are looked at: more than it has.
+const FILE_BYTES_MAX: usize = 256;
+
+/// First byte of a wrapped entry, which no encoding has for its version.
+const ENTRY_MARK: u8 = 0xE1;
+
+/// Why a wrapped piece is not read.
+pub(super) const NO_KEY: &str = "is wrapped: key_file must name the file with its key";
+
+/// A key, and where its nonces are drawn from.
+pub(crate) struct Wrapping {
+    key: Arc<WrappingKey>,
+    seed: Arc<dyn Seed>,
+}
+
+impl Wrapping {
+    #[cfg(test)]
+    pub(super) fn new(key: Arc<WrappingKey>, seed: Arc<dyn Seed>) -> Self {
+        Self { key, seed }
+    }
+
+    /// The node's, if it was given a key.
+    pub(crate) fn of(ports: &Ports) -> Option<Arc<Self>> {
+        let key = ports.wrapping.clone()?;
+        Some(Arc::new(Self { key, seed: Arc::clone(&ports.seed) }))
+    }
+
+    pub(super) fn wrap(&self, context: &[u8], bytes: &[u8]) -> Bytes {
+        let mut nonce = [0; 12];
+        self.seed.fill(Purpose::Wrapping, &mut nonce);
+        self.key.wrap(nonce, context, bytes).into()
+    }
+
+    /// # Errors
+    /// If it was wrapped by another key or for another place: the message names the key's file.
+    pub(super) fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Result<Bytes, String> {
+        let path = self.key.path();
+        let unwrapped = self.key.unwrap(context, wrapped);
+        unwrapped.map(Bytes::from).map_err(|error| format!("{error} (key_file {path})"))
+    }
+}
+
+fn context_of_entry(group: GroupId, id: LogId) -> Bytes {
+    encode(&("entry", group.number(), id))
+}
+
+/// An entry's bytes as they go to the disk.
+pub(super) fn entry_out(
+    wrapping: Option<&Wrapping>,
+    (group, id): (GroupId, LogId),
+    bytes: Bytes,
+) -> Bytes {
+    let Some(wrapping) = wrapping.filter(|_| group == GroupId::META) else { return bytes };
+    let wrapped = wrapping.wrap(&context_of_entry(group, id), &bytes);
+    let mut marked = BytesMut::with_capacity(1 + wrapped.len());
+    marked.put_u8(ENTRY_MARK);
+    marked.put_slice(&wrapped);
+    marked.freeze()
+}
+
+/// An entry's bytes as they came from the disk. Those from before there was a key are as they were.
+///
+/// # Errors
+/// If they are wrapped, and there is no key or another one.
+pub(super) fn entry_in(
+    wrapping: Option<&Wrapping>,
+    (group, id): (GroupId, LogId),
+    bytes: Bytes,
+) -> Result<Bytes, String> {
+    match bytes.split_first() {
+        Some((&ENTRY_MARK, wrapped)) => {
+            let wrapping = wrapping.ok_or_else(|| NO_KEY.to_owned())?;
+            wrapping.unwrap(&context_of_entry(group, id), wrapped)
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// Checks that the key is the one that the data folder was wrapped by, or notes it if it is the first.
+pub(super) async fn check(disk: &dyn Disk, wrapping: Option<&Wrapping>) -> Result<(), OpenError> {
+    let failed = || OpenError::io(PATH);
+    let found = match disk.open(PATH, false).await {
+        Ok(file) => Some(file.read_at(0, FILE_BYTES_MAX).await.map_err(failed())?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed()(error)),
+    };
+    match (found, wrapping) {
+        (None, None) => Ok(()),
+        (Some(_), None) => Err(OpenError::KeyMissing),
+        (Some(bytes), Some(wrapping)) => {
+            let checked = bytes.strip_prefix(MAGIC).map(|rest| wrapping.unwrap(MAGIC, rest));
+            match checked {
+                Some(Ok(text)) if text == CHECKED => Ok(()),
+                _ => Err(OpenError::WrongKey { path: wrapping.key.path().to_owned() }),
+            }
+        }
+        (None, Some(wrapping)) => {
+            let mut bytes = BytesMut::from(&MAGIC[..]);
+            bytes.put_slice(&wrapping.wrap(MAGIC, CHECKED));
+            let write = async {
+                let file = disk.open(PART_PATH, true).await?;
+                file.write_at(0, bytes.freeze()).await?;
+                file.sync().await?;
+                disk.rename(PART_PATH, PATH).await?;
+                disk.sync_folder("").await
+            };
+            write.await.map_err(failed())
+        }
+    }
+}
