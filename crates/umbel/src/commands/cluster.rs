@@ -11,9 +11,10 @@ mod cube_test;
 mod scrub;
 pub(crate) mod show;
 mod status;
+mod wrapped_chunks;
 
 use crate::clock::Stopwatch;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use anyhow::{Context, Result, bail};
 use chunk_file::{ChunkReader, ChunkWriter, stream};
@@ -22,10 +23,12 @@ use connect::{ClusterArgs, block_on};
 use serde_json::json;
 use show::{facts, print};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use umbel_client::Client;
 use umbel_client::proto::backup_chunk::Part;
 use umbel_client::proto::{BackupChunk, NodeStatus};
+use umbel_node::ports::WrappingKey;
 
 /// How often the cluster is asked while a command waits for it.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -108,6 +111,9 @@ enum AdminVerb {
         /// Replace the file if it exists
         #[arg(long)]
         overwrite: bool,
+        /// Encrypt it by the key in this file: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// Make certificates, by which nodes and clients prove themselves
     Certs(certs::CertsArgs),
@@ -116,6 +122,9 @@ enum AdminVerb {
         /// The file
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
+        /// File with the key by which it was encrypted
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
 }
 
@@ -134,9 +143,9 @@ impl AdminArgs {
         if let AdminVerb::Certs(certs) = &self.verb {
             return certs.run(json).map(|()| Exit::Done);
         }
-        if let AdminVerb::Restore { file } = &self.verb {
+        if let AdminVerb::Restore { file, key_file } = &self.verb {
             // A damaged file is found before anybody is asked.
-            ChunkReader::<BackupChunk>::verify(file)?;
+            ChunkReader::<BackupChunk>::verify(file, key_of(key_file.as_deref())?)?;
         }
         let client = self.cluster.client()?;
         if let AdminVerb::Scrub { filter, .. } = &self.verb {
@@ -171,8 +180,13 @@ impl AdminArgs {
                 client.move_shard(*shard, *from, *to).await?;
                 print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
             }
-            AdminVerb::Backup { out, overwrite } => backup(&client, out, *overwrite, json).await,
-            AdminVerb::Restore { file } => restore(&client, file, json).await,
+            AdminVerb::Backup { out, overwrite, key_file } => {
+                let key = key_of(key_file.as_deref())?;
+                backup(&client, (out, *overwrite), key, json).await
+            }
+            AdminVerb::Restore { file, key_file } => {
+                restore(&client, file, key_of(key_file.as_deref())?, json).await
+            }
             AdminVerb::Certs(_) | AdminVerb::Scrub { .. } => unreachable!("it was done above"),
         }?;
         Ok(Exit::Done)
@@ -228,8 +242,19 @@ async fn wait_until_empty(
     Ok(())
 }
 
-async fn backup(client: &Client, out: &Path, overwrite: bool, json: bool) -> Result<()> {
-    let mut file = ChunkWriter::<BackupChunk>::create(out, overwrite)?;
+/// The key that a backup is wrapped by, if a file is named.
+fn key_of(file: Option<&Path>) -> Result<Option<Arc<WrappingKey>>> {
+    let key = file.map(WrappingKey::read).transpose();
+    Ok(key.map_err(|error| UsageError(error.to_string()))?.map(Arc::new))
+}
+
+async fn backup(
+    client: &Client,
+    (out, overwrite): (&Path, bool),
+    key: Option<Arc<WrappingKey>>,
+    json: bool,
+) -> Result<()> {
+    let mut file = ChunkWriter::<BackupChunk>::create(out, overwrite, key)?;
     let mut chunks = client.backup().await?;
     while let Some(chunk) = chunks.next().await? {
         file.write(&chunk)?;
@@ -241,9 +266,14 @@ async fn backup(client: &Client, out: &Path, overwrite: bool, json: bool) -> Res
     })
 }
 
-async fn restore(client: &Client, file: &Path, json: bool) -> Result<()> {
+async fn restore(
+    client: &Client,
+    file: &Path,
+    key: Option<Arc<WrappingKey>>,
+    json: bool,
+) -> Result<()> {
     let (found, wanted) = std::sync::mpsc::channel();
-    let (chunks, reading) = stream(file, move |chunk: BackupChunk| {
+    let (chunks, reading) = stream(file, key, move |chunk: BackupChunk| {
         if let Some(Part::Filter(filter)) = &chunk.part {
             // The receiver lives until the call is over.
             let _ = found.send(filter.name.clone());

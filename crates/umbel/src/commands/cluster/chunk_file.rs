@@ -5,6 +5,7 @@
 //! Written aside and renamed when the last message is there and the counts and checksums fit; read the same way: an
 //! end is only handed on once everything before it was verified.
 
+use super::wrapped_chunks::{FILE_ID_BYTES, WrappedChunks, wrapped_magic};
 use crate::exit::UsageError;
 use crate::interrupt::{OWNER_ONLY, PartialFile};
 use anyhow::{Context, Result, anyhow};
@@ -14,11 +15,13 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, backup_chunk, export_chunk};
+use umbel_node::ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A kind of file.
 pub(crate) trait Chunk: Message + Default + 'static {
@@ -145,15 +148,20 @@ pub(crate) struct ChunkWriter<C: Chunk> {
     check: C::Check,
     is_complete: bool,
     byte_count: u64,
+    wrapped: Option<WrappedChunks>,
 }
 
 impl<C: Chunk> ChunkWriter<C> {
-    /// Begins a file beside its name to be.
+    /// Begins a file beside its name to be, wrapped if there is a key.
     ///
     /// # Errors
     ///
     /// A [`UsageError`] if the file exists and is not to be replaced; if it cannot be made.
-    pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self> {
+    pub(crate) fn create(
+        target: &Path,
+        overwrite: bool,
+        key: Option<Arc<WrappingKey>>,
+    ) -> Result<Self> {
         let shown = target.display();
         if !overwrite && target.symlink_metadata().is_ok() {
             let text = format!("{shown}: exists already; --overwrite replaces it");
@@ -169,8 +177,15 @@ impl<C: Chunk> ChunkWriter<C> {
             check: C::Check::default(),
             is_complete: false,
             byte_count: 0,
+            wrapped: key.map(WrappedChunks::draw).transpose()?,
         };
-        writer.put(&C::MAGIC)?;
+        match &writer.wrapped {
+            Some(wrapped) => {
+                let head = [&wrapped_magic(C::MAGIC)[..], &wrapped.file_id()].concat();
+                writer.put(&head)?;
+            }
+            None => writer.put(&C::MAGIC)?,
+        }
         Ok(writer)
     }
 
@@ -186,8 +201,14 @@ impl<C: Chunk> ChunkWriter<C> {
         }
         self.is_complete = chunk.check(&mut self.check).map_err(wrong)?;
         let bytes = chunk.encode_to_vec();
-        let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= MESSAGE_BYTES_MAX);
-        let length = length.ok_or_else(|| wrong(format!("a message of {} bytes", bytes.len())))?;
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(wrong(format!("a message of {} bytes", bytes.len())));
+        }
+        let bytes = match &mut self.wrapped {
+            Some(wrapped) => wrapped.wrap(&bytes)?,
+            None => bytes,
+        };
+        let length = u32::try_from(bytes.len()).context("a message's length")?;
         self.put(&length.to_le_bytes())?;
         self.put(&bytes)
     }
@@ -222,16 +243,17 @@ pub(crate) struct ChunkReader<C: Chunk> {
     offset: u64,
     check: C::Check,
     is_complete: bool,
+    wrapped: Option<WrappedChunks>,
     chunks: PhantomData<C>,
 }
 
 impl<C: Chunk> ChunkReader<C> {
-    /// Opens a file and looks at its first bytes.
+    /// Opens a file and looks at its first bytes. A key is needed if it is wrapped, and not used else.
     ///
     /// # Errors
     ///
-    /// If it cannot be read or is another kind of file.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    /// If it cannot be read or is another kind of file; a [`UsageError`] if the key is missing.
+    pub(crate) fn open(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot read"))?;
         let mut reader = Self {
@@ -240,9 +262,21 @@ impl<C: Chunk> ChunkReader<C> {
             offset: 0,
             check: C::Check::default(),
             is_complete: false,
+            wrapped: None,
             chunks: PhantomData,
         };
         let magic = reader.take(C::MAGIC.len(), "the first eight bytes")?;
+        if magic == wrapped_magic(C::MAGIC) {
+            let no_key = || {
+                let (name, kind) = (&reader.name, C::KIND);
+                UsageError(format!("{name}: the {kind} is wrapped: --key-file names its key"))
+            };
+            let key = key.ok_or_else(no_key)?;
+            let file_id = reader.take(FILE_ID_BYTES, "the drawn bytes")?;
+            let file_id = file_id.try_into().expect("so many bytes were taken");
+            reader.wrapped = Some(WrappedChunks::new(key, file_id));
+            return Ok(reader);
+        }
         if magic != C::MAGIC {
             let (name, kind) = (&reader.name, C::KIND);
             let expected = String::from_utf8_lossy(&C::MAGIC).into_owned();
@@ -256,8 +290,8 @@ impl<C: Chunk> ChunkReader<C> {
     /// # Errors
     ///
     /// The first damage, with its place.
-    pub(crate) fn verify(path: &Path) -> Result<u64> {
-        let mut reader = Self::open(path)?;
+    pub(crate) fn verify(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<u64> {
+        let mut reader = Self::open(path, key)?;
         let mut count = 0;
         while reader.next()?.is_some() {
             count += 1;
@@ -282,11 +316,22 @@ impl<C: Chunk> ChunkReader<C> {
         let length = self.take(4, "the length of a message")?;
         let length = u32::from_le_bytes(length.try_into().expect("four bytes were taken"));
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > MESSAGE_BYTES_MAX {
-            let said = format!("a message of {length} bytes, at most {MESSAGE_BYTES_MAX}");
-            return Err(self.damaged(start, &said));
+        let most = MESSAGE_BYTES_MAX + self.wrapped.as_ref().map_or(0, |_| WRAPPED_EXTRA_BYTES);
+        if length > most {
+            return Err(
+                self.damaged(start, &format!("a message of {length} bytes, at most {most}"))
+            );
         }
         let bytes = self.take(length, "a message")?;
+        let unwrapped = self.wrapped.as_mut().map(|wrapped| wrapped.unwrap(&bytes));
+        let bytes = match unwrapped {
+            None => bytes,
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => {
+                let key = self.wrapped.as_ref().map_or("", WrappedChunks::key_path);
+                return Err(self.damaged(start, &format!("{error} (--key-file {key})")));
+            }
+        };
         let chunk = C::decode(&*bytes)
             .map_err(|error| self.damaged(start, &format!("not a message: {error}")))?;
         match chunk.check(&mut self.check) {
@@ -327,12 +372,13 @@ const WAITING_CHUNKS_MAX: usize = 4;
 ///
 /// # Errors
 ///
-/// If the file cannot be opened or is another kind of file.
+/// If the file cannot be opened or is another kind of file; a [`UsageError`] if it needs a key.
 pub(crate) fn stream<C: Chunk, M: Send + 'static>(
     path: &Path,
+    key: Option<Arc<WrappingKey>>,
     message: impl Fn(C) -> M + Send + 'static,
 ) -> Result<(ReceiverStream<M>, JoinHandle<Result<()>>)> {
-    let mut reader = ChunkReader::<C>::open(path)?;
+    let mut reader = ChunkReader::<C>::open(path, key)?;
     let (sender, receiver) = mpsc::channel(WAITING_CHUNKS_MAX);
     let reading = tokio::task::spawn_blocking(move || {
         while let Some(chunk) = reader.next()? {

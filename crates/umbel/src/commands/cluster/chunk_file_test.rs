@@ -5,10 +5,12 @@ use crate::exit::UsageError;
 use anyhow::Result;
 use bytes::Bytes;
 use std::path::Path;
+use std::sync::Arc;
 use umbel_client::proto::{
     BackupChunk, BackupEnd, BackupFilter, BackupFilterEnd, BackupFrame, BackupHeader, ExportChunk,
     ExportEnd, ExportFrame, ExportHeader, backup_chunk, export_chunk,
 };
+use umbel_node::ports::WrappingKey;
 
 /// CRC-32C of "123456789", from the catalogue of CRCs.
 const CHECKSUM: u32 = 0xe306_9283;
@@ -46,7 +48,7 @@ fn backup(filter_count: u64) -> Vec<BackupChunk> {
 }
 
 fn write<C: Chunk>(path: &Path, chunks: &[C]) -> Result<u64> {
-    let mut writer = ChunkWriter::create(path, false)?;
+    let mut writer = ChunkWriter::create(path, false, None)?;
     for chunk in chunks {
         writer.write(chunk)?;
     }
@@ -54,7 +56,7 @@ fn write<C: Chunk>(path: &Path, chunks: &[C]) -> Result<u64> {
 }
 
 fn read<C: Chunk>(path: &Path) -> Result<Vec<C>> {
-    let mut reader = ChunkReader::open(path)?;
+    let mut reader = ChunkReader::open(path, None)?;
     let mut chunks = Vec::new();
     while let Some(chunk) = reader.next()? {
         chunks.push(chunk);
@@ -69,7 +71,7 @@ fn what_is_written_is_read_again() {
     let byte_count = write(&path, &export(CHECKSUM, 2)).unwrap();
     assert_eq!(byte_count, path.metadata().unwrap().len());
     assert_eq!(read::<ExportChunk>(&path).unwrap(), export(CHECKSUM, 2));
-    assert_eq!(ChunkReader::<ExportChunk>::verify(&path).unwrap(), 4);
+    assert_eq!(ChunkReader::<ExportChunk>::verify(&path, None).unwrap(), 4);
     assert!(read::<BackupChunk>(&path).unwrap_err().to_string().contains("not an umbel backup"));
     let again = write(&path, &export(CHECKSUM, 2)).unwrap_err();
     assert!(again.is::<UsageError>() && again.to_string().contains("--overwrite"));
@@ -96,6 +98,44 @@ fn a_backup_counts_its_filters() {
     write(&path, &backup(2)).unwrap();
     assert_eq!(read::<BackupChunk>(&path).unwrap(), backup(2));
     assert!(write(&folder.path().join("c"), &backup(3)).unwrap_err().to_string().contains("3"));
+}
+
+/// Who finds the file learns nothing, and its owner every damage.
+#[test]
+fn a_wrapped_backup_is_read_with_its_key_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("b");
+    let key = |byte: u8| {
+        let path = folder.path().join(format!("key {byte}"));
+        std::fs::write(&path, [byte; 32]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        Some(Arc::new(WrappingKey::read(&path).unwrap()))
+    };
+    let mut writer = ChunkWriter::create(&path, false, key(1)).unwrap();
+    backup(2).iter().for_each(|chunk| writer.write(chunk).unwrap());
+    writer.finish().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    assert!(!whole.windows(9).any(|window| window == b"123456789"));
+    let read = |key| {
+        let mut reader = ChunkReader::<BackupChunk>::open(&path, key)?;
+        let mut chunks = Vec::new();
+        while let Some(chunk) = reader.next()? {
+            chunks.push(chunk);
+        }
+        Ok::<_, anyhow::Error>(chunks)
+    };
+    assert_eq!(read(key(1)).unwrap(), backup(2));
+    let error = read(None).unwrap_err();
+    assert!(error.is::<UsageError>() && error.to_string().contains("--key-file"), "{error}");
+    let error = read(key(2)).unwrap_err().to_string();
+    assert!(error.contains("wrapped by another key, or damaged (--key-file"), "{error}");
+    for at in 8..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(read(key(1)).is_err(), "byte {at}");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) async fn export(
     overwrite: bool,
     json: bool,
 ) -> Result<()> {
-    let mut file = ChunkWriter::<ExportChunk>::create(out, overwrite)?;
+    let mut file = ChunkWriter::<ExportChunk>::create(out, overwrite, None)?;
     let mut chunks = client.export(name).await?;
     while let Some(chunk) = chunks.next().await? {
         file.write(&chunk)?;
@@ -40,10 +40,10 @@ pub(crate) async fn export(
 ///
 /// If the file is damaged, before anybody is asked; as the cluster.
 pub(crate) async fn import(cluster: &ClusterArgs, name: &str, file: &Path) -> Result<Exit> {
-    ChunkReader::<ExportChunk>::verify(file)?;
+    ChunkReader::<ExportChunk>::verify(file, None)?;
     let client = cluster.client()?;
     let name = name.to_owned();
-    let (chunks, reading) = stream(file, move |chunk: ExportChunk| {
+    let (chunks, reading) = stream(file, None, move |chunk: ExportChunk| {
         let part = chunk.part.map(|part| match part {
             export_chunk::Part::Header(exported) => import_chunk::Part::Header(ImportHeader {
                 name: name.clone(),
