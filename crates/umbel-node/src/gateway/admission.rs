@@ -85,8 +85,10 @@ impl Budget {
     /// Ends the request that has been coming for the longest, if there is one older than this.
     fn end_oldest(&self, before: u64) -> bool {
         let mut arriving = self.lock();
-        let oldest = arriving.first_entry().filter(|oldest| *oldest.key() < before);
-        let Some(lease) = oldest.map(|oldest| oldest.remove()) else { return false };
+        let Some(oldest) = arriving.first_entry().filter(|oldest| *oldest.key() < before) else {
+            return false;
+        };
+        let lease = oldest.remove();
         drop(arriving);
         lease.is_over.store(true, Ordering::Release);
         lease.give_back(u64::MAX);

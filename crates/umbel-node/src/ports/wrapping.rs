@@ -101,6 +101,9 @@ impl WrappingKey {
 
     /// Wraps bytes. The nonce must have been drawn for this call; `context` says what they are and where
     /// they stand.
+    ///
+    /// # Panics
+    /// If they are 64 GiB or more, the cipher's limit: what is wrapped is far shorter.
     #[must_use]
     pub fn wrap(&self, nonce: [u8; NONCE_LEN], context: &[u8], bytes: &[u8]) -> Vec<u8> {
         let mut wrapped = Vec::with_capacity(bytes.len() + WRAPPED_EXTRA_BYTES);
