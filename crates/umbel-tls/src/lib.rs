@@ -16,6 +16,9 @@
 //! Files that are replaced are taken without a restart: [`ServerTls::refresh`] and
 //! [`ClientTls::refresh`] look, and stay with the old ones where the new ones are damaged.
 //!
+//! Who works together without a cluster has no certificates, but a secret: both ends prove by
+//! [`SecretTls`] that they know it, and it never travels.
+//!
 //! ```
 //! use umbel_tls::PeerIdentity;
 //!
@@ -27,21 +30,29 @@
 
 #[cfg(any(test, feature = "authority"))]
 mod authority;
+mod blocking;
 mod client;
 mod clock;
 mod error;
 mod files;
 mod identity;
+mod pinned;
 mod reload;
+mod secret;
 mod server;
 
 #[cfg(any(test, feature = "authority"))]
 pub use authority::{Authority, AuthorityError, Pem, Subject};
+pub use blocking::{SecretReader, SecretWriter};
 pub use client::{ClientTls, HandshakeError};
 pub use error::TlsError;
 pub use files::{KeyPairFiles, TlsFiles};
 pub use identity::PeerIdentity;
+pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
+pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse};
 pub use server::ServerTls;
 
+#[cfg(test)]
+mod secret_test;
 #[cfg(test)]
 mod tls_test;

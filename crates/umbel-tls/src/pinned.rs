@@ -1,0 +1,337 @@
+//! TLS between two ends that know one secret: each shows a key that comes from it, and expects the
+//! other one's.
+//!
+//! Keys are raw public keys (RFC 7250): there are no certificates, names or dates. Who listens has
+//! another key than who connects, so that nobody can prove himself by what he was shown. TLS 1.3 alone
+//! is spoken, for there the keys of both ends are encrypted.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, ClientConfig, Resumption};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, ServerConfig};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    AlertDescription, CertificateError, DigitallySignedStruct, DistinguishedName, Error as Refusal,
+    PeerMisbehaved, SignatureScheme,
+};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::error::TlsError;
+use crate::secret::Derived;
+
+/// The first byte of a connection that speaks TLS: a record of a handshake (RFC 8446, 5.1).
+pub const HANDSHAKE_RECORD: u8 = 22;
+
+/// What stands before the 32 bytes of a key in PKCS #8 (RFC 8410, 7).
+const PKCS8_PREFIX: [u8; 16] =
+    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
+/// Both ends of connections between those who know a secret.
+#[derive(Clone)]
+pub struct SecretTls {
+    pub(crate) client: Arc<ClientConfig>,
+    pub(crate) server: Arc<ServerConfig>,
+}
+
+/// Why the other end of a connection is not believed to know the secret, or the connection came to
+/// nothing. Nothing of what was to be said has left this machine.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SecretRefusal {
+    /// Start it with the secret, or this end without.
+    #[error("it speaks no TLS, so it was not given the secret")]
+    NoTls,
+    /// Give both one secret.
+    #[error("it has another secret")]
+    OtherSecret,
+    /// It repeats what somebody else has shown: nobody whom you know.
+    #[error("it shows the right key, but cannot sign with it")]
+    NotItsKey,
+    /// Bring both ends to one release, or correct the address.
+    #[error(
+        "it speaks TLS, but not with keys of a secret: another program, or another release ({why})"
+    )]
+    OtherProgram {
+        /// What is wrong.
+        why: String,
+    },
+    /// Try again.
+    #[error("it did not prove itself within {seconds} s")]
+    Late {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The connection broke: try again.
+    #[error("the connection ended before it proved itself")]
+    Broken(#[source] io::Error),
+}
+
+impl SecretRefusal {
+    /// Whether the other end is wrong: trying again is of no use before somebody has done something
+    /// there or here.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::NoTls | Self::OtherSecret | Self::NotItsKey | Self::OtherProgram { .. }
+        )
+    }
+
+    pub(crate) fn of_io(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
+            Some(refusal) => Self::of(refusal),
+            None => Self::Broken(error),
+        }
+    }
+
+    pub(crate) fn of(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::InvalidMessage(_) => Self::NoTls,
+            // The alert of who has found this.
+            Refusal::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
+            | Refusal::AlertReceived(AlertDescription::AccessDenied) => Self::OtherSecret,
+            Refusal::InvalidCertificate(CertificateError::BadSignature) => Self::NotItsKey,
+            other => Self::OtherProgram { why: other.to_string() },
+        }
+    }
+}
+
+impl SecretTls {
+    /// Both ends, with the keys that come from a secret.
+    ///
+    /// # Errors
+    /// If the library refuses the settings: a bug.
+    pub fn new(derived: &Derived) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let [listener, dialer] =
+            ["listener", "dialer"].map(|role| certified(&provider, &derived.bytes(role)));
+        let (listener, dialer) = (listener?, dialer?);
+        Ok(Self {
+            client: client_config(&provider, Arc::clone(&dialer), &listener)?,
+            server: server_config(&provider, listener, &dialer)?,
+        })
+    }
+
+    /// Proves both ends of a connection that this one has made.
+    ///
+    /// # Errors
+    /// If the other end does not prove that it knows the secret. That it does not believe this one
+    /// shows only when it is read.
+    pub async fn connect<S>(&self, stream: S) -> Result<TlsStream<S>, SecretRefusal>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let connector = TlsConnector::from(Arc::clone(&self.client));
+        let connected = connector.connect(nobody(), stream).await;
+        connected.map(TlsStream::from).map_err(SecretRefusal::of_io)
+    }
+
+    /// Proves both ends of a connection that was taken.
+    ///
+    /// # Errors
+    /// If the other end does not prove that it knows the secret.
+    pub async fn accept<S>(&self, stream: S) -> Result<TlsStream<S>, SecretRefusal>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let accepted = TlsAcceptor::from(Arc::clone(&self.server)).accept(stream).await;
+        accepted.map(TlsStream::from).map_err(SecretRefusal::of_io)
+    }
+}
+
+/// The library asks for a name, which is neither sent nor checked: keys have none.
+pub(crate) fn nobody() -> ServerName<'static> {
+    ServerName::try_from("umbel.invalid").expect("it is a name")
+}
+
+pub(crate) fn client_config(
+    provider: &Arc<CryptoProvider>,
+    own: Arc<CertifiedKey>,
+    theirs: &CertifiedKey,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Pinned::new(provider, theirs)?)
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own)));
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(Arc::new(config))
+}
+
+pub(crate) fn server_config(
+    provider: &Arc<CryptoProvider>,
+    own: Arc<CertifiedKey>,
+    theirs: &CertifiedKey,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Pinned::new(provider, theirs)?)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// An Ed25519 key from its seed.
+pub(crate) fn certified(
+    provider: &CryptoProvider,
+    seed: &[u8; 32],
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    let document = [&PKCS8_PREFIX[..], seed].concat();
+    let document = PrivatePkcs8KeyDer::from(document);
+    let key = provider.key_provider.load_private_key(document.into())?;
+    let public = key.public_key().ok_or_else(no_public_half)?;
+    let shown = CertificateDer::from(public.as_ref().to_vec());
+    Ok(Arc::new(CertifiedKey::new(vec![shown], key)))
+}
+
+fn no_public_half() -> Refusal {
+    Refusal::General("a key without its public half".to_owned())
+}
+
+/// Expects one key.
+#[derive(Debug)]
+struct Pinned {
+    /// As it is shown.
+    key: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn new(provider: &Arc<CryptoProvider>, theirs: &CertifiedKey) -> Result<Arc<Self>, Refusal> {
+        let key = theirs.end_entity_cert()?.clone().into_owned();
+        Ok(Arc::new(Self { key, provider: Arc::clone(provider) }))
+    }
+
+    fn check(&self, shown: &[u8]) -> Result<(), Refusal> {
+        if is_same(&self.key, shown) {
+            return Ok(());
+        }
+        Err(Refusal::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn check_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
+    }
+
+    /// TLS 1.2 is not spoken, so nobody asks.
+    fn refuse_tls12() -> Result<HandshakeSignatureValid, Refusal> {
+        Err(Refusal::PeerMisbehaved(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme))
+    }
+}
+
+/// Compares without telling by the time it takes where the first difference is.
+fn is_same(ours: &[u8], theirs: &[u8]) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
+    ours.len() == theirs.len() && differing == 0
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Refusal> {
+        self.check(shown).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        Self::refuse_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        self.check_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Refusal> {
+        self.check(shown).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        Self::refuse_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        self.check_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_equal_only_if_all_bytes_are() {
+        assert!(is_same(b"", b"") && is_same(b"ab", b"ab"));
+        assert!(!is_same(b"ab", b"ac") && !is_same(b"ab", b"abc") && !is_same(b"", b"a"));
+    }
+}
