@@ -25,7 +25,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UMBEL = ROOT / "target/release/umbel"
-ENVIRONMENT = {**os.environ, "UMBEL_JOB_TOKEN": "benchmark-of-many-processes"}
+ENVIRONMENT = {**os.environ, "UMBEL_JOB_TOKEN": "benchmark-of-many-processes-12345"}
 KILLS_A_ROUND = 2
 
 

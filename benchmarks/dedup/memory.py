@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "UMBEL_JOB_TOKEN": "benchmark-of-many-processes"}
+ENVIRONMENT = {**os.environ, "UMBEL_JOB_TOKEN": "benchmark-of-many-processes-12345"}
 EXACTNESS = ("approximate", "fingerprint", "bytes")
 
 

@@ -18,8 +18,8 @@ input=${1:?the folder of inputs, with one folder a worker}
 output=${2:?the folder of outputs}
 port=7400
 
-# The secret says which job it is: it stays for as long as the job can be taken up again, on whatever
-# machines.
+# The secret says which job it is, and workers speak TLS with keys that come from it: it stays for as
+# long as the job can be taken up again, on whatever machines.
 mkdir -p "$output/.job"
 token=$output/.job/token
 if [[ ! -s $token ]]; then

@@ -28,7 +28,7 @@ pub use controller::{
     forget_settled, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
-pub use jobs::{JobEnd, JobOrder, JobRecord, JobState};
+pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
 pub use nodes::NodeRecord;
 pub use sessions::{SessionKey, SessionStanding};
 pub use settings::{Distribution, FilterSettings, HashKey};

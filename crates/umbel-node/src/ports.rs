@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use self::connections::{Connection, ConnectionSlot};
 pub(crate) use self::memory::memory_limit_bytes;
+pub(crate) use self::secret::NotProved;
 use crate::jobs::Workshops;
 
 mod connections;
@@ -20,6 +21,7 @@ mod disk;
 mod memory;
 mod net;
 pub mod observer;
+mod secret;
 mod seed;
 mod tls;
 mod wrapping;
@@ -28,9 +30,10 @@ pub use connections::raise_descriptor_limit;
 pub use disk::RealDisk;
 pub use net::RealNet;
 pub use observer::Observer;
+pub use secret::{OnRefused, SecretNet};
 pub use seed::RealSeed;
 pub use tls::TlsNet;
-pub use umbel_tls::PeerIdentity;
+pub use umbel_tls::{PeerIdentity, SecretRefusal, SecretTls};
 pub use wrapping::{KeyFileError, NotUnwrapped, WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A future of a port's call.
@@ -195,6 +198,8 @@ pub enum Purpose {
     DeltaLog,
     /// Seeds of jobs.
     Job,
+    /// Secrets of jobs.
+    JobSecret,
     /// Turns, pauses and keys of comparisons of copies.
     Scrub,
     /// What numbers of sessions are tagged with.

@@ -21,6 +21,34 @@ use crate::limits::{
     JOB_CAUSE_BYTES_MAX, JOB_SPEC_BYTES_MAX, JOB_SUMMARY_BYTES_MAX, JOBS_KEPT_MAX, JOBS_RUNNING_MAX,
 };
 
+/// What the workers of a job know, and nobody beside the cluster's nodes: 32 random bytes. Its `Debug`
+/// leaves them out.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSecret([u8; Self::BYTES]);
+
+impl JobSecret {
+    /// How many bytes are drawn.
+    pub const BYTES: usize = 32;
+
+    /// From drawn bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// As they were drawn.
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for JobSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobSecret(..)")
+    }
+}
+
 /// What was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobOrder {
@@ -28,6 +56,8 @@ pub struct JobOrder {
     pub nonce: u64,
     /// Seed of the job's hash, which every worker must have.
     pub seed: u64,
+    /// What its workers prove themselves to each other by.
+    pub secret: JobSecret,
     /// Nodes that work, sorted; the first one coordinates. The input order is theirs.
     pub workers: Vec<NodeId>,
     /// What the job does, in the form of the program that runs it; at most
@@ -261,7 +291,8 @@ mod tests {
     fn order(nonce: u64, workers: &[u64]) -> MetaCommand {
         let workers = workers.iter().map(|&node| NodeId(node)).collect();
         let spec = b"{}".to_vec();
-        MetaCommand::SubmitJob(JobOrder { nonce, seed: 1, workers, spec, submitted_ms: 5 })
+        let secret = JobSecret::new([7; JobSecret::BYTES]);
+        MetaCommand::SubmitJob(JobOrder { nonce, seed: 1, secret, workers, spec, submitted_ms: 5 })
     }
 
     fn formed() -> MetaState {

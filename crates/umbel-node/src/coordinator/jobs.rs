@@ -1,7 +1,7 @@
 //! Jobs of the ledger, as clients ask for them.
 
 use tokio::time::Instant;
-use umbel_engine::meta::{JobOrder, JobRecord, MetaCommand, MetaError, MetaReply};
+use umbel_engine::meta::{JobOrder, JobRecord, JobSecret, MetaCommand, MetaError, MetaReply};
 use umbel_engine::{GroupId, JobId, NodeId};
 
 use super::{Coordinator, unexpected};
@@ -49,7 +49,10 @@ impl Coordinator {
         workers.dedup();
         let seed = seed.unwrap_or_else(|| local.seed().number(Purpose::Job));
         let submitted_ms = local.seed().wall_ms();
-        let order = JobOrder { nonce, seed, workers, spec, submitted_ms };
+        let mut secret = [0; JobSecret::BYTES];
+        local.seed().fill(Purpose::JobSecret, &mut secret);
+        let secret = JobSecret::new(secret);
+        let order = JobOrder { nonce, seed, secret, workers, spec, submitted_ms };
         match self.meta_propose(MetaCommand::SubmitJob(order), deadline).await? {
             MetaReply::Job(job) => Ok(job),
             other => Err(unexpected(&other)),

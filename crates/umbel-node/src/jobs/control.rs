@@ -18,7 +18,7 @@ use super::limits::{
     WORDS_WAITING_MAX,
 };
 use super::outgoing::Reach;
-use super::wire::{Carries, is_final};
+use super::wire::{Carries, is_final, is_stranger};
 use crate::raft::encoding::decode;
 
 /// The worker whose process coordinates.
@@ -76,7 +76,8 @@ impl LineKeeper {
                     return;
                 }
             }
-            let is_double = status.code() == Code::AlreadyExists;
+            // Or a worker of an earlier job may still be there, which has another secret.
+            let is_double = status.code() == Code::AlreadyExists || is_stranger(&status);
             let since = doubled_since.get_or_insert(before);
             let is_taken = is_double && since.elapsed() >= DOUBLE_PATIENCE;
             if !is_double {

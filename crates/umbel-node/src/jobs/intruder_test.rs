@@ -12,7 +12,7 @@ use super::job_world::{World, finish};
 use super::limits::FRAMES_MESSAGE_BYTES_MAX;
 use super::memory_workshop::{Effect, Point, Trap};
 use super::outgoing::Reach;
-use super::wire::{Carries, Identity};
+use super::wire::{Carries, Identity, ProofKey};
 use super::{MemberConfig, MemberError};
 
 /// As a worker of a job reaches the others.
@@ -25,7 +25,7 @@ fn reach_of(world: &World, worker: u16) -> Reach {
         worker: WorkerId(worker),
         workers: u32::try_from(config.peers.len()).unwrap(),
         route: config.route,
-        token: b"secret".to_vec(),
+        key: ProofKey::of(b"secret"),
         incarnation: 1 << 60,
     };
     let addresses = Arc::new(config.peers);
@@ -126,7 +126,10 @@ async fn a_worker_of_another_job_is_refused() {
     let world = World::new(2, 30, Level::Fingerprint);
     let first = world.start(0, None);
     let wrong = [
-        (MemberConfig { token: b"Secret".to_vec(), ..world.config(1) }, "token of worker 1"),
+        (
+            MemberConfig { secret: b"Secret".to_vec(), ..world.config(1) },
+            "worker 1 does not know the secret",
+        ),
         (MemberConfig { spec_digest: [6; 16], ..world.config(1) }, "0606"),
         (
             MemberConfig {
@@ -145,6 +148,36 @@ async fn a_worker_of_another_job_is_refused() {
     }
     finish(vec![first, world.start(1, None)]).await;
     world.check_outputs();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
+    let (secret, other) = ("8f14e45fceea167a5a36dedd4bea2543", "9f14e45fceea167a5a36dedd4bea2543");
+    let mut world = World::new(3, 60, Level::Fingerprint).knowing_secret(secret);
+    let first = world.start(0, None);
+    // Without TLS, and with another secret.
+    world.tls = None;
+    let plain = world.start(1, None);
+    world.refused.subscribe().wait_for(|told| !told.is_empty()).await.unwrap();
+    plain.kill().await;
+    let world = world.knowing_secret(other);
+    match world.start(1, None).outcome.await.unwrap() {
+        Err(MemberError::Refused { cause, address, .. }) => {
+            assert_eq!(address, "w0:1");
+            assert!(
+                cause.ends_with(
+                    "w0:1 did not prove that it knows the secret: it has another secret"
+                ),
+                "{cause}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let world = world.knowing_secret(secret);
+    finish(vec![first, world.start(1, None), world.start(2, None)]).await;
+    world.check_outputs();
+    let why = "it speaks no TLS, so it was not given the secret";
+    assert!(world.refused.borrow().iter().any(|told| told == why));
 }
 
 #[tokio::test(start_paused = true)]

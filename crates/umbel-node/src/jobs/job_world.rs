@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_engine::dedup::job::{JobEvent, JobResult, JobRules};
 use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank, Route, reference};
+use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;
 use super::memory_records::{CHUNKS, hash, part, place, rank};
 use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
 use super::{JobObserver, JobProgress, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
 use crate::peer::memory_net::{CountingSeed, MemoryNet};
-use crate::ports::{Net, Ports, RealDisk, Seed};
+use crate::ports::{Net, Ports, RealDisk, SecretNet, SecretTls, Seed};
 
 type Outcome = Result<Option<JobResult>, MemberError>;
 
@@ -66,6 +67,10 @@ pub(super) struct World {
     pub(super) disks: Vec<Arc<MemoryDisk>>,
     pub(super) told: Arc<Told>,
     folder: tempfile::TempDir,
+    /// What processes that are started now prove themselves by, if they do.
+    pub(super) tls: Option<SecretTls>,
+    /// Who was not let in, and why.
+    pub(super) refused: watch::Sender<Vec<String>>,
 }
 
 impl World {
@@ -91,6 +96,8 @@ impl World {
             disks,
             told: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
+            tls: None,
+            refused: watch::Sender::default(),
         }
     }
 
@@ -98,6 +105,13 @@ impl World {
     /// records are equal to it.
     pub(super) fn reporting(mut self, sizes: bool) -> Self {
         (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
+        self
+    }
+
+    /// The same workers, whose processes prove themselves by this secret from now on.
+    pub(super) fn knowing_secret(mut self, text: &str) -> Self {
+        let secret = Secret::new(text).unwrap().derive(SecretUse::Job);
+        self.tls = Some(SecretTls::new(&secret).unwrap());
         self
     }
 
@@ -134,8 +148,15 @@ impl World {
     /// Ports of a process, and its network again.
     pub(super) fn ports(&self) -> (Ports, Arc<CutNet>) {
         let net = Arc::new(CutNet::new(&self.net));
+        let refused = self.refused.clone();
+        let used: Arc<dyn Net> = match self.tls.clone() {
+            None => Arc::clone(&net) as _,
+            Some(tls) => Arc::new(SecretNet::new(Arc::clone(&net) as _, tls, move |_, why| {
+                refused.send_modify(|told| told.push(why.to_string()));
+            })),
+        };
         let ports = Ports {
-            net: Arc::clone(&net) as Arc<dyn Net>,
+            net: used,
             disk: Arc::new(RealDisk::open(self.folder.path()).unwrap()),
             seed: Arc::clone(&self.seed),
             observer: None,
@@ -154,7 +175,7 @@ impl World {
             job: 77,
             spec_digest: [5; 16],
             options: Vec::new(),
-            token: b"secret".to_vec(),
+            secret: b"secret".to_vec(),
             rules: self.rules,
             route: self.route,
             worker_timeout: WORKER_TIMEOUT,

@@ -314,7 +314,7 @@ async fn work(
         job: job_number(local.cluster(), job, record.run),
         spec_digest: digest(record),
         options: Vec::new(),
-        token: local.cluster().to_le_bytes().to_vec(),
+        secret: order.secret.bytes().to_vec(),
         rules,
         route: route.unwrap_or(Route::for_workers(workers)),
         worker_timeout: WORKER_TIMEOUT,

@@ -53,8 +53,9 @@ pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Longest waiting time between tries.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// A worker that is refused for so long because its number is taken gives up: longer than a dead
-/// control stream takes to be noticed.
+/// A worker that is refused for so long because its number is taken, or because somebody with another
+/// secret is where the coordinator should be, gives up: longer than a dead control stream takes to be
+/// noticed, and longer than [`LINGER`].
 pub(super) const DOUBLE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long the coordinator of an ended job waits for workers that have not heard of the end.

@@ -23,7 +23,7 @@ use super::limits::{LANES_MAX, WORDS_WAITING_MAX};
 use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
-use super::wire::{Identity, OptionDigest};
+use super::wire::{Identity, OptionDigest, ProofKey};
 use super::working::{Ending, Working, say_ended, say_failed};
 use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
@@ -48,8 +48,8 @@ pub struct MemberConfig {
     pub spec_digest: [u8; 16],
     /// The options that the digest is over, so that a refusal names those that differ; may be empty.
     pub options: Vec<OptionDigest>,
-    /// Secret of the job; may be empty.
-    pub token: Vec<u8>,
+    /// What all workers of the job know and nobody else; may be empty. It does not travel.
+    pub secret: Vec<u8>,
     /// What the job decides by.
     pub rules: JobRules,
     /// How frames go between workers; the same at all, as [`Route::for_workers`] is.
@@ -166,7 +166,7 @@ impl Member {
             worker: WorkerId(config.worker),
             workers,
             route: config.route,
-            token: config.token.clone(),
+            key: ProofKey::of(&config.secret),
             incarnation: ports.seed.number(Purpose::Identity),
         });
         let addresses = Arc::new(config.peers.clone());

@@ -1,6 +1,6 @@
 //! Who calls whom, and the bytes of words and orders.
 
-use std::hint::black_box;
+use std::fmt;
 
 use bytes::Bytes;
 use prost::Message;
@@ -11,13 +11,17 @@ use umbel_engine::dedup::{Grid, Route, WorkerId};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
 
 use super::limits::BODY_BYTES_MAX;
+use crate::ports::NotProved;
 use crate::raft::encoding::encode;
 
 /// Version of the protocol between workers. Another one is refused.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 
 /// Name of the metadata that holds the [`JobHello`].
 const HELLO: &str = "umbel-job-bin";
+
+/// What keys of proofs are derived for.
+const PROOF_CONTEXT: &str = "umbel 2026-11-25 hello of a worker";
 
 /// Whose frames a stream between neighbours carries. On a grid there are both streams; what is handed on
 /// ends where it arrives, so that its stream always drains, and whoever waits for room in it waits for
@@ -39,6 +43,35 @@ pub struct OptionDigest {
     pub digest: u32,
 }
 
+/// What proves hellos of a job. Its `Debug` leaves it out.
+#[derive(Clone)]
+pub(super) struct ProofKey([u8; 32]);
+
+impl ProofKey {
+    /// The key that comes from a job's secret.
+    pub(super) fn of(secret: &[u8]) -> Self {
+        Self(blake3::derive_key(PROOF_CONTEXT, secret))
+    }
+
+    /// That the sender of a hello knows the secret. The secret itself never travels, and a proof is good for
+    /// its hello alone.
+    fn proof(&self, hello: &JobHello) -> blake3::Hash {
+        let unproved = JobHello { proof: Bytes::new(), ..hello.clone() };
+        blake3::keyed_hash(&self.0, &unproved.encode_to_vec())
+    }
+
+    /// Whether the hello's own proof is this key's; takes the same time wherever they differ.
+    fn is_proved(&self, hello: &JobHello) -> bool {
+        blake3::Hash::from_slice(&hello.proof).is_ok_and(|proof| proof == self.proof(hello))
+    }
+}
+
+impl fmt::Debug for ProofKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProofKey(..)")
+    }
+}
+
 /// Who a worker is.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
@@ -50,7 +83,7 @@ pub(super) struct Identity {
     pub(super) workers: u32,
     /// How frames go. The same at all workers: those that are told another one refuse the streams.
     pub(super) route: Route,
-    pub(super) token: Vec<u8>,
+    pub(super) key: ProofKey,
     /// Drawn at every start.
     pub(super) incarnation: u64,
 }
@@ -69,18 +102,19 @@ impl Identity {
         attempt: u32,
         carries: Carries,
     ) -> Request<T> {
-        let hello = JobHello {
+        let mut hello = JobHello {
             protocol: PROTOCOL,
             job: self.job,
             spec_digest: self.spec_digest.to_vec().into(),
             worker: self.worker.0.into(),
             to: to.0.into(),
             workers: self.workers,
-            token: self.token.clone().into(),
             incarnation: self.incarnation,
             attempt,
             passed_on: carries == Carries::PassedOn,
+            proof: Bytes::new(),
         };
+        hello.proof = Bytes::copy_from_slice(self.key.proof(&hello).as_bytes());
         let mut request = Request::new(message);
         let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
         request.metadata_mut().insert_bin(HELLO, hello);
@@ -90,9 +124,9 @@ impl Identity {
     /// Whether the caller means this worker of this job, and may.
     pub(super) fn check(&self, hello: &JobHello) -> Result<WorkerId, Status> {
         let job = self.job;
-        if !is_same_secret(&self.token, &hello.token) {
+        if !self.key.is_proved(hello) {
             return Err(Status::unauthenticated(format!(
-                "the token of worker {} is not that of job {job:016x}: give all workers one token",
+                "worker {} does not know the secret of job {job:016x}: give all workers one secret",
                 hello.worker
             )));
         }
@@ -183,6 +217,11 @@ pub(super) fn is_final(status: &Status) -> bool {
     )
 }
 
+/// Whether somebody was called who does not know the job's secret.
+pub(super) fn is_stranger(status: &Status) -> bool {
+    NotProved::is_final(status)
+}
+
 /// What a status says, with its causes.
 pub(super) fn status_text(status: &Status) -> String {
     error_text(status.message().to_owned(), std::error::Error::source(status))
@@ -206,12 +245,6 @@ pub(super) fn encode_body<T: Serialize>(body: &T) -> Result<Bytes, usize> {
     if bytes.len() > BODY_BYTES_MAX { Err(bytes.len()) } else { Ok(bytes) }
 }
 
-/// Compares without telling by the time it takes where the first difference is.
-fn is_same_secret(ours: &[u8], theirs: &[u8]) -> bool {
-    let differing = ours.iter().zip(theirs).fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
-    ours.len() == theirs.len() && differing == 0
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -221,11 +254,11 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        let (job, spec_digest, token) = (7, [3; 16], b"secret".to_vec());
+        let (job, spec_digest, key) = (7, [3; 16], ProofKey::of(b"secret"));
         let (worker, route) = (WorkerId(0), Route::Direct);
         let digest = |name, digest| OptionDigest { name, digest };
         let options = vec![digest("--key", 1), digest("--keep", 2), digest("--scope", 3)];
-        Identity { job, spec_digest, options, worker, workers: 4, route, token, incarnation: 1 }
+        Identity { job, spec_digest, options, worker, workers: 4, route, key, incarnation: 1 }
     }
 
     fn refusal(change: impl Fn(&mut JobHello)) -> Status {
@@ -234,13 +267,12 @@ mod tests {
         let mut hello = hello_of(request.metadata()).unwrap();
         assert_eq!(identity().check(&hello).unwrap(), WorkerId(2));
         change(&mut hello);
+        hello.proof = Bytes::copy_from_slice(other.key.proof(&hello).as_bytes());
         identity().check(&hello).unwrap_err()
     }
 
     #[test]
     fn refusals_name_both_values() {
-        let status = refusal(|hello| hello.token = Bytes::from_static(b"Secret"));
-        assert_eq!(status.code(), Code::Unauthenticated);
         let status = refusal(|hello| hello.spec_digest = vec![4; 16].into());
         assert!(status.message().contains("0404") && status.message().contains("0303"), "{status}");
         let status = refusal(|hello| hello.workers = 9);
@@ -277,13 +309,28 @@ mod tests {
         let value = MetadataValue::from_bytes(&hello.encode_to_vec());
         request.metadata_mut().insert_bin(HELLO, value);
         let status = hello_of(request.metadata()).unwrap_err();
-        assert!(status.message().contains("protocol 3 is spoken here, worker 0 speaks 9"));
+        assert!(status.message().contains("protocol 4 is spoken here, worker 0 speaks 9"));
         assert!(hello_of(&MetadataMap::new()).is_err());
     }
 
     #[test]
-    fn secrets_are_equal_only_if_all_bytes_are() {
-        assert!(is_same_secret(b"", b"") && is_same_secret(b"ab", b"ab"));
-        assert!(!is_same_secret(b"ab", b"ac") && !is_same_secret(b"ab", b"abc"));
+    fn who_does_not_know_the_secret_proves_nothing() {
+        let request = identity().request((), WorkerId(0), 3, Carries::Own);
+        let hello = hello_of(request.metadata()).unwrap();
+        assert_eq!(identity().check(&hello).unwrap(), WorkerId(0));
+        let sent = hello.encode_to_vec();
+        assert!(!sent.windows(6).any(|bytes| bytes == b"secret"), "it travels");
+        let stranger = Identity { key: ProofKey::of(b"Secret"), ..identity() };
+        for wrong in [
+            // Of another secret, of another hello, none, and one that is too short.
+            hello_of(stranger.request((), WorkerId(0), 3, Carries::Own).metadata()).unwrap(),
+            JobHello { attempt: 4, ..hello.clone() },
+            JobHello { proof: Bytes::new(), ..hello.clone() },
+            JobHello { proof: hello.proof.slice(..31), ..hello },
+        ] {
+            let status = identity().check(&wrong).unwrap_err();
+            assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+            assert!(status.message().contains("worker 0 does not know the secret"), "{status}");
+        }
     }
 }

@@ -11,13 +11,15 @@ use anyhow::{Context, Error, Result};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use umbel_engine::dedup::Route;
 use umbel_engine::dedup::job::{JobEvent, JobFailure, JobRules};
 use umbel_filter::ItemHasher;
 use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
-use umbel_node::ports::Ports;
+use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};
+use umbel_tls::Derived;
 
 /// Threads that carry bytes; those that work on cells are others, and may block.
 const NETWORK_THREADS: usize = 2;
@@ -27,6 +29,9 @@ const LANES_MAX: u64 = 4;
 
 /// Memory of a lane: two segments of every owner, each of some 65,536 entries, as sender and as owner.
 const LANE_BYTES: u64 = 32 << 20;
+
+/// Connections that were not let in, of which people are told: strangers shall not fill a disk with lines.
+const REFUSALS_TOLD_MAX: usize = 20;
 
 /// How long threads may take to end after the job has.
 const THREADS_END: Duration = Duration::from_secs(5);
@@ -42,8 +47,8 @@ pub(crate) struct PeerSpec {
     pub(crate) listen: Option<String>,
     /// Folder of the job; `None`: one in the scratch directory.
     pub(crate) job_dir: Option<PathBuf>,
-    /// Secret of the job.
-    pub(crate) token: String,
+    /// What comes from the secret of the job.
+    pub(crate) keys: Derived,
     /// How long the job waits for a worker that is away.
     pub(crate) worker_timeout: Duration,
 }
@@ -51,18 +56,18 @@ pub(crate) struct PeerSpec {
 impl PeerSpec {
     /// Number of the job: by its secret, for a job that is taken up again may have moved to other machines.
     pub(crate) fn job(&self) -> u64 {
-        self.hash("job").0
+        self.number("number")
     }
 
     /// A seed that all workers know and nobody else.
     pub(crate) fn seed(&self) -> u64 {
-        self.hash("seed").1
+        self.number("seed")
     }
 
-    fn hash(&self, purpose: &str) -> (u64, u64) {
-        let text = format!("{purpose}\n{}\n{}", self.peers.len(), self.token);
-        let hash = ItemHasher::Xxh3 { seed: 0 }.hash(text.as_bytes());
-        (hash.hi(), hash.lo())
+    /// Numbers travel, and stand in names: they must tell nothing of the secret.
+    fn number(&self, purpose: &str) -> u64 {
+        let bytes = self.keys.bytes(&format!("{purpose} with {} workers", self.peers.len()));
+        u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
     }
 
     fn check(&self) -> Result<()> {
@@ -121,6 +126,29 @@ impl JobObserver for Teller {
     }
 }
 
+/// Tells people who was not let in, also those who want to hear of no progress: it may be a worker that was started
+/// with another secret.
+#[derive(Default)]
+struct Refusals {
+    told: AtomicUsize,
+}
+
+impl Refusals {
+    fn tell(&self, from: &str, why: &SecretRefusal) {
+        // Whoever only breaks off may be a worker that was ended.
+        if let SecretRefusal::Broken(_) = why {
+            return;
+        }
+        match self.told.fetch_add(1, Ordering::Relaxed) {
+            told if told < REFUSALS_TOLD_MAX => say_line(format_args!(
+                "{from} was not let in: {why}; if it is a worker of this job, start it with the same secret"
+            )),
+            REFUSALS_TOLD_MAX => say_line("who else is not let in is not told any more"),
+            _ => {}
+        }
+    }
+}
+
 /// Runs a worker until its job has ended.
 ///
 /// # Errors
@@ -157,7 +185,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         job,
         spec_digest,
         options,
-        token: peers.token.clone().into_bytes(),
+        secret: peers.keys.bytes("hellos").to_vec(),
         rules,
         route: Route::for_workers(u32::try_from(peers.peers.len()).unwrap_or(u32::MAX)),
         worker_timeout: peers.worker_timeout,
@@ -165,6 +193,10 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         runtime: Some(lanes_runtime.handle().clone()),
     };
     let ports = Ports::real(&folder).with_context(|| folder.display().to_string())?;
+    let tls = SecretTls::new(&peers.keys).context("TLS")?;
+    let refusals = Refusals::default();
+    let net = SecretNet::new(ports.net, tls, move |from, why| refusals.tell(from, why));
+    let ports = Ports { net: Arc::new(net), ..ports };
     let outcome = network.block_on(run_member(
         config,
         &ports,
@@ -302,6 +334,11 @@ fn explain(error: &MemberError, peers: &PeerSpec, folder: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use umbel_tls::{Secret, SecretUse};
+
+    fn keys(secret: &str) -> Derived {
+        Secret::new(secret).unwrap().derive(SecretUse::Job)
+    }
 
     fn peers() -> PeerSpec {
         PeerSpec {
@@ -309,7 +346,7 @@ mod tests {
             peers: vec!["10.0.0.1:7400".into(), "node-b:7400".into()],
             listen: None,
             job_dir: None,
-            token: "secret".into(),
+            keys: keys("8f14e45fceea167a5a36dedd4bea2543"),
             worker_timeout: Duration::from_secs(600),
         }
     }
@@ -319,7 +356,7 @@ mod tests {
         let moved = vec!["10.0.0.9:1".into(), "c:2".into()];
         let (first, second) = (PeerSpec { rank: 0, peers: moved, ..peers() }, peers());
         assert_eq!((first.job(), first.seed()), (second.job(), second.seed()));
-        let other = PeerSpec { token: "another".into(), ..peers() };
+        let other = PeerSpec { keys: keys("9f14e45fceea167a5a36dedd4bea2543"), ..peers() };
         assert!(other.seed() != first.seed() && other.job() != first.job());
     }
 

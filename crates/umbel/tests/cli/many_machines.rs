@@ -4,6 +4,7 @@
 use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts, without_workers};
 use crate::model::{Draws, lines, unlike_lines};
 use crate::sandbox::Sandbox;
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 #[test]
@@ -363,12 +364,33 @@ fn a_worker_that_cannot_read_its_input_ends_the_job_and_is_named() {
 }
 
 #[test]
+fn a_worker_with_another_secret_is_named_and_the_others_go_on() {
+    let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 100));
+    let mut first = job.start(0);
+    let mut stranger =
+        job.command(1).env("UMBEL_JOB_TOKEN", TOKEN.replace('0', "f")).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(first.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("was not let in: it has another secret"), "{said}");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    std::fs::remove_dir_all(job.sandbox.path("job1")).unwrap();
+    for ran in job.wait(vec![first, job.start(1)]) {
+        ran.kept();
+    }
+    job.assert_as_one_process();
+}
+
+#[test]
 fn what_a_worker_cannot_do_is_refused_at_once() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("short", "secret")]);
     let at = "--rank 0 --peers 127.0.0.1:1,127.0.0.1:2";
     for (args, said) in [
-        (format!("a.txt {at} --output o.txt"), "a secret of at least 16 bytes"),
-        (format!("a.txt {at} --output o.txt --job-token-file short"), "at least 16 bytes"),
+        (format!("a.txt {at} --output o.txt"), "a secret of at least 32 bytes"),
+        (
+            format!("a.txt {at} --output o.txt --job-token-file short"),
+            "short: a secret of 6 bytes: expected at least 32",
+        ),
         (format!("a.txt {at} --output o.txt --workers 2"), "--workers"),
         ("a.txt --rank 0".to_owned(), "--peers"),
     ] {

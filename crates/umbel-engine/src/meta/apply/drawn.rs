@@ -6,7 +6,7 @@ use umbel_filter::Kind;
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
     ClusterVerb, Distribution, FilterName, FilterSettings, FilterVerb, Grant, HashKey, JobEnd,
-    JobOrder, MetaCommand, Principal, PrincipalName, Proof, Rights, SessionKey,
+    JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Rights, SessionKey,
 };
 use crate::shard::SliceShape;
 
@@ -102,7 +102,8 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
     let about_jobs = prop_oneof![
         (0_u64..9, nodes()).prop_map(|(nonce, workers)| {
             let (seed, spec, submitted_ms) = (nonce, Vec::new(), nonce);
-            MetaCommand::SubmitJob(JobOrder { nonce, seed, workers, spec, submitted_ms })
+            let secret = JobSecret::new([0; JobSecret::BYTES]);
+            MetaCommand::SubmitJob(JobOrder { nonce, seed, secret, workers, spec, submitted_ms })
         }),
         (job(), 0_u32..3, any::<bool>()).prop_map(move |(job, run, resumable)| {
             MetaCommand::EndJob { job, run, end: failed(resumable) }

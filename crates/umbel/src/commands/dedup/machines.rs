@@ -2,16 +2,14 @@
 
 use crate::dedup::PeerSpec;
 use crate::exit::UsageError;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use umbel_tls::{SECRET_BYTES_MIN, Secret, SecretUse};
 
 /// Variable that holds the secret of a job.
 const TOKEN_VARIABLE: &str = "UMBEL_JOB_TOKEN";
-
-/// Shortest secret: one that is typed may be guessed, one that is drawn is longer.
-const TOKEN_BYTES_MIN: usize = 16;
 
 /// Arguments of one worker of several.
 #[derive(Args)]
@@ -51,27 +49,28 @@ impl MachineArgs {
             peers: self.peers.clone(),
             listen: self.listen.clone(),
             job_dir: self.job_dir.clone(),
-            token: self.token()?,
+            keys: self.secret()?.derive(SecretUse::Job),
             worker_timeout: self.worker_timeout,
         }))
     }
 
-    fn token(&self) -> Result<String> {
-        let token = match &self.job_token_file {
-            Some(path) => std::fs::read_to_string(path)
-                .with_context(|| format!("--job-token-file {}: cannot read", path.display()))?,
-            None => std::env::var(TOKEN_VARIABLE).unwrap_or_default(),
+    fn secret(&self) -> Result<Secret> {
+        let secret = match &self.job_token_file {
+            Some(path) => Secret::read(path),
+            None => match std::env::var(TOKEN_VARIABLE) {
+                Ok(text) if !text.is_empty() => Secret::new(&text),
+                _ => return Err(no_secret("they were given none").into()),
+            },
         };
-        let token = token.trim();
-        if token.len() < TOKEN_BYTES_MIN {
-            let text = format!(
-                "workers need a secret of at least {TOKEN_BYTES_MIN} bytes, the same at all of them: draw one for \
-                 each job, like `openssl rand -hex 32`, and give it by --job-token-file FILE or {TOKEN_VARIABLE}"
-            );
-            return Err(UsageError(text).into());
-        }
-        Ok(token.to_owned())
+        secret.map_err(|error| no_secret(&error.to_string()).into())
     }
+}
+
+fn no_secret(why: &str) -> UsageError {
+    UsageError(format!(
+        "workers need a secret of at least {SECRET_BYTES_MIN} bytes, the same at all of them: {why}; draw one for each \
+         job, like `openssl rand -hex 32`, and give it by --job-token-file FILE or {TOKEN_VARIABLE}"
+    ))
 }
 
 /// A time in seconds, minutes or hours.
