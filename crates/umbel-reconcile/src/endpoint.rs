@@ -6,15 +6,21 @@ use crate::error::UsageError;
 use crate::error::{Context, Result};
 use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use umbel_tls::{SecretReader, SecretRefusal, SecretTls, SecretWriter};
 
 /// What the folder of journals beside a set of another machine is called, behind the set's name.
 const JOURNALS_SUFFIX: &str = ".umbel-resume";
 
 /// What a sketch beside a set of another machine is called, behind the set's name.
 const SKETCH_SUFFIX: &str = ".sketch";
+
+/// Longest time from a connection to the proof that both sides know one secret: two round trips, and others'
+/// handshakes beside it.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an `umbel reconcile` of another machine shall use beside its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +57,8 @@ pub struct Connection {
     pub(crate) writer: Box<dyn Write + Send>,
     /// Who that is, for people.
     pub(crate) peer: String,
+    /// Who it is as journals count: they share the room for them.
+    pub(crate) owner: String,
     pub(crate) guard: Guard,
 }
 
@@ -151,19 +159,30 @@ impl Endpoint {
         }
     }
 
-    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are.
+    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are. With a secret, both
+    /// ends of a socket prove that they know it.
     ///
     /// # Errors
     ///
-    /// If that cannot be reached; a path or a sketch never can.
-    pub fn connect(&self, form: &Form, arguments: &[String], beside: Beside) -> Result<Connection> {
+    /// If that cannot be reached, or does not know the secret; a path or a sketch never can be reached.
+    pub fn connect(
+        &self,
+        form: &Form,
+        arguments: &[String],
+        beside: Beside,
+        secret: Option<&SecretTls>,
+    ) -> Result<Connection> {
         match self {
             Self::Path(path) => unreachable!("{} is of this machine", path.display()),
             Self::Sketch(place) => unreachable!("{place} answers nobody"),
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address);
                 let stream = stream.with_context(|| format!("tcp://{address}: cannot connect"))?;
-                Connection::tcp(stream, format!("tcp://{address}"))
+                let peer = format!("tcp://{address}");
+                match secret {
+                    Some(tls) => Connection::dialed(stream, peer, tls),
+                    None => Connection::tcp(stream, peer),
+                }
             }
             Self::Command(command) => {
                 let mut program = Command::new("sh");
@@ -191,6 +210,21 @@ impl Endpoint {
     }
 }
 
+/// Who connects by a program, as journals count.
+const LOCAL: &str = "local";
+
+/// Whom journals of a socket's sessions belong to: an address, or the network of 64 bits that a machine has to itself.
+fn owner_of(socket: &TcpStream) -> String {
+    match socket.peer_addr().map(|address| address.ip().to_canonical()) {
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Ok(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}_{b:x}_{c:x}_{d:x}")
+        }
+        Err(_) => LOCAL.to_owned(),
+    }
+}
+
 /// A word as a shell takes it.
 fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=".contains(c);
@@ -212,13 +246,45 @@ impl Connection {
         stream.set_nodelay(true).with_context(|| peer.clone())?;
         let clone = || stream.try_clone().with_context(|| peer.clone());
         let (reader, writer) = (Box::new(clone()?), Box::new(clone()?));
-        Ok(Self { reader, writer, peer, guard: Guard::Socket(stream) })
+        let owner = owner_of(&stream);
+        Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
+    }
+
+    /// Over a socket that this side has connected, encrypted, both ends proved by a secret.
+    ///
+    /// # Errors
+    ///
+    /// If the other end does not know the secret, or as the system.
+    pub fn dialed(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
+        Self::encrypted(stream, peer, |socket| tls.connect_blocking(socket, HANDSHAKE_TIMEOUT))
+    }
+
+    /// Over a socket that this side has accepted, encrypted, both ends proved by a secret.
+    ///
+    /// # Errors
+    ///
+    /// If the other end does not know the secret, or as the system.
+    pub fn accepted(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
+        Self::encrypted(stream, peer, |socket| tls.accept_blocking(socket, HANDSHAKE_TIMEOUT))
+    }
+
+    fn encrypted(
+        stream: TcpStream,
+        peer: String,
+        prove: impl FnOnce(TcpStream) -> Result<(SecretReader, SecretWriter), SecretRefusal>,
+    ) -> Result<Self> {
+        stream.set_nodelay(true).with_context(|| peer.clone())?;
+        let socket = stream.try_clone().with_context(|| peer.clone())?;
+        let (reader, writer) = prove(socket)?;
+        let (reader, writer, owner) = (Box::new(reader), Box::new(writer), owner_of(&stream));
+        Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
     }
 
     /// Over standard input and output of this process.
     pub fn stdio() -> Self {
         let (reader, writer) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
-        Self { reader, writer, peer: "standard input".into(), guard: Guard::None }
+        let (peer, owner) = ("standard input".into(), LOCAL.into());
+        Self { reader, writer, peer, owner, guard: Guard::None }
     }
 
     /// Both ends of a connection inside this process.
@@ -234,6 +300,7 @@ impl Connection {
             reader: Box::new(reader),
             writer: Box::new(writer),
             peer,
+            owner: LOCAL.into(),
             guard: Guard::None,
         };
         let [first, second] = names;
@@ -245,7 +312,7 @@ impl Connection {
         let mut child = program.spawn().with_context(|| format!("{peer}: cannot run it"))?;
         let reader = Box::new(child.stdout.take().expect("it is piped"));
         let writer = Box::new(child.stdin.take().expect("it is piped"));
-        Ok(Self { reader, writer, peer, guard: Guard::Program(child) })
+        Ok(Self { reader, writer, peer, owner: LOCAL.into(), guard: Guard::Program(child) })
     }
 }
 

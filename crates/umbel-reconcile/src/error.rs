@@ -4,6 +4,7 @@ use std::error::Error;
 use std::{fmt, io};
 use umbel_engine::reconcile::{ResumeError, SessionError, SketchError, SketchFormatError};
 use umbel_records::{ExtractorError, ItemError, ReadError};
+use umbel_tls::SecretRefusal;
 
 /// The result of most functions of this crate.
 pub(crate) type Result<T, E = ReconcileError> = std::result::Result<T, E>;
@@ -37,6 +38,8 @@ pub enum ReconcileError {
     Extractor(ExtractorError),
     /// The system failed to read or write.
     Io(io::Error),
+    /// The other end does not prove that it knows the secret.
+    Secret(SecretRefusal),
     /// Something else, which the text names, with what to do.
     Failed(String),
     /// What was being done, and why that failed.
@@ -66,6 +69,7 @@ impl ReconcileError {
             Self::Item(error) => error,
             Self::Extractor(error) => error,
             Self::Io(error) => error,
+            Self::Secret(error) => error,
             Self::Failed(_) | Self::Context { .. } => self,
         }
     }
@@ -88,7 +92,9 @@ impl ReconcileError {
     /// Whether it says no more than that the other side has gone.
     pub fn is_peer_gone(&self) -> bool {
         self.chain().any(|cause| {
-            let is_broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+            let is_broken = |error: &io::Error| {
+                matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+            };
             matches!(
                 cause.downcast_ref(),
                 Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. })
@@ -149,7 +155,8 @@ from_errors!(
     Read(ReadError),
     Item(ItemError),
     Extractor(ExtractorError),
-    Io(io::Error)
+    Io(io::Error),
+    Secret(SecretRefusal)
 );
 
 /// Adds to an error what was being done.

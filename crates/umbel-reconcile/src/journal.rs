@@ -4,11 +4,13 @@
 //! is torn or damaged at its end is cut off when it is opened; nobody else may read it, for it holds items.
 
 use crate::error::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 use umbel_engine::reconcile::{
     JournalHeader, JournalReader, JournalRecord, JournalState, StreamEnd, StreamHash,
 };
@@ -19,7 +21,8 @@ const MARK: &[u8; 8] = b"UMBELJNL";
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// Journals of cut sessions that an answering side keeps; the oldest goes first. Each is as long as what came of its session.
+/// Journals of cut sessions that an answering side keeps. Where there are more, the oldest of who has most goes: nobody
+/// pushes out others' by many sessions of his own. Each is as long as what came of its session.
 const KEPT_MAX: usize = 16;
 
 /// Ending of their names.
@@ -302,8 +305,22 @@ impl Journals {
         Ok(Self { folder: folder.to_owned(), received_max })
     }
 
-    fn path(&self, session: u128) -> PathBuf {
-        self.folder.join(format!("{session:032x}{SUFFIX}"))
+    /// All of them, with whom they belong to, the oldest first.
+    fn list(&self) -> Result<Vec<Kept>> {
+        let shown = || self.folder.display().to_string();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).with_context(shown)? {
+            let entry = entry.with_context(shown)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(name) = name.strip_suffix(SUFFIX) else { continue };
+            let (session, owner) = name.split_once('-').unwrap_or((name, ""));
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let (session, owner) = (session.to_owned(), owner.to_owned());
+            let modified = modified.with_context(shown)?;
+            found.push(Kept { modified, session, owner, path: entry.path() });
+        }
+        found.sort_unstable();
+        Ok(found)
     }
 
     /// The journal of a session, if there is one.
@@ -312,39 +329,32 @@ impl Journals {
     ///
     /// As for [`Journal::open`].
     pub(super) fn find(&self, session: u128) -> Result<Option<Opened>> {
-        let path = self.path(session);
-        if !path.exists() {
-            return Ok(None);
+        let session = format!("{session:032x}");
+        match self.list()?.into_iter().find(|kept| kept.session == session) {
+            Some(kept) => Journal::open(&kept.path, self.received_max).map(Some),
+            None => Ok(None),
         }
-        Journal::open(&path, self.received_max).map(Some)
     }
 
-    /// A journal for a new session. If there are too many, the oldest goes.
+    /// A journal for a new session of somebody. If there are too many, the oldest of who has most goes.
     ///
     /// # Errors
     ///
     /// As for [`Journal::open`]; if another process has that name.
-    pub(super) fn make(&self, session: u128) -> Result<Journal> {
-        self.prune()?;
-        match Journal::open(&self.path(session), self.received_max)? {
+    pub(super) fn make(&self, session: u128, owner: &str) -> Result<Journal> {
+        self.prune(owner)?;
+        let path = self.folder.join(format!("{session:032x}-{owner}{SUFFIX}"));
+        match Journal::open(&path, self.received_max)? {
             Opened::Ours(journal) => Ok(journal),
             Opened::Busy => bail!("session {session:032x} is served already"),
         }
     }
 
-    fn prune(&self) -> Result<()> {
-        let shown = || self.folder.display().to_string();
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.folder).with_context(shown)? {
-            let entry = entry.with_context(shown)?;
-            if entry.file_name().to_string_lossy().ends_with(SUFFIX) {
-                let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                found.push((modified.with_context(shown)?, entry.path()));
-            }
-        }
-        found.sort_unstable();
-        let excess = (found.len() + 1).saturating_sub(KEPT_MAX);
-        for (_, path) in found.into_iter().take(excess) {
+    /// Makes room for one more of somebody.
+    fn prune(&self, newcomer: &str) -> Result<()> {
+        let mut kept = self.list()?;
+        while kept.len() >= KEPT_MAX {
+            let Kept { path, .. } = kept.remove(next_to_go(&kept, newcomer));
             // What is no journal, or is in use, stays.
             if let Ok(Opened::Ours(oldest)) = Journal::open(&path, self.received_max) {
                 oldest.remove();
@@ -352,6 +362,24 @@ impl Journals {
         }
         Ok(())
     }
+}
+
+/// A journal of a folder; the oldest are the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    modified: SystemTime,
+    session: String,
+    owner: String,
+    path: PathBuf,
+}
+
+/// Which of these goes first, if somebody wants one more: the oldest of who has most, the newcomer's before others'.
+fn next_to_go(kept: &[Kept], newcomer: &str) -> usize {
+    let mut counts = BTreeMap::from([(newcomer, 1)]);
+    kept.iter().for_each(|kept| *counts.entry(&kept.owner[..]).or_insert(0) += 1);
+    let share = |kept: &Kept| (counts[&kept.owner[..]], kept.owner == newcomer);
+    let most = kept.iter().map(share).max();
+    kept.iter().position(|kept| Some(share(kept)) == most).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -432,9 +460,9 @@ mod tests {
     fn a_folder_keeps_the_newest_journals() {
         let folder = tempfile::tempdir().unwrap();
         let journals = Journals::open(&folder.path().join("deep/er"), 9).unwrap();
-        let held = journals.make(0).unwrap();
+        let held = journals.make(0, "10.0.0.1").unwrap();
         for session in 1..=20 {
-            journals.make(session).unwrap().begin(header(session)).unwrap();
+            journals.make(session, "10.0.0.1").unwrap().begin(header(session)).unwrap();
         }
         assert!(matches!(journals.find(0).unwrap(), Some(Opened::Busy)));
         assert!(journals.find(1).unwrap().is_none());
@@ -442,5 +470,33 @@ mod tests {
         let count = std::fs::read_dir(folder.path().join("deep/er")).unwrap().count();
         assert!(count <= KEPT_MAX + 1, "{count}");
         drop(held);
+    }
+
+    #[test]
+    fn many_sessions_of_one_do_not_push_out_those_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let journals = Journals::open(folder.path(), 9).unwrap();
+        let is_kept = |session| journals.find(session).unwrap().is_some();
+        for session in 1..=3 {
+            journals.make(session, "10.0.0.1").unwrap().begin(header(session)).unwrap();
+        }
+        for session in 100..200 {
+            journals.make(session, "10.0.0.2").unwrap().begin(header(session)).unwrap();
+        }
+        assert!((1..=3).all(is_kept), "another one's");
+        assert!(!is_kept(100) && is_kept(199));
+        // Others find room as long as somebody has more than they.
+        for session in 300..305 {
+            journals.make(session, "10.0.0.3").unwrap().begin(header(session)).unwrap();
+        }
+        assert!((1..=3).chain(300..305).all(is_kept));
+        // Where all have one, the oldest goes.
+        let folder = tempfile::tempdir().unwrap();
+        let journals = Journals::open(folder.path(), 9).unwrap();
+        for session in 0..17 {
+            let owner = format!("10.0.1.{session}");
+            journals.make(session, &owner).unwrap().begin(header(session)).unwrap();
+        }
+        assert!(journals.find(0).unwrap().is_none() && journals.find(16).unwrap().is_some());
     }
 }

@@ -45,7 +45,7 @@ pub use error::{ReconcileError, UsageError};
 pub use form::Form;
 pub use kept::KeptSet;
 pub use link::Patience;
-pub use listen::listen;
+pub use listen::{Listening, listen};
 pub use observer::Observer;
 pub use offline::{
     Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of, write_new,

@@ -91,6 +91,7 @@ impl Around {
 /// A connection and its threads.
 pub(super) struct Link {
     pub(super) peer: String,
+    pub(super) owner: String,
     pub(super) around: Arc<Around>,
     patience: Patience,
     since: Instant,
@@ -102,7 +103,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(connection: Connection, patience: Patience, reading: Reading) -> Self {
-        let Connection { reader, writer, peer, guard } = connection;
+        let Connection { reader, writer, peer, owner, guard } = connection;
         let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
         let (writing, orders) = channel();
         let (going, go) = channel();
@@ -118,7 +119,7 @@ impl Link {
         let mut writes = Writes::new(writer, event, Arc::clone(&around));
         spawn(move || writes.run(&orders));
         let since = now();
-        Self { peer, around, patience, since, events, writing, going, guard }
+        Self { peer, owner, around, patience, since, events, writing, going, guard }
     }
 
     /// The next event, or that there was none for too long.

@@ -194,7 +194,7 @@ impl Drive<'_> {
                 if let Tried::Anew(old) = old {
                     old.remove();
                 }
-                let mut journal = journals.make(offer.fresh)?;
+                let mut journal = journals.make(offer.fresh, &self.link.owner)?;
                 journal.begin(header(self.set, offer.fresh, &options, (self.draw)(), false)?)?;
                 self.start(journal)?;
                 self.respond(options, initiative)

@@ -13,19 +13,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role};
 use umbel_reconcile::{
-    Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Observer,
-    Patience, ReconcileError, answer, listen, open_set, reconcile,
+    Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
+    Observer, Patience, ReconcileError, answer, listen, open_set, reconcile,
 };
 
 mod observers;
 mod offline;
 mod report;
+mod secret;
 
 use observers::{Notices, Terminal};
 use report::{Report, count_changed, show_difference};
 
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
+
+/// Seconds of a session that somebody else begins, unless told otherwise: a gigabyte of contents at 300 kB/s. One that is
+/// cut goes on with `--resume`.
+const LISTEN_SECONDS_MAX: u64 = 3600;
 
 /// What `--help` says last.
 const HELP_END: &str = "\
@@ -104,7 +109,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     idle_timeout: u64,
-    /// Give up when a session takes so long altogether, with the contents of files
+    /// Give up when a session takes so long altogether, with the contents of files [default with --listen: 3600]
     #[arg(long, value_name = "SECONDS", help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     max_time: Option<u64>,
@@ -114,6 +119,9 @@ pub(crate) struct ReconcileArgs {
     /// Begin with this sketch of the local set, which is only read if something differs; both sides need one of one salt
     #[arg(long, value_name = "F.sketch", conflicts_with = "resume", help_heading = SESSION)]
     sketch: Option<PathBuf>,
+    /// With --listen and tcp://, the secret that both sides prove themselves by [default: UMBEL_RECONCILE_SECRET_FILE]
+    #[arg(long, value_name = "FILE", help_heading = SESSION)]
+    secret_file: Option<PathBuf>,
     /// Answer one session over standard input and output
     #[arg(long, conflicts_with_all = ["listen", "change"], help_heading = "Answering")]
     stdio: bool,
@@ -126,7 +134,7 @@ pub(crate) struct ReconcileArgs {
     /// Let whoever connects change the file
     #[arg(long, help_heading = "Answering")]
     writable: bool,
-    /// Listen on other addresses than this machine's own, for anybody
+    /// Listen on other addresses than this machine's own without a secret, for anybody
     #[arg(long, requires = "listen", help_heading = "Answering")]
     insecure: bool,
     /// The file answered for is the A of the other side's command
@@ -321,7 +329,9 @@ impl ReconcileArgs {
     }
 
     fn patience(&self) -> Patience {
-        let whole = self.max_time.map(Duration::from_secs);
+        // Sessions that others begin come one after another: none may hold up the rest for ever.
+        let whole = self.listen.is_some().then_some(LISTEN_SECONDS_MAX);
+        let whole = self.max_time.or(whole).map(Duration::from_secs);
         Patience { idle: Duration::from_secs(self.idle_timeout), whole }
     }
 
@@ -375,7 +385,9 @@ impl ReconcileArgs {
         let driving = self.driving(!self.as_a, &Notices);
         if let Some(address) = &self.listen {
             let open = || self.open(path, form);
-            return Ok(listen(address, self.insecure, self.once, open, responder, driving)?);
+            let (secret, is_insecure, once) = (self.secret(None)?, self.insecure, self.once);
+            let listening = Listening { address, secret, is_insecure, once };
+            return Ok(listen(listening, open, responder, driving)?);
         }
         let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
@@ -419,6 +431,7 @@ impl ReconcileArgs {
 
     fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
         let report = Report::start();
+        let secret = self.secret(Some(other))?;
         let direction = self.direction(is_b);
         let form = &form.with_id_bytes_of(&[path])?;
         let _begun = self.begin(path, form, direction.to_initiator())?;
@@ -437,10 +450,17 @@ impl ReconcileArgs {
             arguments.push("--as-a".to_owned());
         }
         let beside = Beside { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
-        let connection = other.connect(form, &arguments, beside)?;
+        let connection = other.connect(form, &arguments, beside, secret.as_ref())?;
         let options = self.initiator(form, &*set, is_b);
         let terminal = Terminal::start();
-        let ended = reconcile(&*set, options, connection, self.driving(is_b, &terminal))?;
+        let ended = reconcile(&*set, options, connection, self.driving(is_b, &terminal));
+        let ended = ended.map_err(|error| match other {
+            Endpoint::Tcp(_) if secret.is_none() && error.is_peer_gone() => {
+                anyhow::Error::from(error)
+                    .context("without --secret-file; the other side may ask for one")
+            }
+            _ => error.into(),
+        })?;
         // What another process has replaced is not known here.
         self.conclude(&report, &*set, (&ended, 0), is_b)
     }

@@ -338,6 +338,31 @@ fn sessions_are_answered_at_an_address() {
 }
 
 #[test]
+fn sides_that_know_one_secret_prove_it() {
+    let secret = "8f14e45fceea167a5a36dedd4bea2543\n";
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n"), ("s", secret)]);
+    sandbox.write("other", secret.replace('8', "9"));
+    let args = "reconcile --listen 127.0.0.1:0 --writable --resume kept b --secret-file s";
+    let mut server = umbel(&sandbox, args).spawn().unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    let listening = said.next().unwrap().unwrap();
+    let address = listening.strip_prefix("umbel: listening on ").unwrap();
+    let ask = |args: &str| reconcile(&sandbox, &format!("a tcp://{address} {args}"));
+    ask("--secret-file other").refused(2, &["it has another secret"]);
+    assert!(said.next().unwrap().unwrap().ends_with("not let in: it has another secret"));
+    ask("").refused(2, &["without --secret-file"]);
+    assert!(said.next().unwrap().unwrap().contains("it speaks no TLS"));
+    assert_eq!(ask("--secret-file s").ended_with(1), b"- 1\n+ 3\n");
+    ask("--secret-file s --two-way --resume journal").kept();
+    assert_eq!(sandbox.text("b"), "2\n3\n1\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    sandbox.write("short", "hunter2");
+    ask("--secret-file short").refused(2, &["short: a secret of 7 bytes: expected at least 32"]);
+    reconcile(&sandbox, "a exec:true --secret-file s").refused(2, &["--listen and tcp://"]);
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_refused() {
     let sandbox = Sandbox::with(&[("a", "1\n")]);
     for (args, said) in [

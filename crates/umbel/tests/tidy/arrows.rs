@@ -11,7 +11,10 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("umbel-records", &[]),
     ("umbel-files", &[]),
     ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
-    ("umbel-reconcile", &["umbel-engine", "umbel-files", "umbel-filter", "umbel-records"]),
+    (
+        "umbel-reconcile",
+        &["umbel-engine", "umbel-files", "umbel-filter", "umbel-records", "umbel-tls"],
+    ),
     ("umbel-proto", &[]),
     ("umbel-tls", &[]),
     ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),

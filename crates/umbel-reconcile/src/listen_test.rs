@@ -1,0 +1,160 @@
+//! Who is let in, and what is read before.
+
+use super::*;
+use crate::change::OnConflict;
+use crate::drive::{Initiative, reconcile};
+use crate::endpoint::{Beside, Endpoint};
+use crate::form::Form;
+use crate::link::Patience;
+use crate::observer::Observer;
+use crate::open::open_set;
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Role};
+use umbel_tls::{Secret, SecretUse};
+
+const SECRET: &str = "8f14e45fceea167a5a36dedd4bea2543";
+
+fn tls(text: &str) -> SecretTls {
+    SecretTls::new(&Secret::new(text).unwrap().derive(SecretUse::Reconcile)).unwrap()
+}
+
+/// Hands on what it is told.
+struct Told(Mutex<std::sync::mpsc::Sender<String>>);
+
+impl Observer for Told {
+    fn notice(&self, text: fmt::Arguments<'_>) {
+        drop(self.0.lock().unwrap().send(text.to_string()));
+    }
+}
+
+fn driving(observer: &dyn Observer) -> Driving<'_> {
+    let initiative = Initiative { delete: false, on_conflict: OnConflict::Report, is_b: true };
+    let patience = Patience { idle: Duration::from_secs(60), whole: None };
+    Driving { initiative, patience, journal: None, observer, draw: || 7 }
+}
+
+fn options(set: &dyn ItemSet, role: Role) -> Options {
+    let (dataset_id, limits) = (Form::Lines.dataset_id(set), Limits::default());
+    Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
+}
+
+/// A file that is answered for, once.
+struct Server {
+    folder: tempfile::TempDir,
+    address: String,
+    told: Receiver<String>,
+    opened: Arc<AtomicUsize>,
+    ended: JoinHandle<Result<()>>,
+}
+
+impl Server {
+    #[expect(clippy::disallowed_methods, reason = "it serves the test's other thread")]
+    fn start(secret: Option<SecretTls>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b");
+        std::fs::write(&path, "2\n3\n").unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let opened = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&opened);
+        let ended = std::thread::spawn(move || {
+            let open = || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                open_set(&path, &Form::Lines)
+            };
+            let role = Role::Responder { accept_items: false };
+            let options = |set: &dyn ItemSet| Ok(options(set, role.clone()));
+            let address = "127.0.0.1:0";
+            let listening = Listening { address, secret, is_insecure: false, once: true };
+            listen(listening, open, options, driving(&Told(Mutex::new(tell))))
+        });
+        let listens: String = told.recv().unwrap();
+        let address = listens.strip_prefix("listening on ").unwrap().to_owned();
+        Self { folder, address, told, opened, ended }
+    }
+
+    /// A session with it: how much differs.
+    fn ask(&self, secret: Option<&SecretTls>) -> Result<u64> {
+        let path: PathBuf = self.folder.path().join("a");
+        std::fs::write(&path, "1\n2\n").unwrap();
+        let set = open_set(Path::new(&path), &Form::Lines)?;
+        let endpoint = Endpoint::Tcp(self.address.clone());
+        let beside = Beside { journals: false, sketch: false };
+        let connection = endpoint.connect(&Form::Lines, &[], beside, secret)?;
+        let aim = Aim {
+            direction: Direction::Compare,
+            optimize: Optimize::Bytes,
+            want_items: true,
+            tell_responder: false,
+            expected_difference: None,
+        };
+        let (tell, _told) = std::sync::mpsc::channel();
+        let observer = Told(Mutex::new(tell));
+        let ended =
+            reconcile(&*set, options(&*set, Role::Initiator(aim)), connection, driving(&observer))?;
+        Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+}
+
+#[test]
+fn who_knows_the_secret_is_answered_whoever_else_knocks() {
+    let server = Server::start(Some(tls(SECRET)));
+    // One says nothing and stays, one speaks something else, one has another secret, one hangs up.
+    let _silent = server.connect();
+    let mut plain = server.connect();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let why = server.told.recv().unwrap();
+    assert!(why.contains("not let in: it speaks no TLS"), "{why}");
+    let error = server.ask(Some(&tls(&SECRET.replace('8', "9")))).unwrap_err();
+    assert!(format!("{error:#}").ends_with("it has another secret"), "{error:#}");
+    let why = server.told.recv().unwrap();
+    assert!(why.contains("not let in: it has another secret"), "{why}");
+    drop(server.connect());
+    let why = server.told.recv().unwrap();
+    assert!(why.contains("it hung up before it said anything"), "{why}");
+    let error = server.ask(None).unwrap_err();
+    assert!(error.is_peer_gone(), "{error:#}");
+    assert_eq!(server.opened.load(Ordering::SeqCst), 0, "the set was read for a stranger");
+
+    assert_eq!(server.ask(Some(&tls(SECRET))).unwrap(), 2);
+    server.ended.join().unwrap().unwrap();
+    assert_eq!(server.opened.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn nothing_is_read_before_somebody_says_something() {
+    let server = Server::start(None);
+    let silent = server.connect();
+    drop(server.connect());
+    let why = server.told.recv().unwrap();
+    assert!(why.contains("it hung up before it said anything"), "{why}");
+    let error = server.ask(Some(&tls(SECRET))).unwrap_err();
+    assert!(format!("{error:#}").contains("ended before it proved itself"), "{error:#}");
+    let why = server.told.recv().unwrap();
+    assert!(why.contains("this side was given no secret"), "{why}");
+    assert_eq!(server.opened.load(Ordering::SeqCst), 0);
+    // A silent one keeps nobody waiting.
+    assert_eq!(server.ask(None).unwrap(), 2);
+    server.ended.join().unwrap().unwrap();
+    drop(silent);
+}
+
+#[test]
+fn other_machines_need_a_secret_or_the_users_word() {
+    let (tell, _told) = std::sync::mpsc::channel();
+    let observer = Told(Mutex::new(tell));
+    let listening =
+        Listening { address: "0.0.0.0:0", secret: None, is_insecure: false, once: true };
+    let open = || unreachable!("nobody is there");
+    let error = listen(listening, open, |_| unreachable!("nobody is there"), driving(&observer));
+    let error = error.unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("--secret-file"), "{error}");
+}
