@@ -331,6 +331,7 @@ impl DedupArgs {
             references,
             online,
             add_to,
+            roots: None,
             reach,
             save_index,
             inputs: self.inputs.clone(),

@@ -11,7 +11,7 @@ use super::worker_data::{FileWorkshop, Membership};
 use crate::cluster_client::{Credentials, Reach};
 use crate::commands::dedup::spec_of;
 use crate::exit::UsageError;
-use crate::files::PATH_BYTES_MAX;
+use crate::files::{PATH_BYTES_MAX, Roots};
 use anyhow::{Context, Result, bail};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -31,8 +31,8 @@ const FOLDER_PREFIX: &str = "job-";
 
 /// What a node allows its jobs.
 pub(crate) struct NodeJobs {
-    /// Folders below which they may read and write, without links.
-    roots: Vec<PathBuf>,
+    /// Folders below which they may read and write.
+    roots: Roots,
     /// Folder of their scratch.
     scratch: PathBuf,
     memory_bytes: u64,
@@ -58,7 +58,7 @@ impl NodeJobs {
             std::fs::canonicalize(root)
                 .map_err(|error| UsageError(format!("job_roots: {root}: {error}")).into())
         };
-        let roots = roots.iter().map(root).collect::<Result<_>>()?;
+        let roots = Roots::new(roots.iter().map(root).collect::<Result<_>>()?);
         DirBuilder::new()
             .recursive(true)
             .mode(SCRATCH_MODE)
@@ -77,6 +77,7 @@ impl NodeJobs {
         let (mut spec, names_seed) = spec_of(description, node)?;
         (spec.seed, spec.memory_bytes, spec.quiet) = (seed, self.memory_bytes, true);
         spec.scratch.clone_from(&self.scratch);
+        spec.roots = Some(self.roots.clone());
         // Whoever asked gets it from the ledger.
         spec.summary = None;
         check_possible(&spec)?;
@@ -112,14 +113,13 @@ impl NodeJobs {
             bail!("{}: nodes need paths without \"..\"", path.display());
         }
         let place = identity(path);
-        if self.roots.iter().any(|root| place.starts_with(root)) {
+        if self.roots.above(&place).is_some() {
             return Ok(());
         }
-        let roots: Vec<_> = self.roots.iter().map(|root| root.display().to_string()).collect();
+        let roots = &self.roots;
         bail!(
-            "{}: may not be {what} by jobs here: it is not below {} (job_roots)",
-            path.display(),
-            roots.join(" or ")
+            "{}: may not be {what} by jobs here: it is not below {roots} (job_roots)",
+            path.display()
         )
     }
 
@@ -134,7 +134,6 @@ impl NodeJobs {
             stores: &stores,
             binary: BinaryFiles::Text,
             skips_bad: true,
-            regular_only: true,
             quiet: true,
             ..spec.search(spec.format)
         };
@@ -146,9 +145,9 @@ impl NodeJobs {
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
+            // Before anything of it is read, or named.
+            self.allow(&identity(&fixed_part(&input)), "read")?;
             if !is_pattern {
-                // Before anything of it is read.
-                self.allow(&identity(Path::new(&input)), "read")?;
                 check_content(Path::new(&input))?;
             }
             let sources = match resolve(&Search { args: std::slice::from_ref(&input), ..search }) {
@@ -193,6 +192,12 @@ fn check_length(path: &Path) -> Result<()> {
         bail!("a path of {bytes} bytes: at most {PATH_BYTES_MAX} are allowed");
     }
     Ok(())
+}
+
+/// The folder that all matches of a pattern are below; of another path, itself.
+fn fixed_part(pattern: &str) -> PathBuf {
+    let is_fixed = |part: &Component| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    Path::new(pattern).components().take_while(is_fixed).collect()
 }
 
 /// Refuses devices, pipes and sockets: they may have no end, or keep whoever opens them waiting.
@@ -251,6 +256,7 @@ impl Workshops for FileWorkshops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn node_jobs(root: &Path) -> NodeJobs {
         let roots = [root.display().to_string()];
@@ -276,6 +282,33 @@ mod tests {
         for path in ["missing/../../elsewhere", "../elsewhere"] {
             let error = jobs.allow(&folder.path().join(path), "written").unwrap_err().to_string();
             assert!(error.contains("without \"..\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_pattern_is_read_or_named_outside_of_the_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |below: &str| folder.path().join(below).display().to_string();
+        for sub in ["root", "outside"] {
+            std::fs::create_dir(path(sub)).unwrap();
+        }
+        std::fs::write(path("outside/a"), "x\n").unwrap();
+        std::fs::write(path("root/b"), "x\n").unwrap();
+        std::os::unix::fs::symlink(path("outside/a"), path("root/link")).unwrap();
+        let jobs = node_jobs(Path::new(&path("root")));
+        let present = |inputs: &[String]| {
+            let output = path("root/out");
+            let options = ["--output", &output, "--skip-bad"].map(str::to_owned);
+            let words = [&options[..], inputs].concat();
+            let description = json!({ "release": env!("CARGO_PKG_VERSION"), "words": words });
+            let mut spec = spec_of(description.to_string().as_bytes(), 0).unwrap().0;
+            spec.roots = Some(jobs.roots.clone());
+            jobs.present(&mut spec).map(|()| spec.inputs.len())
+        };
+        assert_eq!(present(&[path("root/b"), path("root/?")]).unwrap(), 2);
+        for outside in ["outside/*", "outside/nothing*", "root/l*", "root/link", "*/a", "root/*"] {
+            let error = format!("{:#}", present(&[path(outside)]).unwrap_err());
+            assert!(error.contains("may not be read by jobs here"), "{outside}: {error}");
         }
     }
 

@@ -5,7 +5,7 @@ use super::format_rule::FormatRule;
 use super::local_pass::InputError;
 use super::row_groups::RowGroups;
 use super::search::Unreadable;
-use crate::files::{Inode, Likeness, inode_of, place_of};
+use crate::files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
 use crate::objects::{Failure, Object};
 
 use anyhow::{Context, Error, Result};
@@ -29,6 +29,8 @@ const HEAD_BYTES: usize = 64;
 pub(super) enum Place {
     /// A regular file, opened when it is read: a job may have more files than a process may hold open.
     Path(PathBuf),
+    /// The same, which must be below one of these folders whenever it is opened.
+    Below(Roots, PathBuf),
     /// An open file without a (lasting) name.
     Open(Arc<File>),
     /// An object of a store.
@@ -100,6 +102,11 @@ impl Source {
                     File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
                 Ok(Stored::File(Arc::new(file)))
             }
+            Place::Below(roots, path) => {
+                let file =
+                    below(roots, path).with_context(|| format!("{}: cannot open", self.name))?;
+                Ok(Stored::File(Arc::new(file)))
+            }
             Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
             Place::Unreadable(nothing) => Ok(Stored::Remote(Arc::clone(nothing) as _)),
         }
@@ -117,7 +124,7 @@ impl Source {
 
     fn file_metadata(&self) -> Option<Metadata> {
         match &self.place {
-            Place::Path(path) => std::fs::metadata(path).ok(),
+            Place::Path(path) | Place::Below(_, path) => std::fs::metadata(path).ok(),
             Place::Open(_) | Place::Object(_) | Place::Unreadable(_) => None,
         }
     }
@@ -257,16 +264,29 @@ impl Directories {
     }
 }
 
+/// Opens a file below one of these folders.
+fn below(roots: &Roots, path: &Path) -> Result<File> {
+    roots.open(path).map_err(|error| match error {
+        OpenBelowError::NotBelow(error) => error.into(),
+        OpenBelowError::Io(error) => error.into(),
+    })
+}
+
 pub(super) fn source(
     path: PathBuf,
     format: FormatRule,
     scratch: &Path,
     directories: &mut Directories,
+    roots: Option<&Roots>,
 ) -> Result<Source> {
     let name = path.display().to_string();
     let cannot = || format!("{name}: cannot read");
-    let metadata = std::fs::metadata(&path).with_context(cannot)?;
-    let file = File::open(&path).with_context(cannot)?;
+    let file = match roots {
+        Some(roots) => below(roots, &path),
+        None => File::open(&path).map_err(Error::from),
+    };
+    let file = file.with_context(cannot)?;
+    let metadata = file.metadata().with_context(cannot)?;
     let by_name = Format::from_name(&path);
     if metadata.is_file() {
         let (compression, detected) = detect(&file).with_context(cannot)?;
@@ -274,7 +294,11 @@ pub(super) fn source(
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
-        let (absolute, place) = (relative.clone(), Place::Path(path));
+        let absolute = relative.clone();
+        let place = match roots {
+            Some(roots) => Place::Below(roots.clone(), path),
+            None => Place::Path(path),
+        };
         let source = Source::new(name, relative, metadata.len(), (compression, format), place);
         return Ok(Source { identity, absolute, inode: inode_of(&metadata), ..source });
     }

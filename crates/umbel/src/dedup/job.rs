@@ -132,6 +132,8 @@ pub(crate) struct JobSpec {
     pub(crate) online: Vec<FilterAddress>,
     /// The filter that kept items are added to.
     pub(crate) add_to: Option<FilterAddress>,
+    /// Below which folders inputs may be; anywhere if there are none, as for whoever starts the process.
+    pub(crate) roots: Option<crate::files::Roots>,
     /// How their clusters are reached.
     pub(crate) reach: crate::cluster_client::Reach,
     /// The index of what this job keeps.

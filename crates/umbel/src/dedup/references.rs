@@ -7,7 +7,7 @@ use super::destinations::object_at;
 use super::job::{JobSpec, SaveIndex};
 use super::object_inputs::ObjectStores;
 use crate::exit::UsageError;
-use crate::files::{Inode, inode_of};
+use crate::files::{Inode, inode_of, open_regular};
 use crate::objects::Object;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -280,12 +280,12 @@ impl IndexFile {
 
 fn open_file(path: &Path, shown: &str) -> Result<File> {
     let cannot_read = || format!("{shown}: cannot read");
-    // Opening a pipe would wait for its writer.
-    let metadata = std::fs::metadata(path).with_context(cannot_read)?;
-    if !metadata.is_file() {
-        return Err(UsageError(format!("{shown} is not a regular file")).into());
+    match open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(UsageError(format!("{shown} is not a regular file")).into())
+        }
+        opened => opened.with_context(cannot_read),
     }
-    File::open(path).with_context(cannot_read)
 }
 
 fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -> Result<()> {

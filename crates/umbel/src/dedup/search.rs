@@ -13,7 +13,7 @@ use super::job::{JobSpec, OutputTarget};
 use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
 use crate::exit::UsageError;
-use crate::files::{Inode, inode_of, is_unfinished_output};
+use crate::files::{Inode, NotBelow, Roots, inode_of, is_unfinished_output};
 use crate::objects::is_object_address;
 use crate::say::say_line;
 use anyhow::{Context, Result};
@@ -58,8 +58,8 @@ pub(crate) struct Search<'a> {
     pub(crate) binary: BinaryFiles,
     /// Whether a file that cannot be opened is a bad one, and not the end.
     pub(crate) skips_bad: bool,
-    /// Whether devices and pipes are refused unread, as a node does for others.
-    pub(crate) regular_only: bool,
+    /// Below which folders files may be, none of them a device or pipe, as a node has it for others.
+    pub(crate) roots: Option<&'a Roots>,
     /// Whether nobody wants to know what was left out.
     pub(crate) quiet: bool,
 }
@@ -93,7 +93,7 @@ impl JobSpec {
                 binary => binary,
             },
             skips_bad: self.skip_bad.is_some(),
-            regular_only: self.reach.own_cluster.is_some(),
+            roots: self.roots.as_ref(),
             quiet: self.quiet,
         }
     }
@@ -219,13 +219,8 @@ impl<'a> Finding<'a> {
     }
 
     fn source(&mut self, path: PathBuf) -> Result<Source> {
-        let Search { format, scratch, regular_only, .. } = *self.search;
-        if regular_only && std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-            let name = path.display();
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "no regular file");
-            return Err(error).with_context(|| format!("{name}: cannot read"));
-        }
-        source(path, format, scratch, &mut self.directories)
+        let Search { format, scratch, roots, .. } = *self.search;
+        source(path, format, scratch, &mut self.directories, roots)
     }
 
     fn is_output(&self, path: &Path) -> bool {
@@ -316,6 +311,8 @@ impl<'a> Finding<'a> {
             Found::Unreadable(path, error) => (path, error),
             Found::File(path) => match self.source(path.clone()) {
                 Ok(source) => return self.add_content(source),
+                // No bad file, but one that nobody may ask for.
+                Err(error) if error.is::<NotBelow>() => return Err(error),
                 Err(error) => match error.downcast::<io::Error>() {
                     Ok(error) => (path, error),
                     Err(error) => return Err(error),
@@ -429,7 +426,7 @@ mod tests {
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
         let (format, quiet) = (FormatRule::default(), true);
-        let (skips_bad, regular_only) = (false, false);
+        let (skips_bad, roots) = (false, None);
         let names = &NameFilter::default();
         resolve(&Search {
             args,
@@ -440,7 +437,7 @@ mod tests {
             output,
             binary,
             skips_bad,
-            regular_only,
+            roots,
             quiet,
         })
     }

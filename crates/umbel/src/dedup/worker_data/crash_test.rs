@@ -92,6 +92,7 @@ impl Place {
             references: Vec::new(),
             online: Vec::new(),
             add_to: None,
+            roots: None,
             reach: crate::cluster_client::Reach::default(),
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
