@@ -10,13 +10,13 @@ use clap::{ArgGroup, Args, ValueEnum};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Options, Role};
+use umbel_engine::reconcile::{Aim, Direction, Optimize, Options, Role};
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
-    Observer, Patience, ReconcileError, answer, listen, open_set, reconcile,
+    Observer, ReconcileError, answer, listen, open_set, reconcile,
 };
 
+mod bounds;
 mod observers;
 mod offline;
 mod report;
@@ -27,10 +27,6 @@ use report::{Report, count_changed, show_difference};
 
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
-
-/// Seconds of a session that somebody else begins, unless told otherwise: a gigabyte of contents at 300 kB/s. One that is
-/// cut goes on with `--resume`.
-const LISTEN_SECONDS_MAX: u64 = 3600;
 
 /// What `--help` says last.
 const HELP_END: &str = "\
@@ -325,23 +321,6 @@ impl ReconcileArgs {
         match &self.sketch {
             Some(sketch) => Ok(Box::new(KeptSet::open(path, form, sketch)?)),
             None => open_set(path, form),
-        }
-    }
-
-    fn patience(&self) -> Patience {
-        // Sessions that others begin come one after another: none may hold up the rest for ever.
-        let whole = self.listen.is_some().then_some(LISTEN_SECONDS_MAX);
-        let whole = self.max_time.or(whole).map(Duration::from_secs);
-        Patience { idle: Duration::from_secs(self.idle_timeout), whole }
-    }
-
-    fn limits(&self) -> Limits {
-        let default = Limits::default();
-        Limits {
-            bytes_max: self.max_bytes.unwrap_or(default.bytes_max),
-            diff_max: self.max_diff.unwrap_or(default.diff_max),
-            allow_skew: self.allow_skew,
-            ..default
         }
     }
 

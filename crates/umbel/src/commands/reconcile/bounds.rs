@@ -1,0 +1,29 @@
+//! What a session may take.
+
+use super::ReconcileArgs;
+use std::time::Duration;
+use umbel_engine::reconcile::Limits;
+use umbel_reconcile::Patience;
+
+/// Seconds of a session that somebody else begins, unless told otherwise: a gigabyte of contents at 300 kB/s. One that is
+/// cut goes on with `--resume`.
+const LISTEN_SECONDS_MAX: u64 = 3600;
+
+impl ReconcileArgs {
+    pub(super) fn patience(&self) -> Patience {
+        // Sessions that others begin come one after another: none may hold up the rest for ever.
+        let whole = self.listen.is_some().then_some(LISTEN_SECONDS_MAX);
+        let whole = self.max_time.or(whole).map(Duration::from_secs);
+        Patience { idle: Duration::from_secs(self.idle_timeout), whole }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            bytes_max: self.max_bytes.unwrap_or(default.bytes_max),
+            diff_max: self.max_diff.unwrap_or(default.diff_max),
+            allow_skew: self.allow_skew,
+            ..default
+        }
+    }
+}
