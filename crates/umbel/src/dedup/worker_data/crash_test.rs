@@ -58,8 +58,7 @@ impl Place {
     }
 
     fn read(&self, name: &str) -> String {
-        let path = self.path(name);
-        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        std::fs::read_to_string(self.path(name)).expect(name)
     }
 
     fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
