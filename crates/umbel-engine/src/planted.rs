@@ -125,6 +125,14 @@ planted! {
     FinishBeforeAdded = "finish_before_added",
     /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
     ScrubTrustsLeader = "scrub_trusts_leader",
+    /// Who may create, clear and drop some filter may do so with every one.
+    GateLeftOpen = "gate_left_open",
+    /// A request in a session that another principal has opened is carried out.
+    ForeignSessionAccepted = "foreign_session_accepted",
+    /// A link serves a node that was removed from the cluster.
+    RemovedNodeAdmitted = "removed_node_admitted",
+    /// Who calls a node that starts is judged by however much of the catalogue that has read already.
+    StartUnheard = "start_unheard",
     /// A session ends well without comparing the digests of the union.
     UnionUnchecked = "union_unchecked",
     /// What a dry run found is told before it is verified.
@@ -203,6 +211,11 @@ impl Planted {
             | Self::PartsNamedAlike
             | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
             Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
+            Self::GateLeftOpen | Self::StartUnheard => {
+                &["nothing_ungranted_is_done", "refusals_tell_nothing"]
+            }
+            Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
+            Self::RemovedNodeAdmitted => &["removed_stay_out"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -257,6 +270,10 @@ impl Planted {
             | Self::RelayedAsOwn
             | Self::PartsNamedAlike
             | Self::FinishBeforeAdded => "jobs",
+            Self::GateLeftOpen
+            | Self::ForeignSessionAccepted
+            | Self::RemovedNodeAdmitted
+            | Self::StartUnheard => "access",
             Self::UnionUnchecked
             | Self::ToldUnverified
             | Self::RetryKeepsKey

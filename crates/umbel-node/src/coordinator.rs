@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRecord;
@@ -31,6 +32,7 @@ use crate::raft::encoding::{decode, encode};
 
 pub(crate) mod catalogue;
 pub(crate) mod copies;
+mod hearing;
 mod items;
 mod jobs;
 mod levels;
@@ -65,6 +67,8 @@ pub(crate) struct Coordinator {
     /// Who led each group when last heard.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
     old_map: OldMap,
+    /// Set when this node has heard the majority since it started.
+    heard: OnceCell<()>,
 }
 
 /// What became of one try at one node.
@@ -78,7 +82,8 @@ enum Tried<T> {
 
 impl Coordinator {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
-        Self { local, seed, leaders: Mutex::default(), old_map: OldMap::default() }
+        let (leaders, old_map) = (Mutex::default(), OldMap::default());
+        Self { local, seed, leaders, old_map, heard: OnceCell::new() }
     }
 
     pub(super) fn local(&self) -> Result<&Arc<Local>, CallFailure> {

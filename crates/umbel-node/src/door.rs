@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
 use umbel_engine::meta::NodeRecord;
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 
@@ -138,7 +139,7 @@ impl Door {
             .meta()
             .replica()
             .read_meta(|state| matches!(state.node(from), Some(NodeRecord::Removed)));
-        if is_removed {
+        if is_removed && !planted::on(Planted::RemovedNodeAdmitted) {
             return Err(format!(
                 "{from} was removed from the cluster; with an empty data folder it may join again"
             ));

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 use umbel_engine::SessionId;
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::PartError;
 
 use super::{ClientRequest, Coordinator, unexpected};
@@ -43,6 +44,7 @@ impl Coordinator {
         }
         match found {
             SessionStanding::Given { .. } if self.is_answer(found)? => Ok(()),
+            SessionStanding::Foreign if planted::on(Planted::ForeignSessionAccepted) => Ok(()),
             _ => Err(PartError::SessionExpired { id }.into()),
         }
     }

@@ -88,11 +88,18 @@ pub(super) async fn gate(
     next: Next,
 ) -> Response {
     // Where the connection is not known, nobody is.
-    let connection = request.extensions().get().unwrap_or(&PeerIdentity::Anonymous);
-    let token = request.headers().get(header::AUTHORIZATION);
-    let caller = Caller::identify(connection, token, &coordinator);
+    let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
     let path = request.uri().path().to_owned();
     let need = Need::of(&path);
+    // Measurements are wanted most where the majority cannot be reached.
+    let must_hear = path != "/metrics" && need.asks_for_grants(&connection);
+    let caller = match must_hear && !coordinator.has_heard().await {
+        true => Caller::too_early(&connection, &coordinator),
+        false => {
+            let token = request.headers().get(header::AUTHORIZATION);
+            Caller::identify(&connection, token, &coordinator)
+        }
+    };
     if !caller.may(need) {
         if !caller.is_unknown() {
             tracing::warn!(target: "umbel::audit", who = %caller, path, "denied");

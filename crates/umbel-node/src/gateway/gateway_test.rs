@@ -85,8 +85,9 @@ async fn all_services_share_a_port() {
     assert_eq!(status.code(), Code::Unavailable);
     let detail = v1::ErrorDetail::decode(status.details()).unwrap();
     assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::NotFormed, v1::Applied::No));
+    // Nothing is looked at before the node knows who may do what.
     let status = filters.drop(v1::DropRequest::default()).await.unwrap_err();
-    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.code(), Code::Unavailable);
     let mut peer = channel::peer_client(&net, &address).unwrap();
     let who = peer.who_are_you(v1::WhoAreYouRequest {}).await.unwrap().into_inner();
     assert_eq!(who.protocol, 7);

@@ -1,0 +1,30 @@
+//! Whether this node has heard the majority since it started: until then its catalogue may be any old one.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use umbel_engine::planted::{self, Planted};
+
+use super::Coordinator;
+
+/// Longest time that a call waits for it. Every call that comes before asks anew, so it is less than what
+/// clients give an attempt.
+const HEARING_TIME_MAX: Duration = Duration::from_secs(1);
+
+impl Coordinator {
+    /// Whether the catalogue here has all that the majority had when this node started; waits a moment
+    /// for it.
+    ///
+    /// A node that starts reads its log from the last snapshot on, and one that joins gets it from the first
+    /// entry on: who asks meanwhile would meet a cluster without principals, or one in which those have
+    /// rights who have lost them.
+    pub(crate) async fn has_heard(&self) -> bool {
+        if self.heard.initialized() || planted::on(Planted::StartUnheard) {
+            return true;
+        }
+        let hear = || self.meta_refresh(Instant::now() + HEARING_TIME_MAX);
+        // One asks, the others wait for its answer.
+        let heard = timeout(HEARING_TIME_MAX, self.heard.get_or_try_init(hear)).await;
+        matches!(heard, Ok(Ok(())))
+    }
+}
