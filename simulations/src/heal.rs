@@ -17,6 +17,7 @@ use crate::watch;
 use crate::workload::Clients;
 use crate::world::World;
 
+pub(crate) mod access;
 pub(crate) mod copies;
 pub(crate) mod jobs;
 mod shards;
@@ -95,7 +96,7 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if !run_until(world, now_us() + SERVE_MAX_US, |_| read.get())? && !world.is_violated() {
         watch::violated("heals_and_serves", "items cannot be read back".to_owned());
     }
-    Ok(())
+    if world.is_violated() { Ok(()) } else { access::heal(world) }
 }
 
 /// Goes on until something holds, a promise is broken or it is too late; whether it holds.

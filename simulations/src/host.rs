@@ -12,15 +12,14 @@ use umbel_node::{Config, Node, StartError};
 
 use crate::disk::SimDisk;
 use crate::jobs::{HostJobs, PlannedJobs, SimWorkshops};
+use crate::names::PORT;
+pub(crate) use crate::names::{address_of, host_name};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::WorldShape;
 use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::{self, SimObserver};
-
-/// Port of every node.
-pub(crate) const PORT: u16 = 7300;
 
 /// What a host is told from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,6 +253,7 @@ impl Host {
     pub(crate) async fn run(self: Rc<Self>) {
         self.incarnation.set(self.incarnation.get() + 1);
         trace::line(now_us(), &self.name, "start", format_args!("{}", self.incarnation.get()));
+        watch::with(|checks| checks.rights.started(now_us(), self.number));
         let (sender, mut orders) = mpsc::unbounded_channel();
         self.orders.replace(Some(sender));
         self.started_us.set(now_us());
@@ -339,16 +339,6 @@ impl Host {
     pub(crate) fn set_wall_offset_ms(&self, offset_ms: i64) {
         self.wall_offset_ms.store(offset_ms, Ordering::Relaxed);
     }
-}
-
-/// The name of a node's host.
-pub(crate) fn host_name(number: u32) -> String {
-    format!("n{number}")
-}
-
-/// Where others reach a node.
-pub(crate) fn address_of(number: u32) -> String {
-    format!("{}:{PORT}", host_name(number))
 }
 
 fn disk_seed(seed: u64, number: u32) -> u64 {

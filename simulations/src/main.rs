@@ -1,6 +1,8 @@
 //! Whole Umbel clusters under simulated time, network and disk, from one seed.
 
+mod access;
 mod bugs;
+mod channel;
 mod child;
 mod clock;
 mod commands;
@@ -17,6 +19,7 @@ mod jobs;
 mod limits;
 mod links;
 mod meta;
+mod names;
 mod net;
 mod now;
 mod operator;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use umbel_client::{Client, ClientError, ClientOptions};
+use umbel_client::{Client, ClientError, ClientOptions, Token};
 
 use crate::net::SimNet;
 use crate::now::now_us;
@@ -51,9 +51,13 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// The operator, and the program that must run on the clients' host.
-    pub(crate) fn new(net: SimNet, addresses: Vec<String>) -> (Self, impl Future<Output = ()>) {
+    pub(crate) fn new(
+        net: SimNet,
+        addresses: Vec<String>,
+        token: Option<Token>,
+    ) -> (Self, impl Future<Output = ()>) {
         let (errands, waiting) = mpsc::unbounded_channel();
-        (Self { errands }, work(net, addresses, waiting))
+        (Self { errands }, work(admin_client(net, addresses, token), waiting))
     }
 
     /// Has a task tried.
@@ -66,20 +70,20 @@ impl Operator {
 }
 
 /// A client of whoever looks after the cluster or its jobs: patient enough for one change.
-pub(crate) fn admin_client(net: SimNet, addresses: Vec<String>) -> Client {
+pub(crate) fn admin_client(net: SimNet, addresses: Vec<String>, token: Option<Token>) -> Client {
     let options = ClientOptions {
         timeout: Duration::from_secs(5),
         attempt_timeout: Duration::from_secs(2),
         connect_timeout: Duration::from_secs(1),
         map_age_max: Duration::from_secs(2),
+        token,
         ..ClientOptions::default()
     };
     let made = Client::connect_through(addresses, options, net);
     made.expect("the hosts' addresses are addresses")
 }
 
-async fn work(net: SimNet, addresses: Vec<String>, mut waiting: mpsc::UnboundedReceiver<Errand>) {
-    let client = admin_client(net, addresses);
+async fn work(client: Client, mut waiting: mpsc::UnboundedReceiver<Errand>) {
     let mut running = tokio::task::JoinSet::new();
     while let Some(errand) = waiting.recv().await {
         while running.try_join_next().is_some() {}

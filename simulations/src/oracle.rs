@@ -8,6 +8,8 @@
 //! | `view` | the history by filter, copies of a request as one |
 //! | `bits` | which positions an item has, and when each was first set |
 //! | `generations` | which generations replicated filters had, and which of them a call is about |
+//! | `rights` | what principals may do, by each version of the catalogue |
+//! | `seen` | words of refusals, and inserts that nobody might make |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};
@@ -29,8 +31,10 @@ pub(crate) mod reference;
 #[cfg(test)]
 mod reference_test;
 pub(crate) mod register;
+pub(crate) mod rights;
 #[cfg(test)]
 mod search_test;
+pub(crate) mod seen;
 pub(crate) mod view;
 
 use generations::Generations;

@@ -2,6 +2,7 @@
 //!
 //! A plan survives changes of the order in which random numbers are drawn, which breaks bare seeds.
 
+pub(crate) mod access;
 pub(crate) mod check;
 mod class;
 pub(crate) mod damage;
@@ -18,6 +19,7 @@ pub(crate) mod plan_test;
 
 use serde::{Deserialize, Serialize};
 
+use self::access::AccessPlan;
 use self::meeting::{Meeting, SetsPlan};
 pub(crate) use check::{Misfit, PLAN_LIMITS};
 pub(crate) use job::{JobFilter, JobKeep, JobLevel, JobPlan};
@@ -58,6 +60,9 @@ pub(crate) struct Plan {
     /// These sessions, by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meetings: Vec<Meeting>,
+    /// Principals, what is granted to them, and what they ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) access: Option<AccessPlan>,
     /// What happens to them, by time.
     pub(crate) faults: Vec<FaultPlan>,
     /// Where it came from, for people: seed's commit, issue, what was wrong.

@@ -32,6 +32,8 @@ pub(crate) enum Profile {
     Mixed,
     /// Disks that lose what was synced, and old images of disks, while the other nodes run on.
     Images,
+    /// Principals that come, change and go, under cuts, crashes, and nodes that come and go.
+    Access,
 }
 
 /// Classes of [`Profile::Jobs`]: no disk is lost, for what it holds of a job is nowhere else.
@@ -56,6 +58,27 @@ const OF_JOBS: &[&str] = &[
     "snapshot",
 ];
 
+/// Classes of [`Profile::Access`]: clocks are right, so that it can be told when rights end.
+const OF_ACCESS: &[&str] = &[
+    "isolate",
+    "split",
+    "one_way",
+    "latency",
+    "loss",
+    "reset",
+    "hold",
+    "crash",
+    "power_loss",
+    "stop",
+    "rolling_restart",
+    "freeze",
+    "join",
+    "replace",
+    "move_replica",
+    "hand_over",
+    "snapshot",
+];
+
 /// Classes of [`Profile::Mixed`]: without the last two, whose promise needs that the others are there.
 const OF_MIXED: &[&str] = Fault::ALL_CLASSES.split_at(Fault::ALL_CLASSES.len() - 2).0;
 
@@ -73,7 +96,7 @@ fn names() -> String {
 
 impl Profile {
     /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Calm,
         Self::Network,
         Self::Disk,
@@ -86,6 +109,7 @@ impl Profile {
         Self::Moves,
         Self::Reconcile,
         Self::Images,
+        Self::Access,
     ];
 
     /// Its name, as commands and plans write it.
@@ -103,6 +127,7 @@ impl Profile {
             Self::Reconcile => "reconcile",
             Self::Mixed => "mixed",
             Self::Images => "images",
+            Self::Access => "access",
         }
     }
 
@@ -128,6 +153,9 @@ impl Profile {
             Self::Mixed => "all classes of faults, but lost tails and old images of disks",
             Self::Images => {
                 "disks that lose synced data, old images of disks, amid cuts and slow disks"
+            }
+            Self::Access => {
+                "principals come, change and are revoked, amid cuts and crashes; nodes come and go"
             }
         }
     }
@@ -189,6 +217,7 @@ impl Profile {
             ],
             Self::Jobs => OF_JOBS,
             Self::Mixed => OF_MIXED,
+            Self::Access => OF_ACCESS,
             // No other node starts: what it knows of others is in its memory.
             Self::Images => &[
                 "isolate",
@@ -230,7 +259,7 @@ mod tests {
         let error = "doomed".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile, images"
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile, images, access"
         );
     }
 

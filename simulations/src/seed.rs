@@ -13,6 +13,11 @@ use crate::now::now_us;
 /// The wall clock's start: 2026-01-01T00:00:00Z.
 const EPOCH_MS: i64 = 1_767_225_600_000;
 
+/// What a wall clock shows now that is right.
+pub(crate) fn true_wall_ms() -> u64 {
+    EPOCH_MS.unsigned_abs() + now_us() / 1_000
+}
+
 /// A stream of random numbers of its own for each name, so that one more draw from one does not
 /// shift the others.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {

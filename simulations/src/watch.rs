@@ -16,6 +16,8 @@ use crate::invariants::violation::Violation;
 use crate::now::now_us;
 use crate::oracle::generations::Generations;
 use crate::oracle::reference::Reference;
+use crate::oracle::rights::Rights;
+use crate::oracle::seen::Seen;
 use crate::trace;
 
 /// More violations than this say nothing new.
@@ -26,6 +28,8 @@ pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
     pub(crate) generations: Generations,
+    pub(crate) rights: Rights,
+    pub(crate) seen: Seen,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -39,6 +43,8 @@ pub(crate) fn begin() {
         reference: Reference::new(),
         raft: RaftInvariants::new(),
         generations: Generations::default(),
+        rights: Rights::default(),
+        seen: Seen::default(),
         violations: Vec::new(),
     };
     CHECKS.set(Some(checks));
@@ -87,9 +93,11 @@ impl Checks {
             Event::LogOpened { group: GroupId::META, .. } => self.generations.started(now, host),
             Event::Applied { group: GroupId::META, entry, .. } => {
                 self.generations.heard(now, host, entry.index, newest);
+                self.rights.heard(now, host, entry.index, newest);
             }
             Event::SnapshotLoaded { group: GroupId::META, through: Some(entry), .. } => {
                 self.generations.heard(now, host, entry.index, newest);
+                self.rights.heard(now, host, entry.index, newest);
             }
             _ => {}
         }

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::transport::Channel;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
-    Applied, Client, ClientError, ClientOptions, Hashing, Kind, NewFilter, ReadLevel,
+    Applied, Client, ClientError, ClientOptions, Hashing, Kind, NewFilter, ReadLevel, Token,
 };
 
+use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
@@ -45,11 +45,13 @@ pub(crate) struct Clients {
     /// Addresses of the nodes that found the cluster, by number from 1.
     addresses: Vec<String>,
     filters: Vec<FilterPlan>,
+    /// What all of them prove themselves by, if the cluster has principals.
+    token: Option<Token>,
     calls: RefCell<Vec<Call>>,
     /// A client for each number and each node that it calls first.
     clients: RefCell<BTreeMap<(u32, u32), Client>>,
     /// A connection to each machine's node, for calls about replicated filters.
-    copy_clients: RefCell<BTreeMap<u32, FiltersClient<Channel>>>,
+    copy_clients: RefCell<BTreeMap<u32, FiltersClient<NodeChannel>>>,
     request_count: RefCell<u32>,
 }
 
@@ -59,11 +61,17 @@ pub(crate) fn item_text(item: u32) -> String {
 }
 
 impl Clients {
-    pub(crate) fn new(net: SimNet, addresses: Vec<String>, filters: Vec<FilterPlan>) -> Rc<Self> {
+    pub(crate) fn new(
+        net: SimNet,
+        addresses: Vec<String>,
+        filters: Vec<FilterPlan>,
+        token: Option<Token>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             net,
             addresses,
             filters,
+            token,
             calls: RefCell::default(),
             clients: RefCell::default(),
             copy_clients: RefCell::default(),
@@ -169,7 +177,8 @@ impl Clients {
                 self.addresses.clone()
             };
             let timeout = request_timeout(number);
-            let options = ClientOptions { learns_nodes: !is_stubborn, timeout, ..options() };
+            let token = self.token.clone();
+            let options = ClientOptions { learns_nodes: !is_stubborn, timeout, token, ..options() };
             let made = Client::connect_through(addresses, options, self.net.clone());
             made.expect("the hosts' addresses are addresses")
         });

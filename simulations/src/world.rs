@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use umbel_node::ports::Rare;
 
+use crate::access::{self, Clerk};
 use crate::counters;
 use crate::faults::Nemesis;
 use crate::heal;
@@ -70,6 +71,12 @@ pub(crate) struct World {
     pub(crate) jobs: Arc<PlannedJobs>,
     pub(crate) clients: Rc<Clients>,
     pub(crate) users: Rc<Users>,
+    /// Who changes principals, in a plan that has some.
+    pub(crate) clerk: Option<Rc<Clerk>>,
+    /// Whether all has been asked that the plan has principals ask for.
+    pub(crate) asking: Rc<std::cell::Cell<bool>>,
+    /// The network of the clients' host.
+    pub(crate) clients_net: SimNet,
     pub(crate) operator: Operator,
     links: Links,
     rare: Vec<Rare>,
@@ -138,9 +145,16 @@ impl World {
         let plan = Rc::new(plan.clone());
         let founders: Vec<String> = (1..=plan.world.nodes).map(address_of).collect();
         let clients_net = SimNet::new(plan.seed, CLIENTS);
-        let clients = Clients::new(clients_net.clone(), founders.clone(), plan.filters.clone());
-        let users = Users::new(clients_net.clone(), founders.clone(), plan.jobs.len());
-        let (operator, working) = Operator::new(clients_net, founders.clone());
+        let token = access::root_token(plan.access.as_ref());
+        let of_clients = || (clients_net.clone(), founders.clone());
+        let (net, addresses) = of_clients();
+        let clients = Clients::new(net, addresses, plan.filters.clone(), token.clone());
+        let (net, addresses) = of_clients();
+        let users = Users::new(net, addresses, token.clone(), plan.jobs.len());
+        let (net, addresses) = of_clients();
+        let (operator, working) = Operator::new(net, addresses, token);
+        let (net, addresses) = of_clients();
+        let clerk = plan.access.as_ref().map(|_| Clerk::new(net, addresses));
         let (tasks, mut waiting) =
             tokio::sync::mpsc::unbounded_channel::<std::pin::Pin<Box<dyn Future<Output = ()>>>>();
         assert_eq!(sim.lookup(CLIENTS_HOST), address_of_number(CLIENTS));
@@ -162,6 +176,9 @@ impl World {
             jobs: PlannedJobs::new(plan.jobs.clone()),
             clients,
             users,
+            clerk,
+            asking: Rc::default(),
+            clients_net,
             operator,
             links: Links::default(),
             rare,
@@ -209,6 +226,10 @@ impl World {
         let work = self.spawn(running);
         let looking_after = Rc::clone(&self.users).run(self.plan.jobs.clone());
         let jobs = self.spawn(looking_after);
+        if let (Some(clerk), Some(plan)) = (self.clerk.clone(), self.plan.access.clone()) {
+            let net = self.clients_net.clone();
+            self.asking = self.spawn(access::run(clerk, net, self.founders.clone(), plan));
+        }
         let mut nemesis = Nemesis::new(&self.plan, began_us);
         while now_us() < began_us + self.plan.run_ms * 1000 {
             nemesis.step(self);
@@ -228,7 +249,13 @@ impl World {
     /// Lets the cluster form and creates the filters; false if that was violated.
     fn set_up(&mut self) -> Result<bool, String> {
         let clients = Rc::clone(&self.clients);
-        let done = self.spawn(async move { clients.create_filters().await });
+        let clerk = self.clerk.clone();
+        let done = self.spawn(async move {
+            if let Some(clerk) = clerk {
+                clerk.set_up().await;
+            }
+            clients.create_filters().await;
+        });
         while !done.get() {
             self.step()?;
             if self.is_violated() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_client::proto::{Job, SubmitJobRequest};
-use umbel_client::{Client, ClientError};
+use umbel_client::{Client, ClientError, Token};
 use umbel_engine::JobId;
 
 use crate::net::SimNet;
@@ -49,8 +49,13 @@ impl Known {
 }
 
 impl Users {
-    pub(crate) fn new(net: SimNet, addresses: Vec<String>, count: usize) -> Rc<Self> {
-        let client = admin_client(net, addresses);
+    pub(crate) fn new(
+        net: SimNet,
+        addresses: Vec<String>,
+        token: Option<Token>,
+        count: usize,
+    ) -> Rc<Self> {
+        let client = admin_client(net, addresses, token);
         Rc::new(Self { client, jobs: RefCell::new(vec![Known::default(); count]) })
     }
 

@@ -15,7 +15,7 @@ use umbel_engine::{FilterId, Generation};
 use super::bits::NEVER_US;
 use super::view::{CLOCKS_APART_US, end_us};
 use crate::history::Call;
-use crate::host::host_name;
+use crate::names::host_name;
 
 /// One generation of a replicated filter.
 #[derive(Clone, Debug)]

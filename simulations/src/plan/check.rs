@@ -9,6 +9,7 @@ use umbel_node::ports::Rare;
 
 use super::{Fault, FilterKind, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
 
+mod access;
 mod fault;
 mod meeting;
 
@@ -51,6 +52,12 @@ pub(crate) struct PlanLimits {
     pub(crate) job_records: RangeInclusive<u32>,
     /// Cells an owner of a job.
     pub(crate) job_cells: RangeInclusive<u32>,
+    /// Changes of principals.
+    pub(crate) access_changes: RangeInclusive<usize>,
+    /// Calls of principals.
+    pub(crate) access_asks: RangeInclusive<usize>,
+    /// Numbers of principals.
+    pub(crate) principal: RangeInclusive<u32>,
     /// Faults.
     pub(crate) faults: RangeInclusive<usize>,
     /// Hosts with sets that sessions reconcile.
@@ -83,6 +90,9 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     jobs: 0..=16,
     job_records: 0..=10_000,
     job_cells: 1..=64,
+    access_changes: 0..=1000,
+    access_asks: 0..=10_000,
+    principal: 0..=63,
     faults: 0..=1000,
     sets: 2..=8,
     set_items: 0..=100_000,
@@ -167,6 +177,7 @@ impl Plan {
         in_range("number of faults", self.faults.len(), &limits.faults)?;
         self.check_jobs()?;
         self.check_meetings()?;
+        self.check_access()?;
         self.check_names()?;
         self.check_filters()?;
         in_order("ops", self.ops.iter().map(|op| op.at_ms), self.run_ms)?;

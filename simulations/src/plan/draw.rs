@@ -7,6 +7,7 @@ use self::dice::{Dice, Stream};
 use super::{PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
+mod access;
 mod copies;
 mod dice;
 mod faults;
@@ -56,6 +57,8 @@ impl Plan {
             ops.sort_by_key(|op| op.at_ms);
             ops.truncate(*PLAN_LIMITS.ops.end());
         }
+        let mut rights = Dice::new(seed, Stream::Access);
+        let access = (profile == Profile::Access).then(|| access::draw(&mut rights, world, run_ms));
         let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
         Self {
             plan: PLAN_FORMAT,
@@ -70,6 +73,7 @@ impl Plan {
             jobs,
             sets: None,
             meetings: Vec::new(),
+            access,
             faults,
             note: String::new(),
             expect: None,
@@ -94,6 +98,7 @@ impl Plan {
             jobs: Vec::new(),
             meetings: meetings::draw(&mut dice, hosts, run_ms),
             sets: Some(sets),
+            access: None,
             faults: Vec::new(),
             note: String::new(),
             expect: None,

@@ -36,6 +36,7 @@ pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
         jobs: Vec::new(),
         sets: None,
         meetings: Vec::new(),
+        access: None,
         faults: Vec::new(),
         note: String::new(),
         expect: None,

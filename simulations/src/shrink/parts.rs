@@ -32,6 +32,18 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
             plan.meetings.drain(chunk);
         },
     );
+    trials.thin(
+        |plan| plan.access.as_ref().map_or(0, |access| access.asks.len()),
+        |plan, chunk| {
+            plan.access.iter_mut().for_each(|access| drop(access.asks.drain(chunk.clone())));
+        },
+    );
+    trials.thin(
+        |plan| plan.access.as_ref().map_or(0, |access| access.changes.len()),
+        |plan, chunk| {
+            plan.access.iter_mut().for_each(|access| drop(access.changes.drain(chunk.clone())));
+        },
+    );
     trials.thin(|plan| clients(plan).len(), remove_clients);
     trials.thin(item_count, remove_items);
     shrink_copies(trials);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use prost::Message;
 use tokio::time::Instant;
-use tonic::transport::{Channel, Endpoint, Uri};
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{ErrorDetail, InsertRequest, Items, OpenSessionRequest, RequestId};
-use umbel_node::ports::Net;
 
 use super::{Clients, REQUEST_TIMEOUT, item_text};
+use crate::access::ROOT;
+use crate::channel::{NodeChannel, node_channel};
 use crate::history::{Outcome, Verb};
 
 /// How long one try may take.
@@ -116,20 +116,9 @@ impl Clients {
     }
 
     /// A client of the node with this number, counted around.
-    pub(super) fn node(&self, number: u32) -> FiltersClient<Channel> {
+    pub(super) fn node(&self, number: u32) -> FiltersClient<NodeChannel> {
         let address = self.addresses[(number as usize - 1) % self.addresses.len()].clone();
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .expect("the hosts' addresses are addresses")
-            .connect_timeout(Duration::from_secs(1));
-        let net = self.net.clone();
-        FiltersClient::new(endpoint.connect_with_connector_lazy(tower::service_fn(
-            move |_: Uri| {
-                let (net, address) = (net.clone(), address.clone());
-                async move {
-                    let stream = Net::connect(&net, &address).await?;
-                    Ok::<_, std::io::Error>(hyper_util::rt::TokioIo::new(stream))
-                }
-            },
-        )))
+        let token = self.token.as_ref().map(|_| ROOT);
+        FiltersClient::new(node_channel(&self.net, address, token))
     }
 }

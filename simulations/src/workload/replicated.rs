@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use prost::Message;
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
@@ -14,6 +13,7 @@ use umbel_client::proto::{
 };
 
 use super::{Clients, REQUEST_TIMEOUT, item_text};
+use crate::channel::NodeChannel;
 use crate::history::Outcome;
 use crate::plan::{Ack, FilterKind, Op};
 
@@ -24,7 +24,7 @@ const ITEMS_TIMEOUT: Duration = Duration::from_secs(3);
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A client of one node.
-type NodeClient = FiltersClient<Channel>;
+type NodeClient = FiltersClient<NodeChannel>;
 
 impl Clients {
     /// Whether every node has a copy of a filter.

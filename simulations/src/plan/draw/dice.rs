@@ -23,6 +23,8 @@ pub(super) enum Stream {
     Jobs = 7,
     /// Sessions of set reconciliation.
     Meetings = 8,
+    /// Principals, and what they ask for.
+    Access = 9,
 }
 
 /// Random numbers of one stream.

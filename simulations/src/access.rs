@@ -1,0 +1,50 @@
+//! Principals in a run: an administrator who adds, changes and revokes them, those who ask for what they
+//! may and may not, who steals sessions, and nodes that were removed and call on.
+//!
+//! | file | who |
+//! |---|---|
+//! | `answer` | what comes of a call |
+//! | `clerk` | the administrator |
+//! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` judges each answer |
+//! | `thief` | one who sends requests in another one's session |
+//! | `stranger` | somebody who knocks at nodes that start |
+//! | `ghosts` | nodes that were removed |
+
+pub(crate) mod answer;
+mod askers;
+mod clerk;
+mod ghosts;
+mod stranger;
+mod thief;
+
+use std::rc::Rc;
+
+use umbel_client::Token;
+
+use crate::net::SimNet;
+use crate::plan::access::AccessPlan;
+
+pub(crate) use clerk::{Clerk, named};
+
+/// The administrator's token: that of all clients that are no principals of the plan.
+pub(crate) const ROOT: &str = "root.k0";
+
+/// The administrator's token, in a plan with principals.
+pub(crate) fn root_token(access: Option<&AccessPlan>) -> Option<Token> {
+    access.map(|_| Token::new(ROOT).expect("it is a token"))
+}
+
+/// The hash of a token's secret.
+pub(crate) fn digest_of(token: &str) -> [u8; 32] {
+    let (_, secret) = token.rsplit_once('.').expect("tokens have a name and a secret");
+    *blake3::hash(secret.as_bytes()).as_bytes()
+}
+
+/// Does what the plan says, to its end.
+pub(crate) async fn run(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, plan: AccessPlan) {
+    let AccessPlan { changes, asks } = plan;
+    tokio::task::spawn_local(ghosts::run(net.clone(), addresses.clone()));
+    tokio::task::spawn_local(stranger::run(net.clone()));
+    let asking = askers::Askers::new(net, addresses).run(asks);
+    tokio::join!(clerk.run(changes), asking);
+}

@@ -1,0 +1,165 @@
+//! Who asks for what it may or may not: each call goes once, to the node that the plan names.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Status;
+use umbel_client::proto::access_client::AccessClient;
+use umbel_client::proto::admin_client::AdminClient;
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_client::proto::jobs_client::JobsClient;
+use umbel_client::proto::{
+    ClearRequest, ClusterVerb, ContainsRequest, CreateRequest, DropRequest, FilterVerb,
+    FlushRequest, InfoRequest, InsertRequest, Items, ListJobsRequest, ListPrincipalsRequest,
+    ListRequest, MergeRequest, PutPrincipalRequest, RemoveRequest, StatusRequest,
+};
+
+use super::answer::{Answer, answer_of};
+use super::clerk::{CAPACITY, named, token_of};
+use super::{digest_of, thief};
+use crate::channel::{NodeChannel, node_channel};
+use crate::invariants::nothing_ungranted_is_done::{Asked, judge};
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::oracle::rights::Shown;
+use crate::plan::access::{Ask, AskPlan, access_filter, principal_name};
+use crate::seed::true_wall_ms;
+use crate::trace;
+use crate::workload::item_text;
+
+/// How long a call may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// All of them.
+pub(super) struct Askers {
+    net: SimNet,
+    addresses: Vec<String>,
+    /// Connections stay open, whatever becomes of the principal.
+    channels: RefCell<BTreeMap<(Option<String>, u32), NodeChannel>>,
+}
+
+impl Askers {
+    pub(super) fn new(net: SimNet, addresses: Vec<String>) -> Rc<Self> {
+        Rc::new(Self { net, addresses, channels: RefCell::default() })
+    }
+
+    /// Makes the plan's calls, each at its time after now, and waits for all their ends.
+    pub(super) async fn run(self: Rc<Self>, asks: Vec<AskPlan>) {
+        let began = Instant::now();
+        let mut running = tokio::task::JoinSet::new();
+        for plan in asks {
+            tokio::time::sleep_until(began + Duration::from_millis(plan.at_ms)).await;
+            while running.try_join_next().is_some() {}
+            running.spawn_local(Rc::clone(&self).ask(plan));
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    async fn ask(self: Rc<Self>, plan: AskPlan) {
+        let founders = u32::try_from(self.addresses.len()).expect("a few nodes");
+        let machine = (plan.via - 1) % founders + 1;
+        if let Ask::Steal { item } = plan.ask {
+            return thief::steal(&self.net, &self.addresses, machine, item).await;
+        }
+        let token = plan.secret.map(|secret| token_of(plan.principal, secret));
+        let channel = self.channel(token.clone(), machine);
+        let (from_us, from_ms) = (now_us(), true_wall_ms());
+        let called = tokio::time::timeout(ASK_TIMEOUT, call(channel, &plan));
+        let answer = match called.await {
+            Ok(done) => answer_of(done),
+            Err(_) => Answer::Open("no answer".to_owned()),
+        };
+        let token = token.map(|token| (principal_name(plan.principal), digest_of(&token)));
+        let asked = Asked {
+            shown: Shown { token },
+            machine,
+            ask: plan.ask,
+            us: (from_us, now_us()),
+            wall_ms: (from_ms, true_wall_ms()),
+            answer,
+        };
+        trace::line(now_us(), "askers", "asked", format_args!("{plan:?} {:?}", asked.answer));
+        judge(&asked);
+    }
+
+    fn channel(&self, token: Option<String>, machine: u32) -> NodeChannel {
+        let address = self.addresses[machine as usize - 1].clone();
+        let mut channels = self.channels.borrow_mut();
+        let made = || node_channel(&self.net, address, token.as_deref());
+        channels.entry((token.clone(), machine)).or_insert_with(made).clone()
+    }
+}
+
+fn items(item: u32) -> Option<Items> {
+    Some(Items { items: vec![item_text(item).into()], ..Items::default() })
+}
+
+/// A call whose answer shows no names.
+fn nameless<T>(answer: Result<T, Status>) -> Result<Vec<String>, Status> {
+    answer.map(|_| Vec::new())
+}
+
+async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Status> {
+    let mut filters = FiltersClient::new(channel.clone());
+    let name = access_filter;
+    match plan.ask {
+        Ask::Contains { filter, item } => {
+            let (filter, items) = (name(filter), items(item));
+            nameless(
+                filters.contains(ContainsRequest { filter, items, ..Default::default() }).await,
+            )
+        }
+        Ask::Info { filter } => nameless(filters.info(InfoRequest { name: name(filter) }).await),
+        Ask::Insert { filter, item } => {
+            let (filter, items) = (name(filter), items(item));
+            nameless(filters.insert(InsertRequest { filter, items, ..Default::default() }).await)
+        }
+        Ask::Remove { filter, item } => {
+            let (filter, items) = (name(filter), items(item));
+            nameless(filters.remove(RemoveRequest { filter, items, ..Default::default() }).await)
+        }
+        Ask::Flush { filter } => nameless(filters.flush(FlushRequest { name: name(filter) }).await),
+        Ask::Create { filter } => {
+            let request = CreateRequest {
+                name: name(filter),
+                kind: umbel_client::Kind::Blocked.into(),
+                capacity: CAPACITY,
+                false_positive_rate: 1e-6,
+                hashing: umbel_client::Hashing::Public.into(),
+                ..Default::default()
+            };
+            nameless(filters.create(request).await)
+        }
+        Ask::Clear { filter } => nameless(filters.clear(ClearRequest { name: name(filter) }).await),
+        Ask::Drop { filter } => nameless(filters.drop(DropRequest { name: name(filter) }).await),
+        Ask::Merge { filter, source } => {
+            let request = MergeRequest { target: name(filter), sources: vec![name(source)] };
+            nameless(filters.merge(request).await)
+        }
+        Ask::List => {
+            let listed = filters.list(ListRequest::default()).await?.into_inner();
+            Ok(listed.filters.into_iter().map(|filter| filter.name).collect())
+        }
+        Ask::Status => nameless(AdminClient::new(channel).status(StatusRequest {}).await),
+        Ask::Jobs => nameless(JobsClient::new(channel).list_jobs(ListJobsRequest {}).await),
+        Ask::Principals => {
+            nameless(AccessClient::new(channel).list_principals(ListPrincipalsRequest {}).await)
+        }
+        Ask::Escalate => {
+            let own = principal_name(plan.principal);
+            let token = token_of(plan.principal, plan.secret.unwrap_or(0));
+            let mut principal = named(&own, &token, "*", &[FilterVerb::Manage]);
+            principal.cluster_verbs = vec![ClusterVerb::Admin.into()];
+            let request = PutPrincipalRequest {
+                principal: Some(principal),
+                replace: true,
+                keep_proof: false,
+            };
+            nameless(AccessClient::new(channel).put(request).await)
+        }
+        Ask::Steal { .. } => unreachable!("a thief has calls of its own"),
+    }
+}

@@ -1,0 +1,53 @@
+//! Somebody without a token, who knocks at nodes while they start: what they have read of the catalogue by then
+//! may be from before there were principals.
+
+use std::time::Duration;
+
+use umbel_client::proto::ListPrincipalsRequest;
+use umbel_client::proto::access_client::AccessClient;
+
+use super::answer::answer_of;
+use crate::channel::node_channel;
+use crate::host::address_of;
+use crate::invariants::nothing_ungranted_is_done::{Asked, judge};
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::oracle::rights::Shown;
+use crate::plan::access::Ask;
+use crate::seed::true_wall_ms;
+use crate::watch;
+
+/// Pause between two knocks: a log is read in a few hundredths of a second.
+const KNOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long after a start, in simulated microseconds.
+const KNOCKS_FOR_US: u64 = 500_000;
+
+/// How long a knock may take.
+const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Knocks on, as long as the world is.
+pub(super) async fn run(net: SimNet) {
+    loop {
+        tokio::time::sleep(KNOCK_PAUSE).await;
+        let since_us = now_us().saturating_sub(KNOCKS_FOR_US);
+        for machine in watch::with(|checks| checks.rights.started_after(since_us)) {
+            tokio::task::spawn_local(knock(net.clone(), machine));
+        }
+    }
+}
+
+async fn knock(net: SimNet, machine: u32) {
+    let mut client = AccessClient::new(node_channel(&net, address_of(machine), None));
+    let (from_us, from_ms) = (now_us(), true_wall_ms());
+    let asking = client.list_principals(ListPrincipalsRequest {});
+    let Ok(done) = tokio::time::timeout(KNOCK_TIMEOUT, asking).await else { return };
+    judge(&Asked {
+        shown: Shown { token: None },
+        machine,
+        ask: Ask::Principals,
+        us: (from_us, now_us()),
+        wall_ms: (from_ms, true_wall_ms()),
+        answer: answer_of(done.map(|_| Vec::new())),
+    });
+}

@@ -1,0 +1,156 @@
+//! After everything else has healed: what changes about principals counts on all nodes within a second, and
+//! nothing came of inserts that nobody might make.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tonic::Status;
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_client::proto::{ContainsRequest, FilterVerb, InfoRequest, Items};
+
+use super::run_until;
+use crate::access::answer::{Answer, answer_of};
+use crate::access::{Clerk, ROOT, named};
+use crate::channel::{NodeChannel, node_channel};
+use crate::counters;
+use crate::invariants::nothing_ungranted_is_done;
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::plan::access::{ACCESS_FILTERS, access_filter};
+use crate::watch;
+use crate::workload::item_text;
+use crate::world::World;
+
+/// Name of the invariant. The bound is that of docs/security.md and of the design of the gate.
+const NAME: &str = "changes_count_within_a_second";
+
+/// Within this time a change counts on every node that hears the majority.
+const COUNTS_WITHIN: Duration = Duration::from_secs(1);
+
+/// All of it is over in this time.
+const PATIENCE_US: u64 = 60_000_000;
+
+/// How long a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Pause between two tries.
+const TRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The token of a principal that is added and revoked here.
+const LATE: &str = "late.k0";
+
+type Client = FiltersClient<NodeChannel>;
+
+/// Adds a principal and revokes it; asks for what nobody might insert.
+///
+/// # Errors
+/// If a host's task panicked.
+pub(crate) fn heal(world: &mut World) -> Result<(), String> {
+    let Some(clerk) = world.clerk.clone() else { return Ok(()) };
+    let asking = Rc::clone(&world.asking);
+    if !run_until(world, now_us() + PATIENCE_US, |_| asking.get())? && !world.is_violated() {
+        watch::violated("heals_and_serves", "a call of a principal has not ended".to_owned());
+    }
+    if world.is_violated() {
+        return Ok(());
+    }
+    let addresses: Vec<String> = world.hosts.iter().map(|host| host.address()).collect();
+    let done = world.spawn(check(clerk, world.clients_net.clone(), addresses));
+    if !run_until(world, now_us() + PATIENCE_US, |_| done.get())? && !world.is_violated() {
+        watch::violated("heals_and_serves", "principals cannot be changed".to_owned());
+    }
+    Ok(())
+}
+
+async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>) {
+    let principal = named("late", LATE, "*", &[FilterVerb::Read]);
+    while clerk.put(principal.clone()).await.is_err() {
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+    tokio::time::sleep(COUNTS_WITHIN).await;
+    let client = |address: &String| Client::new(node_channel(&net, address.clone(), Some(LATE)));
+    let clients: Vec<Client> = addresses.iter().map(client).collect();
+    for (client, address) in clients.iter().zip(&addresses) {
+        let answer = ask(client).await;
+        if let Answer::Denied(text) = answer {
+            watch::violated(NAME, format!("{address} denies what was granted before: {text}"));
+        }
+        counters::checked(NAME, 1);
+    }
+    // A revocation whose answer was lost is refused when it comes again.
+    while matches!(clerk.revoke("late").await, Err(error) if error.failure().is_none()) {
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+    tokio::time::sleep(COUNTS_WITHIN).await;
+    // On the connections that were granted something before.
+    for (client, address) in clients.iter().zip(&addresses) {
+        let answer = ask(client).await;
+        if !matches!(answer, Answer::Denied(_)) {
+            let what = format!("{address} answers a token that was revoked before: {answer:?}");
+            watch::violated(NAME, what);
+        }
+        counters::checked(NAME, 1);
+    }
+    let items = watch::with(|checks| checks.seen.never_granted());
+    let client = Client::new(node_channel(&net, addresses[0].clone(), Some(ROOT)));
+    for filter in 0..ACCESS_FILTERS {
+        let name = access_filter(filter);
+        if let Some(present) = present(&client, &name, &items).await {
+            let what = format!(
+                "items {present:?} are in {name}, which only those without a right inserted"
+            );
+            watch::violated(nothing_ungranted_is_done::NAME, what);
+        }
+    }
+    counters::checked(nothing_ungranted_is_done::NAME, items.len() as u64);
+}
+
+/// Asks until there is an answer.
+async fn ask(client: &Client) -> Answer {
+    loop {
+        let mut client = client.clone();
+        let asked = client.info(InfoRequest { name: access_filter(0) });
+        let answer = match tokio::time::timeout(CALL_TIMEOUT, asked).await {
+            Ok(done) => answer_of(done.map(|_| Vec::new())),
+            Err(_) => answer_of(Err(Status::deadline_exceeded("no answer"))),
+        };
+        if !matches!(answer, Answer::Open(_)) {
+            return answer;
+        }
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+}
+
+/// Which of the items are in a filter; None if there is none, or no such filter.
+async fn present(client: &Client, name: &str, items: &[u32]) -> Option<Vec<u32>> {
+    if items.is_empty() {
+        return None;
+    }
+    loop {
+        let texts = items.iter().map(|&item| item_text(item).into()).collect();
+        let request = ContainsRequest {
+            filter: name.to_owned(),
+            items: Some(Items { items: texts, ..Items::default() }),
+            ..ContainsRequest::default()
+        };
+        let mut client = client.clone();
+        match client.contains(request).await {
+            Ok(answer) => {
+                let bits = answer.into_inner().present_bits;
+                let bit =
+                    |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+                let found: Vec<u32> = items
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, _)| bit(*at))
+                    .map(|(_, &item)| item)
+                    .collect();
+                return (!found.is_empty()).then_some(found);
+            }
+            Err(status) => match answer_of(Err(status)) {
+                Answer::Open(_) => tokio::time::sleep(TRY_PAUSE).await,
+                _ => return None,
+            },
+        }
+    }
+}

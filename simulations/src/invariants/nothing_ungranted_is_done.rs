@@ -1,0 +1,108 @@
+//! What is not granted is denied, on every node, and in the same words whether or not there is what was asked
+//! for (Saltzer and Schroeder, The protection of information in computer systems, Proc. IEEE 63(9), 1975,
+//! DOI 10.1109/PROC.1975.9939: fail-safe defaults, complete mediation); what is granted is not.
+
+use crate::access::answer::Answer;
+use crate::counters;
+use crate::oracle::rights::{Shown, Verdict, may_list, verdicts};
+use crate::plan::access::{ACCESS_FILTERS, Ask, access_filter};
+use crate::watch;
+
+/// Name of the invariant: what is not granted is not done.
+pub(crate) const NAME: &str = "nothing_ungranted_is_done";
+
+/// Name of the invariant: nobody is told more than that a right is lacking.
+pub(crate) const SILENT: &str = "refusals_tell_nothing";
+
+/// Name of the invariant: what is granted is not denied.
+pub(crate) const SERVED: &str = "granted_is_not_denied";
+
+/// A call, and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// What the caller showed.
+    pub(crate) shown: Shown,
+    /// The machine whose node was asked.
+    pub(crate) machine: u32,
+    /// What was asked for.
+    pub(crate) ask: Ask,
+    /// From when to when, in simulated microseconds.
+    pub(crate) us: (u64, u64),
+    /// The same by the wall clocks, in milliseconds.
+    pub(crate) wall_ms: (u64, u64),
+    /// What came.
+    pub(crate) answer: Answer,
+}
+
+/// Holds an answer against what the asked node may have known.
+pub(crate) fn judge(asked: &Asked) {
+    let found = watch::with(|checks| {
+        let possible = checks.rights.possible(asked.machine, asked.us.0, asked.us.1);
+        let surely = possible.map(|versions| {
+            let named = match &asked.answer {
+                Answer::Done(names) => {
+                    names.iter().find(|name| !may_list(versions, &asked.shown, name)).cloned()
+                }
+                _ => None,
+            };
+            (verdicts(versions, &asked.shown, asked.ask, asked.wall_ms), named)
+        });
+        if let Ask::Insert { item, .. } = asked.ask {
+            let may = surely.as_ref().is_none_or(|(all, _)| all.contains(&Verdict::Granted));
+            checks.seen.inserted(item, may);
+        }
+        let (all, named) = surely?;
+        let first = *all.first()?;
+        let is_denied = !all.contains(&Verdict::Granted);
+        let is_granted = all.len() == 1 && !is_denied;
+        if is_denied {
+            counters::checked(NAME, 1);
+            counters::checked(SILENT, 1);
+        } else if is_granted {
+            counters::checked(SERVED, 1);
+        }
+        let Asked { machine, ask, answer, .. } = asked;
+        let call = || format!("{ask:?} of {:?} on machine {machine}", name_of(&asked.shown));
+        match answer {
+            Answer::Done(_) if is_denied => {
+                Some((NAME, format!("{} was carried out, expected {first:?}", call())))
+            }
+            Answer::Done(_) if named.is_some() => {
+                Some((SILENT, format!("{} showed the name {named:?}", call())))
+            }
+            Answer::Told(text) if is_denied => {
+                Some((SILENT, format!("{} heard {text:?}, expected {first:?}", call())))
+            }
+            Answer::Denied(text) if is_granted => {
+                Some((SERVED, format!("{} heard {text:?}, expected an answer", call())))
+            }
+            // Of two names it says which.
+            Answer::Denied(text) if all.len() == 1 && !matches!(ask, Ask::Merge { .. }) => {
+                let words = without_names(text, asked);
+                let other = checks.seen.other_words(*ask, first, &words)?;
+                let what = format!("{} heard {words:?}, another call {other:?}", call());
+                Some((SILENT, what))
+            }
+            _ => None,
+        }
+    });
+    if let Some((invariant, what)) = found {
+        watch::violated(invariant, what);
+    }
+}
+
+fn name_of(shown: &Shown) -> Option<&str> {
+    shown.token.as_ref().map(|(name, _)| &**name)
+}
+
+/// A refusal without the names that the caller itself has brought.
+fn without_names(text: &str, asked: &Asked) -> String {
+    let mut text = text.to_owned();
+    if let Some(name) = name_of(&asked.shown) {
+        text = text.replace(name, "PRINCIPAL");
+    }
+    for filter in 0..=ACCESS_FILTERS {
+        text = text.replace(&format!("{:?}", access_filter(filter)), "FILTER");
+    }
+    text
+}

@@ -1,0 +1,268 @@
+//! Who may what, told from the catalogue's entries and not by the code of the gate: a plain second
+//! opinion, and which of its versions a node may go by when it answers.
+//!
+//! A node goes by its own copy of the catalogue. It may have been told of a version by the end of a call
+//! at the latest. It surely knows what it had applied before the call began, in this life or an earlier
+//! one, and what anybody had applied before it started: so long it answers nobody. Versions in between
+//! are all possible; what is the same in all of them must be so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::NodeId;
+use umbel_engine::meta::{ClusterVerb, FilterVerb, MetaState, NodeRecord, Proof};
+
+use super::view::CLOCKS_APART_US;
+use crate::names::host_name;
+use crate::plan::access::{Ask, access_filter};
+
+/// A principal, as it matters for a decision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    digest: Option<[u8; 32]>,
+    grants: Vec<(String, BTreeSet<FilterVerb>)>,
+    cluster: BTreeSet<ClusterVerb>,
+    expires_ms: Option<u64>,
+}
+
+/// What the catalogue said of principals and nodes from some entry on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Version {
+    is_formed: bool,
+    principals: BTreeMap<String, Known>,
+    removed: BTreeSet<NodeId>,
+}
+
+/// All versions, and which of them each host's node had when.
+#[derive(Default, Debug)]
+pub(crate) struct Rights {
+    /// The entries of the meta group's log that began them, and when these were applied first.
+    versions: Vec<(u64, u64, Version)>,
+    /// The last entry that was looked at.
+    defined: u64,
+    /// For each host, how many versions its node must go by at least, from when on.
+    heard: BTreeMap<String, Vec<(u64, usize)>>,
+    /// The same of what it has applied since its last start.
+    applied: BTreeMap<String, Vec<(u64, usize)>>,
+    /// When each machine's node started last.
+    starts: BTreeMap<u32, u64>,
+}
+
+/// Whether a call may be answered, by one version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Verdict {
+    /// It is granted, or nobody is named yet who may do less.
+    Granted,
+    /// The caller showed nothing.
+    Nobody,
+    /// What the caller showed proves nobody.
+    Stranger,
+    /// The caller is somebody and has no such right, whatever it is about.
+    Nowhere,
+    /// The caller has such a right, but not on what it asks about.
+    NotThere,
+}
+
+/// Who asks: what it shows, if anything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Shown {
+    /// The principal's name, and the hash of the secret.
+    pub(crate) token: Option<(String, [u8; 32])>,
+}
+
+impl Version {
+    fn of(state: &MetaState) -> Self {
+        let known = |principal: &umbel_engine::meta::Principal| Known {
+            digest: match principal.proof {
+                Proof::Token { digest } => Some(digest),
+                Proof::Certificate => None,
+            },
+            grants: principal
+                .rights
+                .grants
+                .iter()
+                .map(|grant| (grant.pattern.clone(), grant.verbs.clone()))
+                .collect(),
+            cluster: principal.rights.cluster.clone(),
+            expires_ms: principal.expires_ms,
+        };
+        Self {
+            is_formed: state.is_formed(),
+            principals: state
+                .principals()
+                .map(|(name, principal)| (name.as_str().to_owned(), known(principal)))
+                .collect(),
+            removed: state
+                .nodes()
+                .filter(|(_, record)| matches!(record, NodeRecord::Removed))
+                .map(|(node, _)| node)
+                .collect(),
+        }
+    }
+
+    /// Whether the call may be answered, by this version and at this moment.
+    pub(crate) fn verdict(&self, shown: &Shown, ask: Ask, now_ms: u64) -> Verdict {
+        if self.principals.is_empty() {
+            return Verdict::Granted;
+        }
+        let Some((name, digest)) = &shown.token else { return Verdict::Nobody };
+        let Some(known) = self.principals.get(name).filter(|known| {
+            known.digest == Some(*digest) && known.expires_ms.is_none_or(|at_ms| now_ms < at_ms)
+        }) else {
+            return Verdict::Stranger;
+        };
+        let named = |verb: FilterVerb, filter: u32| {
+            let name = access_filter(filter);
+            let holders = known.grants.iter().filter(|(_, verbs)| verbs.contains(&verb));
+            let patterns: Vec<&str> = holders.map(|(pattern, _)| pattern.as_str()).collect();
+            match patterns.iter().any(|pattern| covers(pattern, &name)) {
+                true => Verdict::Granted,
+                false if patterns.is_empty() => Verdict::Nowhere,
+                false => Verdict::NotThere,
+            }
+        };
+        let cluster = |verb| match known.cluster.contains(&verb) {
+            true => Verdict::Granted,
+            false => Verdict::Nowhere,
+        };
+        match ask {
+            Ask::Contains { filter, .. } | Ask::Info { filter } => named(FilterVerb::Read, filter),
+            Ask::Insert { filter, .. } | Ask::Flush { filter } => named(FilterVerb::Insert, filter),
+            Ask::Remove { filter, .. } => named(FilterVerb::Remove, filter),
+            Ask::Create { filter } | Ask::Clear { filter } | Ask::Drop { filter } => {
+                named(FilterVerb::Manage, filter)
+            }
+            Ask::Merge { filter, source } => match named(FilterVerb::Insert, filter) {
+                Verdict::Granted => match named(FilterVerb::Export, source) {
+                    // The gate asks about the verb of the target alone.
+                    Verdict::Granted => Verdict::Granted,
+                    _ => Verdict::NotThere,
+                },
+                refused => refused,
+            },
+            Ask::List => Verdict::Granted,
+            Ask::Status => cluster(ClusterVerb::Metrics),
+            Ask::Jobs => cluster(ClusterVerb::Jobs),
+            Ask::Principals | Ask::Escalate => cluster(ClusterVerb::Admin),
+            // It is about the session, and its users are never refused.
+            Ask::Steal { .. } => Verdict::Granted,
+        }
+    }
+
+    /// Whether a filter's name may be shown to a caller.
+    fn may_see(&self, shown: &Shown, filter: &str) -> bool {
+        let known = || self.principals.get(&shown.token.as_ref()?.0);
+        self.principals.is_empty()
+            || known().is_some_and(|known| known.grants.iter().any(|(p, _)| covers(p, filter)))
+    }
+}
+
+/// Letter by letter, and a star at the end for all that may follow.
+fn covers(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.chars().peekable(), name.chars());
+    loop {
+        match (pattern.next(), name.next()) {
+            (Some('*'), _) if pattern.peek().is_none() => return true,
+            (None, None) => return true,
+            (one, other) if one == other => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Rights {
+    /// A host's node starts.
+    pub(crate) fn started(&mut self, at_us: u64, machine: u32) {
+        self.starts.insert(machine, at_us);
+        let host = &host_name(machine);
+        let is_old = |&(_, from_us, _): &(u64, u64, Version)| from_us + CLOCKS_APART_US < at_us;
+        let count = self.versions.partition_point(is_old);
+        self.must_go_by(at_us, host, count);
+        self.applied.entry(host.to_owned()).or_default().push((at_us, 0));
+    }
+
+    /// A host's node has a catalogue up to this entry; `newest` is what the log made of it so far.
+    pub(crate) fn heard(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
+        if index > self.defined {
+            self.defined = index;
+            let version = Version::of(newest);
+            if self.versions.last().is_none_or(|(_, _, last)| *last != version) {
+                self.versions.push((index, at_us, version));
+            }
+        }
+        let count = self.versions.partition_point(|(from, _, _)| *from <= index);
+        self.must_go_by(at_us, host, count);
+        let applied = self.applied.entry(host.to_owned()).or_default();
+        if applied.last().is_none_or(|&(_, before)| before < count) {
+            applied.push((at_us, count));
+        }
+    }
+
+    fn must_go_by(&mut self, at_us: u64, host: &str, count: usize) {
+        let heard = self.heard.entry(host.to_owned()).or_default();
+        if heard.last().is_none_or(|&(_, before)| before < count) {
+            heard.push((at_us, count));
+        }
+    }
+
+    /// The versions that a machine's node may have gone by in a call from one moment to another one, the
+    /// oldest first. None if it may have gone by none at all.
+    pub(crate) fn possible(
+        &self,
+        machine: u32,
+        from_us: u64,
+        to_us: u64,
+    ) -> Option<&[(u64, u64, Version)]> {
+        let heard = self.heard.get(&host_name(machine))?;
+        let sure = heard.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < from_us);
+        let (_, least) = *heard[..sure].last()?;
+        let by_us = to_us + CLOCKS_APART_US;
+        let most = self.versions.partition_point(|&(_, at_us, _)| at_us <= by_us);
+        (least > 0).then(|| &self.versions[least - 1..most.max(least)])
+    }
+
+    /// Whether a machine's node had surely applied since its start, and before this moment, that another
+    /// node was removed; and was not started until the later one.
+    pub(crate) fn knows_removed(&self, machine: u32, node: NodeId, us: (u64, u64)) -> bool {
+        let applied = self.applied.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
+        let sure = applied.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < us.0);
+        let is_restarted = |&(at_us, count): &(u64, usize)| count == 0 && at_us <= us.1;
+        let count = applied[..sure].last().map_or(0, |&(_, count)| count);
+        count > 0
+            && !applied[sure..].iter().any(is_restarted)
+            && self.versions[count - 1].2.removed.contains(&node)
+    }
+
+    /// Machines whose nodes started after a moment.
+    pub(crate) fn started_after(&self, us: u64) -> Vec<u32> {
+        let is_later = |start: &(&u32, &u64)| *start.1 > us;
+        self.starts.iter().filter(is_later).map(|(machine, _)| *machine).collect()
+    }
+
+    /// Nodes that have left for ever.
+    pub(crate) fn removed(&self) -> Vec<NodeId> {
+        let last = self.versions.last();
+        last.map(|(_, _, version)| version.removed.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+/// All verdicts that are possible.
+pub(crate) fn verdicts(
+    versions: &[(u64, u64, Version)],
+    shown: &Shown,
+    ask: Ask,
+    (from_ms, to_ms): (u64, u64),
+) -> BTreeSet<Verdict> {
+    let of = |(_, _, version): &(u64, u64, Version)| {
+        [version.verdict(shown, ask, from_ms), version.verdict(shown, ask, to_ms)]
+    };
+    versions.iter().flat_map(of).collect()
+}
+
+/// Whether a name may be in a list.
+pub(crate) fn may_list(versions: &[(u64, u64, Version)], shown: &Shown, filter: &str) -> bool {
+    versions.iter().any(|(_, _, version)| version.may_see(shown, filter))
+}
+
+#[cfg(test)]
+#[path = "rights_test.rs"]
+mod rights_test;

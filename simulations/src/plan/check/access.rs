@@ -1,0 +1,48 @@
+//! What a plan may say about principals.
+
+use super::{Misfit, PLAN_LIMITS, Plan, in_order, in_range};
+use crate::plan::access::{Ask, Change};
+
+impl Plan {
+    pub(super) fn check_access(&self) -> Result<(), Misfit> {
+        let Some(access) = &self.access else { return Ok(()) };
+        let limits = &PLAN_LIMITS;
+        in_range("number of access.changes", access.changes.len(), &limits.access_changes)?;
+        in_range("number of access.asks", access.asks.len(), &limits.access_asks)?;
+        in_order("access.changes", access.changes.iter().map(|plan| plan.at_ms), self.run_ms)?;
+        in_order("access.asks", access.asks.iter().map(|plan| plan.at_ms), self.run_ms)?;
+        let is_in_place = self.faults.iter().all(|plan| !plan.fault.class().contains("wall"));
+        if !is_in_place {
+            let expected = "no wall_clock with access: when rights end could not be told";
+            return Err(Misfit::new("faults", expected, "wall_clock"));
+        }
+        for (index, plan) in access.changes.iter().enumerate() {
+            let place = |field: &str| format!("access.changes[{index}].{field}");
+            in_range(place("principal"), plan.principal, &limits.principal)?;
+            let Change::Put { grants, for_ms, .. } = &plan.change else { continue };
+            in_range(place("change.for_ms"), *for_ms, &(0..=*limits.run_ms.end()))?;
+            let is_sound = !grants.is_empty()
+                && grants.iter().all(|grant| {
+                    !grant.rights.is_empty() && limits.name_chars.contains(&grant.pattern.len())
+                });
+            if !is_sound {
+                let expected = "at least one grant, each with a pattern and rights";
+                return Err(Misfit::new(place("change.grants"), expected, format!("{grants:?}")));
+            }
+        }
+        for (index, plan) in access.asks.iter().enumerate() {
+            let place = |field: &str| format!("access.asks[{index}].{field}");
+            in_range(place("principal"), plan.principal, &limits.principal)?;
+            in_range(place("via"), plan.via, &(1..=self.node_count()))?;
+            let item = match plan.ask {
+                Ask::Contains { item, .. }
+                | Ask::Insert { item, .. }
+                | Ask::Remove { item, .. }
+                | Ask::Steal { item } => item,
+                _ => 0,
+            };
+            in_range(place("ask.item"), item, &limits.item)?;
+        }
+        Ok(())
+    }
+}
