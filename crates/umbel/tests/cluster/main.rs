@@ -32,4 +32,6 @@ mod refusals;
 mod replicated;
 mod scrub;
 mod secure;
+#[allow(dead_code, reason = "shared with the hostile suite")]
+#[path = "../support/servers.rs"]
 mod servers;

@@ -203,18 +203,29 @@ impl Server {
         }
     }
 
-    fn has_ended(&mut self) -> Option<ExitStatus> {
+    /// The process's number while it runs.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().unwrap())
     }
 
     /// Waits until the process, once started, ends without having become ready: what it said.
     pub(crate) async fn refused(&mut self) -> String {
+        self.refused_with(1).await
+    }
+
+    /// The same with another code than that of most failures.
+    pub(crate) async fn refused_with(&mut self, code: i32) -> String {
         self.start();
         let said_ready = self.said_ready().await;
         let log = self.log();
         assert!(!said_ready, "{} started:\n{log}", self.address);
         let status = self.ended().await;
-        assert_eq!(status.code(), Some(1), "{log}");
+        assert_eq!(status.code(), Some(code), "{log}");
         log
     }
 

@@ -1,0 +1,184 @@
+//! gRPC calls of a stranger, over HTTP/2 streams that it sends and reads as slowly as it likes.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request, Response};
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
+
+use crate::frames::connect;
+
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most bytes of an answer that are looked at.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// A connection.
+pub(crate) struct Caller {
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<()>,
+}
+
+/// What came back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// An answer, with the gRPC status if there is one.
+    Status { http: u16, grpc: Option<i32>, message: String, body: Bytes },
+    /// The stream or the connection was cut off.
+    Cut(String),
+}
+
+impl Answer {
+    /// The gRPC status; None if there is none.
+    pub(crate) fn grpc(&self) -> Option<i32> {
+        match self {
+            Self::Status { grpc, .. } => *grpc,
+            Self::Cut(_) => None,
+        }
+    }
+
+    /// Whether something was carried out.
+    pub(crate) fn is_success(&self) -> bool {
+        self.grpc() == Some(0)
+    }
+
+    /// The first message of the answer.
+    pub(crate) fn message<M: Message + Default>(&self) -> M {
+        match self {
+            Self::Status { grpc: Some(0), body, .. } => M::decode(body.slice(5..)).unwrap(),
+            other => panic!("refused: {other:?}"),
+        }
+    }
+}
+
+impl Caller {
+    /// A connection without TLS.
+    pub(crate) async fn open(address: &str) -> Self {
+        Self::over(connect(address).await).await
+    }
+
+    /// Over a connection that stands.
+    pub(crate) async fn over(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        Self::try_over(io).await.unwrap()
+    }
+
+    /// The same, where the other end may refuse.
+    pub(crate) async fn try_over(
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, h2::Error> {
+        let (requests, connection) = h2::client::handshake(io).await?;
+        // It ends with an error if the node closes the connection, which calls tell, too.
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { requests, connection })
+    }
+
+    /// Begins a call; None if the connection is gone.
+    pub(crate) async fn begin(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+        let mut request = Request::post(format!("http://node{path}"));
+        let has_kind = headers.iter().any(|(name, _)| *name == "content-type");
+        if !has_kind {
+            request = request.header("content-type", "application/grpc");
+        }
+        request = request.header("te", "trailers");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).unwrap();
+        self.requests.clone().ready().await?.send_request(request, false)
+    }
+
+    /// A whole call with these bytes as its body.
+    pub(crate) async fn send(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
+        let call = async {
+            let (response, mut stream) = self.begin(path, headers).await?;
+            let pushed = push(&mut stream, body, true).await;
+            match response.await {
+                Ok(response) => read(response).await,
+                // What the node said matters more than that it took no more.
+                Err(error) => Err(pushed.err().unwrap_or(error)),
+            }
+        };
+        let answered = tokio::time::timeout(PATIENCE, call).await;
+        let answered = answered.unwrap_or_else(|_| panic!("{path}: no answer in {PATIENCE:?}"));
+        answered.unwrap_or_else(|error| Answer::Cut(error.to_string()))
+    }
+
+    /// A whole call with one message.
+    pub(crate) async fn call(&self, path: &str, message: &impl Message) -> Answer {
+        self.send(path, &[], framed(&message.encode_to_vec())).await
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// A message with its gRPC head.
+pub(crate) fn framed(message: &[u8]) -> Bytes {
+    lying(0, u32::try_from(message.len()).unwrap(), message)
+}
+
+/// The same with another flag and another length than it has.
+pub(crate) fn lying(flag: u8, said_bytes: u32, message: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(message.len() + 5);
+    bytes.extend_from_slice(&[flag]);
+    bytes.extend_from_slice(&said_bytes.to_be_bytes());
+    bytes.extend_from_slice(message);
+    bytes.freeze()
+}
+
+/// Sends bytes as fast as the node takes them.
+pub(crate) async fn push(
+    stream: &mut SendStream<Bytes>,
+    mut bytes: Bytes,
+    is_end: bool,
+) -> Result<(), h2::Error> {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let Some(capacity) = poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            return Err(h2::Reason::CANCEL.into());
+        };
+        let part = bytes.split_to(capacity?.min(bytes.len()));
+        stream.send_data(part, false)?;
+    }
+    if is_end {
+        stream.send_data(Bytes::new(), true)?;
+    }
+    Ok(())
+}
+
+async fn read(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = BytesMut::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        body.flow_control().release_capacity(part.len())?;
+        if bytes.len() < ANSWER_BYTES_MAX {
+            bytes.extend_from_slice(&part);
+        }
+    }
+    let trailers = body.trailers().await?.unwrap_or_default();
+    let of = |headers: &HeaderMap, name: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    let grpc = of(&head.headers, "grpc-status").or_else(|| of(&trailers, "grpc-status"));
+    let message = of(&head.headers, "grpc-message").or_else(|| of(&trailers, "grpc-message"));
+    Ok(Answer::Status {
+        http: head.status.as_u16(),
+        grpc: grpc.and_then(|status| status.parse().ok()),
+        message: message.unwrap_or_default(),
+        body: bytes.freeze(),
+    })
+}

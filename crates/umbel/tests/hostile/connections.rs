@@ -1,0 +1,164 @@
+//! Connections that say nothing, or stop in the middle.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::calls::{Caller, lying, push};
+use crate::frames::{
+    END_HEADERS, PREFACE, call_head, closes_within, connect, frame, kind, settings,
+};
+use crate::siege::{Bounds, Siege, is_long, scaled};
+
+/// Memory of a connection that has sent next to nothing: buffers of hyper and of the system's calls.
+const CONNECTION_KIB: u64 = 128;
+
+/// What a stranger leaves unfinished.
+fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
+    let spoken = |more: &[u8]| [PREFACE, &settings(), more].concat();
+    let path = "/umbel.v1.Filters/List";
+    vec![
+        ("nothing", Vec::new()),
+        ("half a preface", PREFACE[..9].to_vec()),
+        ("a preface without settings", PREFACE.to_vec()),
+        ("settings and nothing more", spoken(&[])),
+        ("half a frame", spoken(&[0, 0, 8, kind::PING])),
+        ("half of the headers", spoken(&frame(kind::HEADERS, 0, 1, &call_head(path)))),
+        (
+            "headers without a body",
+            spoken(&frame(kind::HEADERS, END_HEADERS, 1, &call_head(path))),
+        ),
+        ("half a line of HTTP/1", b"GET /metr".to_vec()),
+        ("half of the headers of HTTP/1", b"GET /metrics HTTP/1.1\r\nhost: node\r\nx: ".to_vec()),
+        (
+            "half a body of HTTP/1",
+            b"POST /metrics HTTP/1.1\r\nhost: node\r\ncontent-length: 999999999\r\n\r\nx".to_vec(),
+        ),
+        (
+            "half a chunk of HTTP/1",
+            b"POST /metrics HTTP/1.1\r\nhost: node\r\ntransfer-encoding: chunked\r\n\r\nfffffff\r\nx"
+                .to_vec(),
+        ),
+        ("half a TLS handshake", vec![22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]),
+    ]
+}
+
+/// So many connections that began so and wait.
+async fn begun(address: &str, bytes: &[u8], count: usize) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let mut stream = connect(address).await;
+        stream.write_all(bytes).await.unwrap();
+        held.push(stream);
+    }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_beginnings_cost_kilobytes_each() {
+    let siege = Siege::begin().await;
+    let (mut held, each) = (Vec::new(), scaled(40));
+    for (_, bytes) in beginnings() {
+        held.extend(begun(&siege.address(), &bytes, each).await);
+    }
+    let count = held.len() as u64;
+    let memory_mib = (count * CONNECTION_KIB).div_ceil(1024) + 16;
+    siege.holds("unfinished beginnings", Bounds { memory_mib, descriptors: count + 8 }).await;
+    siege.honest.comes_anew().await;
+    drop(held);
+    siege.recovers("unfinished beginnings").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "until connections that do not go on are closed"]
+async fn unfinished_beginnings_are_closed() {
+    if !is_long() {
+        return;
+    }
+    let siege = Siege::begin().await;
+    for (name, bytes) in beginnings() {
+        let mut held = begun(&siege.address(), &bytes, 1).await;
+        let is_closed = closes_within(&mut held[0], Duration::from_secs(60)).await;
+        assert!(is_closed, "{name}: open after a minute");
+    }
+    siege.recovers("unfinished beginnings").await;
+}
+
+/// Descriptors of a node that has few.
+const DESCRIPTORS: &str = "ulimit -n 192; exec \"$@\"";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "until connections that say nothing make room for others"]
+async fn idle_connections_keep_nobody_out() {
+    let few = |node: &mut crate::servers::Server| {
+        node.run_through(&["sh", "-c", DESCRIPTORS, "sh"]);
+    };
+    let siege = Siege::begin_with(few).await;
+    let held = begun(&siege.address(), &[], scaled(300)).await;
+    siege.holds("idle connections", Bounds { memory_mib: 32, descriptors: 150 }).await;
+    siege.honest.comes_anew().await;
+    drop(held);
+    siege.recovers("idle connections").await;
+}
+
+/// Bytes that each half-sent body has.
+const HALF_BYTES: usize = 4 << 20;
+
+/// Length that each half-sent body says that it has: the longest that is allowed.
+const SAID_BYTES: u32 = 17 << 20;
+
+/// Streams that a connection may have.
+const STREAMS: usize = 64;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "until bytes of requests under way are bounded over all connections"]
+async fn half_sent_bodies_are_bounded_over_all_connections() {
+    let siege = Siege::begin().await;
+    let half = lying(0, SAID_BYTES, &vec![0; HALF_BYTES]);
+    let (mut callers, mut streams) = (Vec::new(), tokio::task::JoinSet::new());
+    for _ in 0..scaled(4) {
+        let caller = Caller::open(&siege.address()).await;
+        for _ in 0..STREAMS {
+            let begun = caller.begin("/umbel.v1.Filters/Insert", &[]).await;
+            let Ok((response, mut stream)) = begun else { break };
+            let half = half.clone();
+            streams.spawn(async move {
+                let pushed = push(&mut stream, half, false).await;
+                // It stays half sent as long as nobody ends it.
+                (pushed, response.await.is_ok(), stream)
+            });
+        }
+        callers.push(caller);
+    }
+    // What the node takes at all, it has taken by then.
+    let (mut rounds, mut last) = (0, 0);
+    while rounds < 10 {
+        siege.honest.makes_calls(5).await;
+        let resident = siege.resident_mib();
+        rounds = if resident == last { rounds + 1 } else { 0 };
+        last = resident;
+    }
+    siege.holds("half-sent bodies", Bounds { memory_mib: 256, descriptors: 64 }).await;
+    streams.shutdown().await;
+    drop(callers);
+    siege.recovers("half-sent bodies").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_without_an_end_keep_their_own_connection_busy_alone() {
+    let siege = Siege::begin().await;
+    let caller = Caller::open(&siege.address()).await;
+    let mut held = Vec::new();
+    for _ in 0..STREAMS {
+        let begun = caller.begin("/umbel.v1.Filters/Insert", &[]).await;
+        let Ok((response, mut stream)) = begun else { break };
+        push(&mut stream, Bytes::from_static(&[0, 0, 0]), false).await.unwrap();
+        held.push((response, stream));
+    }
+    siege.holds("calls without an end", Bounds { memory_mib: 16, descriptors: 4 }).await;
+    drop(held);
+    drop(caller);
+    siege.recovers("calls without an end").await;
+}

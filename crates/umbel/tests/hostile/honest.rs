@@ -1,0 +1,131 @@
+//! A client that does nothing wrong: every call of it must be answered in time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+use umbel_client::{Client, ClientError, NewFilter, ReadLevel};
+
+use crate::servers::until;
+
+/// The filter that it uses.
+pub(crate) const FILTER: &str = "honest";
+
+/// Longest time that a call may take: far above what it takes on two cores that all tests share.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// It begins a call so often at most: well below what a node can do, so that an attack that merely keeps the processor
+/// busy is told apart from one that starves others.
+const PACE: Duration = Duration::from_millis(20);
+
+/// Items of a call.
+const BATCH_ITEMS: u64 = 50;
+
+/// Makes a client with a connection of its own: clones of a client share one.
+pub(crate) type Connect = Box<dyn Fn() -> Client + Send + Sync>;
+
+/// See the module.
+pub(crate) struct Honest {
+    connect: Connect,
+    counts: Arc<Counts>,
+    task: Option<JoinHandle<Result<(), String>>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    calls: AtomicU64,
+    slowest_ms: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Honest {
+    /// Makes its filter and begins.
+    pub(crate) async fn begin(connect: Connect) -> Self {
+        connect().create(FILTER, &NewFilter::for_rate(1_000_000, 1e-6)).await.unwrap();
+        let mut honest = Self { connect, counts: Arc::default(), task: None };
+        honest.goes_on();
+        honest
+    }
+
+    /// Goes on after it has finished.
+    pub(crate) fn goes_on(&mut self) {
+        self.counts.is_over.store(false, Ordering::SeqCst);
+        self.task = Some(tokio::spawn(work(self.client(), Arc::clone(&self.counts))));
+    }
+
+    /// Somebody else with its rights, on a connection of its own.
+    pub(crate) fn client(&self) -> Client {
+        (self.connect)()
+    }
+
+    fn calls(&self) -> u64 {
+        self.counts.calls.load(Ordering::SeqCst)
+    }
+
+    /// The longest that a call has taken.
+    pub(crate) fn slowest(&self) -> Duration {
+        Duration::from_millis(self.counts.slowest_ms.load(Ordering::SeqCst))
+    }
+
+    /// Waits until it has made so many further calls.
+    pub(crate) async fn makes_calls(&self, count: u64) {
+        let begun = self.calls();
+        until("further calls of the honest client", || async {
+            let has_ended = self.task.as_ref().is_some_and(JoinHandle::is_finished);
+            (has_ended || self.calls() >= begun + count).then_some(())
+        })
+        .await;
+        assert!(self.calls() >= begun + count, "a call of the honest client failed");
+    }
+
+    /// The calls that it makes in this time.
+    pub(crate) async fn count_for(&self, period: Duration) -> u64 {
+        let begun = self.calls();
+        tokio::time::sleep(period).await;
+        self.calls() - begun
+    }
+
+    /// Has somebody come on a new connection: is served as well.
+    pub(crate) async fn comes_anew(&self) {
+        let anew = self.client();
+        let asked = tokio::time::timeout(DEADLINE, anew.info(FILTER)).await;
+        asked.expect("a new connection is answered").unwrap();
+    }
+
+    /// Ends it: every call was answered.
+    pub(crate) async fn finish(&mut self) {
+        self.counts.is_over.store(true, Ordering::SeqCst);
+        self.task.take().unwrap().await.unwrap().unwrap();
+    }
+}
+
+async fn work(client: Client, counts: Arc<Counts>) -> Result<(), String> {
+    let filter = client.filter(FILTER);
+    let mut pace = tokio::time::interval(PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for number in 0_u64.. {
+        if counts.is_over.load(Ordering::SeqCst) {
+            break;
+        }
+        pace.tick().await;
+        let items = || (0..BATCH_ITEMS).map(move |at| format!("{} of {}", at, number / 2));
+        let began = Instant::now();
+        let call = async {
+            if number % 2 == 0 {
+                filter.insert(items()).await.map(drop)
+            } else {
+                let found = filter.contains(items(), ReadLevel::Linearizable).await?;
+                assert!(found.iter().all(|is_present| is_present), "an acknowledged item is gone");
+                Ok::<(), ClientError>(())
+            }
+        };
+        let called = tokio::time::timeout(DEADLINE, call).await;
+        called.map_err(|_| format!("no answer within {DEADLINE:?}"))?.map_err(|e| e.to_string())?;
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap();
+        counts.slowest_ms.fetch_max(ms, Ordering::SeqCst);
+        counts.calls.fetch_add(1, Ordering::SeqCst);
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! A node under attack: what it costs, and how its honest client fares.
+
+use std::fs;
+use std::time::Duration;
+
+use umbel_client::{Client, ClientOptions};
+
+use crate::honest::{Connect, Honest};
+use crate::servers::{Cluster, Server, number_of, until};
+
+/// Descriptors that a node at rest may have more than before: connections to be closed soon, a new segment.
+const DESCRIPTORS_SLACK: u64 = 12;
+
+/// Calls that the honest client makes while an attack is looked at.
+const CALLS_BESIDE: u64 = 10;
+
+/// From this scale on throughput is measured, too.
+const SCALE_MEASURED: u64 = 4;
+
+/// How long throughput is measured before and during an attack.
+const MEASURED: Duration = Duration::from_secs(3);
+
+/// How much larger than in CI attacks are.
+pub(crate) fn scale() -> u64 {
+    number_of("UMBEL_HOSTILE_TEST_SCALE", 1).max(1)
+}
+
+/// A number of connections, frames or calls that grows with the scale.
+pub(crate) fn scaled(count: u64) -> usize {
+    usize::try_from(count * scale()).unwrap()
+}
+
+/// Whether limits in time are waited for, and throughput is measured.
+pub(crate) fn is_long() -> bool {
+    scale() >= SCALE_MEASURED
+}
+
+/// A client of one node that waits for a busy machine.
+fn patient(address: &str) -> Client {
+    let options = ClientOptions { learns_nodes: false, ..ClientOptions::default() };
+    Client::connect_with(address, options).unwrap()
+}
+
+/// What an attack may cost the node beyond what it has at rest.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Most of its memory.
+    pub(crate) memory_mib: u64,
+    /// Open descriptors.
+    pub(crate) descriptors: u64,
+}
+
+/// What a process has.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    resident_kib: u64,
+    peak_kib: u64,
+    descriptors: u64,
+}
+
+impl Usage {
+    fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() as u64;
+        Self { resident_kib: kib("VmRSS"), peak_kib: kib("VmHWM"), descriptors }
+    }
+}
+
+/// The most memory that a process has had.
+pub(crate) fn peak_mib(pid: u32) -> u64 {
+    Usage::of(pid).peak_kib >> 10
+}
+
+/// A node, an honest client, and what both had before the attack.
+pub(crate) struct Siege {
+    pub(crate) cluster: Cluster,
+    pub(crate) honest: Honest,
+    rest: Usage,
+    calls_before: Option<u64>,
+}
+
+impl Siege {
+    /// A node of its own without TLS, and its honest client.
+    pub(crate) async fn begin() -> Self {
+        Self::begin_with(|_| ()).await
+    }
+
+    /// The same after a change of the node's settings.
+    pub(crate) async fn begin_with(change: impl FnOnce(&mut Server)) -> Self {
+        let mut cluster = Cluster::none().await;
+        let mut node = cluster.another(&["--dev"]);
+        change(&mut node);
+        node.start();
+        node.ready().await;
+        let address = node.address.clone();
+        cluster.nodes.push(node);
+        Self::around(cluster, Box::new(move || patient(&address))).await
+    }
+
+    /// Around the first node of a cluster that stands, with clients made so.
+    pub(crate) async fn around(cluster: Cluster, connect: Connect) -> Self {
+        let honest = Honest::begin(connect).await;
+        honest.makes_calls(CALLS_BESIDE).await;
+        let calls_before = if is_long() { Some(honest.count_for(MEASURED).await) } else { None };
+        let pid = cluster.nodes[0].pid();
+        // The peak begins anew.
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+        let rest = Usage::of(pid);
+        Self { cluster, honest, rest, calls_before }
+    }
+
+    /// Around the first of several nodes, with clients that know them all.
+    pub(crate) async fn around_all(cluster: Cluster) -> Self {
+        let addresses: Vec<String> =
+            cluster.nodes.iter().map(|node| node.address.clone()).collect();
+        let connect =
+            move || Client::connect_with(addresses.clone(), crate::servers::options()).unwrap();
+        Self::around(cluster, Box::new(connect)).await
+    }
+
+    /// Kills the node and starts it again: it is ready as it was.
+    pub(crate) async fn restarts(mut self) -> Self {
+        self.honest.finish().await;
+        let node = &mut self.cluster.nodes[0];
+        node.kill();
+        node.start();
+        node.ready().await;
+        self.honest.goes_on();
+        self.honest.makes_calls(CALLS_BESIDE).await;
+        let rest = Usage::of(self.node().pid());
+        Self { rest, ..self }
+    }
+
+    pub(crate) fn node(&self) -> &Server {
+        &self.cluster.nodes[0]
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.node().address.clone()
+    }
+
+    /// What the node has now.
+    pub(crate) fn resident_mib(&self) -> u64 {
+        Usage::of(self.node().pid()).resident_kib >> 10
+    }
+
+    /// Asserts the bounds while the attack lasts.
+    pub(crate) async fn holds(&self, attack: &str, bounds: Bounds) {
+        self.honest.makes_calls(CALLS_BESIDE).await;
+        if let Some(before) = self.calls_before {
+            let during = self.honest.count_for(MEASURED).await;
+            println!("{attack}: {before} calls before, {during} during the attack");
+            assert!(during * 2 >= before, "{attack}: {before} calls before, {during} during it");
+        }
+        self.costs_at_most(attack, bounds);
+    }
+
+    /// Asserts the bounds on memory, at any time since the node was ready, and on descriptors now.
+    pub(crate) fn costs_at_most(&self, attack: &str, bounds: Bounds) {
+        let usage = Usage::of(self.node().pid());
+        let grown_mib = usage.peak_kib.saturating_sub(self.rest.resident_kib) >> 10;
+        let opened = usage.descriptors.saturating_sub(self.rest.descriptors);
+        println!(
+            "{attack}: {grown_mib} MiB and {opened} descriptors beyond {} MiB and {} at rest; slowest honest call {:?}",
+            self.rest.resident_kib >> 10,
+            self.rest.descriptors,
+            self.honest.slowest(),
+        );
+        let most = bounds.memory_mib;
+        assert!(grown_mib <= most, "{attack}: {grown_mib} MiB of memory, at most {most}");
+        let most = bounds.descriptors;
+        assert!(opened <= most, "{attack}: {opened} descriptors, at most {most}");
+    }
+
+    /// Asserts, once the attackers are gone, that everything comes back and the honest client was served.
+    pub(crate) async fn recovers(mut self, attack: &str) {
+        let most = self.rest.descriptors + DESCRIPTORS_SLACK;
+        let pid = self.node().pid();
+        until(&format!("{attack}: at most {most} descriptors"), || async {
+            (Usage::of(pid).descriptors <= most).then_some(())
+        })
+        .await;
+        self.honest.makes_calls(CALLS_BESIDE).await;
+        self.honest.comes_anew().await;
+        self.honest.finish().await;
+        let node = &mut self.cluster.nodes[0];
+        assert!(node.has_ended().is_none(), "{attack}: the node ended");
+        let log = node.log();
+        assert!(!log.contains("panicked"), "{attack}: {log}");
+    }
+}
