@@ -78,7 +78,12 @@ impl Caller {
         Ok(Self { requests, connection })
     }
 
-    /// Begins a call; None if the connection is gone.
+    /// Another one on the same connection, which lasts as long as the first.
+    pub(crate) fn another(&self) -> Self {
+        Self { requests: self.requests.clone(), connection: tokio::spawn(async {}) }
+    }
+
+    /// Begins a call, unless the connection is gone.
     pub(crate) async fn begin(
         &self,
         path: &str,

@@ -8,12 +8,15 @@ use tokio::net::TcpStream;
 
 use crate::calls::{Caller, lying, push};
 use crate::frames::{
-    END_HEADERS, PREFACE, call_head, closes_within, connect, frame, kind, settings,
+    END_HEADERS, PREFACE, call_head, closes_within, frame, kind, settings, try_connect,
 };
 use crate::siege::{Bounds, Siege, is_long, scaled};
 
 /// Memory of a connection that has sent next to nothing: buffers of hyper and of the system's calls.
 const CONNECTION_KIB: u64 = 128;
+
+/// How long a stranger waits for a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a stranger leaves unfinished.
 fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
@@ -49,8 +52,11 @@ fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
 async fn begun(address: &str, bytes: &[u8], count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
-        let mut stream = connect(address).await;
-        stream.write_all(bytes).await.unwrap();
+        // A node that has enough of them leaves further ones in the system's queue, until that is full.
+        let connecting = tokio::time::timeout(CONNECT_PATIENCE, try_connect(address)).await;
+        let Ok(Ok(mut stream)) = connecting else { break };
+        // It may have been closed at once.
+        let _ = stream.write_all(bytes).await;
         held.push(stream);
     }
     held

@@ -33,3 +33,4 @@ mod peers;
 mod servers;
 mod sessions;
 mod siege;
+mod streams;

@@ -234,40 +234,55 @@ async fn forged_votes_end_no_election() {
     siege.restarts().await.recovers("forged votes").await;
 }
 
+/// Links of strangers, in the name of a member and of others.
+#[derive(Default)]
+struct Strangers {
+    callers: Vec<Caller>,
+    links: Vec<Link>,
+}
+
+impl Strangers {
+    /// Opens links over six connections until the node takes no more.
+    async fn take_links(&mut self, address: &str) {
+        for _ in 0..6 {
+            let caller = Caller::open(address).await;
+            let node = who_are_you(&caller).await;
+            for number in 0..200 {
+                let from = if number % 2 == 0 { 2 } else { 1000 + number };
+                match Link::open(&caller, &hello(&node, from)).await {
+                    Ok(link) => self.links.push(link),
+                    Err(_) => break,
+                }
+            }
+            self.callers.push(caller);
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "until link slots belong to nodes"]
 async fn strangers_take_no_links_from_nodes() {
     let cluster = Cluster::form(3).await;
     let addresses: Vec<String> = cluster.nodes.iter().map(|node| node.address.clone()).collect();
     let mut siege = Siege::around_all(cluster).await;
-    let (mut held, mut callers) = (Vec::new(), Vec::new());
-    for _ in 0..6 {
-        let caller = Caller::open(&addresses[0]).await;
-        let node = who_are_you(&caller).await;
-        // In the name of a member, and of others.
-        for number in 0..200 {
-            let from = if number % 2 == 0 { 2 } else { 1000 + number };
-            match Link::open(&caller, &hello(&node, from)).await {
-                Ok(link) => held.push(link),
-                Err(_) => break,
-            }
-        }
-        callers.push(caller);
-    }
-    let count = held.len();
+    let mut strangers = Strangers::default();
+    strangers.take_links(&addresses[0]).await;
+    let count = strangers.links.len();
+    println!("{count} links of strangers");
     siege.holds("links", Bounds { memory_mib: 128, ..BOUNDS }).await;
-    // A node that comes anew needs links to the one under attack.
+    // A node that comes anew needs links to the one under attack, where strangers take each place that is free.
     let node = &mut siege.cluster.nodes[2];
     node.kill();
+    strangers.take_links(&addresses[0]).await;
     node.start();
     node.ready().await;
-    let leaders = siege.cluster.client();
+    let anew = node.client();
     crate::servers::until(&format!("node 3 is reached in spite of {count} links"), || async {
-        let status = leaders.status().await.ok()?;
+        let status = anew.status().await.ok()?;
         status.nodes.iter().all(|node| node.is_reachable).then_some(())
     })
     .await;
-    drop((held, callers));
+    drop(strangers);
     siege.recovers("links").await;
 }
 

@@ -106,11 +106,10 @@ impl Siege {
         let honest = Honest::begin(connect).await;
         honest.makes_calls(CALLS_BESIDE).await;
         let calls_before = if is_long() { Some(honest.count_for(MEASURED).await) } else { None };
-        let pid = cluster.nodes[0].pid();
-        // The peak begins anew.
-        fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        let rest = Usage::of(pid);
-        Self { cluster, honest, rest, calls_before }
+        let rest = Usage::of(cluster.nodes[0].pid());
+        let mut siege = Self { cluster, honest, rest, calls_before };
+        siege.rests();
+        siege
     }
 
     /// Around the first of several nodes, with clients that know them all.
@@ -141,6 +140,14 @@ impl Siege {
 
     pub(crate) fn address(&self) -> String {
         self.node().address.clone()
+    }
+
+    /// Takes what the node has now as what it has at rest.
+    pub(crate) fn rests(&mut self) {
+        let pid = self.node().pid();
+        // The peak begins anew.
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+        self.rest = Usage::of(pid);
     }
 
     /// What the node has now.

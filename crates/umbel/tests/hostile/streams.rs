@@ -1,0 +1,212 @@
+//! Streams that nobody reads, that trickle, and calls that are dear.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::ResponseFuture;
+use h2::{RecvStream, SendStream};
+use prost::Message;
+use tokio::runtime::Builder;
+use umbel_client::proto::{
+    BackupRequest, ExportChunk, ExportRequest, ImportChunk, ImportHeader, InfoRequest,
+    export_chunk, import_chunk,
+};
+use umbel_client::{Client, Distribution, NewFilter};
+
+use crate::calls::{Caller, framed, push};
+use crate::siege::{Bounds, Siege, scaled};
+
+/// Memory of the filter that strangers ask for: more than fits into windows.
+const LARGE_BYTES: u64 = 64 << 20;
+
+/// What copies of it may cost on their way: those of four exports, and what they send.
+const BOUNDS: Bounds = Bounds { memory_mib: 256, descriptors: 16 };
+
+/// Describes a filter: its bits are counted.
+const INFO: &str = "/umbel.v1.Filters/Info";
+
+/// Calls that one stranger makes at once.
+const CALLS_AT_ONCE: usize = 32;
+
+/// Longest that an honest copy may wait for those of strangers.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Its name.
+const LARGE: &str = "large";
+
+/// A node with a large filter.
+async fn with_large_filter(distribution: Distribution) -> Siege {
+    let mut siege = Siege::begin().await;
+    let large = NewFilter { distribution, ..NewFilter::for_memory(1_000_000, LARGE_BYTES) };
+    siege.honest.client().create(LARGE, &large).await.unwrap();
+    siege.honest.client().filter(LARGE).insert(["a", "b"]).await.unwrap();
+    siege.rests();
+    siege
+}
+
+/// Begins a call with one message and reads nothing of its answer.
+async fn unread(caller: &Caller, path: &str, message: &impl Message) -> Option<RecvStream> {
+    let (response, mut stream) = caller.begin(path, &[]).await.ok()?;
+    push(&mut stream, framed(&message.encode_to_vec()), true).await.ok()?;
+    Some(response.await.ok()?.into_body())
+}
+
+/// Every chunk of a copy.
+async fn exported(client: &Client, name: &str) -> Vec<ExportChunk> {
+    let mut chunks = client.export(name).await.unwrap();
+    let mut all = Vec::new();
+    while let Some(chunk) = chunks.next().await.unwrap() {
+        all.push(chunk);
+    }
+    all
+}
+
+/// Strangers who ask for copies and do not take them.
+async fn unread_copies(siege: &Siege) -> (Vec<Caller>, Vec<RecvStream>) {
+    let (mut callers, mut held) = (Vec::new(), Vec::new());
+    for _ in 0..scaled(4) {
+        let caller = Caller::open(&siege.address()).await;
+        for _ in 0..4 {
+            let export = ExportRequest { name: LARGE.to_owned() };
+            held.extend(unread(&caller, "/umbel.v1.Filters/Export", &export).await);
+            held.extend(unread(&caller, "/umbel.v1.Admin/Backup", &BackupRequest {}).await);
+        }
+        callers.push(caller);
+    }
+    (callers, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_nobody_reads_are_bounded_and_come_back() {
+    let siege = with_large_filter(Distribution::Partitioned).await;
+    let held = unread_copies(&siege).await;
+    siege.holds("unread copies", BOUNDS).await;
+    drop(held);
+    // Permits come back.
+    assert!(exported(&siege.honest.client(), LARGE).await.len() > 2);
+    siege.recovers("unread copies").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "until streams that nobody reads are ended"]
+async fn copies_that_nobody_reads_keep_nobody_from_his() {
+    let siege = with_large_filter(Distribution::Replicated).await;
+    let held = unread_copies(&siege).await;
+    let client = siege.honest.client();
+    let asked = tokio::time::timeout(PATIENCE, exported(&client, LARGE));
+    assert!(asked.await.expect("a copy within 90 s").len() > 2);
+    drop(held);
+    siege.recovers("unread copies").await;
+}
+
+fn import(part: import_chunk::Part) -> Bytes {
+    framed(&ImportChunk { part: Some(part) }.encode_to_vec())
+}
+
+/// Imports that have begun and do not go on.
+async fn trickling(
+    siege: &Siege,
+    chunks: &[ExportChunk],
+) -> (Vec<Caller>, Vec<(ResponseFuture, SendStream<Bytes>)>) {
+    let Some(export_chunk::Part::Header(header)) = &chunks[0].part else { panic!("no header") };
+    let (mut callers, mut held) = (Vec::new(), Vec::new());
+    for caller_number in 0..scaled(4) {
+        let caller = Caller::open(&siege.address()).await;
+        for number in 0..4 {
+            let name = format!("trickle {caller_number} {number}");
+            let begun = caller.begin("/umbel.v1.Filters/Import", &[]).await;
+            let Ok((response, mut stream)) = begun else { break };
+            let head = ImportHeader { name, exported: Some(header.clone()) };
+            let sent = push(&mut stream, import(import_chunk::Part::Header(head)), false).await;
+            if sent.is_ok() {
+                // The beginning of a frame that does not go on.
+                let _ = push(&mut stream, Bytes::from_static(&[0, 0, 16, 0, 0, 7]), false).await;
+                held.push((response, stream));
+            }
+        }
+        callers.push(caller);
+    }
+    (callers, held)
+}
+
+/// Imports a copy under another name.
+async fn imports(client: &Client, name: &str, chunks: &[ExportChunk]) {
+    let part = |chunk: &ExportChunk| {
+        Some(match chunk.part.clone()? {
+            export_chunk::Part::Header(header) => import_chunk::Part::Header(ImportHeader {
+                name: name.to_owned(),
+                exported: Some(header),
+            }),
+            export_chunk::Part::Frame(frame) => import_chunk::Part::Frame(frame),
+            export_chunk::Part::End(end) => import_chunk::Part::End(end),
+        })
+    };
+    let chunks: Vec<ImportChunk> =
+        chunks.iter().map(|chunk| ImportChunk { part: part(chunk) }).collect();
+    client.import(tokio_stream::iter(chunks)).await.unwrap();
+}
+
+/// A node with a small replicated filter, and its copy: such imports are put together in memory.
+async fn with_copy() -> (Siege, Vec<ExportChunk>) {
+    let siege = Siege::begin().await;
+    let client = siege.honest.client();
+    let replicated = NewFilter {
+        distribution: Distribution::Replicated,
+        ..NewFilter::for_memory(100_000, 8 << 20)
+    };
+    client.create("small", &replicated).await.unwrap();
+    client.filter("small").insert(["a"]).await.unwrap();
+    let chunks = exported(&client, "small").await;
+    (siege, chunks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_that_trickle_are_bounded_and_come_back() {
+    let (siege, chunks) = with_copy().await;
+    let held = trickling(&siege, &chunks).await;
+    siege.holds("trickling imports", Bounds { memory_mib: 96, descriptors: 16 }).await;
+    drop(held);
+    crate::servers::until("names of unfinished imports", || async {
+        let listed = siege.honest.client().list("trickle").await.ok()?;
+        listed.is_empty().then_some(())
+    })
+    .await;
+    imports(&siege.honest.client(), "honest copy", &chunks).await;
+    siege.recovers("trickling imports").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "until imports that trickle are ended"]
+async fn imports_that_trickle_keep_nobody_from_his() {
+    let (siege, chunks) = with_copy().await;
+    let held = trickling(&siege, &chunks).await;
+    let client = siege.honest.client();
+    let imported = imports(&client, "honest copy", &chunks);
+    let imported = tokio::time::timeout(PATIENCE, imported).await;
+    imported.expect("an import within 90 s");
+    drop(held);
+    siege.recovers("trickling imports").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_dear_starve_nobody() {
+    let siege = with_large_filter(Distribution::Partitioned).await;
+    let attackers = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for _ in 0..scaled(2) {
+        let address = siege.address();
+        attackers.spawn(async move {
+            let caller = Caller::open(&address).await;
+            let info = framed(&InfoRequest { name: LARGE.to_owned() }.encode_to_vec());
+            for _ in 0..CALLS_AT_ONCE {
+                let (caller, info) = (caller.another(), info.clone());
+                tokio::spawn(async move {
+                    while caller.send(INFO, &[], info.clone()).await.is_success() {}
+                });
+            }
+            std::future::pending::<()>().await;
+        });
+    }
+    siege.holds("dear calls", BOUNDS).await;
+    attackers.shutdown_background();
+    siege.recovers("dear calls").await;
+}
