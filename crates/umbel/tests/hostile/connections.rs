@@ -8,15 +8,13 @@ use tokio::net::TcpStream;
 
 use crate::calls::{Caller, lying, push};
 use crate::frames::{
-    END_HEADERS, PREFACE, call_head, closes_within, frame, kind, settings, try_connect,
+    CONNECT_PATIENCE, END_HEADERS, PREFACE, call_head, closes_within, frame, kind, settings,
+    try_connect,
 };
-use crate::siege::{Bounds, Siege, is_long, scaled};
+use crate::siege::{Bounds, Siege, scaled};
 
 /// Memory of a connection that has sent next to nothing: buffers of hyper and of the system's calls.
 const CONNECTION_KIB: u64 = 128;
-
-/// How long a stranger waits for a connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a stranger leaves unfinished.
 fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
@@ -80,9 +78,6 @@ async fn unfinished_beginnings_cost_kilobytes_each() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "until connections that do not go on are closed"]
 async fn unfinished_beginnings_are_closed() {
-    if !is_long() {
-        return;
-    }
     let siege = Siege::begin().await;
     for (name, bytes) in beginnings() {
         let mut held = begun(&siege.address(), &bytes, 1).await;
@@ -121,7 +116,7 @@ const STREAMS: usize = 64;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "until bytes of requests under way are bounded over all connections"]
 async fn half_sent_bodies_are_bounded_over_all_connections() {
-    let siege = Siege::begin().await;
+    let siege = Siege::begin_with(|node| node.set("UMBEL_REQUEST_BYTES_MAX", "134217728")).await;
     let half = lying(0, SAID_BYTES, &vec![0; HALF_BYTES]);
     let (mut callers, mut streams) = (Vec::new(), tokio::task::JoinSet::new());
     for _ in 0..scaled(4) {
@@ -146,7 +141,7 @@ async fn half_sent_bodies_are_bounded_over_all_connections() {
         rounds = if resident == last { rounds + 1 } else { 0 };
         last = resident;
     }
-    siege.holds("half-sent bodies", Bounds { memory_mib: 256, descriptors: 64 }).await;
+    siege.holds("half-sent bodies", Bounds { memory_mib: 224, descriptors: 64 }).await;
     streams.shutdown().await;
     drop(callers);
     siege.recovers("half-sent bodies").await;

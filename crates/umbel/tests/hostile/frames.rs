@@ -12,6 +12,9 @@ const STRANGER: &str = "127.0.0.2:0";
 /// How a connection that speaks HTTP/2 begins (RFC 9113, 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// How long a stranger waits for a connection: a node that has enough of them leaves further ones in the system's queue.
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long a flood goes on at most when the node does not read any more.
 const FLOOD_PATIENCE: Duration = Duration::from_secs(2);
 

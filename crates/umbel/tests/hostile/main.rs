@@ -6,11 +6,11 @@
 //!
 //! | variable | what it changes |
 //! |---|---|
-//! | `UMBEL_HOSTILE_TEST_SCALE` | how often floods are repeated and how many connections come, 1 if it is not set: the short form of CI. From 4 on it is also measured that the honest client keeps half of the calls that it made in an equal time before the attack, and what waits for limits in time is tried too |
+//! | `UMBEL_HOSTILE_TEST_SCALE` | how often floods are repeated and how many connections come, 1 if it is not set: the short form of CI. From 4 on it is also measured that the honest client keeps half of the calls that it made in an equal time before the attack |
 //! | `UMBEL_CLUSTER_TEST_LOG`, `UMBEL_CLUSTER_TEST_KEEP` | as in the cluster suite |
 //!
-//! The long form is `UMBEL_HOSTILE_TEST_SCALE=4 cargo test -p umbel --test hostile`; with `-- --nocapture` each
-//! attack prints what it cost.
+//! The long form is `UMBEL_HOSTILE_TEST_SCALE=4 cargo test -p umbel --test hostile -- --include-ignored`: tests that wait
+//! for limits in time are ignored otherwise. With `--nocapture` each attack prints what it cost.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]

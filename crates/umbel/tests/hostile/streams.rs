@@ -17,10 +17,10 @@ use crate::calls::{Caller, framed, push};
 use crate::siege::{Bounds, Siege, scaled};
 
 /// Memory of the filter that strangers ask for: more than fits into windows.
-const LARGE_BYTES: u64 = 64 << 20;
+const LARGE_BYTES: u64 = 32 << 20;
 
 /// What copies of it may cost on their way: those of four exports, and what they send.
-const BOUNDS: Bounds = Bounds { memory_mib: 256, descriptors: 16 };
+const BOUNDS: Bounds = Bounds { memory_mib: 160, descriptors: 16 };
 
 /// Describes a filter: its bits are counted.
 const INFO: &str = "/umbel.v1.Filters/Info";
