@@ -59,7 +59,7 @@ fn bodies() -> Vec<(&'static str, Bytes)> {
 
 /// Groups within groups, as the decoder of unknown fields meets them.
 fn nested(depth: usize) -> Vec<u8> {
-    vec![0xfb, 0x07].repeat(depth)
+    [0xfb, 0x07].repeat(depth)
 }
 
 fn path_of(method: &str) -> String {
@@ -168,7 +168,7 @@ async fn names_and_numbers_that_are_none_are_refused() {
         assert!(matches!(answer.grpc(), Some(3 | 8)), "{create:?}: {answer:?}");
     }
     let sources = vec![FILTER.to_owned(); 100_000];
-    let merge = MergeRequest { target: FILTER.to_owned(), sources, ..MergeRequest::default() };
+    let merge = MergeRequest { target: FILTER.to_owned(), sources };
     let answer = caller.call("/umbel.v1.Filters/Merge", &merge).await;
     assert!(!answer.is_success(), "{answer:?}");
     // Markup is a name like others: whoever shows it must mask it.

@@ -322,7 +322,7 @@ async fn handshakes_that_stop_cost_kilobytes_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "until handshakes that do not go on make room for others"]
+#[ignore = "the long form: waits for limits in time"]
 async fn handshakes_that_stop_keep_nobody_out() {
     let (siege, _) = secure().await;
     // More than the node works on at once, and than end before an honest client has lost patience.

@@ -138,7 +138,7 @@ fn listening(folder: &Path) -> (Running, String) {
     let address = said.strip_prefix("umbel: listening on ").unwrap_or_else(|| panic!("{said}"));
     let address = address.to_owned();
     // What it says later must go somewhere.
-    std::thread::spawn(move || lines.for_each(drop));
+    tokio::task::spawn_blocking(move || lines.for_each(drop));
     (server, address)
 }
 
