@@ -260,7 +260,6 @@ impl Strangers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "until link slots belong to nodes"]
 async fn strangers_take_no_links_from_nodes() {
     let cluster = Cluster::form(3).await;
     let addresses: Vec<String> = cluster.nodes.iter().map(|node| node.address.clone()).collect();
