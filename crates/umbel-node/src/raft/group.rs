@@ -8,10 +8,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use openraft::ReadPolicy;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
-};
-use openraft::storage::Snapshot;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
@@ -20,11 +16,12 @@ use umbel_engine::{GroupId, NodeId};
 
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};
-use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, Vote, entry_id};
+use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{Purpose, Rare, Seed};
-use crate::storage::{LogStore, SnapshotFile, Storage};
+use crate::storage::{LogStore, Storage};
 
+mod calls;
 mod members;
 
 /// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
@@ -168,7 +165,6 @@ impl Group {
     }
 
     /// The term that this node is in.
-    #[cfg(test)]
     pub(crate) fn term(&self) -> u64 {
         self.raft.metrics().borrow_watched().current_term
     }
@@ -394,64 +390,6 @@ impl Group {
     pub(crate) async fn shut_down(&self) {
         // Joining a task that panicked is all that can fail, and the panic was reported.
         let _ = self.raft.shutdown().await;
-    }
-
-    pub(crate) async fn append(
-        &self,
-        request: AppendEntriesRequest<Types>,
-    ) -> Result<AppendEntriesResponse<Types>, String> {
-        self.raft.append_entries(request).await.map_err(|error| error.to_string())
-    }
-
-    pub(crate) async fn vote(
-        &self,
-        request: VoteRequest<Types>,
-    ) -> Result<VoteResponse<Types>, String> {
-        self.check_caught_up(request.last_log_id)?;
-        self.raft.vote(request).await.map_err(|error| error.to_string())
-    }
-
-    pub(crate) async fn pre_vote(
-        &self,
-        request: VoteRequest<Types>,
-    ) -> Result<VoteResponse<Types>, String> {
-        self.check_caught_up(request.last_log_id)?;
-        self.raft.pre_vote(request).await.map_err(|error| error.to_string())
-    }
-
-    pub(crate) async fn transfer_leader(
-        &self,
-        request: openraft::raft::TransferLeaderRequest<Types>,
-    ) -> Result<openraft::raft::TransferLeaderResponse<Types>, String> {
-        self.check_caught_up(None)?;
-        self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
-    }
-
-    /// A replica whose log lacks what it once acknowledged votes as if the log held it: for a candidate
-    /// whose log reaches that, and for nobody else.
-    fn check_caught_up(&self, candidates_last: Option<LogId>) -> Result<(), String> {
-        match self.log.floor() {
-            Some(floor)
-                if candidates_last < Some(floor) && !planted::on(Planted::LostTailVotes) =>
-            {
-                Err(format!("the replica lacks entries up to {floor} that it had confirmed"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Snapshots that other replicas send to this one.
-    pub(crate) fn incoming_snapshots(&self) -> &SnapshotReceiver {
-        &self.incoming
-    }
-
-    pub(crate) async fn install(
-        &self,
-        vote: Vote,
-        file: SnapshotFile,
-    ) -> Result<SnapshotResponse<Types>, String> {
-        let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
-        self.raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())
     }
 }
 

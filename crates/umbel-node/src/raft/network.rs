@@ -32,6 +32,9 @@ use crate::witness::{Restarted, Witness};
 #[cfg(test)]
 mod network_test;
 mod snapshot_receiver;
+pub(crate) mod terms;
+
+use terms::{AbsurdTerm, check_vote};
 
 pub(crate) use snapshot_receiver::SnapshotReceiver;
 use snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotEnd, chunk_body};
@@ -84,6 +87,8 @@ enum ReplicaError {
     Short { offset: u64, byte_count: u64 },
     #[error(transparent)]
     Restarted(#[from] Restarted),
+    #[error("{from}: {error}")]
+    Term { from: NodeId, error: AbsurdTerm },
     #[error("{node} lacks entries that it confirmed, up to {lost}, and is being told so")]
     Lost { node: NodeId, lost: LogId },
 }
@@ -115,6 +120,23 @@ impl PeerReplica {
         decode(&answer).map_err(|error| ReplicaError::Answer { from: self.to, error })
     }
 
+    /// Whether an answer to what was said in a term is one that can be.
+    fn check_term(&self, ours: Vote, theirs: &Vote) -> Result<(), ReplicaError> {
+        let checked = check_vote(ours.leader_id.term, theirs);
+        checked.map_err(|error| ReplicaError::Term { from: self.to, error })
+    }
+
+    async fn ask_vote(
+        &self,
+        kind: CallKind,
+        request: &VoteRequest<Types>,
+        timeout: Duration,
+    ) -> Result<VoteResponse<Types>, ReplicaError> {
+        let answer: VoteResponse<Types> = self.ask(kind, request, timeout).await?;
+        self.check_term(request.vote, &answer.vote)?;
+        Ok(answer)
+    }
+
     /// Has entries appended, and notes what that confirms.
     async fn append(
         &self,
@@ -142,7 +164,10 @@ impl PeerReplica {
                 }
                 return Ok(answer);
             }
-            AppendEntriesResponse::HigherVote(_) => return Ok(answer),
+            AppendEntriesResponse::HigherVote(vote) => {
+                self.check_term(request.vote, vote)?;
+                return Ok(answer);
+            }
         };
         witness.confirmed(self.to, *group, (ticket, request.vote), confirmed)?;
         Ok(answer)
@@ -180,6 +205,7 @@ impl PeerReplica {
         let end = SnapshotEnd { transfer };
         let answer: SnapshotResponse<Types> =
             self.ask(CallKind::SnapshotEnd, &end, timeout).await?;
+        self.check_term(vote, &answer.vote)?;
         if answer.vote == vote {
             witness.confirmed(self.to, *group, (ticket, vote), last)?;
         }
@@ -203,7 +229,7 @@ impl RaftNetworkV2<Types> for PeerReplica {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Ok(self.ask(CallKind::Vote, &request, option.soft_ttl()).await?)
+        Ok(self.ask_vote(CallKind::Vote, &request, option.soft_ttl()).await?)
     }
 
     async fn pre_vote(
@@ -211,7 +237,7 @@ impl RaftNetworkV2<Types> for PeerReplica {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Ok(self.ask(CallKind::PreVote, &request, option.soft_ttl()).await?)
+        Ok(self.ask_vote(CallKind::PreVote, &request, option.soft_ttl()).await?)
     }
 
     async fn full_snapshot(
