@@ -12,6 +12,8 @@ mod command;
 mod controller;
 mod filter_name;
 mod jobs;
+mod join_token;
+mod join_tokens;
 mod nodes;
 mod sessions;
 mod settings;
@@ -29,6 +31,8 @@ pub use controller::{
 };
 pub use filter_name::{FilterName, FilterNameError};
 pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
+pub use join_token::Applicant;
+pub use join_tokens::JOIN_TOKEN_COUNT_MAX;
 pub use nodes::NodeRecord;
 pub use sessions::{SessionKey, SessionStanding};
 pub use settings::{Distribution, FilterSettings, HashKey};

@@ -51,6 +51,10 @@ impl MetaState {
             // Handled above; a cluster is formed once.
             MetaCommand::Form { .. } => Ok(MetaReply::Done),
             MetaCommand::AddNode { address, nonce } => self.add_node(log_index, address, *nonce),
+            MetaCommand::AdmitNode(applicant) => self.admit_node(log_index, applicant),
+            MetaCommand::PutJoinToken { digest, expires_ms, now_ms } => {
+                self.put_join_token(*digest, *expires_ms, *now_ms)
+            }
             MetaCommand::Drain { node, drain } => self.drain(*node, *drain),
             MetaCommand::RemoveNode { node } => self.remove_node(*node),
             MetaCommand::MoveReplica { shard, from, to } => self.move_replica(*shard, *from, *to),

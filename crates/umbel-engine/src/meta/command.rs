@@ -6,6 +6,7 @@ use crate::ids::{FilterId, Generation, JobId, NodeId, SessionId, ShardId};
 use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
 use crate::meta::jobs::{JobEnd, JobOrder};
+use crate::meta::join_token::Applicant;
 use crate::meta::sessions::SessionKey;
 use crate::meta::settings::{FilterSettings, HashKey};
 
@@ -31,6 +32,17 @@ pub enum MetaCommand {
         address: String,
         /// Drawn once by the joining node.
         nonce: u64,
+    },
+    /// Adds a node as `AddNode` does, if its token is good, and uses that up in the same moment.
+    AdmitNode(Applicant),
+    /// Keeps a token by which one node may join until it expires.
+    PutJoinToken {
+        /// BLAKE3 of the secret.
+        digest: [u8; 32],
+        /// When it expires: milliseconds since 1970.
+        expires_ms: u64,
+        /// What the clock of the node says that was asked.
+        now_ms: u64,
     },
     /// Takes all replicas off a node, or, with `false`, lets it have some again.
     Drain {
@@ -262,6 +274,12 @@ pub enum MetaError {
     #[error("{what}")]
     BadSettings {
         /// What was expected and what came.
+        what: String,
+    },
+    /// Draw another token for joining.
+    #[error("{what}")]
+    BadJoinToken {
+        /// Why it is not good.
         what: String,
     },
     /// Name another principal, or add an administrator first.

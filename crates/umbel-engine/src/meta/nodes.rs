@@ -42,6 +42,15 @@ impl NodeRecord {
         }
     }
 
+    /// What it drew when it joined, if it is a member that joined.
+    #[must_use]
+    pub const fn nonce(&self) -> Option<u64> {
+        match self {
+            Self::Live { nonce, .. } => *nonce,
+            Self::Removed => None,
+        }
+    }
+
     /// Whether it is a member.
     #[must_use]
     pub const fn is_live(&self) -> bool {
@@ -67,6 +76,30 @@ pub(super) fn check_address(address: &str) -> Result<(), MetaError> {
 }
 
 impl MetaState {
+    /// Whether a number is certainly that of no member: the node was removed, or no node ever had it.
+    /// Numbers rise, so one above all that are known here may have been given since.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::{MetaCommand, MetaState};
+    ///
+    /// let mut state = MetaState::new();
+    /// let nodes = (1..=3).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+    /// state.apply(9, &MetaCommand::AddNode { address: "node9:7070".into(), nonce: 5 });
+    /// state.apply(10, &MetaCommand::RemoveNode { node: NodeId(2) });
+    /// let gone = [2, 4, 8, 0].map(|node| state.is_no_member(NodeId(node)));
+    /// let may_be = [1, 3, 9, 10].map(|node| !state.is_no_member(NodeId(node)));
+    /// assert_eq!((gone, may_be), ([true; 4], [true; 4]));
+    /// ```
+    #[must_use]
+    pub fn is_no_member(&self, node: NodeId) -> bool {
+        match self.nodes.get(&node) {
+            Some(record) => !record.is_live(),
+            None => self.nodes.last_key_value().is_some_and(|(&last, _)| node < last),
+        }
+    }
+
     pub(super) fn add_node(
         &mut self,
         log_index: u64,

@@ -9,6 +9,7 @@ use super::access::{Principal, PrincipalName};
 use super::catalogue::FilterRecord;
 use super::filter_name::FilterName;
 use super::jobs::JobRecord;
+use super::join_token::JoinToken;
 use super::nodes::NodeRecord;
 use super::sessions::SessionKey;
 use super::settings::HashKey;
@@ -66,6 +67,8 @@ pub struct MetaState {
     pub(super) kept_keys: BTreeMap<u64, HashKey>,
     pub(super) jobs: BTreeMap<JobId, JobRecord>,
     pub(super) principals: BTreeMap<PrincipalName, Principal>,
+    /// By the hash of their secrets.
+    pub(super) join_tokens: BTreeMap<[u8; 32], JoinToken>,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
 }

@@ -122,6 +122,7 @@ fn meta_verdict(error: &MetaError) -> Verdict {
         }
         MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
         MetaError::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        MetaError::BadJoinToken { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
         MetaError::BadPrincipal { .. } => {
             refused(Code::FailedPrecondition, ErrorCode::BadPrincipal)
         }
