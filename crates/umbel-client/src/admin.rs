@@ -1,8 +1,8 @@
 //! What operators ask for.
 
 use umbel_proto::v1::{
-    DrainRequest, JoinRequest, JoinResponse, MoveShardRequest, RemoveNodeRequest, StatusRequest,
-    StatusResponse,
+    DrainRequest, JoinRequest, JoinResponse, MoveShardRequest, PutJoinTokenRequest,
+    RemoveNodeRequest, StatusRequest, StatusResponse,
 };
 
 use crate::caller::{Ask, First, Repeat};
@@ -40,6 +40,26 @@ impl Client {
         self.caller
             .simple(&ask, message, |node, request| async move { node.admin().join(request).await })
             .await
+    }
+
+    /// Keeps a token by which one node may join: the BLAKE3 hash of its secret, until a moment in
+    /// milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn put_join_token(
+        &self,
+        digest: [u8; 32],
+        expires_ms: u64,
+    ) -> Result<(), ClientError> {
+        let ask = Ask { target: "token for joining", repeat: Repeat::Freely, first: First::InTurn };
+        let message = PutJoinTokenRequest { digest: digest.to_vec().into(), expires_ms };
+        self.caller
+            .simple(&ask, message, |node, request| async move {
+                node.admin().put_join_token(request).await
+            })
+            .await
+            .map(drop)
     }
 
     /// Takes all replicas off a node, or with `undo` lets it have some again. Returns the number

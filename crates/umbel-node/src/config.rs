@@ -5,6 +5,8 @@
 
 mod address;
 
+pub(crate) use address::host_of;
+
 use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
@@ -171,6 +173,11 @@ settings! {
         /// The address of any node of the cluster that this node joins, HOST:PORT.
         /// Not looked at once the data folder belongs to a cluster.
         join: Option<String> = None,
+        /// File with a token that `umbel cluster token --join` printed, for a node that has no certificate:
+        /// it proves the cluster to the node and the node to the cluster, which issues a certificate, keeps
+        /// it in the folder `tls` of the data folder, and renews it.
+        /// Not looked at once that is there, nor with `tls_cert`.
+        join_token_file: Option<String> = None,
         /// A cluster of this node alone, to try things out: one shard with one replica, unless
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
@@ -207,6 +214,14 @@ settings! {
         /// hashes and hashes of tokens are wrapped in this node's data folder; only its owner may read it.
         /// Once there was one, the folder needs it at every start. Each node may have its own.
         key_file: Option<String> = None,
+        /// File with the key of an authority in `tls_ca`, in PEM, on nodes that shall sign certificates of
+        /// nodes that join by a token. Whoever takes such a node can make nodes and clients of any name; no
+        /// other node needs it, and none does where certificates are made by hand.
+        tls_ca_key: Option<String> = None,
+        /// Takes nobody for a node whose certificate does not say which node it is, like those that have
+        /// joined by a token; `umbel cluster certs node --identity` makes such ones by hand. To be set when
+        /// all nodes have them.
+        require_node_identity: bool = false,
         /// Serves also who speaks no TLS, who may do everything then, and calls nodes without it that speak
         /// none: for the time in which a running cluster moves to TLS. Needs `insecure` as no TLS does.
         tls_optional: bool = false,
@@ -281,6 +296,17 @@ pub enum ConfigError {
     /// Without certificates there is nothing optional. Name them, or leave it out.
     #[error("tls_optional without tls_cert: name certificates, or leave it out")]
     OptionalWithoutTls,
+    /// A setting counts with TLS alone. Name certificates, or leave it out.
+    #[error(
+        "{setting} without tls_cert, or with tls_optional, protects nothing: name certificates, or leave it out"
+    )]
+    NeedsTls {
+        /// Name of the setting.
+        setting: &'static str,
+    },
+    /// A token is for joining. Name a node of the cluster.
+    #[error("join_token_file without join: name a node of the cluster that the token is for")]
+    TokenWithoutJoin,
     /// Nobody can connect to "all addresses". Say which address others shall use.
     #[error(
         "listen = \"{address}\" means all addresses, so advertise must say which one others use, \
@@ -424,6 +450,14 @@ impl Config {
     fn validate_tls(&self) -> Result<(), ConfigError> {
         let files =
             [("tls_cert", &self.tls_cert), ("tls_key", &self.tls_key), ("tls_ca", &self.tls_ca)];
+        let is_strict = self.tls_cert.is_some() && !self.tls_optional;
+        let strict = [
+            ("tls_ca_key", self.tls_ca_key.is_some()),
+            ("require_node_identity", self.require_node_identity),
+        ];
+        if let Some((setting, _)) = strict.into_iter().find(|(_, is_set)| *is_set && !is_strict) {
+            return Err(ConfigError::NeedsTls { setting });
+        }
         if files.iter().all(|(_, file)| file.is_none()) {
             return if self.tls_optional { Err(ConfigError::OptionalWithoutTls) } else { Ok(()) };
         }
@@ -461,8 +495,12 @@ impl Config {
         if let (Some(one), Some(other)) = (given.next(), given.next()) {
             return Err(ConfigError::Both { one, other });
         }
-        if let Some(join) = &self.join {
-            Address::reachable("join", join)?;
+        match &self.join {
+            Some(join) => {
+                Address::reachable("join", join)?;
+            }
+            None if self.join_token_file.is_some() => return Err(ConfigError::TokenWithoutJoin),
+            None => {}
         }
         let count = self.initial_cluster.len();
         if count > NODE_COUNT_MAX {

@@ -86,7 +86,7 @@ impl Coordinator {
         Self { local, seed, leaders, old_map, heard: OnceCell::new() }
     }
 
-    pub(super) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
+    pub(crate) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
         self.local.get().ok_or(CallFailure::NotFormed)
     }
 

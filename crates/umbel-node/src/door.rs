@@ -23,6 +23,9 @@ use crate::recall::standings_of;
 use crate::storage::{Identity, MemberState, Storage, identity};
 use crate::witness::Witness;
 
+#[cfg(test)]
+mod strangers_test;
+
 /// What the node answers to whom.
 pub(crate) struct Door {
     local: Arc<OnceLock<Arc<Local>>>,
@@ -135,17 +138,19 @@ impl Door {
     /// What a member may use; an error if the caller is none any more, or this node is none yet.
     fn admit(&self, from: NodeId) -> Result<Arc<Local>, String> {
         let local = self.local.get().cloned().ok_or("this node is starting")?;
-        let is_removed = local
-            .meta()
-            .replica()
-            .read_meta(|state| matches!(state.node(from), Some(NodeRecord::Removed)));
-        if is_removed && !planted::on(Planted::RemovedNodeAdmitted) {
-            return Err(format!(
-                "{from} was removed from the cluster; with an empty data folder it may join again"
-            ));
+        let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
+        if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
+            return Err(not_a_member(from));
         }
         Ok(local)
     }
+}
+
+fn not_a_member(node: NodeId) -> String {
+    format!(
+        "{node} was removed from the cluster, or never was in it; with an empty data folder and a \
+         certificate of its own it may join again"
+    )
 }
 
 /// The membership that an identity tells of.
@@ -165,6 +170,15 @@ impl CallHandler for Door {
             let is_live = |record: &NodeRecord| record.is_live();
             local.meta().replica().read_meta(|state| state.node(from).is_some_and(is_live))
         })
+    }
+
+    fn check_member(&self, from: NodeId) -> Result<(), Status> {
+        let Some(local) = self.local.get() else { return Ok(()) };
+        let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
+        match is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
+            true => Err(Status::failed_precondition(not_a_member(from))),
+            false => Ok(()),
+        }
     }
 
     fn handle(

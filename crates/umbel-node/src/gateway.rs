@@ -28,6 +28,7 @@ mod caller;
 mod convert;
 mod deadlines;
 mod describe;
+mod enrolment;
 mod errors;
 mod filters;
 mod gate;
@@ -59,6 +60,8 @@ pub(crate) struct Gateway {
     pub(crate) timeout_max: Duration,
     /// What clients' requests that are under way may hold; 0 for a share of the memory.
     pub(crate) request_bytes_max: u64,
+    /// Whether certificates of nodes must say which node it is.
+    pub(crate) needs_member: bool,
 }
 
 /// Why a node cannot serve. Nothing was served.
@@ -125,7 +128,10 @@ impl Gateway {
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
         let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
         let access = access::AccessService::new(Arc::clone(&coordinator), deadlines);
-        let gated = axum::middleware::from_fn_with_state(Arc::clone(&coordinator), gate::gate);
+        let enrolment = enrolment::EnrolmentService::new(Arc::clone(&coordinator), deadlines);
+        let gate =
+            gate::Gate { coordinator: Arc::clone(&coordinator), needs_member: self.needs_member };
+        let gated = axum::middleware::from_fn_with_state(gate, gate::gate);
         let budget = admission::Budget::new(self.request_bytes_max);
         let admitted = axum::middleware::from_fn_with_state(budget, admission::admit);
         let describe = || {
@@ -138,6 +144,7 @@ impl Gateway {
             .add_service(admin.into_server())
             .add_service(jobs.into_server())
             .add_service(access.into_server())
+            .add_service(enrolment.into_server())
             .add_service(peers.into_server())
             .add_service(job_host.control_service())
             .add_service(job_host.exchange_service())
@@ -152,8 +159,14 @@ impl Gateway {
 }
 
 /// Services whose health is that of the node.
-const SHOWN_SERVICES: [&str; 5] =
-    ["", "umbel.v1.Filters", "umbel.v1.Admin", "umbel.v1.Jobs", "umbel.v1.Access"];
+const SHOWN_SERVICES: [&str; 6] = [
+    "",
+    "umbel.v1.Filters",
+    "umbel.v1.Admin",
+    "umbel.v1.Jobs",
+    "umbel.v1.Access",
+    "umbel.v1.Enrolment",
+];
 
 /// Lets the health service say what `/readyz` says; never ends.
 async fn show_health(health: HealthReporter, coordinator: &Coordinator) {

@@ -13,6 +13,7 @@
 //! | `gateway` | what clients see: gRPC, health, metrics |
 //! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
+//! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |
 //! | `local`, `node` | what a node has, from its start to its end |
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
 
@@ -22,6 +23,7 @@ mod controller;
 mod coordinator;
 mod cube;
 mod door;
+mod enrolment;
 mod exports;
 mod failure;
 mod formation;
@@ -36,11 +38,13 @@ mod peer;
 pub mod ports;
 mod raft;
 mod recall;
+mod renewal;
 mod shard_leader;
 mod space;
 mod storage;
 mod witness;
 
 pub use config::{Config, ConfigError};
+pub use enrolment::{EnrolError, enrol};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};

@@ -27,6 +27,7 @@ use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{PortFuture, Ports, Purpose, Rare};
 use crate::raft::group::Group;
+use crate::renewal::keep_certificate;
 use crate::shard_leader;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, Wrapping,
@@ -158,6 +159,7 @@ impl Node {
             render_metrics,
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
             request_bytes_max: config.request_bytes_max,
+            needs_member: config.require_node_identity,
         };
         let (failure, failed) = watch::channel(None);
         let server = tokio::spawn(serve(listener, gateway, stopped, failure.clone()));
@@ -171,6 +173,7 @@ impl Node {
         tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(care(Arc::clone(&local)));
+        tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(follow_catalogue(Arc::clone(&local)));
         tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
@@ -322,7 +325,10 @@ impl Drop for Starting {
 }
 
 /// Reads identity and log, and makes both if the folder is empty.
-async fn open_data(config: &Config, ports: &Ports) -> Result<(Identity, Storage), StartError> {
+pub(crate) async fn open_data(
+    config: &Config,
+    ports: &Ports,
+) -> Result<(Identity, Storage), StartError> {
     let tell = |error: &dyn std::fmt::Display, is_damage: bool| {
         let what = format!("{}: {error}", config.data);
         if let Some(observer) = &ports.observer

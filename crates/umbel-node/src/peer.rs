@@ -4,6 +4,8 @@ use bytes::Bytes;
 use thiserror::Error;
 use umbel_engine::NodeId;
 
+use crate::ports::NodeIdentity;
+
 pub(crate) mod channel;
 mod frame_watch;
 mod incoming_link;
@@ -23,7 +25,7 @@ mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;
 
-pub(crate) use channel::peer_client;
+pub(crate) use channel::member_client;
 pub(crate) use link::Links;
 pub(crate) use service::{CallHandler, LinkCloser, PeerService};
 pub(crate) use session::add_hello;
@@ -41,6 +43,13 @@ pub(crate) struct LocalIdentity {
     pub(crate) cluster: u128,
     /// Its number there.
     pub(crate) node: NodeId,
+}
+
+impl LocalIdentity {
+    /// Another node of the same cluster, as certificates name it.
+    pub(crate) const fn member(self, node: NodeId) -> NodeIdentity {
+        NodeIdentity { cluster: self.cluster, node: node.0 }
+    }
 }
 
 /// The bytes of a cluster's identity in messages, in the order in which people read it.

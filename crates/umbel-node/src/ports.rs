@@ -18,22 +18,24 @@ use crate::jobs::Workshops;
 
 mod connections;
 mod disk;
+mod issued;
 mod memory;
 mod net;
 pub mod observer;
 mod secret;
 mod seed;
-mod tls;
+pub(crate) mod tls;
 mod wrapping;
 
 pub use connections::raise_descriptor_limit;
 pub use disk::RealDisk;
+pub use issued::IssuedFiles;
 pub use net::RealNet;
 pub use observer::Observer;
 pub use secret::{OnRefused, SecretNet};
 pub use seed::RealSeed;
 pub use tls::TlsNet;
-pub use umbel_tls::{PeerIdentity, SecretRefusal, SecretTls};
+pub use umbel_tls::{NodeIdentity, NodeSigner, PeerIdentity, SecretRefusal, SecretTls};
 pub use wrapping::{KeyFileError, NotUnwrapped, WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A future of a port's call.
@@ -85,6 +87,26 @@ pub trait Net: Send + Sync + 'static {
 
     /// Connects to `host:port`.
     fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>>;
+
+    /// Connects to a certain node at `host:port`: who proves to be another one is not it. Where nobody
+    /// proves anything, whoever is there will do.
+    fn connect_node<'a>(
+        &'a self,
+        address: &'a str,
+        _wanted: NodeIdentity,
+    ) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        self.connect(address)
+    }
+
+    /// What signs certificates of nodes, if this node has the authority's key.
+    fn node_signer(&self) -> Option<&NodeSigner> {
+        None
+    }
+
+    /// Where this node's certificate lies, if the cluster issued it and it is time for the next one.
+    fn due_certificate(&self) -> Option<&IssuedFiles> {
+        None
+    }
 }
 
 /// A connection that was taken.

@@ -10,7 +10,7 @@ use rcgen::{
 use thiserror::Error;
 
 use crate::clock::now;
-use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, is_client_name};
+use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, NodeIdentity, is_client_name};
 
 /// How much earlier than now a certificate begins: clocks of two machines differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
@@ -30,7 +30,7 @@ const DAYS_MAX: u32 = 36_525;
 /// # Ok::<(), umbel_tls::AuthorityError>(())
 /// ```
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    pub(crate) issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, each in PEM.
@@ -47,6 +47,13 @@ pub struct Pem {
 pub enum Subject {
     /// A node's, by the host names and IP addresses that others call it by, without ports.
     Node {
+        /// At least one.
+        hosts: Vec<String>,
+    },
+    /// A certain node's, which speaks for no other.
+    Member {
+        /// Which.
+        identity: NodeIdentity,
         /// At least one.
         hosts: Vec<String>,
     },
@@ -143,6 +150,21 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// A certificate that is so many days old already: for tests of what becomes of those.
+    ///
+    /// # Errors
+    /// If the subject's names are none, or the number of days is out of range.
+    pub fn issue_aged(
+        &self,
+        subject: &Subject,
+        age_days: u32,
+        days: u32,
+    ) -> Result<Pem, AuthorityError> {
+        let mut params = within(subject.params()?, days)?;
+        params.not_before = (now() - Duration::from_secs(u64::from(age_days) * 86_400)).into();
+        self.sign(&params)
+    }
+
     fn sign(&self, params: &CertificateParams) -> Result<Pem, AuthorityError> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
@@ -151,15 +173,10 @@ impl Authority {
 }
 
 impl Subject {
-    fn params(&self) -> Result<CertificateParams, AuthorityError> {
+    pub(crate) fn params(&self) -> Result<CertificateParams, AuthorityError> {
         let (common_name, names) = match self {
-            Self::Node { hosts } => {
-                let first = hosts.first().ok_or(AuthorityError::NoHost)?;
-                let hosts: Result<Vec<SanType>, _> = hosts.iter().map(|host| san(host)).collect();
-                let mut names = hosts?;
-                names.push(uri(NODE_URI)?);
-                (first.clone(), names)
-            }
+            Self::Node { hosts } => of_node(hosts, NODE_URI)?,
+            Self::Member { identity, hosts } => of_node(hosts, &identity.uri())?,
             Self::Client { name } if is_client_name(name) => {
                 (name.clone(), vec![uri(&format!("{CLIENT_URI}{name}"))?])
             }
@@ -172,7 +189,7 @@ impl Subject {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = match self {
             // A node calls other nodes, too.
-            Self::Node { .. } => {
+            Self::Node { .. } | Self::Member { .. } => {
                 vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
             }
             Self::Client { .. } => vec![ExtendedKeyUsagePurpose::ClientAuth],
@@ -181,7 +198,18 @@ impl Subject {
     }
 }
 
-fn within(mut params: CertificateParams, days: u32) -> Result<CertificateParams, AuthorityError> {
+/// The common name and all names of a node's certificate.
+fn of_node(hosts: &[String], own_uri: &str) -> Result<(String, Vec<SanType>), AuthorityError> {
+    let first = hosts.first().ok_or(AuthorityError::NoHost)?;
+    let mut names = hosts.iter().map(|host| san(host)).collect::<Result<Vec<SanType>, _>>()?;
+    names.push(uri(own_uri)?);
+    Ok((first.clone(), names))
+}
+
+pub(crate) fn within(
+    mut params: CertificateParams,
+    days: u32,
+) -> Result<CertificateParams, AuthorityError> {
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(AuthorityError::Days { days });
     }
@@ -199,7 +227,7 @@ fn named(common_name: &str) -> DistinguishedName {
 }
 
 /// A host name or an IP address as it stands in certificates.
-fn san(host: &str) -> Result<SanType, AuthorityError> {
+pub(crate) fn san(host: &str) -> Result<SanType, AuthorityError> {
     let wrong = || AuthorityError::Host { host: host.to_owned() };
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(address));

@@ -13,6 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::error::TlsError;
 use crate::files::{Loaded, TlsFiles};
+use crate::identity::{NodeIdentity, PeerIdentity};
 use crate::reload::Reloading;
 
 /// Makes connections: checks that the other end is whom the address names, and shows the own
@@ -56,6 +57,28 @@ pub enum HandshakeError {
          both has the wrong file, or this is another cluster"
     )]
     OtherAuthority {
+        /// The address.
+        address: String,
+    },
+    /// The other end is another node than was meant: correct the address.
+    #[error("the certificate of {address} is that of {found}, and {wanted} was called: {remedy}")]
+    OtherNode {
+        /// The address.
+        address: String,
+        /// Who was called.
+        wanted: NodeIdentity,
+        /// Who is there.
+        found: NodeIdentity,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The other end has no certificate of the authority whose key's hash is known: whoever it is, it is
+    /// told no secret.
+    #[error(
+        "{address} has no certificate of the authority that the token names: is the address that of a \
+         node of the cluster that the token is for?"
+    )]
+    OtherPin {
         /// The address.
         address: String,
     },
@@ -116,16 +139,51 @@ impl ClientTls {
         let connector = TlsConnector::from(self.config.current());
         connector.connect(name, stream).await.map_err(|error| explain(address, error))
     }
+
+    /// Like [`connect`](Self::connect), to a certain node: whoever shows the certificate of another one
+    /// is not it. One that says "node" alone may be any.
+    ///
+    /// # Errors
+    /// As `connect`, and if another node is there.
+    pub async fn connect_node<S>(
+        &self,
+        address: &str,
+        wanted: NodeIdentity,
+        stream: S,
+    ) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let stream = self.connect(address, stream).await?;
+        match identity_of(&stream) {
+            PeerIdentity::Member(found) if found != wanted => {
+                let remedy = "correct the address, or give that node its own certificate";
+                Err(HandshakeError::OtherNode {
+                    address: address.to_owned(),
+                    wanted,
+                    found,
+                    remedy,
+                })
+            }
+            _ => Ok(stream),
+        }
+    }
+}
+
+/// Whom a connection leads to, as far as the other end's certificate says.
+fn identity_of<S>(stream: &TlsStream<S>) -> PeerIdentity {
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    shown.map_or(PeerIdentity::Anonymous, |der| PeerIdentity::from_certificate(der))
 }
 
 /// The host of `host:port`, without the brackets of an IPv6 address.
-fn server_name(address: &str) -> Option<ServerName<'static>> {
+pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
     let (host, _) = address.rsplit_once(':')?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     ServerName::try_from(host.to_owned()).ok()
 }
 
-fn explain(address: &str, error: io::Error) -> HandshakeError {
+pub(crate) fn explain(address: &str, error: io::Error) -> HandshakeError {
     let address = address.to_owned();
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     match refusal {

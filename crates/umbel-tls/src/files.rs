@@ -38,6 +38,8 @@ pub struct KeyPairFiles {
 /// What the files hold.
 pub(crate) struct Loaded {
     pub(crate) roots: Arc<RootCertStore>,
+    /// The authorities' certificates.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
     pub(crate) pair: Option<KeyPair>,
 }
 
@@ -45,7 +47,14 @@ pub(crate) struct Loaded {
 pub(crate) struct KeyPair {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
-    /// When it expires.
+    /// From when on, and until when it is valid.
+    pub(crate) life: Life,
+}
+
+/// From when on, and until when a certificate is valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Life {
+    pub(crate) begins_at: SystemTime,
     pub(crate) expires_at: SystemTime,
 }
 
@@ -66,22 +75,23 @@ impl TlsFiles {
 
     pub(crate) fn load(&self, now: SystemTime) -> Result<Loaded, TlsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.ca)? {
+        let authorities = certificates(&self.ca)?;
+        for certificate in &authorities {
             let unusable = |error: rustls::Error| TlsError::Certificate {
                 file: self.ca.clone(),
                 why: error.to_string(),
             };
-            roots.add(certificate).map_err(unusable)?;
+            roots.add(certificate.clone()).map_err(unusable)?;
         }
         let pair = self.pair.as_ref().map(|pair| pair.load(now)).transpose()?;
-        Ok(Loaded { roots: Arc::new(roots), pair })
+        Ok(Loaded { roots: Arc::new(roots), authorities, pair })
     }
 }
 
 impl KeyPairFiles {
     fn load(&self, now: SystemTime) -> Result<KeyPair, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let expires_at = check_dates(&self.certificate, &chain[0], now)?;
+        let life = check_dates(&self.certificate, &chain[0], now)?;
         let text = read(&self.key)?;
         let file = self.key.clone();
         let key = PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
@@ -90,7 +100,7 @@ impl KeyPairFiles {
             }
             error => TlsError::Pem { file, why: format!("{error:?}") },
         })?;
-        Ok(KeyPair { chain, key, expires_at })
+        Ok(KeyPair { chain, key, life })
     }
 
     /// What the library's refusal of certificate and key means.
@@ -109,7 +119,7 @@ impl KeyPairFiles {
 }
 
 /// At least one certificate.
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found
@@ -121,7 +131,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let unread = |source| TlsError::Read { file: file.to_owned(), source };
     let mut text = Vec::new();
     let opened = File::open(file).map_err(unread)?;
@@ -134,8 +144,8 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(text)
 }
 
-/// When the certificate expires; an error if it is not valid now.
-fn check_dates(file: &Path, der: &[u8], now: SystemTime) -> Result<SystemTime, TlsError> {
+/// The certificate's dates; an error if it is not valid now.
+fn check_dates(file: &Path, der: &[u8], now: SystemTime) -> Result<Life, TlsError> {
     let (_, certificate) = X509Certificate::from_der(der)
         .map_err(|error| TlsError::Certificate { file: file.to_owned(), why: error.to_string() })?;
     let validity = certificate.validity();
@@ -147,11 +157,12 @@ fn check_dates(file: &Path, der: &[u8], now: SystemTime) -> Result<SystemTime, T
         let on = validity.not_after.to_string();
         return Err(TlsError::Expired { file: file.to_owned(), on });
     }
-    if now < at(validity.not_before.timestamp()) {
+    let begins_at = at(validity.not_before.timestamp());
+    if now < begins_at {
         let from = validity.not_before.to_string();
         return Err(TlsError::NotYetValid { file: file.to_owned(), from });
     }
-    Ok(expires_at)
+    Ok(Life { begins_at, expires_at })
 }
 
 fn stamp_of(metadata: &Metadata) -> (u64, u128, u64) {

@@ -1,13 +1,20 @@
 //! Who is at the other end of a connection.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// URI of a node's certificate.
+/// URI of a node's certificate that does not say which node.
 pub(crate) const NODE_URI: &str = "umbel:node";
+
+/// What the URI of a certificate begins with that says which node of which cluster.
+const MEMBER_URI: &str = "umbel://";
+
+/// Hexadecimal digits of a cluster's identity.
+const CLUSTER_DIGITS: usize = 32;
 
 /// What stands before the name in the URI of a client's certificate.
 pub(crate) const CLIENT_URI: &str = "umbel:client:";
@@ -25,8 +32,75 @@ pub enum PeerIdentity {
     Anonymous,
     /// A client, by its name.
     Client(Arc<str>),
-    /// A node of the cluster.
+    /// A node of the cluster; the certificate does not say which.
     Node,
+    /// This node, and no other.
+    Member(NodeIdentity),
+}
+
+/// A node of a cluster, as certificates name it.
+///
+/// ```
+/// use umbel_tls::NodeIdentity;
+/// let node: NodeIdentity = "0123456789abcdef0123456789abcdef/7".parse()?;
+/// assert_eq!(node.node, 7);
+/// assert_eq!(node.uri(), "umbel://0123456789abcdef0123456789abcdef/node/7");
+/// assert_eq!(node.to_string(), "node 7 of cluster 0123456789abcdef0123456789abcdef");
+/// # Ok::<(), umbel_tls::NodeIdentityError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeIdentity {
+    /// The cluster's random number.
+    pub cluster: u128,
+    /// The node's number there.
+    pub node: u64,
+}
+
+/// A text names no node of a cluster. Write the cluster's identity, a slash and the node's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "expected CLUSTER/NODE: the cluster's 32 hexadecimal digits in lower case, and the node's number, \
+     as `umbel cluster status` shows them"
+)]
+pub struct NodeIdentityError;
+
+impl NodeIdentity {
+    /// As it stands in certificates.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("{MEMBER_URI}{:032x}/node/{}", self.cluster, self.node)
+    }
+
+    fn of_uri(uri: &str) -> Option<Self> {
+        let (cluster, node) = uri.strip_prefix(MEMBER_URI)?.split_once("/node/")?;
+        Self::of_parts(cluster, node)
+    }
+
+    fn of_parts(cluster: &str, node: &str) -> Option<Self> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if cluster.len() != CLUSTER_DIGITS || !cluster.bytes().all(is_digit) {
+            return None;
+        }
+        let cluster = u128::from_str_radix(cluster, 16).ok()?;
+        let number: u64 = node.parse().ok()?;
+        // One node has one text: no sign, no zeros before the number.
+        (number > 0 && number.to_string() == node).then_some(Self { cluster, node: number })
+    }
+}
+
+impl fmt::Display for NodeIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} of cluster {:032x}", self.node, self.cluster)
+    }
+}
+
+impl FromStr for NodeIdentity {
+    type Err = NodeIdentityError;
+
+    fn from_str(text: &str) -> Result<Self, NodeIdentityError> {
+        let (cluster, node) = text.split_once('/').ok_or(NodeIdentityError)?;
+        Self::of_parts(cluster, node).ok_or(NodeIdentityError)
+    }
 }
 
 impl PeerIdentity {
@@ -36,11 +110,15 @@ impl PeerIdentity {
         if uri == NODE_URI {
             return Some(Self::Node);
         }
+        if let Some(node) = NodeIdentity::of_uri(uri) {
+            return Some(Self::Member(node));
+        }
         let name = uri.strip_prefix(CLIENT_URI)?;
         is_client_name(name).then(|| Self::Client(name.into()))
     }
 
-    /// Whom a certificate names, in DER. A certificate that says "node" and "client" is a node's.
+    /// Whom a certificate names, in DER. What says which node goes before what says "node", and that
+    /// before what says "client"; a certificate for two nodes is nobody's.
     pub(crate) fn from_certificate(der: &[u8]) -> Self {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::Anonymous };
         let Ok(Some(names)) = certificate.subject_alternative_name() else {
@@ -50,8 +128,20 @@ impl PeerIdentity {
             GeneralName::URI(uri) => Self::from_uri(uri),
             _ => None,
         });
-        let rank = |identity: &Self| u8::from(*identity == Self::Node);
-        named.max_by_key(rank).unwrap_or(Self::Anonymous)
+        Self::of_named(named)
+    }
+
+    fn of_named(named: impl Iterator<Item = Self>) -> Self {
+        let mut found = Self::Anonymous;
+        for identity in named {
+            found = match (found, identity) {
+                (Self::Member(one), Self::Member(other)) if one != other => return Self::Anonymous,
+                (member @ Self::Member(_), _) | (_, member @ Self::Member(_)) => member,
+                (Self::Node, _) | (_, Self::Node) => Self::Node,
+                (_, other) => other,
+            };
+        }
+        found
     }
 }
 
@@ -68,6 +158,7 @@ impl fmt::Display for PeerIdentity {
             Self::Anonymous => write!(f, "anonymous"),
             Self::Client(name) => write!(f, "client {name}"),
             Self::Node => write!(f, "node"),
+            Self::Member(node) => write!(f, "{node}"),
         }
     }
 }
@@ -83,6 +174,43 @@ mod tests {
         }
         let long = format!("umbel:client:{}", "a".repeat(CLIENT_NAME_BYTES_MAX + 1));
         assert_eq!(PeerIdentity::from_uri(&long), None);
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_has_one_text() {
+        let cluster = "0123456789abcdef0123456789abcdef";
+        let uri = format!("umbel://{cluster}/node/7");
+        let node = NodeIdentity { cluster: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef, node: 7 };
+        assert_eq!(PeerIdentity::from_uri(&uri), Some(PeerIdentity::Member(node)));
+        assert_eq!(node.uri(), uri);
+        for uri in [
+            format!("umbel://{cluster}/node/07"),
+            format!("umbel://{cluster}/node/+7"),
+            format!("umbel://{cluster}/node/0"),
+            format!("umbel://{cluster}/node/7/"),
+            format!("umbel://{cluster}/node/18446744073709551616"),
+            format!("umbel://{}/node/7", cluster.to_uppercase()),
+            format!("umbel://{}/node/7", &cluster[1..]),
+            format!("umbel://+{}/node/7", &cluster[1..]),
+            "umbel:///node/7".to_owned(),
+        ] {
+            assert_eq!(PeerIdentity::from_uri(&uri), None, "{uri}");
+        }
+        for text in ["", "7", "x/7"] {
+            assert_eq!(text.parse::<NodeIdentity>(), Err(NodeIdentityError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_narrower_name_counts_and_two_nodes_are_nobody() {
+        let member = |node| PeerIdentity::Member(NodeIdentity { cluster: 1, node });
+        let client = || PeerIdentity::Client("a".into());
+        let of = |named: Vec<PeerIdentity>| PeerIdentity::of_named(named.into_iter());
+        assert_eq!(of(vec![]), PeerIdentity::Anonymous);
+        assert_eq!(of(vec![client(), PeerIdentity::Node]), PeerIdentity::Node);
+        assert_eq!(of(vec![PeerIdentity::Node, member(3), client()]), member(3));
+        assert_eq!(of(vec![member(3), member(3)]), member(3));
+        assert_eq!(of(vec![member(3), PeerIdentity::Node, member(4)]), PeerIdentity::Anonymous);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! | URI | who |
 //! |---|---|
-//! | `umbel:node` | a node: may speak as a peer of other nodes, and as a client |
+//! | `umbel://CLUSTER/node/ID` | this node of this cluster, and no other |
+//! | `umbel:node` | some node: may speak as any peer of other nodes, and as a client |
 //! | `umbel:client:NAME` | the client NAME |
 //! | any other, or none | nobody in particular, like a connection without a certificate |
 //!
@@ -36,8 +37,12 @@ mod clock;
 mod error;
 mod files;
 mod identity;
+mod join_token;
+mod pin;
 mod pinned;
 mod reload;
+#[cfg(any(test, feature = "authority"))]
+mod request;
 mod secret;
 mod server;
 
@@ -47,8 +52,12 @@ pub use blocking::{SecretReader, SecretWriter};
 pub use client::{ClientTls, HandshakeError};
 pub use error::TlsError;
 pub use files::{KeyPairFiles, TlsFiles};
-pub use identity::PeerIdentity;
+pub use identity::{NodeIdentity, NodeIdentityError, PeerIdentity};
+pub use join_token::{JoinToken, JoinTokenError};
+pub use pin::{AuthorityPin, PinnedTls};
 pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
+#[cfg(any(test, feature = "authority"))]
+pub use request::{CertificateRequest, NodeSigner, RequestError};
 pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse};
 pub use server::ServerTls;
 

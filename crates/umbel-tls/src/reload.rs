@@ -1,11 +1,9 @@
 //! Files that are replaced while somebody uses what was in them.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
-
 use crate::clock::now;
 use crate::error::TlsError;
-use crate::files::{Loaded, Stamp, TlsFiles};
+use crate::files::{Life, Loaded, Stamp, TlsFiles};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What is made of the files, and made again when they change.
 pub(crate) struct Reloading<T> {
@@ -18,8 +16,8 @@ pub(crate) struct Reloading<T> {
 
 struct Current<T> {
     made: Arc<T>,
-    /// When the own certificate expires, if there is one.
-    expires_at: Option<SystemTime>,
+    /// That of the own certificate, if there is one.
+    life: Option<Life>,
 }
 
 impl<T> Reloading<T> {
@@ -52,8 +50,8 @@ impl<T> Reloading<T> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).made)
     }
 
-    pub(crate) fn expires_at(&self) -> Option<SystemTime> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).expires_at
+    pub(crate) fn life(&self) -> Option<Life> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).life
     }
 }
 
@@ -62,6 +60,6 @@ fn load<T>(
     make: fn(&TlsFiles, Loaded) -> Result<T, TlsError>,
 ) -> Result<Current<T>, TlsError> {
     let loaded = files.load(now())?;
-    let expires_at = loaded.pair.as_ref().map(|pair| pair.expires_at);
-    Ok(Current { made: Arc::new(make(files, loaded)?), expires_at })
+    let life = loaded.pair.as_ref().map(|pair| pair.life);
+    Ok(Current { made: Arc::new(make(files, loaded)?), life })
 }

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::*;
 
@@ -200,6 +203,88 @@ fn files_that_do_not_fit_are_named() {
     let torn = KeyPairFiles { certificate: files.path("torn.pem"), ..ours };
     let error = ServerTls::open(&ca, torn).err().unwrap();
     assert!(matches!(error, TlsError::Pem { .. }), "{error}");
+}
+
+/// The server's end of a handshake with a client that knows the authority by a pin.
+async fn meet_pinned(
+    server: &ServerTls,
+    pins: Vec<AuthorityPin>,
+    address: &str,
+) -> Result<(), HandshakeError> {
+    let (here, there) = duplex(1 << 16);
+    let client = PinnedTls::new(pins).unwrap();
+    let (_, met) = tokio::join!(server.accept(there), client.connect(address, here));
+    met.map(drop)
+}
+
+#[tokio::test]
+async fn an_authority_is_known_by_its_pin_alone() {
+    let (files, strangers) = (Files::new(), Files::new());
+    let pins = AuthorityPin::of_file(&files.path("ca.pem")).unwrap();
+    let theirs = AuthorityPin::of_file(&strangers.path("ca.pem")).unwrap();
+    assert!(pins.len() == 1 && pins != theirs);
+    let server = files.server();
+    assert!(meet_pinned(&server, pins.clone(), "node-1:7300").await.is_ok());
+    let both = [theirs.clone(), pins.clone()].concat();
+    assert!(meet_pinned(&server, both, "10.0.0.1:7300").await.is_ok());
+    let met = meet_pinned(&server, pins.clone(), "node-2:7300").await;
+    assert!(matches!(met, Err(HandshakeError::OtherName { .. })), "{met:?}");
+    let met = meet_pinned(&server, theirs, "node-1:7300").await;
+    assert!(matches!(met, Err(HandshakeError::OtherPin { .. })), "{met:?}");
+    // A stranger that shows the right authority's certificate behind its own one.
+    let own = strangers.authority.issue(&node("node-1"), 1).unwrap();
+    let ca = fs::read_to_string(files.path("ca.pem")).unwrap();
+    let chain = Pem { certificate: format!("{}{ca}", own.certificate), key: own.key };
+    let eve = ServerTls::open(&strangers.path("ca.pem"), strangers.put("eve", &chain)).unwrap();
+    let met = meet_pinned(&eve, pins, "node-1:7300").await;
+    assert!(matches!(met, Err(HandshakeError::OtherPin { .. })), "{met:?}");
+}
+
+#[test]
+fn a_request_gets_no_more_than_the_signer_gives() {
+    let files = Files::new();
+    let (authority, own) = Authority::new("signer", 9).unwrap();
+    let ca = fs::read_to_string(files.path("ca.pem")).unwrap();
+    fs::write(files.path("both.pem"), format!("{ca}{}", own.certificate)).unwrap();
+    fs::write(files.path("ca.key"), &own.key).unwrap();
+    let signer = NodeSigner::open(&files.path("both.pem"), &files.path("ca.key")).unwrap();
+    let wrong = NodeSigner::open(&files.path("ca.pem"), &files.path("ca.key"));
+    assert!(matches!(wrong, Err(RequestError::OtherKey { .. })));
+
+    let request = CertificateRequest::generate().unwrap();
+    let again = CertificateRequest::read(&request.key()).unwrap();
+    let der = again.der("node-1").unwrap();
+    let identity = NodeIdentity { cluster: 5, node: 3 };
+    let (certificate, authorities) = signer.sign(&der, identity, "node-1", 1).unwrap();
+    assert_eq!(authorities.matches("BEGIN").count(), 2);
+    let pair = files.put("issued", &Pem { certificate, key: request.key() });
+    assert!(ServerTls::open(&files.path("both.pem"), pair).is_ok());
+    assert!(authority.sign_request(&der, identity, "node-1", 1).is_ok());
+
+    let foreign = signer.check(&again.der("node-2").unwrap(), "node-1");
+    assert!(matches!(foreign, Err(RequestError::ForeignName { .. })), "{foreign:?}");
+    let mut torn = der.clone();
+    *torn.last_mut().unwrap() ^= 1;
+    for broken in [torn, der[1..].to_vec(), vec![], vec![0x30; 10_000]] {
+        let checked = signer.check(&broken, "node-1");
+        assert!(matches!(checked, Err(RequestError::Broken(_))), "{checked:?}");
+    }
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let other = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
+    let checked = signer.check(other.der(), "node-1");
+    assert!(matches!(checked, Err(RequestError::Key)), "{checked:?}");
+    // Who it is the request does not say.
+    let mut params = rcgen::CertificateParams::default();
+    let uri = rcgen::string::Ia5String::try_from("umbel:node").unwrap();
+    params.subject_alt_names = vec![rcgen::SanType::URI(uri)];
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::from_pem(&request.key()).unwrap();
+    let bold = params.serialize_request(&key).unwrap();
+    let (certificate, _) = signer.sign(bold.der(), identity, "node-1", 1).unwrap();
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    assert_eq!(PeerIdentity::from_certificate(&der), PeerIdentity::Member(identity));
+    let (_, parsed) = X509Certificate::from_der(&der).unwrap();
+    assert!(!parsed.is_ca());
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Address {
     }
 }
 
+/// The host of `host:port`, without the brackets of an IPv6 address.
+pub(crate) fn host_of(address: &str) -> Option<&str> {
+    split(address).map(|(host, _)| host)
+}
+
 /// Host, without the brackets of an IPv6 address, and port; None if the text has another form.
 pub(super) fn split(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;

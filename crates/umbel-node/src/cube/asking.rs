@@ -24,7 +24,7 @@ use super::questions::{STEP_COUNTS_MAX, counts_of};
 use super::wire::{self, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
-use crate::peer::{add_hello, peer_client};
+use crate::peer::{add_hello, member_client};
 
 /// How long a partner may take to come to a step for each step before it: those wait for others.
 const STEP_PATIENCE: Duration = Duration::from_secs(3);
@@ -85,8 +85,8 @@ impl AskError {
     }
 }
 
-/// Connections to partners, by their addresses.
-pub(super) struct Clients(BTreeMap<String, PeerClient<Channel>>);
+/// Connections to partners, by their addresses; each is for one node.
+pub(super) struct Clients(BTreeMap<String, (NodeId, PeerClient<Channel>)>);
 
 impl Clients {
     pub(super) const fn new() -> Self {
@@ -107,14 +107,16 @@ impl Clients {
     pub(super) fn get(
         &mut self,
         local: &Local,
-        address: &str,
+        (node, address): (NodeId, &str),
     ) -> Result<PeerClient<Channel>, AskError> {
-        if let Some(client) = self.0.get(address) {
+        if let Some((called, client)) = self.0.get(address)
+            && *called == node
+        {
             return Ok(client.clone());
         }
-        let client = peer_client(local.net(), address);
+        let client = member_client(local.net(), address, local.identity().member(node));
         let client = client.map_err(|error| AskError::Broken(error.to_string()))?;
-        self.0.insert(address.to_owned(), client.clone());
+        self.0.insert(address.to_owned(), (node, client.clone()));
         Ok(client)
     }
 }

@@ -387,7 +387,7 @@ impl Exchange {
         let address = self.local.address_of(to)?;
         let (epoch, step) = (members.epoch().0, wire::step_number(members.cube(), step));
         let asked = v1::ExchangeStep { epoch, rank: rank.0, sweep, step };
-        Some((self.clients.get(&self.local, &address), asked))
+        Some((self.clients.get(&self.local, (to, &address)), asked))
     }
 
     fn answer(&mut self, to: NodeId, step: Step, ours: u64) {
@@ -451,8 +451,8 @@ mod tests {
             exchange.absent.insert(node, Instant::now());
             exchange.queued.insert(node, (1, step));
         }
-        for address in [local.address_of(own).unwrap(), "127.0.0.1:1".to_owned()] {
-            exchange.clients.get(&local, &address).unwrap();
+        for (node, address) in [(own, &*local.address_of(own).unwrap()), (left, "127.0.0.1:1")] {
+            exchange.clients.get(&local, (node, address)).unwrap();
         }
         exchange.follow_members();
         assert_eq!(exchange.absent.keys().collect::<Vec<_>>(), [&own]);

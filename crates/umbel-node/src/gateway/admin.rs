@@ -12,17 +12,19 @@ use umbel_engine::{NodeId, ShardId};
 use umbel_proto::v1;
 use umbel_proto::v1::admin_server::{Admin, AdminServer};
 
+use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
 use super::errors::status;
-use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
+use super::limits::{JOIN_TOKEN_LIFETIME_MS_MAX, STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use super::measure::measured;
 use crate::calls::{ReplicaStatus, ShardAnswer, ShardRequest};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 use crate::peer::{PEER_PROTOCOL, cluster_bytes};
+use crate::ports::PeerIdentity;
 
 /// Answers operators.
 pub(super) struct AdminService {
@@ -151,6 +153,31 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
     }
 }
 
+/// The command that keeps a token, if it can be one.
+fn token_command(
+    request: &v1::PutJoinTokenRequest,
+    is_open: bool,
+    now_ms: u64,
+) -> Result<MetaCommand, CallFailure> {
+    let invalid = |what: String| Err(CallFailure::Invalid { what });
+    let v1::PutJoinTokenRequest { digest, expires_ms } = request;
+    if is_open {
+        let what = "a token for joining is of use with TLS alone: `umbel cluster certs` makes certificates";
+        return invalid(what.to_owned());
+    }
+    let Ok(digest) = <[u8; 32]>::try_from(&digest[..]) else {
+        return invalid(format!("digest has 32 bytes, not {}", digest.len()));
+    };
+    let lifetime_ms = expires_ms.saturating_sub(now_ms);
+    if !(1..=JOIN_TOKEN_LIFETIME_MS_MAX).contains(&lifetime_ms) {
+        return invalid(format!(
+            "expires_ms is {lifetime_ms} ms from now by this node's clock; expected 1 to \
+             {JOIN_TOKEN_LIFETIME_MS_MAX}"
+        ));
+    }
+    Ok(MetaCommand::PutJoinToken { digest, expires_ms: *expires_ms, now_ms })
+}
+
 const fn node_state(record: &NodeRecord) -> &'static str {
     match record {
         NodeRecord::Live { is_draining: false, .. } => "live",
@@ -207,6 +234,21 @@ impl Admin for AdminService {
                 }
                 other => Err(CallFailure::Storage { what: format!("a join gave {other:?}") }),
             }
+        })
+        .await
+    }
+
+    async fn put_join_token(
+        &self,
+        request: Request<v1::PutJoinTokenRequest>,
+    ) -> Result<Response<v1::PutJoinTokenResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("put_join_token", async {
+            let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
+            let now_ms = self.coordinator.seed().wall_ms();
+            let command = token_command(&request.into_inner(), is_open, now_ms)?;
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::PutJoinTokenResponse {})
         })
         .await
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use tonic::Request;
+use umbel_engine::NodeId;
 use umbel_engine::meta::{
     ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
 };
@@ -15,7 +16,7 @@ use umbel_engine::planted::{self, Planted};
 
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
-use crate::ports::PeerIdentity;
+use crate::ports::{NodeIdentity, PeerIdentity};
 
 /// Longest token that is looked at: a name, a dot, a secret of 64 digits, and room for longer secrets.
 const TOKEN_BYTES_MAX: usize = 512;
@@ -51,7 +52,7 @@ enum Standing {
     Unlimited,
     /// Whatever its rights are when they are asked for.
     Principal(PrincipalName),
-    /// Nobody, and why.
+    /// Nobody, and why; what else the connection might prove does not count.
     Nobody(&'static str),
     /// This node does not know the cluster's principals yet.
     Unknown,
@@ -68,6 +69,14 @@ const NO_TOKEN: &str =
 
 const NO_PRINCIPAL: &str = "no principal of this name proves itself by a certificate; `umbel access add NAME --certificate` adds \
      one";
+
+const GENERIC_NODE: &str = "this cluster asks for certificates that say which node it is (require_node_identity), and this one \
+     says umbel:node: `umbel cluster certs node --identity` makes such ones";
+
+const NO_MEMBER: &str = "that node was removed from the cluster, or never was in it: with an empty data folder and a \
+     certificate of its own it may join again";
+
+const OTHER_CLUSTER: &str = "its certificate is for another cluster than this one";
 
 /// The name and the secret of a token.
 fn split_token(header: &HeaderValue) -> Option<(&str, &str)> {
@@ -88,7 +97,7 @@ fn of_token(state: &MetaState, now_ms: u64, header: &HeaderValue) -> Option<Prin
 
 /// Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
 const fn may_be_node(connection: &PeerIdentity) -> bool {
-    matches!(connection, PeerIdentity::Node | PeerIdentity::Unchecked)
+    matches!(connection, PeerIdentity::Node | PeerIdentity::Member(_) | PeerIdentity::Unchecked)
 }
 
 impl Need {
@@ -98,7 +107,7 @@ impl Need {
             Self::Nothing | Self::Node => false,
             Self::NodeOr(_) => !may_be_node(connection),
             Self::Somebody | Self::Filter(_) | Self::Cluster(_) => {
-                *connection != PeerIdentity::Node
+                !matches!(connection, PeerIdentity::Node | PeerIdentity::Member(_))
             }
         }
     }
@@ -119,6 +128,7 @@ impl Standing {
         let is_guarded = state.map(MetaState::is_guarded);
         match (connection, token, is_guarded, state) {
             (PeerIdentity::Node, ..) => Self::Unlimited,
+            (PeerIdentity::Member(member), ..) => Self::of_member(*member, state),
             (_, Some(token), Some(true), Some(state)) => {
                 of_token(state, now_ms, token).map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
             }
@@ -138,18 +148,37 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// By a certificate that says which node of which cluster it is for.
+    fn of_member(member: NodeIdentity, state: Option<&MetaState>) -> Self {
+        let node = NodeId(member.node);
+        match state {
+            Some(state) if state.cluster() != Some(member.cluster) => Self::Nobody(OTHER_CLUSTER),
+            Some(state) if state.is_live(node) => Self::Unlimited,
+            Some(state) if state.is_no_member(node) => Self::Nobody(NO_MEMBER),
+            // It may be newer than what this node has heard.
+            _ => Self::Unknown,
+        }
+    }
+}
+
 impl Caller {
     /// Who sends a request with this `authorization` header on such a connection.
     pub(super) fn identify(
         connection: &PeerIdentity,
         token: Option<&HeaderValue>,
-        coordinator: &Arc<Coordinator>,
+        (coordinator, needs_member): (&Arc<Coordinator>, bool),
     ) -> Self {
         let now_ms = coordinator.seed().wall_ms();
         let with = |state: Option<&MetaState>| Standing::of(connection, token, state, now_ms);
+        let is_generic = *connection == PeerIdentity::Node;
         let standing = match coordinator.read_meta(|state| with(Some(state))) {
             Ok(standing) => standing,
             Err(_) => with(None),
+        };
+        let standing = match is_generic && needs_member {
+            true => Standing::Nobody(GENERIC_NODE),
+            false => standing,
         };
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
@@ -157,7 +186,7 @@ impl Caller {
     /// A caller of a node that has only begun to hear what the cluster grants to whom.
     pub(super) fn too_early(connection: &PeerIdentity, coordinator: &Arc<Coordinator>) -> Self {
         let standing = match connection {
-            PeerIdentity::Node => Standing::Unlimited,
+            PeerIdentity::Node | PeerIdentity::Member(_) => Standing::Unlimited,
             _ => Standing::Unknown,
         };
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
@@ -168,7 +197,7 @@ impl Caller {
     pub(super) fn node() -> Self {
         let seed = Arc::new(crate::ports::RealSeed);
         let coordinator = Arc::new(Coordinator::new(Arc::default(), seed));
-        Self::identify(&PeerIdentity::Node, None, &coordinator)
+        Self::identify(&PeerIdentity::Node, None, (&coordinator, false))
     }
 
     /// Who sent a request that has passed the gate.
@@ -228,7 +257,15 @@ impl Caller {
 
     /// Whether the caller may go on. What depends on a filter's name is asked again by its handler.
     pub(super) fn may(&self, need: Need) -> bool {
-        let is_node = may_be_node(&self.connection);
+        // Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
+        let is_node = match self.connection {
+            PeerIdentity::Unchecked => true,
+            // One that is newer than what this node has heard may call it: it brings the news.
+            PeerIdentity::Node | PeerIdentity::Member(_) => {
+                !matches!(self.standing, Standing::Nobody(_))
+            }
+            PeerIdentity::Anonymous | PeerIdentity::Client(_) => false,
+        };
         match need {
             Need::Nothing => true,
             Need::Somebody => self.is_somebody(),
@@ -273,10 +310,15 @@ impl Caller {
         move |name| rights.as_ref().is_none_or(|rights| rights.may_see(name))
     }
 
+    /// Whether the connection's certificate is a node's.
+    const fn shows_node(&self) -> bool {
+        matches!(self.connection, PeerIdentity::Node | PeerIdentity::Member(_))
+    }
+
     /// Why the caller may not go on.
     pub(super) fn refusal(&self, need: Need) -> String {
         match (&self.standing, need) {
-            (Standing::Nobody(why), _) if need != Need::Node => {
+            (Standing::Nobody(why), _) if need != Need::Node || self.shows_node() => {
                 format!("the caller is {self}: {why}")
             }
             (Standing::Unknown, _) => {
@@ -308,7 +350,6 @@ impl fmt::Display for Caller {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::NodeId;
     use umbel_engine::meta::MetaCommand;
 
     use super::*;
@@ -425,6 +466,47 @@ mod tests {
         assert_eq!(standing(&PeerIdentity::Anonymous, token, None), Standing::Unknown);
         assert_eq!(standing(&PeerIdentity::Unchecked, token, None), Standing::Unknown);
         assert_eq!(standing(&PeerIdentity::Unchecked, token, Some(&open)), Standing::Unlimited);
+    }
+
+    #[test]
+    fn a_certain_node_is_one_as_long_as_it_is_a_member_of_this_cluster() {
+        let mut state = guarded();
+        let add =
+            |address: &str, nonce| MetaCommand::AddNode { address: address.to_owned(), nonce };
+        state.apply(5, &add("b:7070", 1));
+        state.apply(6, &add("c:7070", 2));
+        let of = |state: &MetaState, cluster, node| {
+            let member = PeerIdentity::Member(NodeIdentity { cluster, node });
+            standing(&member, None, Some(state))
+        };
+        assert_eq!(of(&state, 9, 5), Standing::Unlimited);
+        assert_eq!(of(&state, 8, 5), Standing::Nobody(OTHER_CLUSTER));
+        assert_eq!(of(&state, 9, 3), Standing::Nobody(NO_MEMBER), "it never was");
+        assert_eq!(of(&state, 9, 7), Standing::Unknown, "it may have joined since");
+        state.apply(7, &MetaCommand::RemoveNode { node: NodeId(5) });
+        assert_eq!(of(&state, 9, 5), Standing::Nobody(NO_MEMBER));
+        let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 5 });
+        let token = format!("Bearer root.a.{SECRET}");
+        let with_token = standing(&member, Some(&token), Some(&state));
+        assert_eq!(with_token, Standing::Nobody(NO_MEMBER), "a token does not make it good");
+        assert_eq!(standing(&member, None, None), Standing::Unknown);
+    }
+
+    #[test]
+    fn who_may_call_as_a_node() {
+        let seed = Arc::new(crate::ports::RealSeed);
+        let coordinator = Arc::new(Coordinator::new(Arc::default(), seed));
+        let may = |connection, needs_member| {
+            let caller = Caller::identify(&connection, None, (&coordinator, needs_member));
+            (caller.may(Need::Node), caller.may(Need::Cluster(ClusterVerb::Admin)))
+        };
+        let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 5 });
+        assert_eq!(may(PeerIdentity::Node, false), (true, true));
+        assert_eq!(may(PeerIdentity::Node, true), (false, false), "it does not say which");
+        assert_eq!(may(member, true), (true, false), "who it is is not known yet");
+        assert_eq!(may(PeerIdentity::Anonymous, false), (false, false));
+        let generic = Caller::identify(&PeerIdentity::Node, None, (&coordinator, true));
+        assert!(generic.refusal(Need::Node).contains("require_node_identity"));
     }
 
     #[test]

@@ -33,6 +33,9 @@ impl Need {
             "umbel.v1.Filters" => Self::of_filters(method),
             "umbel.v1.Admin" => Self::of_admin(method),
             "umbel.v1.Jobs" => Self::Cluster(ClusterVerb::Jobs),
+            // The token proves the caller, and its handler looks at that.
+            "umbel.v1.Enrolment" if method == "Enrol" => Self::Nothing,
+            "umbel.v1.Enrolment" if method == "Renew" => Self::Node,
             "umbel.v1.Access" if method == "WhoAmI" => Self::Somebody,
             "umbel.v1.Peer" | "umbel.v1.JobControl" | "umbel.v1.JobExchange" => Self::Node,
             "grpc.health.v1.Health" => Self::Nothing,
@@ -81,9 +84,17 @@ impl Need {
     }
 }
 
+/// What the gate knows.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) coordinator: Arc<Coordinator>,
+    /// Whether certificates of nodes must say which node it is.
+    pub(super) needs_member: bool,
+}
+
 /// Lets a request pass with its caller among its extensions, or answers it.
 pub(super) async fn gate(
-    State(coordinator): State<Arc<Coordinator>>,
+    State(Gate { coordinator, needs_member }): State<Gate>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -97,7 +108,7 @@ pub(super) async fn gate(
         true => Caller::too_early(&connection, &coordinator),
         false => {
             let token = request.headers().get(header::AUTHORIZATION);
-            Caller::identify(&connection, token, &coordinator)
+            Caller::identify(&connection, token, (&coordinator, needs_member))
         }
     };
     if !caller.may(need) {
@@ -179,7 +190,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 38] = [
+    const NEEDS: [(&str, Need); 41] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/ListPrincipals", Cluster(Admin)),
@@ -187,12 +198,15 @@ mod tests {
         ("Admin/Status", Cluster(Metrics)),
         ("Admin/ShardMap", Somebody),
         ("Admin/Join", NodeOr(Admin)),
+        ("Admin/PutJoinToken", Cluster(Admin)),
         ("Admin/Drain", Cluster(Admin)),
         ("Admin/Remove", Cluster(Admin)),
         ("Admin/MoveShard", Cluster(Admin)),
         ("Admin/Backup", Cluster(Backup)),
         ("Admin/Restore", Cluster(Backup)),
         ("Admin/Scrub", Cluster(Admin)),
+        ("Enrolment/Enrol", Need::Nothing),
+        ("Enrolment/Renew", Node),
         ("Filters/Create", Filter(Manage)),
         ("Filters/Drop", Filter(Manage)),
         ("Filters/List", Somebody),

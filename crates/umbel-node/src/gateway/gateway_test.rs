@@ -66,6 +66,7 @@ async fn all_services_share_a_port() {
         render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
         timeout_max: Duration::from_secs(10),
         request_bytes_max: 0,
+        needs_member: false,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve(listener, gateway, async {

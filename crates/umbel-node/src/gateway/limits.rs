@@ -59,3 +59,18 @@ pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;
 
 /// Longest message about a principal: 64 grants on names of 1,024 bytes, and their verbs.
 pub(super) const ACCESS_MESSAGE_BYTES_MAX: usize = 128 << 10;
+
+/// Longest life of a token for joining, in milliseconds: a week. Whoever reads it until then is a node.
+pub(super) const JOIN_TOKEN_LIFETIME_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
+
+/// Longest message about a certificate: a request has some 300 bytes, an answer has a file of authorities.
+pub(super) const ENROLMENT_MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Nodes that are enrolled at once: who calls has proved nothing yet.
+pub(super) const ENROLMENTS_MAX: usize = 8;
+
+/// How long one node is waited for to which an enrolment is passed on.
+pub(super) const PASSED_ON_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Life of a certificate that the cluster issues, in days; its node asks for the next one after two thirds.
+pub(super) const ISSUED_DAYS: u32 = 90;

@@ -11,7 +11,8 @@ use crate::coordinator::AckLevel;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{CopiesInfo, Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
-use crate::peer::{LocalIdentity, add_hello, peer_client};
+use crate::peer::channel::peer_client;
+use crate::peer::{LocalIdentity, add_hello};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
 

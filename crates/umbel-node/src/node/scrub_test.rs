@@ -20,7 +20,8 @@ use crate::coordinator::replicated::scrub::ScrubbedPair;
 use crate::coordinator::scrub::Scrubbed;
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
-use crate::peer::{LocalIdentity, add_hello, peer_client};
+use crate::peer::channel::peer_client;
+use crate::peer::{LocalIdentity, add_hello};
 
 /// A filter whose array is small enough for builds that are not optimised.
 async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {

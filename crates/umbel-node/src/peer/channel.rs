@@ -22,7 +22,9 @@ use super::limits::{
     KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
 };
 use crate::metrics;
-use crate::ports::{Connection, ConnectionSlot, Listener, Net, PeerIdentity, PortFuture, Stream};
+use crate::ports::{
+    Connection, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
+};
 
 /// A channel to `host:port` that connects when it is first used and again after a failure.
 ///
@@ -32,6 +34,18 @@ use crate::ports::{Connection, ConnectionSlot, Listener, Net, PeerIdentity, Port
 /// # Errors
 /// `InvalidInput` if the text is no address.
 pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> {
+    channel_to(net, address, None)
+}
+
+/// Like [`channel`], to a certain node, if one is named: whoever proves to be another one is not called.
+///
+/// # Errors
+/// `InvalidInput` if the text is no address.
+pub(crate) fn channel_to(
+    net: &Arc<dyn Net>,
+    address: &str,
+    wanted: Option<NodeIdentity>,
+) -> io::Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|error| {
             let text = format!("{address:?} is no address like host:port: {error}");
@@ -46,7 +60,13 @@ pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> 
     let (net, address) = (Arc::clone(net), address.to_owned());
     Ok(endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
         let (net, address) = (Arc::clone(&net), address.clone());
-        async move { net.connect(&address).await.map(TokioIo::new) }
+        async move {
+            let connected = match wanted {
+                Some(wanted) => net.connect_node(&address, wanted).await,
+                None => net.connect(&address).await,
+            };
+            connected.map(TokioIo::new)
+        }
     })))
 }
 
@@ -60,9 +80,25 @@ pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> 
 /// [`WhoAreYou`]: umbel_proto::v1::WhoAreYouRequest
 /// [`Links`]: super::Links
 pub(crate) fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerClient<Channel>> {
-    Ok(PeerClient::new(channel(net, address)?)
+    Ok(limited(channel(net, address)?))
+}
+
+/// A client of the peer service of a certain node at `host:port`.
+///
+/// # Errors
+/// `InvalidInput` if the text is no address.
+pub(crate) fn member_client(
+    net: &Arc<dyn Net>,
+    address: &str,
+    wanted: NodeIdentity,
+) -> io::Result<PeerClient<Channel>> {
+    Ok(limited(channel_to(net, address, Some(wanted))?))
+}
+
+fn limited(channel: Channel) -> PeerClient<Channel> {
+    PeerClient::new(channel)
         .max_decoding_message_size(LINK_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX))
+        .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)
 }
 
 /// A server with the windows and pings that match [`channel`]; services are the caller's to add. Each

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
-use crate::ports::{Incoming, Listener, Net, PortFuture, Purpose, Seed, Stream};
+use crate::ports::{Incoming, Listener, Net, PeerIdentity, PortFuture, Purpose, Seed, Stream};
 
 /// Listeners by address. Connections can be counted.
 #[derive(Default)]
@@ -41,6 +41,37 @@ impl Net for MemoryNet {
             let (here, there) = tokio::io::duplex(1 << 20);
             listener.ok_or_else(refused)?.send(there).await.map_err(|_| refused())?;
             Ok(Box::new(here) as Box<dyn Stream>)
+        })
+    }
+}
+
+/// A network whose listeners take everybody for this one.
+pub(crate) struct ProvingNet(pub(crate) MemoryNet, pub(crate) PeerIdentity);
+
+impl Net for ProvingNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener = ProvingListener(self.0.listen(address).await?, self.1.clone());
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        self.0.connect(address)
+    }
+}
+
+struct ProvingListener(Box<dyn Listener>, PeerIdentity);
+
+impl Listener for ProvingListener {
+    fn local_address(&self) -> String {
+        self.0.local_address()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
+        Box::pin(async move {
+            let taken = self.0.accept().await?;
+            Ok(Incoming { identity: self.1.clone(), ..taken })
         })
     }
 }

@@ -22,7 +22,7 @@ use super::link_slots::LinkSlots;
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
 use crate::cube::{AnswerParts, ScrubAnswer};
-use crate::ports::PortFuture;
+use crate::ports::{NodeIdentity, PeerIdentity, PortFuture};
 
 /// Carries out what peers ask for.
 pub(crate) trait CallHandler: Send + Sync + 'static {
@@ -33,6 +33,11 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
     /// room.
     fn knows(&self, _from: NodeId) -> bool {
         true
+    }
+
+    /// Whether a node may call, as far as this one has heard: not one that was removed.
+    fn check_member(&self, _from: NodeId) -> Result<(), Status> {
+        Ok(())
     }
 
     /// Carries out a call. The future is dropped when the caller's timeout has passed or its link
@@ -103,10 +108,12 @@ impl PeerService {
         LinkCloser(Arc::clone(&self.closed))
     }
 
-    /// Who calls, unless this node means nobody to call it so.
-    fn admit(&self, metadata: &MetadataMap) -> Result<NodeId, Status> {
-        let hello = hello_of(metadata)?;
+    /// Who calls, unless this node means nobody to call it so. Nothing is held for whoever is refused.
+    fn admit<T>(&self, request: &Request<T>) -> Result<NodeId, Status> {
+        let hello = hello_of(request.metadata())?;
         check_hello(&hello, self.handler.identity())?;
+        check_proof(&hello, request.extensions().get())?;
+        self.handler.check_member(NodeId(hello.from))?;
         if *self.closed.borrow() {
             return Err(Status::unavailable("this node is stopping"));
         }
@@ -129,7 +136,7 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<LinkCalls>>,
     ) -> Result<Response<Answers>, Status> {
-        let from = self.admit(request.metadata())?;
+        let from = self.admit(&request)?;
         let slot = self.slots.enter(from, self.handler.knows(from));
         let link = IncomingLink::new(from, Arc::clone(&self.handler));
         Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
@@ -141,7 +148,7 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<ExchangeQuestion>>,
     ) -> Result<Response<AnswerParts>, Status> {
-        let from = self.admit(request.metadata())?;
+        let from = self.admit(&request)?;
         let answered = Arc::clone(&self.handler).exchange(from, request.into_inner()).await?;
         Ok(Response::new(answered))
     }
@@ -152,7 +159,7 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<ScrubPart>>,
     ) -> Result<Response<ScrubAnswer>, Status> {
-        let from = self.admit(request.metadata())?;
+        let from = self.admit(&request)?;
         Ok(Response::new(Arc::clone(&self.handler).scrub(from, request.into_inner())?))
     }
 
@@ -216,6 +223,23 @@ fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status
         )),
         Some(_) => Ok(()),
     }
+}
+
+/// Whether the connection's certificate lets the caller be whom it says to be. One that names no certain
+/// node lets it be any, and without TLS nothing is proved.
+fn check_proof(hello: &Hello, proved: Option<&PeerIdentity>) -> Result<(), Status> {
+    let (from, cluster) = (hello.from, cluster_of_bytes(&hello.cluster_id).unwrap_or_default());
+    let said = NodeIdentity { cluster, node: from };
+    let why = match proved {
+        Some(PeerIdentity::Unchecked | PeerIdentity::Node) => return Ok(()),
+        Some(PeerIdentity::Member(proved)) if *proved == said => return Ok(()),
+        Some(PeerIdentity::Member(proved)) => format!("its certificate is that of {proved}"),
+        Some(other) => format!("its certificate is that of no node: it is {other}"),
+        None => "nothing is known of its connection".to_owned(),
+    };
+    Err(Status::failed_precondition(format!(
+        "the caller says that it is {said}, but {why}: give each node its own certificate and data folder"
+    )))
 }
 
 impl tokio_stream::Stream for Answers {

@@ -18,10 +18,10 @@ use umbel_proto::v1::{
 
 use super::channel::peer_client;
 use super::limits::LINK_MESSAGE_BYTES_MAX;
-use super::memory_net::MemoryNet;
+use super::memory_net::{MemoryNet, ProvingNet};
 use super::test_node::{CLUSTER, SECOND, TestNode, ask, links, serve};
 use super::{CallError, CallKind, PEER_PROTOCOL, RefusalReason, cluster_bytes};
-use crate::ports::Net;
+use crate::ports::{Net, NodeIdentity, PeerIdentity};
 
 fn net() -> Arc<dyn Net> {
     Arc::new(MemoryNet::default())
@@ -135,6 +135,31 @@ async fn a_wrong_peer_is_an_error_of_its_own() {
     let (kind, group) = (CallKind::Meta, GroupId::META);
     let got = links.call(NodeId(4), "four:1", kind, group, Bytes::new(), SECOND).await;
     assert_eq!(got.unwrap(), "1 9 ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_proves_to_be_one_node_speaks_as_no_other() {
+    let member = |cluster, node| PeerIdentity::Member(NodeIdentity { cluster, node });
+    let proved = |identity| Arc::new(ProvingNet(MemoryNet::default(), identity)) as Arc<dyn Net>;
+    for identity in [member(CLUSTER, 1), PeerIdentity::Node, PeerIdentity::Unchecked] {
+        let net = proved(identity);
+        let there = serve(&*net, "two:1", Some(2)).await;
+        assert!(open(&net, &there, Some(hello().encode_to_vec()), vec![]).await.is_ok());
+    }
+    let others = [
+        (member(CLUSTER, 3), "its certificate is that of node 3 of cluster 5f00"),
+        (member(7, 1), "of node 1 of cluster 00000000000000000000000000000007"),
+        (PeerIdentity::Client("a".into()), "no node: it is client a"),
+        (PeerIdentity::Anonymous, "no node: it is anonymous"),
+    ];
+    for (identity, why) in others {
+        let net = proved(identity);
+        let there = serve(&*net, "two:1", Some(2)).await;
+        let (code, text) = refused(&net, &there, |_| {}).await;
+        assert_eq!(code, Code::FailedPrecondition);
+        assert!(text.contains("says that it is node 1 of cluster 5f00"), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

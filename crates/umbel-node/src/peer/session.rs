@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{Hello, LinkAnswer, LinkAnswers, LinkCall, LinkCalls, link_answer::Outcome};
 
-use super::channel::peer_client;
+use super::channel::member_client;
 use super::limits::{
     LINK_CALLS_PENDING_MAX, LINK_HEAD_BYTES, LINK_OPEN_TIMEOUT, LINK_QUEUE_BYTES_MAX,
     LINK_QUEUE_CALLS_MAX,
@@ -208,7 +208,8 @@ impl Session {
     }
 
     async fn open(self: &Arc<Self>, local: &Local) -> Result<Streaming<LinkAnswers>, End> {
-        let mut client = peer_client(&local.net, &self.address)
+        let wanted = local.identity.member(self.to);
+        let mut client = member_client(&local.net, &self.address, wanted)
             .map_err(|error| End::Broken(error.to_string()))?;
         let mut request = Request::new(Outgoing { session: Arc::clone(self) });
         add_hello(&mut request, local.identity, self.to);

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
-use umbel_tls::{ClientTls, HandshakeError, KeyPairFiles, ServerTls, TlsError, TlsFiles};
+use umbel_tls::{
+    ClientTls, HandshakeError, KeyPairFiles, NodeIdentity, NodeSigner, PinnedTls, ServerTls,
+    TlsError, TlsFiles,
+};
 
 use super::connections::{ConnectionSlot, ConnectionSlots};
-use super::{Incoming, Listener, Net, PortFuture, Stream};
+use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream};
 use crate::metrics;
 
 /// Longest time from the connection to its proved identity. Two round trips and two signatures take
@@ -34,6 +37,8 @@ pub struct TlsNet {
     server: Arc<ServerTls>,
     client: Arc<ClientTls>,
     takes_plain: bool,
+    signer: Option<NodeSigner>,
+    issued: Option<IssuedFiles>,
 }
 
 impl TlsNet {
@@ -50,11 +55,35 @@ impl TlsNet {
             server: Arc::new(ServerTls::open(ca, pair.clone())?),
             client: Arc::new(ClientTls::open(files)?),
             takes_plain,
+            signer: None,
+            issued: None,
         })
     }
 
-    async fn dial(&self, address: &str) -> io::Result<Box<dyn Stream>> {
-        let proved = self.client.connect(address, connect(address).await?);
+    /// Lets the node sign certificates of nodes that join by a token.
+    #[must_use]
+    pub fn signing(self, signer: NodeSigner) -> Self {
+        Self { signer: Some(signer), ..self }
+    }
+
+    /// Says that the cluster issued the own certificate, and where the next one is to lie.
+    #[must_use]
+    pub fn renewing(self, issued: IssuedFiles) -> Self {
+        Self { issued: Some(issued), ..self }
+    }
+
+    async fn dial(
+        &self,
+        address: &str,
+        wanted: Option<NodeIdentity>,
+    ) -> io::Result<Box<dyn Stream>> {
+        let stream = connect(address).await?;
+        let proved = async {
+            match wanted {
+                Some(wanted) => self.client.connect_node(address, wanted, stream).await,
+                None => self.client.connect(address, stream).await,
+            }
+        };
         let proved = tokio::time::timeout(HANDSHAKE_TIMEOUT, proved);
         match proved.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
             Ok(stream) => Ok(Box::new(stream)),
@@ -90,6 +119,67 @@ impl Net for TlsNet {
                 slots: ConnectionSlots::of_process(),
                 reload,
             }) as Box<dyn Listener>)
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(self.dial(address, None))
+    }
+
+    fn connect_node<'a>(
+        &'a self,
+        address: &'a str,
+        wanted: NodeIdentity,
+    ) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(self.dial(address, Some(wanted)))
+    }
+
+    fn node_signer(&self) -> Option<&NodeSigner> {
+        self.signer.as_ref()
+    }
+
+    fn due_certificate(&self) -> Option<&IssuedFiles> {
+        self.issued.as_ref().filter(|_| self.server.is_due())
+    }
+}
+
+/// The network of a node that has a token and no certificate yet: it connects to servers of the token's
+/// authorities alone, and takes no connections.
+pub(crate) struct PinnedNet {
+    tls: PinnedTls,
+    /// What no patience mends.
+    refused: Mutex<Option<String>>,
+}
+
+impl PinnedNet {
+    pub(crate) fn new(tls: PinnedTls) -> Self {
+        Self { tls, refused: Mutex::new(None) }
+    }
+
+    /// Why the other end is not whom the token names, if it is not.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn dial(&self, address: &str) -> io::Result<Box<dyn Stream>> {
+        let stream = connect(address).await?;
+        let proved = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.tls.connect(address, stream));
+        let error = match proved.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
+            Ok(stream) => return Ok(Box::new(stream)),
+            Err(error) => error,
+        };
+        let passes = matches!(error, HandshakeError::NoTls { .. } | HandshakeError::Other { .. });
+        let refused = (!passes).then(|| error.to_string());
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        Err(io::Error::other(error))
+    }
+}
+
+impl Net for PinnedNet {
+    fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let text = format!("{address}: who has no certificate does not listen");
+            Err(io::Error::new(io::ErrorKind::Unsupported, text))
         })
     }
 

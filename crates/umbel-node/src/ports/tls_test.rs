@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use umbel_tls::{Authority, PeerIdentity, Subject};
+use umbel_tls::{Authority, NodeIdentity, PeerIdentity, Pem, Subject};
 
 use super::*;
 use crate::ports::RealNet;
@@ -29,7 +29,10 @@ impl Certificates {
 
     fn pair(&self, name: &str) -> KeyPairFiles {
         let subject = Subject::Node { hosts: vec!["127.0.0.1".to_owned()] };
-        let pem = self.authority.issue(&subject, 1).unwrap();
+        self.put(name, &self.authority.issue(&subject, 1).unwrap())
+    }
+
+    fn put(&self, name: &str, pem: &Pem) -> KeyPairFiles {
         let file = |ending: &str| self.folder.path().join(format!("{name}.{ending}"));
         fs::write(file("pem"), &pem.certificate).unwrap();
         fs::write(file("key"), &pem.key).unwrap();
@@ -71,6 +74,39 @@ async fn nodes_know_each_other() {
     let net = certificates.net(false);
     let mut listener = net.listen("127.0.0.1:0").await.unwrap();
     assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+#[tokio::test]
+async fn who_shows_to_be_another_node_is_not_called() {
+    let certificates = Certificates::new();
+    let seventh = NodeIdentity { cluster: 1, node: 7 };
+    let subject = |identity| Subject::Member { identity, hosts: vec!["127.0.0.1".to_owned()] };
+    let pem = certificates.authority.issue(&subject(seventh), 1).unwrap();
+    let net = TlsNet::open(&certificates.ca(), &certificates.put("7", &pem), false).unwrap();
+    let mut listener = net.listen("127.0.0.1:0").await.unwrap();
+    assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Member(seventh));
+
+    let address = listener.local_address();
+    let generic = certificates.net(false);
+    let calls = async {
+        assert!(generic.connect_node(&address, seventh).await.is_ok());
+        for wanted in [NodeIdentity { node: 8, ..seventh }, NodeIdentity { cluster: 2, ..seventh }]
+        {
+            let said = generic.connect_node(&address, wanted).await.err().unwrap().to_string();
+            assert!(said.contains(&seventh.to_string()), "{said}");
+            assert!(said.contains(&format!("{wanted} was called")), "{said}");
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        () = async { while listener.accept().await.is_ok() {} } => panic!("it stopped listening"),
+    }
+    // Who does not say which node it is may be any.
+    let mut listener = generic.listen("127.0.0.1:0").await.unwrap();
+    let address = listener.local_address();
+    let (taken, called) = tokio::join!(listener.accept(), net.connect_node(&address, seventh));
+    assert_eq!(taken.unwrap().identity, PeerIdentity::Member(seventh));
+    assert!(called.is_ok());
 }
 
 #[tokio::test]

@@ -212,7 +212,7 @@ impl AddArgs {
 }
 
 /// A secret from the system's entropy, in hexadecimal digits.
-fn draw_secret() -> Result<String> {
+pub(crate) fn draw_secret() -> Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     let drawn = SystemRandom::new().fill(&mut bytes);
     drawn.map_err(|_| anyhow!("the system gives no random numbers"))?;

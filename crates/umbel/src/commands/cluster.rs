@@ -11,6 +11,7 @@ mod cube_test;
 mod scrub;
 pub(crate) mod show;
 mod status;
+mod token;
 mod wrapped_chunks;
 
 use crate::clock::Stopwatch;
@@ -117,6 +118,8 @@ enum AdminVerb {
     },
     /// Make certificates, by which nodes and clients prove themselves
     Certs(certs::CertsArgs),
+    /// Draw a token by which a node joins and gets its certificate, and print it
+    Token(token::TokenArgs),
     /// Make the filters of a backup; their names must be free
     Restore {
         /// The file
@@ -142,6 +145,9 @@ impl AdminArgs {
         let json = self.cluster.json;
         if let AdminVerb::Certs(certs) = &self.verb {
             return certs.run(json).map(|()| Exit::Done);
+        }
+        if let AdminVerb::Token(token) = &self.verb {
+            return token.run(&self.cluster).await.map(|()| Exit::Done);
         }
         if let AdminVerb::Restore { file, key_file } = &self.verb {
             // A damaged file is found before anybody is asked.
@@ -187,7 +193,9 @@ impl AdminArgs {
             AdminVerb::Restore { file, key_file } => {
                 restore(&client, file, key_of(key_file.as_deref())?, json).await
             }
-            AdminVerb::Certs(_) | AdminVerb::Scrub { .. } => unreachable!("it was done above"),
+            AdminVerb::Certs(_) | AdminVerb::Token(_) | AdminVerb::Scrub { .. } => {
+                unreachable!("it was done above")
+            }
         }?;
         Ok(Exit::Done)
     }

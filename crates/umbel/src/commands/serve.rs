@@ -19,8 +19,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
-use umbel_node::ports::{Ports, TlsNet, WrappingKey, raise_descriptor_limit};
-use umbel_node::{Config, Node};
+use umbel_node::ports::{
+    IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, raise_descriptor_limit,
+};
+use umbel_node::{Config, Node, enrol};
 
 /// How often histograms are folded, so that they stay small when nobody reads the metrics.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
@@ -50,6 +52,8 @@ pub(crate) struct ServeArgs {
     initial_cluster: Vec<String>,
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "initial_cluster", help = about("join"))]
     join: Option<String>,
+    #[arg(long, value_name = "FILE", help = about("join_token_file"))]
+    join_token_file: Option<String>,
     #[arg(long, value_name = "N", help = about("shards"))]
     shards: Option<u32>,
     #[arg(long, value_name = "N", help = about("replicas"))]
@@ -69,6 +73,10 @@ pub(crate) struct ServeArgs {
     tls_ca: Option<String>,
     #[arg(long, value_name = "FILE", help = about("key_file"))]
     key_file: Option<String>,
+    #[arg(long, value_name = "FILE", help = about("tls_ca_key"))]
+    tls_ca_key: Option<String>,
+    #[arg(long, help = about("require_node_identity"))]
+    require_node_identity: bool,
     /// Read settings from this TOML file [env: UMBEL_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -141,6 +149,14 @@ async fn serve(
     metrics: PrometheusHandle,
     mut signal: StopSignal,
 ) -> Result<Exit> {
+    let issued = issued_files(&config);
+    if issued.as_ref().is_some_and(|files| !files.certificate().exists()) {
+        tokio::select! {
+            biased;
+            () = signal.asked() => return Ok(Exit::Done),
+            enrolled = enrol(&config) => enrolled?,
+        }
+    }
     let mut ports = Ports::real(Path::new(&config.data))
         .with_context(|| format!("{}: cannot use this data folder", config.data))?;
     if let Some(net) = tls_net(&config)? {
@@ -176,7 +192,21 @@ async fn serve(
 fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     let Some(TlsFiles { ca, pair: Some(pair) }) = tls_files(config) else { return Ok(None) };
     let net = TlsNet::open(&ca, &pair, config.tls_optional);
-    net.map(Some).map_err(|error| UsageError(error.to_string()))
+    let mut net = net.map_err(|error| UsageError(error.to_string()))?;
+    if let Some(key) = &config.tls_ca_key {
+        let signer = NodeSigner::open(&ca, Path::new(key));
+        net = net.signing(signer.map_err(|error| UsageError(format!("tls_ca_key: {error}")))?);
+    }
+    if let Some(files) = issued_files(config) {
+        net = net.renewing(files);
+    }
+    Ok(Some(net))
+}
+
+/// Where the node's certificate lies, if the cluster issues it.
+fn issued_files(config: &Config) -> Option<IssuedFiles> {
+    let files = IssuedFiles::of(Path::new(&config.data));
+    (config.tls_cert.as_deref() == files.certificate().to_str()).then_some(files)
 }
 
 /// What the node proves itself by, if the settings name it.
@@ -207,6 +237,8 @@ impl ServeArgs {
         }
         layers.push(Layer::environment(variable)?);
         layers.push(Layer::flags(self.table()));
+        let issued = Layer::issued(&layers, |files| files.certificate().exists());
+        layers.splice(0..0, issued);
         Ok(Settings::resolve(&layers)?)
     }
 
@@ -235,6 +267,10 @@ impl ServeArgs {
         set("tls_key", text(&self.tls_key));
         set("tls_ca", text(&self.tls_ca));
         set("key_file", text(&self.key_file));
+        set("tls_ca_key", text(&self.tls_ca_key));
+        let requires = self.require_node_identity.then_some(Value::Boolean(true));
+        set("require_node_identity", requires);
+        set("join_token_file", text(&self.join_token_file));
         set("log_format", text(&self.log_format));
         table
     }

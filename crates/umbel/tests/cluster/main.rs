@@ -14,6 +14,7 @@
 
 mod access;
 mod crashes;
+mod enrolment;
 mod forming;
 #[path = "../support/free_ports.rs"]
 mod free_ports;

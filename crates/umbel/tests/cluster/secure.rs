@@ -20,25 +20,25 @@ const READ: &str = "new certificates were read";
 /// Items of one call while certificates change.
 const BATCH_ITEMS: u64 = 100;
 
-fn put(path: &Path, text: &str) {
+pub(crate) fn put(path: &Path, text: &str) {
     let aside = path.with_extension("aside");
     fs::write(&aside, text).unwrap();
     fs::rename(aside, path).unwrap();
 }
 
 /// Certificate and key beside each other, the key first.
-fn put_pair(folder: &Path, name: &str, pem: &Pem) -> KeyPairFiles {
+pub(crate) fn put_pair(folder: &Path, name: &str, pem: &Pem) -> KeyPairFiles {
     let file = |ending: &str| folder.join(format!("{name}.{ending}"));
     put(&file("key"), &pem.key);
     put(&file("pem"), &pem.certificate);
     KeyPairFiles { certificate: file("pem"), key: file("key") }
 }
 
-fn node() -> Subject {
+pub(crate) fn node() -> Subject {
     Subject::Node { hosts: vec!["127.0.0.1".to_owned()] }
 }
 
-fn client(name: &str) -> Subject {
+pub(crate) fn client(name: &str) -> Subject {
     Subject::Client { name: name.to_owned() }
 }
 
@@ -108,7 +108,7 @@ fn reads(server: &Server) -> usize {
 }
 
 /// Gives up soon: it is refused.
-fn impatient() -> ClientOptions {
+pub(crate) fn impatient() -> ClientOptions {
     ClientOptions {
         first_contact_timeout: std::time::Duration::from_millis(100),
         attempt_count_max: 6,

@@ -17,7 +17,7 @@ use super::{Compared, SESSION_TIME_MAX, ScrubError, SetBits};
 use crate::cube::Copy;
 use crate::local::Local;
 use crate::metrics;
-use crate::peer::{add_hello, peer_client};
+use crate::peer::{add_hello, member_client};
 
 /// Compares this node's copy of a generation with a partner's, and counts how that went.
 pub(crate) async fn compare(
@@ -53,7 +53,7 @@ async fn compare_now(
 ) -> Result<Compared, ScrubError> {
     let broken = |what: String| ScrubError::Broken(what);
     let address = local.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
-    let client = peer_client(local.net(), &address);
+    let client = member_client(local.net(), &address, local.identity().member(partner));
     let mut client = client.map_err(|error| broken(error.to_string()))?;
     let (out, messages) = mpsc::channel(PARTS_WAITING_MAX);
     let open = v1::ScrubOpen { filter: copy.filter.0, generation: generation.0 };

@@ -10,7 +10,7 @@ use std::fs::DirBuilder;
 use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use umbel_tls::{Authority, AuthorityError, Pem, Subject};
+use umbel_tls::{Authority, AuthorityError, NodeIdentity, Pem, Subject};
 
 /// Permissions of the folder: keys lie in it.
 const FOLDER_MODE: u32 = 0o700;
@@ -52,6 +52,9 @@ enum CertsVerb {
         /// Names and IP addresses that others call the node by, without ports
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
+        /// Which node of which cluster it is for, which speaks for no other then
+        #[arg(long, value_name = "CLUSTER/NODE")]
+        identity: Option<NodeIdentity>,
         #[command(flatten)]
         signed: Signed,
     },
@@ -101,9 +104,14 @@ impl CertsArgs {
                 let (_, pem) = Authority::new("Umbel", days).map_err(asked_wrongly)?;
                 ("ca".to_owned(), made, pem)
             }
-            CertsVerb::Node { hosts, signed } => {
-                let subject = Subject::Node { hosts: hosts.clone() };
-                (hosts[0].clone(), &signed.made, signed.issue(&subject)?)
+            CertsVerb::Node { hosts, identity, signed } => {
+                let hosts = hosts.clone();
+                let name = hosts.first().cloned().unwrap_or_default();
+                let subject = match *identity {
+                    Some(identity) => Subject::Member { identity, hosts },
+                    None => Subject::Node { hosts },
+                };
+                (name, &signed.made, signed.issue(&subject)?)
             }
             CertsVerb::Client { name, signed } => {
                 let subject = Subject::Client { name: name.clone() };

@@ -1,12 +1,14 @@
 //! How commands reach a cluster.
 
 use crate::cluster_client::{self, Credentials, TlsPaths};
+use crate::exit::UsageError;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
+use umbel_tls::AuthorityPin;
 
 /// Which cluster, and how answers are printed.
 #[derive(Args)]
@@ -60,6 +62,23 @@ impl ClusterArgs {
         let paths = TlsPaths { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
         let credentials = Credentials::read(paths, token_file.as_deref())?;
         Ok(cluster_client::connect(addresses, options, &credentials)?)
+    }
+}
+
+impl ClusterArgs {
+    /// By what the cluster's authorities are known.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`](crate::exit::UsageError) if no TLS is spoken, or the file cannot be read.
+    pub(crate) fn authorities(&self) -> Result<Vec<AuthorityPin>> {
+        let named = TlsPaths { ca: self.tls.tls_ca.clone(), ..TlsPaths::default() };
+        let ca = named.or_environment().ca.ok_or_else(|| {
+            UsageError(
+                "nodes join by a token over TLS alone: give --tls-ca (UMBEL_TLS_CA)".to_owned(),
+            )
+        })?;
+        AuthorityPin::of_file(&ca).map_err(|error| UsageError(error.to_string()).into())
     }
 }
 

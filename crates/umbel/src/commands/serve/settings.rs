@@ -4,9 +4,11 @@ use super::job_settings::JobSettings;
 use super::logs::LogSettings;
 use crate::exit::UsageError;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use umbel_node::Config;
 use umbel_node::config::{Setting, SettingKind};
+use umbel_node::ports::IssuedFiles;
 
 /// Everything that the server is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,6 +96,29 @@ impl Layer {
             table.insert(setting.name.to_owned(), value);
         }
         Ok(Self { source: "environment".to_owned(), table })
+    }
+
+    /// Where the files of TLS lie that a cluster has issued, or will issue by a token: below all other
+    /// layers, if none of them names such files.
+    pub(crate) fn issued(layers: &[Self], is_there: impl Fn(&IssuedFiles) -> bool) -> Option<Self> {
+        let named = |name: &str| layers.iter().rev().find_map(|layer| layer.table.get(name));
+        if ["tls_cert", "tls_key", "tls_ca"].into_iter().any(|name| named(name).is_some()) {
+            return None;
+        }
+        let built_in = Config::default().data;
+        let data = named("data").and_then(Value::as_str).unwrap_or(&built_in);
+        let files = IssuedFiles::of(Path::new(data));
+        if named("join_token_file").is_none() && !is_there(&files) {
+            return None;
+        }
+        let paths = [
+            ("tls_cert", files.certificate()),
+            ("tls_key", files.key()),
+            ("tls_ca", files.authorities()),
+        ];
+        let text = |path: PathBuf| Some(Value::String(path.to_str()?.to_owned()));
+        let table = paths.into_iter().map(|(name, path)| Some((name.to_owned(), text(path)?)));
+        Some(Self { source: "data folder".to_owned(), table: table.collect::<Option<_>>()? })
     }
 
     /// What flags set.
@@ -261,6 +286,22 @@ mod tests {
         let settings = Settings::resolve(&[variables]).unwrap();
         assert_eq!((settings.node.shards, settings.node.replicas), (9, 1));
         assert!(settings.print().contains("\n#data = \"\"\n"));
+    }
+
+    #[test]
+    fn issued_certificates_are_taken_unless_others_are_named() {
+        let certificate = |text: &str, is_there| {
+            let layers = [flags(text)];
+            let issued = Layer::issued(&layers, |_| is_there);
+            let settings = Settings::resolve(&issued.into_iter().chain(layers).collect::<Vec<_>>());
+            settings.unwrap().node.tls_cert
+        };
+        assert_eq!(certificate("data = \"n\"", false), None);
+        assert_eq!(certificate("data = \"n\"", true).as_deref(), Some("n/tls/node.pem"));
+        let joins = "join = \"a:1\"\njoin_token_file = \"t\"\nlisten = \"10.0.0.1:1\"";
+        assert_eq!(certificate(joins, false).as_deref(), Some("umbel-data/tls/node.pem"));
+        let own = format!("{joins}\ntls_cert = \"c\"\ntls_key = \"k\"\ntls_ca = \"a\"");
+        assert_eq!(certificate(&own, true).as_deref(), Some("c"));
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! Who says to be a node and is none, and nodes that say what cannot be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::raft::{AppendEntriesRequest, VoteRequest};
+use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::{GroupId, NodeId};
+
+use crate::node::Node;
+use crate::node::node_test::{deadline, start_alone};
+use crate::peer::{CallError, CallKind, Links, LocalIdentity};
+use crate::ports::{RealNet, RealSeed};
+use crate::raft::encoding::encode;
+use crate::raft::types::{Types, Vote};
+
+/// Links of somebody who says to be this node of the cluster.
+fn links_of(node: &Node, number: u64) -> Links {
+    let identity = LocalIdentity { cluster: node.cluster(), node: NodeId(number) };
+    Links::new(Arc::new(RealNet), Arc::new(RealSeed), identity)
+}
+
+async fn say(
+    links: &Links,
+    to: &Node,
+    kind: CallKind,
+    body: bytes::Bytes,
+) -> Result<bytes::Bytes, CallError> {
+    links.call(to.id(), to.address(), kind, GroupId::META, body, Duration::from_secs(5)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_removed_or_never_was_opens_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    let add = MetaCommand::AddNode { address: "127.0.0.1:1".to_owned(), nonce: 7 };
+    let added = coordinator.meta_propose(add, deadline()).await.unwrap();
+    let MetaReply::Node(removed) = added else { panic!("{added:?}") };
+    let view = encode(&crate::calls::GroupRequest::View);
+    let links = links_of(&node, removed.0);
+    say(&links, &node, CallKind::Group, view.clone()).await.unwrap();
+
+    coordinator.meta_propose(MetaCommand::RemoveNode { node: removed }, deadline()).await.unwrap();
+    // The open link is of no use any more, and there is no other one.
+    let refused = say(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
+    assert!(refused.to_string().contains("was removed from the cluster"), "{refused}");
+    for number in [removed.0, removed.0 - 1, 0] {
+        let links = links_of(&node, number);
+        let refused = say(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
+        assert!(matches!(refused, CallError::WrongPeer { .. }), "{number}: {refused}");
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_term_that_no_election_leads_to_ends_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let links = links_of(&node, 99);
+    let term = node.coordinator().local().unwrap().meta().term();
+    let leader = Vote::new_committed(u64::MAX, NodeId(99));
+    let append = AppendEntriesRequest::<Types> {
+        vote: leader,
+        prev_log_id: None,
+        entries: vec![],
+        leader_commit: None,
+    };
+    let vote = VoteRequest::<Types>::new(Vote::new(u64::MAX, NodeId(99)), None);
+    let absurd = [
+        (CallKind::Append, encode(&append)),
+        (CallKind::Vote, encode(&vote)),
+        (CallKind::PreVote, encode(&vote)),
+    ];
+    for (kind, body) in absurd {
+        let refused = say(&links, &node, kind, body).await.unwrap_err();
+        assert!(refused.to_string().contains("no election leads there"), "{kind:?}: {refused}");
+    }
+    assert_eq!(node.coordinator().local().unwrap().meta().term(), term);
+    let add = MetaCommand::AddNode { address: "127.0.0.1:1".to_owned(), nonce: 7 };
+    node.coordinator().meta_propose(add, deadline()).await.unwrap();
+    node.shutdown().await;
+}

@@ -1,0 +1,192 @@
+//! How a node comes to its first certificate: from the cluster that it joins, by a token.
+//!
+//! ```text
+//! joiner                                            node of the cluster
+//! makes a key, which never leaves it
+//! connects, and checks the authority by its pin
+//! secret of the token, address, nonce, request ──►  knows the token? the key's signature? no foreign name?
+//!                                                   admits the node and uses the token up, in one entry
+//! keeps certificate and authorities           ◄──   signs for the number that the entry gave
+//! joins as it would with any certificate
+//! ```
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tonic::{Code, Status};
+use umbel_proto::v1::enrolment_client::EnrolmentClient;
+use umbel_proto::v1::{EnrolRequest, EnrolResponse};
+use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
+
+use crate::config::{Config, host_of};
+use crate::node::{StartError, open_data};
+use crate::peer::PEER_PROTOCOL;
+use crate::peer::channel::channel;
+use crate::ports::tls::PinnedNet;
+use crate::ports::{IssuedFiles, Net, Ports, RealNet};
+
+/// Pause between questions to a node that does not answer yet.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long one question may take: one node after the other may be asked behind it.
+const ASK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of a token's file that are read: more is no token.
+const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// Why a node got no certificate. Its key and its nonce are in its data folder, so that it may be started
+/// again with the same token.
+#[derive(Debug, Error)]
+pub enum EnrolError {
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Data(#[from] StartError),
+    /// Files of the data folder cannot be read or written.
+    #[error("{0}")]
+    Files(#[source] std::io::Error),
+    /// The token's file cannot be read. Name the right one.
+    #[error("join_token_file {file}: {source}")]
+    TokenFile {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file holds no token. Draw one.
+    #[error("join_token_file {file}: {source}")]
+    Token {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        source: JoinTokenError,
+    },
+    /// The node's own address is none that others could check. Name one.
+    #[error(
+        "a node that joins by a token needs an address that its certificate can name: set advertise, or \
+         listen with a port other than 0"
+    )]
+    Address,
+    /// The settings of TLS cannot be made: a bug, please report it.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The other end is not whom the token names. The secret was not sent.
+    #[error("{member}: {why}")]
+    OtherCluster {
+        /// Who was asked.
+        member: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The cluster refuses.
+    #[error("{member} refuses this node: {why}")]
+    Refused {
+        /// Who was asked.
+        member: String,
+        /// Why, and what to do.
+        why: String,
+    },
+}
+
+fn read_token(file: &str) -> Result<JoinToken, EnrolError> {
+    let read = || {
+        let mut text = String::new();
+        File::open(file)?.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text)?;
+        std::io::Result::Ok(text)
+    };
+    let unread = |source| EnrolError::TokenFile { file: file.to_owned(), source };
+    let text = read().map_err(unread)?;
+    text.parse().map_err(|source| EnrolError::Token { file: file.to_owned(), source })
+}
+
+/// Where others will reach the node, as it will find itself when it starts.
+async fn own_address(config: &Config) -> Result<String, EnrolError> {
+    if let Some(address) = &config.advertise {
+        return Ok(address.clone());
+    }
+    let listen = |source| StartError::Listen { address: config.listen.clone(), source };
+    let listener = RealNet.listen(&config.listen).await.map_err(listen)?;
+    let address = listener.local_address();
+    let is_chosen = !config.listen.ends_with(&address[address.rfind(':').unwrap_or_default()..]);
+    match is_chosen {
+        true => Err(EnrolError::Address),
+        false => Ok(address),
+    }
+}
+
+/// Gets a certificate for a node that has none, by the token of the settings; waits until the node of
+/// `join` answers.
+///
+/// # Errors
+/// If the token cannot be read, the data folder not be used, or the cluster refuses.
+pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
+    let (Some(member), Some(file)) = (&config.join, &config.join_token_file) else { return Ok(()) };
+    let token = read_token(file)?;
+    let address = own_address(config).await?;
+    let host = host_of(&address).ok_or(EnrolError::Address)?;
+    let data = |error: std::io::Error| StartError::Data(format!("{}: {error}", config.data));
+    let ports = Ports::real(Path::new(&config.data)).map_err(data)?;
+    let (identity, storage) = open_data(config, &ports).await?;
+    storage.close().await;
+    let files = IssuedFiles::of(Path::new(&config.data));
+    let key = files.request().map_err(EnrolError::Files)?;
+    let unasked =
+        |error: umbel_tls::AuthorityError| EnrolError::Files(std::io::Error::other(error));
+    let request = EnrolRequest {
+        secret: token.secret().to_owned(),
+        address: address.clone(),
+        nonce: identity.nonce,
+        protocol: PEER_PROTOCOL,
+        request: key.der(host).map_err(unasked)?.into(),
+        is_passed_on: false,
+    };
+    let net = Arc::new(PinnedNet::new(PinnedTls::new(token.pins().to_vec())?));
+    let answer = ask(&net, member, request).await?;
+    files.keep(&answer.certificate, &answer.authorities).map_err(EnrolError::Files)?;
+    tracing::info!(node = answer.node, member, "the cluster has issued a certificate");
+    Ok(())
+}
+
+/// Asks until there is an answer.
+async fn ask(
+    net: &Arc<PinnedNet>,
+    member: &str,
+    request: EnrolRequest,
+) -> Result<EnrolResponse, EnrolError> {
+    let wide: Arc<dyn Net> = Arc::clone(net) as _;
+    let other = |why: String| EnrolError::OtherCluster { member: member.to_owned(), why };
+    let channel = channel(&wide, member).map_err(|error| other(error.to_string()))?;
+    let mut client = EnrolmentClient::new(channel);
+    loop {
+        let status = match tokio::time::timeout(ASK_TIMEOUT, client.enrol(request.clone())).await {
+            Ok(Ok(answer)) => return Ok(answer.into_inner()),
+            Ok(Err(status)) => status,
+            Err(_) => Status::deadline_exceeded("no answer"),
+        };
+        if let Some(why) = net.refused() {
+            return Err(other(why));
+        }
+        if !passes(&status) {
+            let why = status.message().to_owned();
+            return Err(EnrolError::Refused { member: member.to_owned(), why });
+        }
+        tracing::info!(member, reason = status.message(), "no certificate yet");
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Whether to ask again: what was begun is answered as it was.
+fn passes(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::Unknown
+            | Code::Cancelled
+            | Code::Internal
+    )
+}

@@ -1,0 +1,71 @@
+//! How a node comes to its next certificate, where the cluster has issued the one that it has: it proves
+//! itself by that one, and the key stays the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use umbel_engine::NodeId;
+use umbel_proto::v1::enrolment_client::EnrolmentClient;
+use umbel_proto::v1::{EnrolResponse, RenewRequest};
+
+use crate::config::host_of;
+use crate::local::Local;
+use crate::peer::channel::channel_to;
+use crate::ports::IssuedFiles;
+
+/// How often a node looks whether its certificate is due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Pause after a renewal that failed: weeks are left, and others may be starting.
+const RENEW_AGAIN: Duration = Duration::from_secs(5);
+
+/// How long one node is asked.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Keeps the certificate that the cluster issued from expiring; never ends.
+pub(crate) async fn keep_certificate(local: Arc<Local>) {
+    loop {
+        let pause = match local.net().due_certificate() {
+            None => LOOK_INTERVAL,
+            Some(files) => match renew(&local, files).await {
+                Ok(by) => {
+                    tracing::info!(%by, "the cluster has issued the next certificate");
+                    // It is due until the listener has read it.
+                    LOOK_INTERVAL
+                }
+                Err(why) => {
+                    tracing::warn!(why, "the certificate was not renewed; it is asked for again");
+                    RENEW_AGAIN
+                }
+            },
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Asks the nodes until one signs: which one it was.
+async fn renew(local: &Local, files: &IssuedFiles) -> Result<NodeId, String> {
+    let addresses = local.addresses();
+    let own = addresses.get(&local.node()).ok_or("this node is not a member yet")?;
+    let host = host_of(own).ok_or("its address has no host")?;
+    let key = files.request().map_err(|error| error.to_string())?;
+    let request = key.der(host).map_err(|error| error.to_string())?;
+    let mut why = "no node has the authority's key (tls_ca_key)".to_owned();
+    for (&node, address) in &addresses {
+        let wanted = local.identity().member(node);
+        let channel = channel_to(local.net(), address, Some(wanted)).map_err(|e| e.to_string())?;
+        let mut client = EnrolmentClient::new(channel);
+        let asked = client.renew(RenewRequest { request: request.clone().into() });
+        match tokio::time::timeout(ASK_TIMEOUT, asked).await {
+            Ok(Ok(answer)) if answer.get_ref().certificate.is_empty() => {}
+            Ok(Ok(answer)) => {
+                let EnrolResponse { certificate, authorities, .. } = answer.into_inner();
+                files.keep(&certificate, &authorities).map_err(|error| error.to_string())?;
+                return Ok(node);
+            }
+            Ok(Err(status)) => why = format!("{node}: {}", status.message()),
+            Err(_) => why = format!("{node} did not answer"),
+        }
+    }
+    Err(why)
+}

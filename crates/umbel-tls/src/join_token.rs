@@ -1,0 +1,116 @@
+//! What a node joins a cluster by: a secret for the cluster, and what tells the cluster from others.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::pin::AuthorityPin;
+
+/// What the text of a token begins with: the version of its form.
+const PREFIX: &str = "umbel-join-1";
+
+/// Hexadecimal digits of a secret: 32 bytes.
+const SECRET_DIGITS: usize = 64;
+
+/// Most authorities of a token: one, or two while a cluster changes its own, and some to spare.
+const PIN_COUNT_MAX: usize = 4;
+
+/// A token of one use: `umbel-join-1.SECRET.PIN`, with one pin for each authority of the cluster. It
+/// proves the joining node to the cluster by the secret, and the cluster to the node by the pin, before
+/// the secret is sent.
+///
+/// ```
+/// use umbel_tls::JoinToken;
+/// let text = format!("umbel-join-1.{}.{}", "ab".repeat(32), "cd".repeat(32));
+/// let token: JoinToken = format!("{text}\n").parse()?;
+/// assert_eq!(token.to_string(), text);
+/// assert!(!format!("{token:?}").contains("abab"));
+/// # Ok::<(), umbel_tls::JoinTokenError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct JoinToken {
+    secret: String,
+    pins: Vec<AuthorityPin>,
+}
+
+/// A text is no token. Copy what `umbel cluster token --join` printed as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("no token for joining: expected the line that `umbel cluster token --join` prints")]
+pub struct JoinTokenError;
+
+impl JoinToken {
+    /// A token with this secret, of 64 hexadecimal digits, for a cluster of these authorities.
+    ///
+    /// # Errors
+    /// If the secret has another form, or there is no authority, or more than four.
+    pub fn new(secret: String, pins: Vec<AuthorityPin>) -> Result<Self, JoinTokenError> {
+        let is_secret =
+            secret.len() == SECRET_DIGITS && secret.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_pinned = (1..=PIN_COUNT_MAX).contains(&pins.len());
+        (is_secret && is_pinned).then_some(Self { secret, pins }).ok_or(JoinTokenError)
+    }
+
+    /// What the cluster has a hash of.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// The cluster's authorities.
+    #[must_use]
+    pub fn pins(&self) -> &[AuthorityPin] {
+        &self.pins
+    }
+}
+
+impl FromStr for JoinToken {
+    type Err = JoinTokenError;
+
+    fn from_str(text: &str) -> Result<Self, JoinTokenError> {
+        let mut parts = text.trim().split('.');
+        if parts.next() != Some(PREFIX) {
+            return Err(JoinTokenError);
+        }
+        let secret = parts.next().ok_or(JoinTokenError)?.to_owned();
+        let pins = parts.map(|pin| pin.parse().map_err(|()| JoinTokenError));
+        Self::new(secret, pins.collect::<Result<_, _>>()?)
+    }
+}
+
+impl fmt::Display for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}.{}", self.secret)?;
+        self.pins.iter().try_for_each(|pin| write!(f, ".{pin}"))
+    }
+}
+
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinToken").field("pins", &self.pins).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cut_or_changed_is_no_token() {
+        let (secret, pin) = ("0f".repeat(32), "e1".repeat(32));
+        for text in [
+            String::new(),
+            format!("umbel-join-1.{secret}"),
+            format!("umbel-join-1.{secret}."),
+            format!("umbel-join-1.{secret}.{}", &pin[1..]),
+            format!("umbel-join-1.{}.{pin}", &secret[1..]),
+            format!("umbel-join-2.{secret}.{pin}"),
+            format!("umbel-join-1.{}x.{pin}", &secret[1..]),
+            format!("umbel-join-1.{secret}{}", format!(".{pin}").repeat(PIN_COUNT_MAX + 1)),
+        ] {
+            assert_eq!(text.parse::<JoinToken>(), Err(JoinTokenError), "{text}");
+        }
+        let two = format!("umbel-join-1.{secret}.{pin}.{secret}");
+        assert_eq!(two.parse::<JoinToken>().unwrap().pins().len(), 2);
+    }
+}

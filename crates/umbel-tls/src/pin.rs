@@ -1,0 +1,167 @@
+//! An authority that is known by a hash of its key: who has nothing but that finds out whether the
+//! other end belongs to it.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error as Refusal, RootCertStore, SignatureScheme,
+};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::client::{HandshakeError, explain, server_name};
+use crate::error::TlsError;
+use crate::files::certificates;
+
+/// Bytes of a hash.
+const PIN_BYTES: usize = 32;
+
+/// SHA-256 of an authority's public key as certificates hold it (its `SubjectPublicKeyInfo`), as
+/// `kubeadm join --discovery-token-ca-cert-hash` has it. 64 hexadecimal digits are its text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct AuthorityPin([u8; PIN_BYTES]);
+
+impl AuthorityPin {
+    /// That of a certificate in DER; None if it is none.
+    pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let hash = digest(&SHA256, certificate.public_key().raw);
+        Some(Self(hash.as_ref().try_into().ok()?))
+    }
+
+    /// Those of all authorities in a file of certificates in PEM.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds no certificate.
+    pub fn of_file(ca: &Path) -> Result<Vec<Self>, TlsError> {
+        Ok(certificates(ca)?.iter().filter_map(|der| Self::of_certificate(der)).collect())
+    }
+}
+
+impl fmt::Display for AuthorityPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for AuthorityPin {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut pin = [0; PIN_BYTES];
+        if text.len() != 2 * PIN_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(());
+        }
+        for (at, byte) in pin.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| ())?;
+        }
+        Ok(Self(pin))
+    }
+}
+
+/// Makes connections to servers of an authority that is known by its pin, and shows no certificate.
+pub struct PinnedTls {
+    config: Arc<ClientConfig>,
+}
+
+impl PinnedTls {
+    /// Any of these authorities will do.
+    ///
+    /// # Errors
+    /// If the library refuses the settings: a bug.
+    pub fn new(pins: Vec<AuthorityPin>) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = PinVerifier { pins, provider: Arc::clone(&provider) };
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// Connects, once the other end has shown a certificate for this address of a pinned authority.
+    ///
+    /// # Errors
+    /// If it shows none: then nothing of what was to be said has left this machine.
+    pub async fn connect<S>(&self, address: &str, stream: S) -> Result<TlsStream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = server_name(address)
+            .ok_or_else(|| HandshakeError::Address { address: address.to_owned() })?;
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        let connected = connector.connect(name, stream).await;
+        connected.map_err(|error| match explain(address, error) {
+            HandshakeError::OtherAuthority { address } => HandshakeError::OtherPin { address },
+            other => other,
+        })
+    }
+}
+
+/// Takes the pinned authority's certificate from the chain that the server shows, and then checks the
+/// chain as ever.
+#[derive(Debug)]
+struct PinVerifier {
+    pins: Vec<AuthorityPin>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Refusal> {
+        let is_pinned = |der: &&CertificateDer<'_>| {
+            AuthorityPin::of_certificate(der).is_some_and(|pin| self.pins.contains(&pin))
+        };
+        let unknown = || Refusal::InvalidCertificate(CertificateError::UnknownIssuer);
+        let authority = intermediates.iter().find(is_pinned).ok_or_else(unknown)?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        let provider = Arc::clone(&self.provider);
+        let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verifier = built.map_err(|error| Refusal::General(error.to_string()))?;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Refusal> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
