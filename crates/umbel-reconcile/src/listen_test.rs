@@ -67,7 +67,7 @@ impl Server {
                 open_set(&path, &Form::Lines)
             };
             let role = Role::Responder { accept_items: false };
-            let options = |set: &dyn ItemSet| Ok(options(set, role.clone()));
+            let options = |set: &dyn ItemSet| Ok(options(set, role));
             let address = "127.0.0.1:0";
             let listening = Listening { address, secret, is_insecure: false, once: true };
             listen(listening, open, options, driving(&Told(Mutex::new(tell))))

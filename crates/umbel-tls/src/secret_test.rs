@@ -62,7 +62,7 @@ async fn accept(stranger: impl AsyncFnOnce(DuplexStream)) -> SecretRefusal {
     let (here, there) = duplex(1 << 20);
     let tls = tls();
     let (accepted, ()) = tokio::join!(tls.accept(there), stranger(here));
-    accepted.err().expect("nobody let it in")
+    accepted.expect_err("somebody let it in")
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ impl Askers {
             return thief::steal(&self.net, &self.addresses, machine, item).await;
         }
         let token = plan.secret.map(|secret| token_of(plan.principal, secret));
-        let channel = self.channel(token.clone(), machine);
+        let channel = self.channel(token.as_deref(), machine);
         let (from_us, from_ms) = (now_us(), true_wall_ms());
         let called = tokio::time::timeout(ASK_TIMEOUT, call(channel, &plan));
         let answer = match called.await {
@@ -85,11 +85,11 @@ impl Askers {
         judge(&asked);
     }
 
-    fn channel(&self, token: Option<String>, machine: u32) -> NodeChannel {
+    fn channel(&self, token: Option<&str>, machine: u32) -> NodeChannel {
         let address = self.addresses[machine as usize - 1].clone();
         let mut channels = self.channels.borrow_mut();
-        let made = || node_channel(&self.net, address, token.as_deref());
-        channels.entry((token.clone(), machine)).or_insert_with(made).clone()
+        let made = || node_channel(&self.net, address, token);
+        channels.entry((token.map(str::to_owned), machine)).or_insert_with(made).clone()
     }
 }
 

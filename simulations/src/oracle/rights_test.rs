@@ -29,23 +29,23 @@ impl Story {
     fn new() -> Self {
         let mut story = Self { state: MetaState::new(), rights: Rights::default(), index: 0 };
         let nodes = (1..=2).map(|n| (NodeId(n), format!("n{n}:7300"))).collect();
-        story.tell(MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+        story.tell(&MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
         story.put("root", principal(9, "*", &[FilterVerb::Read], None));
         story.put("p0", principal(1, "a1", &[FilterVerb::Read], Some(50)));
         let name = PrincipalName::new("p0").unwrap();
-        story.tell(MetaCommand::DropPrincipal { name });
+        story.tell(&MetaCommand::DropPrincipal { name });
         story
     }
 
     fn put(&mut self, name: &str, principal: Principal) {
         let name = PrincipalName::new(name).unwrap();
-        self.tell(MetaCommand::PutPrincipal { name, principal, replace: true });
+        self.tell(&MetaCommand::PutPrincipal { name, principal, replace: true });
     }
 
     /// Machine 1 applies every entry a second after the one before it.
-    fn tell(&mut self, command: MetaCommand) {
+    fn tell(&mut self, command: &MetaCommand) {
         self.index += 1;
-        self.state.apply(self.index, &command);
+        self.state.apply(self.index, command);
         self.rights.heard(self.index * S, "n1", self.index, &self.state);
     }
 
@@ -96,7 +96,7 @@ fn a_machine_that_starts_goes_by_what_anybody_had_before() {
 #[test]
 fn what_a_machine_applied_before_it_started_again_does_not_bind_its_links() {
     let mut story = Story::new();
-    story.tell(MetaCommand::RemoveNode { node: NodeId(2) });
+    story.tell(&MetaCommand::RemoveNode { node: NodeId(2) });
     let knows = |story: &Story, from, to| story.rights.knows_removed(1, NodeId(2), (from, to));
     assert!(!knows(&story, 5 * S, 6 * S) && knows(&story, 6 * S, 7 * S));
     story.rights.started(8 * S, 1);

@@ -429,6 +429,13 @@ impl Admin for Node {
         Ok(Response::new(MoveShardResponse {}))
     }
 
+    async fn put_join_token(
+        &self,
+        _: Request<PutJoinTokenRequest>,
+    ) -> Answer<PutJoinTokenResponse> {
+        Ok(Response::new(PutJoinTokenResponse {}))
+    }
+
     type BackupStream = Chunks<BackupChunk>;
 
     async fn backup(&self, _: Request<BackupRequest>) -> Answer<Self::BackupStream> {

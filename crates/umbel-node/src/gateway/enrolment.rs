@@ -133,7 +133,7 @@ impl EnrolmentService {
                 }
                 Ok(Err(status)) => tracing::info!(%node, %status, "an enrolment was not passed on"),
                 Err(_) => {
-                    tracing::info!(%node, "an enrolment was not passed on: no answer in time")
+                    tracing::info!(%node, "an enrolment was not passed on: no answer in time");
                 }
             }
         }

@@ -44,6 +44,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
         render_metrics: None,
         timeout_max: Duration::from_secs(10),
         request_bytes_max,
+        needs_member: false,
     };
     let server = tokio::spawn(async move {
         serve(listener, gateway, std::future::pending()).await.unwrap();
