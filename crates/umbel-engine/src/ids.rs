@@ -70,6 +70,15 @@ number! {
     Generation(u64), "generation "
 }
 number! {
+    /// Whose a session is: a number that stands for a principal's name, the same on all nodes of a
+    /// cluster, another one in each cluster.
+    ///
+    /// ```
+    /// assert_eq!(umbel_engine::OwnerId(5).to_string(), "owner 5");
+    /// ```
+    OwnerId(u64), "owner "
+}
+number! {
     /// One job for ever: the index of the entry of the meta group's log that submitted it.
     ///
     /// ```

@@ -35,5 +35,7 @@ pub mod repair;
 pub mod routing;
 pub mod shard;
 
-pub use ids::{Epoch, FilterId, Generation, GroupId, JobId, NodeId, RequestId, SessionId, ShardId};
+pub use ids::{
+    Epoch, FilterId, Generation, GroupId, JobId, NodeId, OwnerId, RequestId, SessionId, ShardId,
+};
 pub use outbox::Outbox;

@@ -93,8 +93,12 @@ pub const NODE_COUNT_MAX: usize = 256;
 /// 250 million items, or 300,000 requests of one item each.
 pub const REPLAY_BYTES_MAX: usize = 32 << 20;
 
-/// Most sessions that a shard knows; the one that was quiet for the longest is forgotten first.
+/// Most sessions that a shard knows; then who has the most loses the one that was quiet for the longest.
 pub const REPLAY_SESSIONS_MAX: usize = 1 << 16;
+
+/// Most owners of sessions of whom a shard knows apart which sessions it has forgotten: two generations of all principals
+/// of a cluster. Beyond them the sessions of others that are as old count as forgotten, too.
+pub const REPLAY_OWNERS_MAX: usize = 1 << 13;
 
 /// Most requests of one session that a shard remembers; a client with more on their way than this loses first answers.
 pub const REPLAY_REQUESTS_PER_SESSION_MAX: usize = 4096;

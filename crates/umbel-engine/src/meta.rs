@@ -1,4 +1,5 @@
-//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs, principals.
+//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs, principals
+//! and their quotas.
 //!
 //! [`MetaState`] is what every node holds after the same log: [`MetaState::apply`] is total and
 //! deterministic, and the state is its own snapshot. [`next_tasks`] is what the group's leader asks
@@ -15,6 +16,8 @@ mod jobs;
 mod join_token;
 mod join_tokens;
 mod nodes;
+mod quota;
+mod quota_check;
 mod sessions;
 mod settings;
 mod state;
@@ -34,6 +37,7 @@ pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
 pub use join_token::Applicant;
 pub use join_tokens::JOIN_TOKEN_COUNT_MAX;
 pub use nodes::NodeRecord;
+pub use quota::{Quota, Rates, Usage};
 pub use sessions::{SessionKey, SessionStanding};
 pub use settings::{Distribution, FilterSettings, HashKey};
-pub use state::{KEY_COUNT_MAX, META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};
+pub use state::{META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

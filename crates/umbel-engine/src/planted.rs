@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn request_ids_are_forgotten_and_nothing_else() {
         use crate::shard::{Bitmap, HashList, InsertPart, RequestStamp};
-        use crate::{FilterId, Generation, RequestId, SessionId};
+        use crate::{FilterId, Generation, OwnerId, RequestId, SessionId};
 
         let id = RequestId { session: SessionId(1), sequence: 2 };
         let part = |request| InsertPart {
@@ -417,7 +417,8 @@ mod tests {
             proposed: Bitmap::zeros(0),
             hashes: HashList::from_hashes(&[]),
         };
-        let stamp = RequestStamp { id, acknowledged_below: 0, digest: 4 };
+        let stamp =
+            RequestStamp { id, acknowledged_below: 0, digest: 4, owner: OwnerId::default() };
         let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
         forget_request_ids(&mut command);
         assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::planted::{self, Planted};
-use umbel_engine::{FilterId, GroupId, NodeId, RequestId, ShardId};
+use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::CellCount;
 
 pub(crate) use self::jobs::NewJob;
@@ -49,6 +49,8 @@ mod tries;
 pub(crate) struct ClientRequest {
     pub(crate) id: RequestId,
     pub(crate) acknowledged_below: u64,
+    /// Whose session it is; not known before [`Coordinator::check_session`].
+    pub(crate) owner: OwnerId,
 }
 
 /// A filter that answers.

@@ -130,6 +130,7 @@ impl Before {
 
 #[cfg(test)]
 mod tests {
+    use umbel_engine::OwnerId;
     use umbel_engine::SessionId;
     use umbel_engine::ShardId;
     use umbel_engine::shard::{
@@ -154,7 +155,7 @@ mod tests {
 
     fn stamp(sequence: u64) -> RequestStamp {
         let id = RequestId { session: SessionId(1), sequence };
-        RequestStamp { id, acknowledged_below: 0, digest: 0 }
+        RequestStamp { id, acknowledged_below: 0, digest: 0, owner: OwnerId::default() }
     }
 
     fn broken(

@@ -111,7 +111,7 @@ impl Cluster {
     pub(crate) fn create(&mut self, name: &str, kind: FilterKind) -> FilterId {
         let settings = settings(kind, 40, Self::cells());
         let name = FilterName::new(name).unwrap();
-        let create = MetaCommand::CreateFilter { name, settings, importing: false };
+        let create = MetaCommand::CreateFilter { name, settings, importing: false, owner: None };
         let MetaReply::Filter(filter) = self.meta(&create).unwrap() else { panic!("refused") };
         let spec = self.meta.filter(filter).unwrap().slice_spec(filter);
         self.each_shard(&ShardCommand::CreateSlice(spec));

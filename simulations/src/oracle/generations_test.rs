@@ -36,7 +36,12 @@ impl Told {
             ..settings(FilterKind::Blocked, 1_000, CellCount::new(1).unwrap())
         };
         let name = FilterName::new("r").unwrap();
-        let reply = told.apply(&MetaCommand::CreateFilter { name, settings, importing: false });
+        let reply = told.apply(&MetaCommand::CreateFilter {
+            name,
+            settings,
+            importing: false,
+            owner: None,
+        });
         assert_eq!(reply, MetaReply::Filter(FilterId(told.index)));
         (1..=3).for_each(|host| told.hear(10_000, host));
         told

@@ -340,6 +340,7 @@ impl MetaState {
         }
         self.check_admin_beside(name)?;
         self.principals.remove(name);
+        self.quotas.remove(name);
         Ok(MetaReply::Done)
     }
 }

@@ -63,8 +63,8 @@ impl MetaState {
                 self.replicas_changed(*shard, replicas)
             }
             MetaCommand::ShardFormed { shard } => self.shard_formed(*shard),
-            MetaCommand::CreateFilter { name, settings, importing } => {
-                self.create_filter(log_index, name, settings, *importing)
+            MetaCommand::CreateFilter { name, settings, importing, owner } => {
+                self.create_filter(log_index, name, settings, *importing, owner.as_ref())
             }
             MetaCommand::FilterCreated { filter } => self.filter_created(*filter),
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
@@ -77,7 +77,6 @@ impl MetaState {
                 self.filter_cleared(*filter, *generation)
             }
             MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
-            MetaCommand::KeepKey { key } => self.keep_key(*key),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),
             MetaCommand::CancelJob { job } => self.cancel_job(*job),
@@ -86,6 +85,12 @@ impl MetaState {
                 self.put_principal(name, principal, *replace)
             }
             MetaCommand::DropPrincipal { name } => self.drop_principal(name),
+            MetaCommand::SetQuota { of, change, from_none } => {
+                self.set_quota(of.as_ref(), *change, *from_none)
+            }
+            MetaCommand::NoteMemoryLimit { node, limit_bytes } => {
+                self.note_memory_limit(*node, *limit_bytes)
+            }
         }
     }
 

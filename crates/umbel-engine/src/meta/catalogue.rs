@@ -13,10 +13,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::access::PrincipalName;
 use super::command::{MetaError, MetaReply};
 use super::filter_name::FilterName;
 use super::settings::{Distribution, FilterSettings, HashKey};
-use super::state::{KEY_COUNT_MAX, MetaState};
+use super::state::MetaState;
 use crate::ids::{FilterId, Generation, GroupId};
 use crate::limits::FILTER_COUNT_MAX;
 use crate::shard::SliceSpec;
@@ -32,6 +33,8 @@ pub struct FilterRecord {
     pub generation: Generation,
     /// What is being done with it.
     pub state: FilterState,
+    /// The principal who made it, whether or not there is one of that name still.
+    pub owner: Option<PrincipalName>,
 }
 
 /// What is being done with a filter. Only [`Live`](Self::Live) filters answer.
@@ -113,6 +116,7 @@ impl MetaState {
         name: &FilterName,
         settings: &FilterSettings,
         importing: bool,
+        owner: Option<&PrincipalName>,
     ) -> Result<MetaReply, MetaError> {
         if let Some((id, filter)) = self.filter_by_name(name.as_str()) {
             if filter.is_answer_to(settings, importing) {
@@ -127,6 +131,7 @@ impl MetaState {
             let what = format!("{count} filters, at most {FILTER_COUNT_MAX} are allowed");
             return Err(MetaError::Quota { what });
         }
+        self.check_quota(owner, settings)?;
         let id = FilterId(log_index);
         let (name, settings) = (name.clone(), settings.clone());
         let is_replicated = settings.distribution == Distribution::Replicated;
@@ -140,8 +145,8 @@ impl MetaState {
             (true, true) => FilterState::Importing,
         };
         self.names.insert(name.clone(), id);
-        let generation = Generation(1);
-        self.filters.insert(id, FilterRecord { name, settings, generation, state });
+        let (generation, owner) = (Generation(1), owner.cloned());
+        self.filters.insert(id, FilterRecord { name, settings, generation, state, owner });
         Ok(MetaReply::Filter(id))
     }
 
@@ -153,19 +158,6 @@ impl MetaState {
             return Err(MetaError::BadSettings { what });
         }
         Ok(())
-    }
-
-    pub(super) fn keep_key(&mut self, key: HashKey) -> Result<MetaReply, MetaError> {
-        // A seed is its own name.
-        let HashKey::SipHash { key_id, .. } = key else { return Ok(MetaReply::Done) };
-        self.check_key(key)?;
-        if self.kept_keys.len() >= KEY_COUNT_MAX && !self.kept_keys.contains_key(&key_id) {
-            let count = self.kept_keys.len();
-            let what = format!("{count} keys are kept, at most {KEY_COUNT_MAX} are allowed");
-            return Err(MetaError::Quota { what });
-        }
-        self.kept_keys.insert(key_id, key);
-        Ok(MetaReply::Done)
     }
 
     /// The filter if it is not being dropped.

@@ -7,8 +7,9 @@ use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
 use crate::meta::jobs::{JobEnd, JobOrder};
 use crate::meta::join_token::Applicant;
+use crate::meta::quota::Quota;
 use crate::meta::sessions::SessionKey;
-use crate::meta::settings::{FilterSettings, HashKey};
+use crate::meta::settings::FilterSettings;
 
 /// One entry of the meta group's log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -95,6 +96,8 @@ pub enum MetaCommand {
         settings: FilterSettings,
         /// Whether it stays invisible until `ActivateImport`.
         importing: bool,
+        /// The principal who asks, whose quota it counts for; None for a caller that is none.
+        owner: Option<PrincipalName>,
     },
     /// From the controller: every shard has its slice.
     FilterCreated {
@@ -160,11 +163,6 @@ pub enum MetaCommand {
         /// The job.
         job: JobId,
     },
-    /// Keeps a hash key so that filters that were exported with it can come back. Idempotent.
-    KeepKey {
-        /// The key.
-        key: HashKey,
-    },
     /// Adds a principal. With the first one the cluster denies whatever is not granted.
     PutPrincipal {
         /// Its name.
@@ -174,10 +172,26 @@ pub enum MetaCommand {
         /// Whether one of that name is replaced; a repeated request does no harm without it, too.
         replace: bool,
     },
-    /// Removes a principal: it may do nothing any more.
+    /// Removes a principal: it may do nothing any more. Its quota goes with it, its filters stay.
     DropPrincipal {
         /// Its name.
         name: PrincipalName,
+    },
+    /// Sets limits of a quota, and leaves the others.
+    SetQuota {
+        /// Whose; None is the cluster's.
+        of: Option<PrincipalName>,
+        /// What is set.
+        change: Quota,
+        /// Whether the others are taken away.
+        from_none: bool,
+    },
+    /// From a node that has started: how much memory it may use.
+    NoteMemoryLimit {
+        /// The node.
+        node: NodeId,
+        /// Its limit, the control group's or the machine's.
+        limit_bytes: u64,
     },
 }
 

@@ -190,6 +190,7 @@ impl MetaState {
             }
         }
         self.nodes.insert(node, NodeRecord::Removed);
+        self.memory_limits.remove(&node);
         self.shard_map.raise_epoch();
         Ok(MetaReply::Done)
     }

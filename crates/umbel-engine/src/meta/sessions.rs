@@ -18,7 +18,7 @@ use siphasher::sip::SipHasher24;
 
 use super::command::{MetaError, MetaReply};
 use super::state::MetaState;
-use crate::ids::SessionId;
+use crate::ids::{OwnerId, SessionId};
 
 /// Bits of a session's number below the index of its entry.
 const TAG_BITS: u32 = 32;
@@ -41,6 +41,14 @@ impl SessionKey {
         hasher.write(owner.as_bytes());
         (hasher.finish() >> TAG_BITS) as u32
     }
+
+    /// Shards forget sessions owner by owner, and need no names for that.
+    fn owner(self, owner: &str) -> OwnerId {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(b"umbel/owner/1");
+        hasher.write(owner.as_bytes());
+        OwnerId(hasher.finish())
+    }
 }
 
 impl fmt::Debug for SessionKey {
@@ -56,6 +64,8 @@ pub enum SessionStanding {
     Given {
         /// The entry's index.
         log_index: u64,
+        /// The owner, as shards know it.
+        owner: OwnerId,
     },
     /// It gave no such number, or gave it to somebody else.
     Foreign,
@@ -82,7 +92,8 @@ impl MetaState {
     /// let open = MetaCommand::OpenSession { key: SessionKey::new([7; 16]), owner: "alice".to_owned() };
     /// let MetaReply::Session(session) = state.apply(2, &open) else { panic!("it is opened") };
     /// assert_eq!(session.0 >> 32, 2);
-    /// assert_eq!(state.session_standing(session, "alice"), SessionStanding::Given { log_index: 2 });
+    /// let standing = state.session_standing(session, "alice");
+    /// assert!(matches!(standing, SessionStanding::Given { log_index: 2, .. }));
     /// assert_eq!(state.session_standing(session, "bob"), SessionStanding::Foreign);
     /// assert_eq!(state.session_standing(SessionId(u64::MAX), "alice"), SessionStanding::Foreign);
     /// ```
@@ -91,7 +102,7 @@ impl MetaState {
         let Some(key) = self.session_key else { return SessionStanding::Unknown };
         let log_index = session.0 >> TAG_BITS;
         match session.0 == number(log_index, key.tag(log_index, owner)) {
-            true => SessionStanding::Given { log_index },
+            true => SessionStanding::Given { log_index, owner: key.owner(owner) },
             false => SessionStanding::Foreign,
         }
     }
@@ -137,9 +148,14 @@ mod tests {
         let mut state = formed();
         let sessions: Vec<SessionId> = (2..40).map(|i| open(&mut state, i, i as u8, "")).collect();
         assert!(sessions.is_sorted_by(|a, b| a < b));
+        let mut owners = None;
         for (index, session) in (2..).zip(&sessions) {
             let standing = state.session_standing(*session, "");
-            assert_eq!(standing, SessionStanding::Given { log_index: index });
+            let SessionStanding::Given { log_index, owner } = standing else {
+                panic!("{standing:?}")
+            };
+            assert_eq!(log_index, index);
+            assert_eq!(*owners.get_or_insert(owner), owner, "one owner has one number");
         }
     }
 

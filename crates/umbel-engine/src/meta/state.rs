@@ -11,6 +11,7 @@ use super::filter_name::FilterName;
 use super::jobs::JobRecord;
 use super::join_token::JoinToken;
 use super::nodes::NodeRecord;
+use super::quota::Quota;
 use super::sessions::SessionKey;
 use super::settings::HashKey;
 use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
@@ -43,7 +44,7 @@ use crate::placement::{ShardMap, ShardRecord};
 ///     key: HashKey::Xxh3 { seed: 0 },
 /// };
 /// let name = FilterName::new("crawl")?;
-/// let create = MetaCommand::CreateFilter { name, settings, importing: false };
+/// let create = MetaCommand::CreateFilter { name, settings, importing: false, owner: None };
 /// let filter = FilterId(2);
 /// assert_eq!(state.apply(2, &create), MetaReply::Filter(filter));
 /// // The request came again.
@@ -63,12 +64,16 @@ pub struct MetaState {
     pub(super) filters: BTreeMap<FilterId, FilterRecord>,
     /// Filters that are not being dropped.
     pub(super) names: BTreeMap<FilterName, FilterId>,
-    /// By the number that names the key.
-    pub(super) kept_keys: BTreeMap<u64, HashKey>,
     pub(super) jobs: BTreeMap<JobId, JobRecord>,
     pub(super) principals: BTreeMap<PrincipalName, Principal>,
     /// By the hash of their secrets.
     pub(super) join_tokens: BTreeMap<[u8; 32], JoinToken>,
+    /// Of principals; none is without limits.
+    pub(super) quotas: BTreeMap<PrincipalName, Quota>,
+    /// As it was set.
+    pub(super) cluster_quota: Quota,
+    /// What members of the cluster may hold, as far as they have told.
+    pub(super) memory_limits: BTreeMap<NodeId, u64>,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
 }
@@ -194,13 +199,12 @@ impl MetaState {
         self.filter(filter).map(|record| record.settings.key)
     }
 
-    /// The SipHash key with this name, if it was kept or a filter has it.
+    /// The SipHash key with this name, if a filter has it: keys live as long as their filters.
     #[must_use]
     pub fn key(&self, key_id: u64) -> Option<HashKey> {
         let has_name =
             |key: &HashKey| matches!(key, HashKey::SipHash { key_id: id, .. } if *id == key_id);
-        let of_filters = || self.filters.values().map(|filter| filter.settings.key);
-        self.kept_keys.get(&key_id).copied().or_else(|| of_filters().find(has_name))
+        self.filters.values().map(|filter| filter.settings.key).find(has_name)
     }
 
     /// The nodes that shall vote in the meta group, sorted: an odd number, up to
@@ -238,7 +242,3 @@ pub const META_VOTERS_MAX: usize = 5;
 
 /// Longest address of a node: a host name has at most 253 bytes, a port 5.
 pub const NODE_ADDRESS_BYTES_MAX: usize = 253 + 1 + 5;
-
-/// Most keys that are kept for filters that may come back: 24 bytes each, in every node's memory
-/// and in every snapshot of the meta group.
-pub const KEY_COUNT_MAX: usize = 1 << 16;

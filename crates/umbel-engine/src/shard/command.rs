@@ -12,7 +12,7 @@ use super::bitmap::Bitmap;
 use super::hash_list::HashList;
 use super::scrub::{RepairPart, ScrubPart};
 use super::slice_shape::SliceShape;
-use crate::ids::{FilterId, Generation, RequestId, ShardId};
+use crate::ids::{FilterId, Generation, OwnerId, RequestId, ShardId};
 
 /// One entry of a shard's log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -119,6 +119,8 @@ pub struct RequestStamp {
     /// Digest of all hashes of the part, in order ([`HashList::digest`]): the same name with other
     /// items is an error of the client.
     pub digest: u64,
+    /// Whose session it is: sessions are forgotten owner by owner.
+    pub owner: OwnerId,
 }
 
 /// What applying a [`ShardCommand`] answers.

@@ -1,22 +1,22 @@
 //! The replay table: what a shard answered, so that a request that comes again changes nothing.
 //!
 //! ```text
-//! session 7   expired below 12   │ 12: digest, answer │ 15 │ 13 │ …
-//! session 9   expired below 1    │ 1 │
-//! forgotten through session 6
+//! session 7 of A   expired below 12   │ 12: digest, answer │ 15 │ 13 │ …
+//! session 9 of B   expired below 1    │ 1 │
+//! forgotten through session 6 of A, session 8 of B, session 2 of all others
 //! ```
 //!
 //! A stamped part, insert or removal, meets these rules in this order:
 //!
-//! 1. The session is not known and not above `forgotten_through`: *session expired*.
+//! 1. The session is not known and not above what is forgotten of its owner: *session expired*.
 //! 2. The sequence number is below the session's `expired_below`: *request expired*.
 //! 3. There is a record of it with other items: *request reused*.
 //! 4. There is a record of it: its answer, and nothing is applied.
 //! 5. Else the part is applied and its answer recorded.
 //!
 //! *Law: at most once.* Rule 5 is reached at most once for every request, however much was
-//! forgotten in between: what is dropped raises `expired_below` above its sequence number, or
-//! `forgotten_through` to its session.
+//! forgotten in between: what is dropped raises `expired_below` above its sequence number, or what is
+//! forgotten of its owner to its session.
 //!
 //! *What leaves no record.* A request whose items were all present is answered without the log.
 //! Sent again it is answered *present* again, because bits only rise in a generation. Refused parts
@@ -25,18 +25,25 @@
 //!
 //! *Bounds.* Above its bytes the table drops its oldest record in the order of the log, above a
 //! session's number of requests that session's lowest sequence number, and with each all of the
-//! session below it. Above its number of sessions it forgets the one that recorded nothing for the
-//! longest time. All of it follows from the log alone, so all replicas forget alike.
+//! session below it. Above its number of sessions the owner with the most, counted with the one that
+//! comes, loses the one that recorded nothing for the longest time; so nobody pushes out the sessions of
+//! who has fewer. All of it follows from the log alone, so all replicas forget alike.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use self::forgotten::{Forgotten, ForgottenHead};
 use super::bitmap::Bitmap;
 use super::command::{PartError, RequestStamp};
 use super::digest::Digest;
-use crate::ids::{FilterId, RequestId, SessionId};
-use crate::limits::{REPLAY_BYTES_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX};
+use crate::ids::{FilterId, OwnerId, RequestId, SessionId};
+use crate::limits::{
+    REPLAY_BYTES_MAX, REPLAY_OWNERS_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX,
+};
+
+mod forgotten;
 
 /// Bytes that a record counts for besides its bits: itself, its place in the queue, the allocation
 /// of its bits, and what growing lists hold in reserve.
@@ -50,6 +57,7 @@ const RECORDS_SPARE: usize = 8;
 pub(super) struct ReplayLimits {
     pub(super) bytes_max: usize,
     pub(super) sessions_max: usize,
+    pub(super) owners_max: usize,
     pub(super) requests_per_session_max: usize,
 }
 
@@ -58,6 +66,7 @@ impl ReplayLimits {
     pub(super) const SHARD: Self = Self {
         bytes_max: REPLAY_BYTES_MAX,
         sessions_max: REPLAY_SESSIONS_MAX,
+        owners_max: REPLAY_OWNERS_MAX,
         requests_per_session_max: REPLAY_REQUESTS_PER_SESSION_MAX,
     };
 }
@@ -99,19 +108,20 @@ impl Asked {
 pub(super) struct ReplayTable {
     limits: ReplayLimits,
     sessions: BTreeMap<SessionId, Session>,
-    /// Sessions by when they were heard last.
-    quiet: BTreeMap<u64, SessionId>,
+    /// Each owner's sessions by when they were heard last; no owner without any.
+    owners: BTreeMap<OwnerId, BTreeMap<u64, SessionId>>,
     /// Requests in the order of the log. Those without a record were dropped since.
     queue: VecDeque<RequestId>,
     record_count: usize,
     bytes: usize,
-    /// Number of records ever made; orders `quiet`.
+    /// Number of records ever made; orders `owners`.
     clock: u64,
-    forgotten_through: SessionId,
+    forgotten: Forgotten,
 }
 
 #[derive(Clone, Debug)]
 struct Session {
+    owner: OwnerId,
     expired_below: u64,
     heard_at: u64,
     /// By rising sequence number.
@@ -146,25 +156,25 @@ impl ReplayTable {
         Self {
             limits,
             sessions: BTreeMap::new(),
-            quiet: BTreeMap::new(),
+            owners: BTreeMap::new(),
             queue: VecDeque::new(),
             record_count: 0,
             bytes: 0,
             clock: 0,
-            forgotten_through: SessionId(0),
+            forgotten: Forgotten::new(),
         }
     }
 
     /// The answer that was given, or None if the part is to be applied.
     pub(super) fn look_up(&self, asked: &Asked) -> Result<Option<Bitmap>, PartError> {
-        let RequestStamp { id, acknowledged_below, .. } = asked.stamp;
+        let RequestStamp { id, acknowledged_below, owner, .. } = asked.stamp;
         if id.sequence == u64::MAX {
             // The number above it could not be told from it.
             let what = format!("{id}, expected a sequence number below 2^64 - 1");
             return Err(PartError::Malformed { what });
         }
         let session = self.sessions.get(&id.session);
-        if session.is_none() && id.session <= self.forgotten_through {
+        if session.is_none() && self.forgotten.has(owner, id.session) {
             return Err(PartError::SessionExpired { id });
         }
         let expired_below = session.map_or(0, |session| session.expired_below);
@@ -188,14 +198,14 @@ impl ReplayTable {
 
     /// Records the answer to a part that was looked up in vain.
     pub(super) fn record(&mut self, asked: &Asked, answer: Bitmap) {
-        let RequestStamp { id, acknowledged_below, .. } = asked.stamp;
+        let RequestStamp { id, acknowledged_below, owner, .. } = asked.stamp;
         if !self.sessions.contains_key(&id.session)
             && self.sessions.len() >= self.limits.sessions_max
         {
-            self.forget_quietest();
+            self.forget_one_for(owner);
         }
         let record = Record { sequence: id.sequence, fingerprint: asked.fingerprint, answer };
-        self.hear(id.session);
+        self.hear(id.session, owner);
         self.insert(id.session, record);
         self.expire(id.session, acknowledged_below);
         let session = self.sessions.get(&id.session);
@@ -216,17 +226,19 @@ impl ReplayTable {
     }
 
     /// Notes that a session, perhaps a new one, was heard now.
-    fn hear(&mut self, id: SessionId) {
+    fn hear(&mut self, id: SessionId, owner: OwnerId) {
         let now = self.clock;
         self.clock += 1;
         let session = self.sessions.entry(id).or_insert_with(|| Session {
+            owner,
             expired_below: 0,
             heard_at: now,
             records: VecDeque::new(),
         });
-        self.quiet.remove(&session.heard_at);
+        let of_owner = self.owners.entry(session.owner).or_default();
+        of_owner.remove(&session.heard_at);
         session.heard_at = now;
-        self.quiet.insert(now, id);
+        of_owner.insert(now, id);
     }
 
     /// Adds a record, unless there is one of its sequence number.
@@ -255,12 +267,28 @@ impl ReplayTable {
         }
     }
 
-    fn forget_quietest(&mut self) {
-        let Some((_, id)) = self.quiet.pop_first() else { return };
+    /// Whose session is forgotten when one of `owner` comes: its own where it has the most with it.
+    fn most_crowded(&self, owner: OwnerId) -> Option<OwnerId> {
+        let quietest = |of: &BTreeMap<u64, SessionId>| of.first_key_value().map(|(&at, _)| at);
+        let (&most, of_most) =
+            self.owners.iter().max_by_key(|(_, of)| (of.len(), Reverse(quietest(of))))?;
+        let own_count = self.owners.get(&owner).map_or(0, BTreeMap::len);
+        let is_own = own_count > 0 && own_count + 1 >= of_most.len();
+        Some(if is_own { owner } else { most })
+    }
+
+    /// Makes room for a session of `owner`.
+    fn forget_one_for(&mut self, owner: OwnerId) {
+        let Some(loser) = self.most_crowded(owner) else { return };
+        let Some(of_loser) = self.owners.get_mut(&loser) else { return };
+        let Some((_, id)) = of_loser.pop_first() else { return };
+        if of_loser.is_empty() {
+            self.owners.remove(&loser);
+        }
         let Some(session) = self.sessions.remove(&id) else { return };
         self.record_count -= session.records.len();
         self.bytes -= session.records.iter().map(Record::bytes).sum::<usize>();
-        self.forgotten_through = self.forgotten_through.max(id);
+        self.forgotten.add(loser, id, self.limits.owners_max);
     }
 
     /// Whether the request has a record. One that was dropped never comes back: its number has
@@ -284,10 +312,11 @@ impl ReplayTable {
 
     pub(super) fn push_digest(&self, digest: &mut Digest) {
         let head = self.head();
-        digest.push(head.forgotten_through.0);
+        head.forgotten.push_digest(digest);
         digest.push(head.sessions.len() as u64);
         for session in &head.sessions {
             digest.push(session.session.0);
+            digest.push(session.owner.0);
             digest.push(session.expired_below);
         }
         digest.push(head.records.len() as u64);
@@ -302,9 +331,11 @@ impl ReplayTable {
 
     /// The table as it travels.
     pub(super) fn head(&self) -> ReplayHead {
-        let sessions = self.quiet.values().filter_map(|&session| {
-            let expired_below = self.sessions.get(&session)?.expired_below;
-            Some(SessionHead { session, expired_below })
+        let mut sessions: Vec<_> = self.sessions.iter().collect();
+        sessions.sort_unstable_by_key(|(_, session)| session.heard_at);
+        let sessions = sessions.into_iter().map(|(&id, session)| {
+            let Session { owner, expired_below, .. } = *session;
+            SessionHead { session: id, owner, expired_below }
         });
         let records = self.queue.iter().filter_map(|&id| {
             let session = self.sessions.get(&id.session)?;
@@ -313,7 +344,7 @@ impl ReplayTable {
             Some(RecordHead { id, fingerprint, answer })
         });
         ReplayHead {
-            forgotten_through: self.forgotten_through,
+            forgotten: self.forgotten.head(),
             sessions: sessions.collect(),
             records: records.collect(),
         }
@@ -321,18 +352,18 @@ impl ReplayTable {
 
     /// The table that travelled, or what is wrong with it.
     pub(super) fn from_head(limits: ReplayLimits, head: &ReplayHead) -> Result<Self, String> {
-        let ReplayHead { forgotten_through, sessions, records } = head;
+        let ReplayHead { forgotten, sessions, records } = head;
         let mut table = Self::new(limits);
-        table.forgotten_through = *forgotten_through;
+        table.forgotten = Forgotten::from_head(forgotten, limits.owners_max)?;
         if sessions.len() > limits.sessions_max {
             let (got, most) = (sessions.len(), limits.sessions_max);
             return Err(format!("{got} sessions, expected at most {most}"));
         }
-        for &SessionHead { session, expired_below } in sessions {
+        for &SessionHead { session, owner, expired_below } in sessions {
             if table.sessions.contains_key(&session) {
                 return Err(format!("{session} stands twice"));
             }
-            table.hear(session);
+            table.hear(session, owner);
             table.expire(session, expired_below);
         }
         for RecordHead { id, fingerprint, answer } in records {
@@ -362,7 +393,7 @@ impl ReplayTable {
 /// The replay table as it travels in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ReplayHead {
-    forgotten_through: SessionId,
+    forgotten: ForgottenHead,
     /// The quietest first.
     sessions: Vec<SessionHead>,
     /// The oldest first.
@@ -372,6 +403,7 @@ pub(super) struct ReplayHead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct SessionHead {
     session: SessionId,
+    owner: OwnerId,
     expired_below: u64,
 }
 

@@ -7,14 +7,18 @@ use proptest::prelude::*;
 
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
 use super::{Bitmap, PartError, RequestStamp};
-use crate::ids::{FilterId, RequestId, SessionId};
+use crate::ids::{FilterId, OwnerId, RequestId, SessionId};
 
 const SMALL: ReplayLimits =
-    ReplayLimits { bytes_max: 1_000, sessions_max: 3, requests_per_session_max: 5 };
+    ReplayLimits { bytes_max: 1_000, sessions_max: 3, owners_max: 2, requests_per_session_max: 5 };
 
 fn asked(session: u64, sequence: u64, acknowledged_below: u64, digest: u64) -> Asked {
+    asked_by(0, session, sequence, acknowledged_below, digest)
+}
+
+fn asked_by(owner: u64, session: u64, sequence: u64, below: u64, digest: u64) -> Asked {
     let id = RequestId { session: SessionId(session), sequence };
-    let stamp = RequestStamp { id, acknowledged_below, digest };
+    let stamp = RequestStamp { id, acknowledged_below: below, digest, owner: OwnerId(owner) };
     Asked::new(stamp, Operation::Insert, FilterId(1), 4)
 }
 
@@ -76,6 +80,77 @@ fn the_quietest_session_is_forgotten_whole() {
     assert_eq!(table.look_up(&asked(6, 1, 0, 7)), Ok(None));
 }
 
+/// A table of sixteen sessions: 1 to 4 are of owner 1 and the oldest, 5 to 8 of owner 2.
+fn with_two_owners() -> ReplayTable {
+    let limits = ReplayLimits { sessions_max: 16, bytes_max: 100_000, ..SMALL };
+    let mut table = ReplayTable::new(limits);
+    for session in 1..=8 {
+        table.record(&asked_by(1 + session / 5, session, 1, 0, 7), answer(1));
+    }
+    table
+}
+
+#[test]
+fn who_opens_many_sessions_pushes_out_its_own() {
+    let mut table = with_two_owners();
+    for session in 9..1_000 {
+        table.record(&asked_by(3, session, 1, 0, 7), answer(2));
+    }
+    for session in 1..=8 {
+        let of_others = asked_by(1 + session / 5, session, 1, 0, 7);
+        assert_eq!(table.look_up(&of_others), Ok(Some(answer(1))), "session {session}");
+    }
+    let kept = |session| table.look_up(&asked_by(3, session, 1, 0, 7));
+    assert!((992..1_000).all(|session| kept(session) == Ok(Some(answer(2)))));
+    assert!(matches!(kept(991), Err(PartError::SessionExpired { .. })));
+    // A session that was opened before all of these, and that this shard hears of only now.
+    assert_eq!(table.look_up(&asked_by(4, 9, 1, 0, 7)), Ok(None));
+    assert!(matches!(
+        table.look_up(&asked_by(3, 9, 2, 0, 7)),
+        Err(PartError::SessionExpired { .. })
+    ));
+}
+
+#[test]
+fn a_newcomer_takes_the_place_of_who_has_most() {
+    let mut table = with_two_owners();
+    for session in 9..=16 {
+        table.record(&asked_by(3, session, 1, 0, 7), answer(2));
+    }
+    // Owner 3 has eight of sixteen.
+    table.record(&asked_by(4, 20, 1, 0, 7), answer(3));
+    assert!(matches!(
+        table.look_up(&asked_by(3, 9, 1, 0, 7)),
+        Err(PartError::SessionExpired { .. })
+    ));
+    assert_eq!(table.look_up(&asked_by(1, 1, 1, 0, 7)), Ok(Some(answer(1))));
+    // Every owner may come to as many as all others.
+    for session in 21..=30 {
+        table.record(&asked_by(1, session, 1, 0, 7), answer(3));
+    }
+    for owner in [2, 4] {
+        let first = if owner == 2 { (5, answer(1)) } else { (20, answer(3)) };
+        assert_eq!(table.look_up(&asked_by(owner, first.0, 1, 0, 7)), Ok(Some(first.1)));
+    }
+}
+
+#[test]
+fn of_owners_beyond_the_limit_the_oldest_sessions_count_as_forgotten_for_all() {
+    let mut table = ReplayTable::new(ReplayLimits { sessions_max: 1, ..SMALL });
+    for (owner, session) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
+        table.record(&asked_by(owner, session, 1, 0, 7), answer(1));
+    }
+    // Forgotten are 10, 20 and 30, and two owners are known apart: 2 and 3.
+    let look_up = |owner, session| table.look_up(&asked_by(owner, session, 2, 0, 7));
+    for (owner, session) in [(1, 10), (2, 20), (3, 30), (9, 10)] {
+        let refused = look_up(owner, session);
+        assert!(matches!(refused, Err(PartError::SessionExpired { .. })), "{owner} {session}");
+    }
+    for (owner, session) in [(1, 11), (2, 21), (3, 31), (9, 11)] {
+        assert_eq!(look_up(owner, session), Ok(None), "{owner} {session}");
+    }
+}
+
 #[test]
 fn above_its_bytes_it_drops_the_oldest() {
     let limits = ReplayLimits { bytes_max: 111 * 3, ..SMALL };
@@ -122,8 +197,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn limits() -> impl Strategy<Value = ReplayLimits> {
-    (100..2_000usize, 1..8usize, 1..8usize).prop_map(|(bytes_max, sessions_max, requests)| {
-        ReplayLimits { bytes_max, sessions_max, requests_per_session_max: requests }
+    let numbers = (100..2_000usize, 1..8usize, 1..4usize, 1..8usize);
+    numbers.prop_map(|(bytes_max, sessions_max, owners_max, requests)| ReplayLimits {
+        bytes_max,
+        sessions_max,
+        owners_max,
+        requests_per_session_max: requests,
     })
 }
 
@@ -139,7 +218,8 @@ proptest! {
         let mut copy = table.clone();
         let mut all = BTreeMap::new();
         for (number, step) in steps.iter().enumerate() {
-            let asked = asked(step.session, step.sequence, step.acknowledged, step.digest);
+            let Step { session, sequence, acknowledged, digest } = *step;
+            let asked = asked_by(session % 3, session, sequence, acknowledged, digest);
             let found = table.look_up(&asked);
             prop_assert_eq!(&found, &copy.look_up(&asked));
             let first = all.get(&asked.stamp.id);

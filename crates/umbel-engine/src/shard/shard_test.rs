@@ -13,7 +13,7 @@ use super::{
     Bitmap, HashList, InsertPart, KeyName, PartError, PreparedInsert, PreparedRemove, RemovePart,
     RequestStamp, ShardCommand, ShardReply, ShardState, SliceShape, SliceSpec,
 };
-use crate::ids::{FilterId, Generation, RequestId, SessionId, ShardId};
+use crate::ids::{FilterId, Generation, OwnerId, RequestId, SessionId, ShardId};
 
 pub(super) const SHARD: ShardId = ShardId(1);
 pub(super) const FIRST: Generation = Generation(1);
@@ -59,7 +59,8 @@ pub(super) fn state() -> ShardState {
 
 pub(super) fn stamp(session: u64, sequence: u64, hashes: &HashList) -> RequestStamp {
     let id = RequestId { session: SessionId(session), sequence };
-    RequestStamp { id, acknowledged_below: 0, digest: hashes.digest() }
+    let (digest, owner) = (hashes.digest(), OwnerId(session % 3));
+    RequestStamp { id, acknowledged_below: 0, digest, owner }
 }
 
 /// Prepared and applied at once.
@@ -315,7 +316,7 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
             generation: Generation(generation),
             request: request.map(|(session, sequence, acknowledged_below, digest)| {
                 let id = RequestId { session: SessionId(session), sequence };
-                RequestStamp { id, acknowledged_below, digest }
+                RequestStamp { id, acknowledged_below, digest, owner: OwnerId(session % 3) }
             }),
             proposed,
             hashes,

@@ -7,7 +7,7 @@ use umbel_engine::hypercube::DistinctEstimates;
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
-    MetaCommand, MetaError, MetaReply, MetaState,
+    MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
@@ -101,11 +101,12 @@ impl FilterInfo {
 
 impl Coordinator {
     /// Makes a filter, and returns when every shard has its slice. A name that is in use is
-    /// refused, whatever the filter of that name is like.
+    /// refused, whatever the filter of that name is like. It counts for the quota of `owner`.
     pub(crate) async fn create(
         &self,
         name: &FilterName,
         new: &NewFilter,
+        owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
         self.wait_formed(deadline).await?;
@@ -126,7 +127,7 @@ impl Coordinator {
         // A drawn key tells this filter from all others, so a filter of the name that has it was
         // made by this very call, whose first reply was lost.
         let is_unique = matches!(new, NewFilter::Planned { .. });
-        let id = match self.propose_filter(name, &settings, false, deadline).await {
+        let id = match self.propose_filter(name, &settings, (false, owner), deadline).await {
             Err(CallFailure::Meta(MetaError::NameTaken { name })) if is_unique => {
                 let own = self.read_meta(|state| {
                     let (id, record) = state.filter_by_name(&name)?;
@@ -153,16 +154,27 @@ impl Coordinator {
         }
     }
 
-    /// Has the meta group add a filter; its slices are yet to be made.
+    /// Has the meta group add a filter; its slices are yet to be made. What a quota has no room for is
+    /// not proposed; the meta group asks again, for others may be as quick.
     pub(super) async fn propose_filter(
         &self,
         name: &FilterName,
         settings: &FilterSettings,
-        importing: bool,
+        (importing, owner): (bool, Option<PrincipalName>),
         deadline: Instant,
     ) -> Result<FilterId, CallFailure> {
+        let check = |state: &MetaState| state.check_quota(owner.as_ref(), settings);
+        if self.read_meta(check)?.is_err() {
+            // Filters may be gone by now.
+            self.meta_refresh(deadline).await?;
+            self.read_meta(|state| match state.filter_by_name(name.as_str()) {
+                // The name may be this very request's, come again.
+                Some(_) => Ok(()),
+                None => check(state),
+            })??;
+        }
         let (name, settings) = (name.clone(), settings.clone());
-        let command = MetaCommand::CreateFilter { name, settings, importing };
+        let command = MetaCommand::CreateFilter { name, settings, importing, owner };
         match self.meta_propose(command, deadline).await? {
             MetaReply::Filter(id) => Ok(id),
             other => Err(unexpected(&other)),
@@ -383,6 +395,7 @@ mod tests {
             settings: planned(PARTITIONED, 1000, size, cells, key).unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
+            owner: None,
         }
     }
 

@@ -249,7 +249,8 @@ fn check_shard_count(got: u32, cells: CellCount) -> Result<(), CallFailure> {
 fn unknown_key(key_id: u64) -> CallFailure {
     let what = format!(
         "this cluster does not have hash key {key_id:#018x}: a filter with keyed hashing can be \
-         imported where it was exported, or where a backup with that key was restored"
+         imported where a filter with that key is: the one that was exported, or one of a backup that was \
+         restored"
     );
     PartError::ShapeMismatch { what }.into()
 }

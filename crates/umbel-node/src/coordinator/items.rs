@@ -32,6 +32,7 @@ impl Operation {
                 id: request.id,
                 acknowledged_below: request.acknowledged_below,
                 digest: hashes.digest(),
+                owner: request.owner,
             })
         };
         match self {

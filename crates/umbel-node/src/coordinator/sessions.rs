@@ -26,15 +26,16 @@ impl Coordinator {
         }
     }
 
-    /// Refuses a request of a session that the owner has not opened: a shard would take its number for
-    /// one of the cluster's, and forget others' for it.
+    /// The request with its owner as shards know it. Refuses one of a session that the owner has not opened:
+    /// a shard would take its number for one of the cluster's, and forget others' for it.
     pub(crate) async fn check_session(
         &self,
         request: Option<ClientRequest>,
         owner: &str,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
-        let Some(ClientRequest { id, .. }) = request else { return Ok(()) };
+    ) -> Result<Option<ClientRequest>, CallFailure> {
+        let Some(request) = request else { return Ok(None) };
+        let id = request.id;
         let standing = |state: &MetaState| state.session_standing(id.session, owner);
         let mut found = self.read_meta(standing)?;
         if !self.is_answer(found)? {
@@ -43,8 +44,12 @@ impl Coordinator {
             found = self.read_meta(standing)?;
         }
         match found {
-            SessionStanding::Given { .. } if self.is_answer(found)? => Ok(()),
-            SessionStanding::Foreign if planted::on(Planted::ForeignSessionAccepted) => Ok(()),
+            SessionStanding::Given { owner, .. } if self.is_answer(found)? => {
+                Ok(Some(ClientRequest { owner, ..request }))
+            }
+            SessionStanding::Foreign if planted::on(Planted::ForeignSessionAccepted) => {
+                Ok(Some(request))
+            }
             _ => Err(PartError::SessionExpired { id }.into()),
         }
     }
@@ -53,7 +58,7 @@ impl Coordinator {
     /// push out all others' sessions.
     fn is_answer(&self, found: SessionStanding) -> Result<bool, CallFailure> {
         Ok(match found {
-            SessionStanding::Given { log_index } => {
+            SessionStanding::Given { log_index, .. } => {
                 log_index < self.local()?.meta().replica().first_unapplied()
             }
             SessionStanding::Foreign => true,

@@ -322,8 +322,9 @@ impl Admin for AdminService {
         request: Request<Streaming<v1::BackupChunk>>,
     ) -> Result<Response<v1::RestoreResponse>, Status> {
         measured("restore", async {
+            let owner = Caller::of(&request)?.principal_name();
             let parts = request.into_inner().map(convert::backup_part);
-            let restored = self.coordinator.restore(parts).await?;
+            let restored = self.coordinator.restore(parts, owner).await?;
             Ok(v1::RestoreResponse { restored })
         })
         .await

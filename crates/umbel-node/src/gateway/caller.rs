@@ -233,6 +233,14 @@ impl Caller {
         }
     }
 
+    /// Whose the filters are that the caller makes; None where it is no principal.
+    pub(super) fn principal_name(&self) -> Option<PrincipalName> {
+        match &self.standing {
+            Standing::Principal(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
     /// The principal whose rights the caller has.
     pub(super) fn principal(&self) -> Option<(PrincipalName, Principal)> {
         let Standing::Principal(name) = &self.standing else { return None };

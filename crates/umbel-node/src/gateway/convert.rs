@@ -6,7 +6,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,
 };
 use umbel_engine::shard::Bitmap;
-use umbel_engine::{FilterId, RequestId, SessionId, ShardId};
+use umbel_engine::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 
@@ -132,7 +132,7 @@ pub(super) fn client_request(
         return Err(invalid(what));
     }
     let id = RequestId { session: SessionId(session), sequence };
-    Ok(Some(ClientRequest { id, acknowledged_below }))
+    Ok(Some(ClientRequest { id, acknowledged_below, owner: OwnerId::default() }))
 }
 
 pub(super) fn new_filter(

@@ -61,7 +61,8 @@ impl Filters for FiltersService {
         measured("create", async {
             let caller = Caller::of(&request)?;
             let (name, new) = convert::new_filter(&caller, request.into_inner())?;
-            let (id, record) = self.coordinator.create(&name, &new, deadline).await?;
+            let (id, record) =
+                self.coordinator.create(&name, &new, caller.principal_name(), deadline).await?;
             let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
             let filter = Some(convert::summary(id, &record));
             Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
@@ -130,7 +131,8 @@ impl Filters for FiltersService {
             let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
-            self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+            let request =
+                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
             let level = convert::ack_level(level)?;
             let (new, level) =
                 self.coordinator.insert(filter.as_str(), &items, request, level, deadline).await?;
@@ -172,7 +174,8 @@ impl Filters for FiltersService {
             let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
             let items = ItemBatch::from_proto(items)?;
             let request = convert::client_request(request)?;
-            self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+            let request =
+                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
             let removed =
                 self.coordinator.remove(filter.as_str(), &items, request, deadline).await?;
             let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
@@ -254,8 +257,9 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::ImportResponse>, Status> {
         measured("import", async {
             let caller = Caller::of(&request)?;
+            let owner = caller.principal_name();
             let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
-            let (id, record) = self.coordinator.import(parts).await?;
+            let (id, record) = self.coordinator.import(parts, owner).await?;
             Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
         })
         .await

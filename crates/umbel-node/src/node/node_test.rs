@@ -87,7 +87,7 @@ pub(super) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) ->
         size: FilterSize::Rate(1e-4),
         hashing: Hashing::Keyed,
     };
-    coordinator.create(&FilterName::new(name).unwrap(), &new, deadline()).await.unwrap().0
+    coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap().0
 }
 
 pub(crate) fn items(range: std::ops::Range<u32>) -> ItemBatch {
@@ -184,7 +184,7 @@ async fn a_request_that_comes_again_hears_its_first_answer() {
     let session = asked.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence| {
         let id = umbel_engine::RequestId { session, sequence };
-        Some(ClientRequest { id, acknowledged_below: 1 })
+        Some(ClientRequest { id, acknowledged_below: 1, owner: umbel_engine::OwnerId::default() })
     };
     let first = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
     assert_eq!(first.count_ones(), 100);

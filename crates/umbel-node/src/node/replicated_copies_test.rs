@@ -35,7 +35,7 @@ async fn import(
     parts: Vec<ImportPart>,
 ) -> Result<FilterId, CallFailure> {
     let parts = stream::iter(parts.into_iter().map(Ok));
-    let (id, record) = coordinator.import(parts).await?;
+    let (id, record) = coordinator.import(parts, None).await?;
     assert!(record.is_replicated());
     Ok(id)
 }
@@ -169,7 +169,10 @@ async fn imports_that_hold_whole_filters_wait_for_room() {
         let more = tokio_stream::wrappers::ReceiverStream::new(more);
         let asked = Arc::clone(&asked);
         unended.push(tokio::spawn(async move {
-            asked.import(stream::iter(parts.into_iter().map(Ok)).chain(more)).await.map(|_| ())
+            asked
+                .import(stream::iter(parts.into_iter().map(Ok)).chain(more), None)
+                .await
+                .map(|_| ())
         }));
         senders.push(sender);
     }
@@ -200,7 +203,7 @@ async fn merges_take_the_room_of_imports() {
     let (_, nodes) = start_quiet(&folders).await;
     let asked = nodes[0].coordinator();
     create(&asked, "into", Kind::Blocked).await;
-    asked.create(&name("from"), &NewFilter::Like(name("into")), deadline()).await.unwrap();
+    asked.create(&name("from"), &NewFilter::Like(name("into")), None, deadline()).await.unwrap();
     insert(&asked, "from", 0..100).await;
     let mut rooms = Vec::new();
     for _ in 0..WHOLE_IMPORTS_MAX {
@@ -229,7 +232,7 @@ async fn a_backup_holds_filters_of_both_distributions() {
         size: FilterSize::Rate(1e-4),
         hashing: Hashing::Keyed,
     };
-    asked.create(&name("cut"), &partitioned, deadline()).await.unwrap();
+    asked.create(&name("cut"), &partitioned, None, deadline()).await.unwrap();
     asked.insert("cut", &items(0..500), None, None, deadline()).await.unwrap();
     for kind in KINDS {
         create(&asked, &kind.to_string(), kind).await;
@@ -243,7 +246,8 @@ async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
     let asked = nodes[0].coordinator();
-    let restored = asked.restore(stream::iter(backup.into_iter().map(Ok)).boxed()).await.unwrap();
+    let restored =
+        asked.restore(stream::iter(backup.into_iter().map(Ok)).boxed(), None).await.unwrap();
     let mut expected = KINDS.map(|kind| kind.to_string()).to_vec();
     expected.push("cut".to_owned());
     expected.sort_unstable();
@@ -269,7 +273,7 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         create(&one, &a, kind).await;
         for other in [&b, &c] {
             let like = NewFilter::Like(name(&a));
-            one.create(&name(other), &like, deadline()).await.unwrap();
+            one.create(&name(other), &like, None, deadline()).await.unwrap();
         }
         assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());
         insert(&one, &a, 0..100).await;

@@ -49,7 +49,7 @@ pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) 
         size: FilterSize::Rate(1e-6),
         hashing: Hashing::Keyed,
     };
-    let (id, _) = coordinator.create(&name(filter), &new, deadline()).await.unwrap();
+    let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
     assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
     id
 }

@@ -32,7 +32,7 @@ async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId
         size: FilterSize::Rate(1e-3),
         hashing: Hashing::Keyed,
     };
-    let (id, _) = coordinator.create(&name(filter), &new, deadline()).await.unwrap();
+    let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
     assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
     id
 }

@@ -110,7 +110,7 @@ mod tests {
             hashing: Hashing::Keyed,
         };
         let name = FilterName::new("seen").unwrap();
-        let filter = asked.create(&name, &new, deadline()).await.unwrap().0;
+        let filter = asked.create(&name, &new, None, deadline()).await.unwrap().0;
         asked.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap();
         let leader = node.shard_leader(ShardId(0));
         let state = leader.group.replica();

@@ -51,7 +51,12 @@ fn add(address: &str, nonce: u64) -> MetaCommand {
 }
 
 fn create_with(name: &str, settings: FilterSettings) -> MetaCommand {
-    MetaCommand::CreateFilter { name: FilterName::new(name).unwrap(), settings, importing: false }
+    MetaCommand::CreateFilter {
+        name: FilterName::new(name).unwrap(),
+        settings,
+        importing: false,
+        owner: None,
+    }
 }
 
 #[test]
@@ -336,38 +341,28 @@ fn filters_are_limited() {
 }
 
 #[test]
-fn keys_are_kept_and_never_printed() {
+fn keys_live_as_long_as_their_filters_and_are_never_printed() {
     let mut cluster = Cluster::new(1, 1, 1);
     cluster.apply(&create("a", 1, false));
     assert_eq!(cluster.state.key(1), Some(sip_key(1)));
     assert_eq!(cluster.state.filter_key(FilterId(10)), Some(sip_key(1)));
-    let keep = |key| MetaCommand::KeepKey { key };
-    cluster.done(&keep(sip_key(1)));
-    cluster.done(&keep(sip_key(1)));
-    cluster.done(&keep(HashKey::Xxh3 { seed: 9 }));
     cluster.done(&MetaCommand::DropFilter { filter: FilterId(10) });
-    cluster.done(&MetaCommand::FilterDropped { filter: FilterId(10) });
-    assert_eq!((cluster.state.key(1), cluster.state.key(9)), (Some(sip_key(1)), None));
-    // Frames name their key by its number alone.
+    // Frames name their key by its number alone, and slices of it are there still.
     let other = HashKey::SipHash { key_id: 1, secret: [0xcd; 16] };
-    assert!(matches!(cluster.error(&keep(other)), MetaError::BadSettings { .. }));
     let error = cluster.error(&create_with("b", settings(other)));
     assert!(matches!(error, MetaError::BadSettings { .. }));
     cluster.apply(&create("c", 1, false));
     let text = format!("{:?} {:#?}", cluster.state, cluster.state);
     // 0xab is 171.
     assert!(!text.contains("171") && !text.contains("secret") && text.contains("key_id"), "{text}");
-}
-
-#[test]
-fn keys_are_limited() {
-    let mut cluster = Cluster::new(1, 1, 1);
-    let keep = |id| MetaCommand::KeepKey { key: sip_key(id) };
-    for id in 0..crate::meta::KEY_COUNT_MAX as u64 {
-        cluster.done(&keep(id));
+    let (id, _) = cluster.state.filter_by_name("c").unwrap();
+    for filter in [FilterId(10), id] {
+        assert_eq!(cluster.state.key(1), Some(sip_key(1)));
+        cluster.done(&MetaCommand::DropFilter { filter });
+        cluster.done(&MetaCommand::FilterDropped { filter });
     }
-    assert!(matches!(cluster.error(&keep(u64::MAX)), MetaError::Quota { .. }));
-    cluster.done(&keep(0));
+    assert_eq!(cluster.state.key(1), None);
+    assert!(matches!(cluster.apply(&create_with("b", settings(other))), MetaReply::Filter(_)));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use umbel_filter::Kind;
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
     ClusterVerb, Distribution, FilterName, FilterSettings, FilterVerb, Grant, HashKey, JobEnd,
-    JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Rights, SessionKey,
+    JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates, Rights,
+    SessionKey,
 };
 use crate::shard::SliceShape;
 
@@ -39,7 +40,7 @@ pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
 /// Creates a filter whose key has this number.
 pub(in crate::meta) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
-    MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing }
+    MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing, owner: None }
 }
 
 /// Creates a replicated filter whose key has this number.
@@ -47,7 +48,7 @@ pub(in crate::meta) fn create_replicated(name: &str, key_id: u64, importing: boo
     let name = FilterName::new(name).unwrap();
     let distribution = Distribution::Replicated;
     let settings = FilterSettings { distribution, ..settings(sip_key(key_id)) };
-    MetaCommand::CreateFilter { name, settings, importing }
+    MetaCommand::CreateFilter { name, settings, importing, owner: None }
 }
 
 /// Any command, mostly about things that may exist.
@@ -95,7 +96,6 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         1 => any::<[u8; 16]>().prop_map(|key| {
             MetaCommand::OpenSession { key: SessionKey::new(key), owner: String::new() }
         }),
-        1 => (0_u64..5).prop_map(|id| MetaCommand::KeepKey { key: sip_key(id) }),
     ];
     let job = || (1_u64..60).prop_map(JobId);
     let failed = |resumable| JobEnd::Failed { cause: String::new(), resumable };
@@ -127,5 +127,16 @@ fn about_principals() -> impl Strategy<Value = MetaCommand> {
             MetaCommand::PutPrincipal { name, principal, replace }
         }),
         name().prop_map(|name| MetaCommand::DropPrincipal { name }),
+        (prop::option::of(name()), 0_u64..3, any::<bool>()).prop_map(|(of, count, from_none)| {
+            let change = Quota {
+                filter_count: (count < 2).then_some(count),
+                memory_bytes: (count > 0).then_some(count * 2_000),
+                rates: Rates::default(),
+            };
+            MetaCommand::SetQuota { of, change, from_none }
+        }),
+        (1_u64..14, 1_000_u64..9_000).prop_map(|(node, limit_bytes)| {
+            MetaCommand::NoteMemoryLimit { node: NodeId(node), limit_bytes }
+        }),
     ]
 }

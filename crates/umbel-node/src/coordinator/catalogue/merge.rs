@@ -168,6 +168,7 @@ mod tests {
             .unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
+            owner: None,
         }
     }
 

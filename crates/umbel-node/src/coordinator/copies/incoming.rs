@@ -8,8 +8,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use umbel_engine::meta::{
-    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, HashKey, MetaCommand,
-    MetaError,
+    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, MetaError,
+    PrincipalName,
 };
 use umbel_engine::shard::{PartError, ShardCommand};
 use umbel_engine::{FilterId, Generation, ShardId};
@@ -28,10 +28,11 @@ use crate::failure::CallFailure;
 
 impl Coordinator {
     /// Makes a filter of an export. It goes live when count and checksum of the frames are right;
-    /// otherwise, or when the caller gives up, it is dropped.
+    /// otherwise, or when the caller gives up, it is dropped. It counts for the quota of `owner`.
     pub(crate) async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,
+        owner: Option<PrincipalName>,
     ) -> Result<(FilterId, FilterRecord), CallFailure>
     where
         S: Stream<Item = Result<ImportPart, CallFailure>> + Unpin,
@@ -46,7 +47,7 @@ impl Coordinator {
         let cells = self.cells_for(&settings)?;
         check_shard_count(shard_count, cells)?;
         let settings = checked(settings, cells)?;
-        let loading = Loading::begin(Arc::clone(self), &name, settings, cells).await?;
+        let loading = Loading::begin(Arc::clone(self), (&name, owner), settings, cells).await?;
         loading
             .run(async |loading| {
                 loop {
@@ -69,6 +70,7 @@ impl Coordinator {
     pub(crate) async fn restore<S>(
         self: &Arc<Self>,
         mut parts: S,
+        owner: Option<PrincipalName>,
     ) -> Result<Vec<String>, CallFailure>
     where
         S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,
@@ -88,7 +90,7 @@ impl Coordinator {
                 Some(BackupPart::Filter(filter)) => {
                     seen_count += 1;
                     let name = filter.name.clone();
-                    if self.restore_filter(filter, shard_count, &mut parts).await? {
+                    if self.restore_filter(filter, owner.clone(), shard_count, &mut parts).await? {
                         restored.push(name);
                     } else {
                         tracing::warn!(filter = name, "not restored: the name is taken");
@@ -111,6 +113,7 @@ impl Coordinator {
     async fn restore_filter<S>(
         self: &Arc<Self>,
         filter: BackupFilter,
+        owner: Option<PrincipalName>,
         shard_count: u32,
         parts: &mut S,
     ) -> Result<bool, CallFailure>
@@ -125,11 +128,8 @@ impl Coordinator {
             check_shard_count(shard_count, cells)?;
         }
         let settings = checked(settings, cells)?;
-        if let HashKey::SipHash { .. } = settings.key {
-            let command = MetaCommand::KeepKey { key: settings.key };
-            self.meta_propose(command, step_deadline()).await?;
-        }
-        let loading = match Loading::begin(Arc::clone(self), &name, settings, cells).await {
+        let loading = match Loading::begin(Arc::clone(self), (&name, owner), settings, cells).await
+        {
             Ok(loading) => loading,
             Err(CallFailure::Meta(MetaError::NameTaken { .. })) => {
                 skip_filter(parts).await?;
@@ -213,12 +213,12 @@ impl Loading {
     /// leave a filter behind: what the task returns to nobody is dropped.
     async fn begin(
         coordinator: Arc<Coordinator>,
-        name: &FilterName,
+        (name, owner): (&FilterName, Option<PrincipalName>),
         settings: FilterSettings,
         cells: CellCount,
     ) -> Result<Self, CallFailure> {
         let name = name.clone();
-        let made = async move { Self::make(coordinator, &name, settings, cells).await };
+        let made = async move { Self::make(coordinator, (&name, owner), settings, cells).await };
         tokio::spawn(made)
             .await
             .unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
@@ -226,7 +226,7 @@ impl Loading {
 
     async fn make(
         coordinator: Arc<Coordinator>,
-        name: &FilterName,
+        (name, owner): (&FilterName, Option<PrincipalName>),
         settings: FilterSettings,
         cells: CellCount,
     ) -> Result<Self, CallFailure> {
@@ -242,7 +242,8 @@ impl Loading {
         };
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
-        let filter = coordinator.propose_filter(name, &settings, true, step_deadline()).await?;
+        let filter =
+            coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
         // From here on the filter is dropped unless it becomes one.
         let mut loading = Self {
             coordinator: Arc::clone(&coordinator),

@@ -1,0 +1,206 @@
+//! Whether a quota has room: how many filters there are, and what they are planned to take.
+//!
+//! *Memory.* A filter counts with what it is planned to take on all nodes together: bytes of one
+//! replica times replicas, of a replicated one bytes of a copy times nodes. It counts from the entry
+//! that creates it to the one that says that all slices are gone. Whether there is room is decided
+//! when that entry is applied, so that creates at the same time cannot exceed a quota together.
+//!
+//! *The cluster's own quota* of memory is, unless it is set, four fifths of the memory limit of the
+//! node that has the least, for each node: replicas are spread evenly, so what fits so fits on each.
+
+use std::fmt;
+
+use super::access::PrincipalName;
+use super::command::{MetaError, MetaReply};
+use super::quota::{Quota, Rates, Usage};
+use super::settings::{Distribution, FilterSettings};
+use super::state::MetaState;
+use crate::ids::NodeId;
+
+/// What a cluster without a quota of memory gives filters of the least node's limit: the rest is for
+/// logs, requests, snapshots and what slices that grow take beyond their plan.
+const DEFAULT_MEMORY_SHARE: (u64, u64) = (4, 5);
+
+/// Refuses a change that means nothing.
+fn check_change(change: &Quota, of: Option<&PrincipalName>) -> Result<(), MetaError> {
+    let bad = |what: &str| Err(MetaError::BadSettings { what: what.to_owned() });
+    if of.is_none() && change.rates != Rates::default() {
+        return bad("rates are those of a principal, not of the cluster: name one");
+    }
+    if change.rates.limits().contains(&Some(0)) {
+        return bad("a rate is at least 1 a second: revoke a principal that may ask nothing");
+    }
+    Ok(())
+}
+
+/// How many nodes hold a filter.
+#[derive(Clone, Copy)]
+struct Holders {
+    replicas: u64,
+    nodes: u64,
+}
+
+impl Holders {
+    /// Bytes that a filter is planned to take on all nodes together.
+    const fn bytes(self, settings: &FilterSettings) -> u64 {
+        let count = match settings.distribution {
+            Distribution::Partitioned => self.replicas,
+            Distribution::Replicated => self.nodes,
+        };
+        settings.memory_bytes.saturating_mul(count)
+    }
+}
+
+/// Whose quota it is, for messages.
+#[derive(Clone, Copy)]
+struct Holder<'a>(Option<&'a PrincipalName>);
+
+impl Holder<'_> {
+    /// Refuses what the quota has no room for.
+    fn check(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
+        let after = used.and(need_bytes);
+        if let Some(most) = quota.filter_count.filter(|&most| after.filter_count > most) {
+            let have = used.filter_count;
+            return self
+                .refuse("--filters", &format!("{most} filters, has {have} and needs 1 more"));
+        }
+        if let Some(most) = quota.memory_bytes.filter(|&most| after.memory_bytes > most) {
+            let have = used.memory_bytes;
+            let text = format!(
+                "{most} bytes of memory for filters on all nodes, uses {have} and needs {need_bytes} more"
+            );
+            return self.refuse("--memory", &text);
+        }
+        Ok(())
+    }
+
+    fn refuse(self, option: &str, text: &str) -> Result<(), MetaError> {
+        let target = self.0.map_or("--all", PrincipalName::as_str);
+        let what = format!(
+            "{self} has a quota of {text}: drop filters or plan smaller ones, or have an administrator \
+             raise it (umbel access quota {target} {option} N)"
+        );
+        Err(MetaError::Quota { what })
+    }
+}
+
+impl fmt::Display for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "principal {name}"),
+            None => f.write_str("the cluster"),
+        }
+    }
+}
+
+impl MetaState {
+    /// A principal's quota; without limits where none was set.
+    #[must_use]
+    pub fn quota(&self, principal: &str) -> Quota {
+        self.quotas.get(principal).copied().unwrap_or_default()
+    }
+
+    /// The cluster's quota, with the memory that it gives filters where none was set.
+    #[must_use]
+    pub fn cluster_quota(&self) -> Quota {
+        let memory_bytes = self.cluster_quota.memory_bytes.or_else(|| self.default_memory_bytes());
+        Quota { memory_bytes, ..self.cluster_quota }
+    }
+
+    /// None until a node has told its limit.
+    fn default_memory_bytes(&self) -> Option<u64> {
+        let nodes = self.available_nodes();
+        let limits = nodes.iter().filter_map(|node| self.memory_limits.get(node).copied());
+        let (numerator, denominator) = DEFAULT_MEMORY_SHARE;
+        let of_a_node = limits.min()? / denominator * numerator;
+        Some(of_a_node.saturating_mul(nodes.len() as u64))
+    }
+
+    /// What a node may hold, as it told last.
+    #[must_use]
+    pub fn memory_limit(&self, node: NodeId) -> Option<u64> {
+        self.memory_limits.get(&node).copied()
+    }
+
+    /// How often a filter is held.
+    fn holders(&self) -> Holders {
+        let (replicas, nodes) = (self.replicas_wanted() as u64, self.live_nodes().len() as u64);
+        Holders { replicas, nodes }
+    }
+
+    /// What a principal has, or, of None, all of them and those that are none.
+    #[must_use]
+    pub fn usage(&self, principal: Option<&str>) -> Usage {
+        let is_owned = |owner: Option<&PrincipalName>| {
+            principal.is_none_or(|name| owner.is_some_and(|owner| owner.as_str() == name))
+        };
+        let holders = self.holders();
+        let owned = self.filters.values().filter(|record| is_owned(record.owner.as_ref()));
+        owned.fold(Usage::default(), |usage, record| usage.and(holders.bytes(&record.settings)))
+    }
+
+    /// Refuses a filter that the quota of its owner, or the cluster's, has no room for. Asked again
+    /// when the entry is applied that creates it.
+    ///
+    /// # Errors
+    /// [`MetaError::Quota`], with quota, use and need.
+    pub fn check_quota(
+        &self,
+        owner: Option<&PrincipalName>,
+        settings: &FilterSettings,
+    ) -> Result<(), MetaError> {
+        let need_bytes = self.holders().bytes(settings);
+        let check = |holder: Option<&PrincipalName>, quota: Quota| {
+            if (quota.filter_count, quota.memory_bytes) == (None, None) {
+                return Ok(());
+            }
+            let used = self.usage(holder.map(PrincipalName::as_str));
+            Holder(holder).check(quota, used, need_bytes)
+        };
+        if let Some(name) = owner {
+            check(owner, self.quota(name.as_str()))?;
+        }
+        check(None, self.cluster_quota())
+    }
+
+    pub(super) fn set_quota(
+        &mut self,
+        of: Option<&PrincipalName>,
+        change: Quota,
+        from_none: bool,
+    ) -> Result<MetaReply, MetaError> {
+        check_change(&change, of)?;
+        let over = |old: Quota| if from_none { change } else { change.or(old) };
+        match of {
+            None => self.cluster_quota = over(self.cluster_quota),
+            Some(name) if !self.principals.contains_key(name) => {
+                let what = format!("there is no principal named {name}");
+                return Err(MetaError::BadPrincipal { what });
+            }
+            Some(name) => {
+                let quota = over(self.quota(name.as_str()));
+                if quota == Quota::default() {
+                    self.quotas.remove(name);
+                } else {
+                    self.quotas.insert(name.clone(), quota);
+                }
+            }
+        }
+        Ok(MetaReply::Done)
+    }
+
+    pub(super) fn note_memory_limit(
+        &mut self,
+        node: NodeId,
+        limit_bytes: u64,
+    ) -> Result<MetaReply, MetaError> {
+        if !self.is_live(node) {
+            return Err(MetaError::UnknownNode { node });
+        }
+        self.memory_limits.insert(node, limit_bytes);
+        Ok(MetaReply::Done)
+    }
+}
+
+#[cfg(test)]
+mod quota_check_test;

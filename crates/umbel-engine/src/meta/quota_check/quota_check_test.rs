@@ -1,0 +1,227 @@
+//! What a quota refuses, and what counts for it.
+
+use super::*;
+use crate::ids::{FilterId, Generation};
+use crate::meta::apply::drawn::{form, settings, sip_key};
+use crate::meta::{
+    ClusterVerb, FilterName, MetaCommand, Principal, Proof, Rights, SessionKey, SessionStanding,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn named(name: &str) -> PrincipalName {
+    PrincipalName::new(name).unwrap()
+}
+
+/// Three nodes, two replicas, and principals alice and bob.
+struct Cluster {
+    state: MetaState,
+    log_index: u64,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let mut cluster = Self { state: MetaState::new(), log_index: 9 };
+        cluster.done(&form(3, 4, 2));
+        for name in ["alice", "bob"] {
+            let rights = Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() };
+            let principal =
+                Principal { proof: Proof::Certificate, rights, created_ms: 1, expires_ms: None };
+            let (name, replace) = (named(name), false);
+            cluster.done(&MetaCommand::PutPrincipal { name, principal, replace });
+        }
+        cluster
+    }
+
+    fn apply(&mut self, command: &MetaCommand) -> MetaReply {
+        self.log_index += 1;
+        self.state.apply(self.log_index, command)
+    }
+
+    fn done(&mut self, command: &MetaCommand) {
+        assert_eq!(self.apply(command), MetaReply::Done, "{command:?}");
+    }
+
+    fn error(&mut self, command: &MetaCommand) -> String {
+        let before = self.state.clone();
+        let MetaReply::Refused(error) = self.apply(command) else { panic!("{command:?} was done") };
+        assert_eq!(self.state, before, "what is refused changes nothing");
+        error.to_string()
+    }
+
+    fn made(&mut self, command: &MetaCommand) -> FilterId {
+        match self.apply(command) {
+            MetaReply::Filter(filter) => filter,
+            other => panic!("{command:?}: {other:?}"),
+        }
+    }
+
+    fn set(&mut self, of: Option<&str>, change: Quota) {
+        self.done(&MetaCommand::SetQuota { of: of.map(named), change, from_none: false });
+    }
+}
+
+fn filters(count: u64) -> Quota {
+    Quota { filter_count: Some(count), ..Quota::default() }
+}
+
+fn memory(bytes: u64) -> Quota {
+    Quota { memory_bytes: Some(bytes), ..Quota::default() }
+}
+
+/// A filter whose key has the number of its bytes.
+fn create(name: &str, owner: Option<&str>, memory_bytes: u64) -> MetaCommand {
+    let settings = FilterSettings { memory_bytes, ..settings(sip_key(memory_bytes)) };
+    let (name, owner) = (FilterName::new(name).unwrap(), owner.map(named));
+    MetaCommand::CreateFilter { name, settings, importing: false, owner }
+}
+
+#[test]
+fn a_principal_has_as_many_filters_as_its_quota_until_their_slices_are_gone() {
+    let mut cluster = Cluster::new();
+    cluster.set(Some("alice"), filters(2));
+    let first = cluster.made(&create("a", Some("alice"), 10));
+    cluster.made(&create("b", Some("alice"), 11));
+    let error = cluster.error(&create("c", Some("alice"), 12));
+    assert_eq!(
+        error,
+        "principal alice has a quota of 2 filters, has 2 and needs 1 more: drop filters or plan smaller \
+         ones, or have an administrator raise it (umbel access quota alice --filters N)"
+    );
+    // The request that made the second one, come again.
+    cluster.made(&create("b", Some("alice"), 11));
+    // Others have their own.
+    cluster.made(&create("c", Some("bob"), 12));
+    cluster.made(&create("d", None, 13));
+    cluster.done(&MetaCommand::FilterCreated { filter: first });
+    let clear = MetaCommand::ClearFilter { filter: first, generation: Generation(1) };
+    cluster.done(&clear);
+    cluster.done(&MetaCommand::DropFilter { filter: first });
+    assert!(cluster.error(&create("e", Some("alice"), 14)).contains("quota of 2 filters"));
+    cluster.done(&MetaCommand::FilterDropped { filter: first });
+    cluster.made(&create("e", Some("alice"), 14));
+    cluster.set(Some("alice"), filters(3));
+    cluster.made(&create("f", Some("alice"), 15));
+    assert_eq!(cluster.state.usage(Some("alice")).filter_count, 3);
+    assert_eq!(cluster.state.usage(None).filter_count, 5);
+}
+
+#[test]
+fn memory_counts_on_all_nodes_together() {
+    let mut cluster = Cluster::new();
+    cluster.set(Some("alice"), memory(10 * MIB));
+    cluster.made(&create("a", Some("alice"), 3 * MIB));
+    assert_eq!(cluster.state.usage(Some("alice")).memory_bytes, 6 * MIB, "two replicas");
+    let error = cluster.error(&create("b", Some("alice"), 2 * MIB + 1));
+    assert!(error.contains("quota of 10485760 bytes"), "{error}");
+    assert!(error.contains("uses 6291456 and needs 4194306 more"), "{error}");
+    assert!(error.contains("umbel access quota alice --memory N"), "{error}");
+    let MetaCommand::CreateFilter { name, settings, .. } = create("b", None, MIB) else { panic!() };
+    let settings = FilterSettings { distribution: Distribution::Replicated, ..settings };
+    let owner = Some(named("alice"));
+    cluster.made(&MetaCommand::CreateFilter { name, settings, importing: true, owner });
+    assert_eq!(cluster.state.usage(Some("alice")).memory_bytes, 9 * MIB, "a copy on three nodes");
+    cluster.made(&create("c", Some("alice"), MIB / 2));
+    assert!(cluster.error(&create("d", Some("alice"), 1)).contains("quota of 10485760 bytes"));
+}
+
+#[test]
+fn the_cluster_gives_filters_four_fifths_of_the_least_nodes_memory() {
+    let mut cluster = Cluster::new();
+    assert_eq!(cluster.state.cluster_quota(), Quota::default(), "nobody has told its limit");
+    let limit =
+        |node, limit_bytes| MetaCommand::NoteMemoryLimit { node: NodeId(node), limit_bytes };
+    cluster.done(&limit(1, 50 * MIB));
+    cluster.done(&limit(2, 10 * MIB));
+    assert_eq!(cluster.state.cluster_quota().memory_bytes, Some(24 * MIB));
+    cluster.made(&create("a", Some("alice"), 8 * MIB));
+    let error = cluster.error(&create("b", None, 4 * MIB + 1));
+    assert!(error.starts_with("the cluster has a quota of 25165824 bytes"), "{error}");
+    assert!(error.contains("umbel access quota --all --memory N"), "{error}");
+    cluster.made(&create("b", None, 4 * MIB));
+    // What is set goes before what is computed, and `from_none` takes it back.
+    cluster.set(None, memory(30 * MIB));
+    cluster.made(&create("c", None, 3 * MIB));
+    cluster.set(None, filters(3));
+    assert!(
+        cluster.error(&create("d", None, 1)).starts_with("the cluster has a quota of 3 filters")
+    );
+    let change = Quota::default();
+    cluster.done(&MetaCommand::SetQuota { of: None, change, from_none: true });
+    assert_eq!(cluster.state.cluster_quota(), memory(24 * MIB));
+    // A node that is removed counts no more.
+    let error = cluster.error(&limit(9, MIB));
+    assert_eq!(error, "there is no node 9");
+    let mut alone = Cluster::new();
+    alone.done(&limit(3, 5 * MIB));
+    alone.done(&limit(1, 10 * MIB));
+    for (shard, target) in (0..4).map(|shard| (shard, vec![NodeId(1), NodeId(2)])) {
+        let shard = crate::ids::ShardId(shard);
+        let replicas = target.clone();
+        alone.apply(&MetaCommand::PlanReplicas { shard, target });
+        alone.apply(&MetaCommand::ReplicasChanged { shard, replicas });
+    }
+    alone.done(&MetaCommand::RemoveNode { node: NodeId(3) });
+    assert_eq!(alone.state.cluster_quota().memory_bytes, Some(16 * MIB));
+}
+
+#[test]
+fn quotas_change_limit_by_limit_and_go_with_their_principal() {
+    let mut cluster = Cluster::new();
+    let rates = Rates { calls: Some(5), ..Rates::default() };
+    cluster.set(Some("bob"), Quota { rates, ..filters(1) });
+    cluster.set(Some("bob"), memory(7));
+    let all = Quota { filter_count: Some(1), memory_bytes: Some(7), rates };
+    assert_eq!(cluster.state.quota("bob"), all);
+    let set = |of: Option<&str>, change, from_none| {
+        let of = of.map(named);
+        MetaCommand::SetQuota { of, change, from_none }
+    };
+    assert!(cluster.error(&set(Some("eve"), filters(1), false)).contains("no principal named eve"));
+    let none = Rates { items: Some(0), ..Rates::default() };
+    let none = Quota { rates: none, ..Quota::default() };
+    assert!(cluster.error(&set(Some("bob"), none, false)).contains("at least 1 a second"));
+    let of_cluster = Quota { rates, ..Quota::default() };
+    assert!(cluster.error(&set(None, of_cluster, false)).contains("not of the cluster"));
+    cluster.done(&set(Some("bob"), memory(8), true));
+    assert_eq!(cluster.state.quota("bob"), memory(8));
+    // Its filters stay, and count again for whoever gets the name.
+    cluster.made(&create("b", Some("bob"), 1));
+    cluster.done(&MetaCommand::DropPrincipal { name: named("bob") });
+    assert_eq!(cluster.state.quota("bob"), Quota::default());
+    assert_eq!(cluster.state.usage(Some("bob")).filter_count, 1);
+}
+
+#[test]
+fn absurd_sizes_do_not_wrap() {
+    let mut cluster = Cluster::new();
+    cluster.set(None, memory(u64::MAX));
+    let limit_bytes = u64::MAX;
+    for node in [1, 2, 3].map(NodeId) {
+        cluster.done(&MetaCommand::NoteMemoryLimit { node, limit_bytes });
+    }
+    cluster.done(&MetaCommand::SetQuota { of: None, change: Quota::default(), from_none: true });
+    assert_eq!(cluster.state.cluster_quota().memory_bytes, Some(u64::MAX));
+    let settings = FilterSettings { memory_bytes: u64::MAX, ..settings(sip_key(1)) };
+    assert_eq!(cluster.state.holders().bytes(&settings), u64::MAX);
+    assert!(cluster.state.check_quota(None, &settings).is_ok());
+}
+
+#[test]
+fn sessions_of_one_principal_have_one_owner() {
+    let mut cluster = Cluster::new();
+    let mut owner_of = |name: &str| {
+        let (key, owner) = (SessionKey::new([7; 16]), name.to_owned());
+        let MetaReply::Session(session) = cluster.apply(&MetaCommand::OpenSession { key, owner })
+        else {
+            panic!("no session")
+        };
+        match cluster.state.session_standing(session, name) {
+            SessionStanding::Given { owner, .. } => owner,
+            other => panic!("{other:?}"),
+        }
+    };
+    let [alice, bob, again, nobody] = ["alice", "bob", "alice", ""].map(&mut owner_of);
+    assert_eq!(alice, again);
+    assert!(alice != bob && alice != nobody && bob != nobody);
+}
