@@ -1,8 +1,8 @@
 //! Principals: who may ask what of a cluster.
 
 use umbel_proto::v1::{
-    ListPrincipalsRequest, Principal, PutPrincipalRequest, RevokePrincipalRequest, WhoAmIRequest,
-    WhoAmIResponse,
+    ListPrincipalsRequest, Principal, PutPrincipalRequest, RevokePrincipalRequest, SetQuotaRequest,
+    SetQuotaResponse, WhoAmIRequest, WhoAmIResponse,
 };
 
 use crate::caller::{Ask, First, Repeat};
@@ -41,6 +41,29 @@ impl Client {
             )
             .await
             .map(drop)
+    }
+
+    /// Sets limits of a principal's quota, or of the cluster's, as the request says; one that sets none tells
+    /// what they are.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn set_quota(
+        &self,
+        request: SetQuotaRequest,
+    ) -> Result<SetQuotaResponse, ClientError> {
+        let target = match &*request.principal {
+            "" => "quota of the cluster".to_owned(),
+            name => format!("quota of principal {name}"),
+        };
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        self.caller
+            .simple(
+                &ask,
+                request,
+                |node, request| async move { node.access().set_quota(request).await },
+            )
+            .await
     }
 
     /// All principals, sorted by name.

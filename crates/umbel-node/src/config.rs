@@ -232,6 +232,10 @@ settings! {
         /// request); what is more is refused as overload. 0 for an eighth of the memory that the node may have:
         /// its control group's, or the machine's.
         request_bytes_max: u64 = 0,
+        /// Bytes of memory that this node may use; 0 for what its control group, or the machine, has. The
+        /// cluster gives filters four fifths of the least node's on each node, unless `umbel access quota
+        /// --all --memory` says otherwise.
+        memory_limit_bytes: u64 = 0,
         /// Items of inserts that wait at the leader of one shard, 65536 to 67108864; what is more is
         /// refused as overload. An item takes 16 bytes.
         queue_items_max: u64 = 1 << 20,
@@ -548,6 +552,7 @@ impl Config {
                 if self.request_bytes_max == 0 { 0 } else { CLIENT_MESSAGE_BYTES_MAX as u64 },
                 i64::MAX as u64,
             ),
+            ("memory_limit_bytes", self.memory_limit_bytes, 0, i64::MAX as u64),
             ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
             // Files hold signed numbers.
             ("log_bytes_max", self.log_bytes_max, LOG_BYTES_MIN, i64::MAX as u64),

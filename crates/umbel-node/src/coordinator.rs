@@ -29,7 +29,9 @@ use crate::local::Local;
 use crate::peer::CallKind;
 use crate::ports::Seed;
 use crate::raft::encoding::{decode, encode};
+use crate::rates::{Limiter, TakenByPrincipals};
 
+mod callers;
 pub(crate) mod catalogue;
 pub(crate) mod copies;
 mod hearing;
@@ -71,6 +73,10 @@ pub(crate) struct Coordinator {
     old_map: OldMap,
     /// Set when this node has heard the majority since it started.
     heard: OnceCell<()>,
+    /// What callers have used of their rates.
+    taken: TakenByPrincipals,
+    /// Of questions whether a caller is known by now that is not known here.
+    confirmations: Mutex<Limiter>,
 }
 
 /// What became of one try at one node.
@@ -84,8 +90,15 @@ enum Tried<T> {
 
 impl Coordinator {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
-        let (leaders, old_map) = (Mutex::default(), OldMap::default());
-        Self { local, seed, leaders, old_map, heard: OnceCell::new() }
+        Self {
+            local,
+            seed,
+            leaders: Mutex::default(),
+            old_map: OldMap::default(),
+            heard: OnceCell::new(),
+            taken: TakenByPrincipals::default(),
+            confirmations: Mutex::default(),
+        }
     }
 
     pub(crate) fn local(&self) -> Result<&Arc<Local>, CallFailure> {

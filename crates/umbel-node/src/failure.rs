@@ -54,6 +54,22 @@ pub(crate) enum CallFailure {
         /// What took too long, and how long it may take.
         what: String,
     },
+    /// Nothing was changed. Send again after that time, or have an administrator raise the rate.
+    #[error(
+        "principal {principal} has a quota of {limit} {what} a second over all nodes, and has used up this \
+         node's share: try again after {} ms, send larger batches or to more nodes, or have an administrator \
+         raise it (umbel access quota {principal} --{what}-per-second N)", retry_after.as_millis()
+    )]
+    RateExceeded {
+        /// Who asks.
+        principal: String,
+        /// So many a second.
+        limit: u64,
+        /// Of what: calls, items, bytes.
+        what: &'static str,
+        /// When it owes nothing any more.
+        retry_after: Duration,
+    },
     /// Free disk space on the shard's leader; queries go on. Nothing was changed there.
     #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
     DiskFull {

@@ -22,6 +22,7 @@ use crate::gateway::{self, Gateway};
 use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
+use crate::memory_limit;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
@@ -171,6 +172,8 @@ impl Node {
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
+        let told = Arc::clone(&coordinator);
+        tasks.spawn(memory_limit::tell(Arc::clone(&local), told, config.memory_limit_bytes));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(care(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));

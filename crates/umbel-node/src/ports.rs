@@ -12,7 +12,6 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub(crate) use self::connections::{Connection, ConnectionSlot};
-pub(crate) use self::memory::memory_limit_bytes;
 pub(crate) use self::secret::NotProved;
 use crate::jobs::Workshops;
 
@@ -30,6 +29,7 @@ mod wrapping;
 pub use connections::raise_descriptor_limit;
 pub use disk::RealDisk;
 pub use issued::IssuedFiles;
+pub use memory::memory_limit_bytes;
 pub use net::RealNet;
 pub use observer::Observer;
 pub use secret::{OnRefused, SecretNet};

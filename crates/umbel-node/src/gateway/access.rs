@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use umbel_engine::meta::{
     ClusterVerb, FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName,
-    Proof, Rights,
+    Proof, Quota, Rates, Rights, Usage,
 };
 use umbel_proto::v1;
 use umbel_proto::v1::access_server::{Access, AccessServer};
@@ -149,6 +149,38 @@ fn from_proto(
     Ok((name, Principal { proof, rights, created_ms, expires_ms }))
 }
 
+fn quota_from_proto(quota: Option<v1::Quota>) -> Quota {
+    let v1::Quota { filters, memory_bytes, calls_per_second, items_per_second, bytes_per_second } =
+        quota.unwrap_or_default();
+    let rates = Rates { calls: calls_per_second, items: items_per_second, bytes: bytes_per_second };
+    Quota { filter_count: filters, memory_bytes, rates }
+}
+
+const fn quota_to_proto(quota: Quota) -> v1::Quota {
+    let Quota { filter_count, memory_bytes, rates: Rates { calls, items, bytes } } = quota;
+    v1::Quota {
+        filters: filter_count,
+        memory_bytes,
+        calls_per_second: calls,
+        items_per_second: items,
+        bytes_per_second: bytes,
+    }
+}
+
+const fn usage_to_proto(usage: Usage) -> v1::Usage {
+    v1::Usage { filters: usage.filter_count, memory_bytes: usage.memory_bytes }
+}
+
+/// A principal with its quota and what it has.
+fn described(state: &MetaState, name: &PrincipalName, principal: &Principal) -> v1::Principal {
+    let text = name.as_str();
+    v1::Principal {
+        quota: Some(quota_to_proto(state.quota(text))),
+        usage: Some(usage_to_proto(state.usage(Some(text)))),
+        ..to_proto(name, principal)
+    }
+}
+
 fn to_proto(name: &PrincipalName, principal: &Principal) -> v1::Principal {
     let Principal { proof, rights: Rights { grants, cluster }, created_ms, expires_ms } = principal;
     let grant = |Grant { pattern, verbs }: &Grant| v1::Grant {
@@ -163,6 +195,7 @@ fn to_proto(name: &PrincipalName, principal: &Principal) -> v1::Principal {
         created_ms: *created_ms,
         expires_ms: expires_ms.unwrap_or(0),
         by_certificate: *proof == Proof::Certificate,
+        ..v1::Principal::default()
     }
 }
 
@@ -204,6 +237,32 @@ impl Access for AccessService {
         .await
     }
 
+    async fn set_quota(
+        &self,
+        request: Request<v1::SetQuotaRequest>,
+    ) -> Result<Response<v1::SetQuotaResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("set_quota", async {
+            let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
+            let of = match principal.is_empty() {
+                true => None,
+                false => Some(name_of("principal", principal)?),
+            };
+            let change = quota_from_proto(change);
+            let command = MetaCommand::SetQuota { of: of.clone(), change, from_none };
+            self.change(command, deadline).await?;
+            let name = of.as_ref().map(PrincipalName::as_str);
+            self.coordinator.read_meta(|state| {
+                let quota = name.map_or_else(|| state.cluster_quota(), |name| state.quota(name));
+                v1::SetQuotaResponse {
+                    quota: Some(quota_to_proto(quota)),
+                    usage: Some(usage_to_proto(state.usage(name))),
+                }
+            })
+        })
+        .await
+    }
+
     async fn list_principals(
         &self,
         request: Request<v1::ListPrincipalsRequest>,
@@ -212,7 +271,8 @@ impl Access for AccessService {
         measured("list_principals", async {
             self.coordinator.meta_refresh(deadline).await?;
             let principals = self.coordinator.read_meta(|state| {
-                state.principals().map(|(name, principal)| to_proto(name, principal)).collect()
+                let principals = state.principals();
+                principals.map(|(name, principal)| described(state, name, principal)).collect()
             })?;
             Ok(v1::ListPrincipalsResponse { principals })
         })
@@ -226,11 +286,10 @@ impl Access for AccessService {
         measured("who_am_i", async {
             let caller = Caller::of(&request)?;
             let principal = caller.principal();
-            let is_guarded = self.coordinator.read_meta(MetaState::is_guarded)?;
-            Ok(v1::WhoAmIResponse {
+            self.coordinator.read_meta(|state| v1::WhoAmIResponse {
                 connection: caller.connection().to_string(),
-                principal: principal.map(|(name, principal)| to_proto(&name, &principal)),
-                is_guarded,
+                principal: principal.map(|(name, principal)| described(state, &name, &principal)),
+                is_guarded: state.is_guarded(),
             })
         })
         .await

@@ -13,10 +13,13 @@ use umbel_engine::meta::{
     ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
 };
 use umbel_engine::planted::{self, Planted};
+use umbel_proto::v1;
 
+use super::items::ItemBatch;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::ports::{NodeIdentity, PeerIdentity};
+use crate::rates::Amounts;
 
 /// Longest token that is looked at: a name, a dot, a secret of 64 digits, and room for longer secrets.
 const TOKEN_BYTES_MAX: usize = 512;
@@ -208,6 +211,33 @@ impl Caller {
         let what = "the call has not passed the gate: this is a bug of umbel";
         let denied = || CallFailure::Denied { what: what.to_owned() };
         request.extensions().get().cloned().ok_or_else(denied)
+    }
+
+    /// Whether the caller has shown something that proves nobody here, and might elsewhere: who was added
+    /// just now by way of another node.
+    pub(super) fn may_be_new(&self) -> bool {
+        matches!(self.standing, Standing::Nobody(BAD_TOKEN | NO_PRINCIPAL))
+    }
+
+    /// Takes from the principal's rates what its call needs: calls, items, bytes.
+    ///
+    /// # Errors
+    /// If it has used them up.
+    pub(super) fn take(&self, amounts: Amounts) -> Result<(), CallFailure> {
+        match &self.standing {
+            Standing::Principal(name) => self.coordinator.take(name, amounts),
+            _ => Ok(()),
+        }
+    }
+
+    /// The items of a request, taken from the principal's rates before one of them is hashed.
+    ///
+    /// # Errors
+    /// If they are none, or the principal has used up its rates.
+    pub(super) fn items(&self, items: Option<v1::Items>) -> Result<ItemBatch, CallFailure> {
+        let items = ItemBatch::from_proto(items)?;
+        self.take([0, items.len() as u64, items.byte_count()])?;
+        Ok(items)
     }
 
     /// What the connection proves.

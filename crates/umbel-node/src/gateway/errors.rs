@@ -63,6 +63,10 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
         CallFailure::Overloaded { .. } => later(ErrorCode::Overloaded, AFTER_OVERLOAD_MS),
         CallFailure::TooSlow { .. } => refused(Code::DeadlineExceeded, ErrorCode::Invalid),
+        CallFailure::RateExceeded { retry_after, .. } => {
+            let millis = u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX);
+            later(ErrorCode::Overloaded, millis.max(1))
+        }
         CallFailure::DiskFull { is_partial: false, .. } => {
             refused(Code::ResourceExhausted, ErrorCode::DiskFull)
         }
@@ -191,6 +195,7 @@ mod tests {
             ),
             (CallFailure::Overloaded { what: text() }, C::Unavailable, E::Overloaded, A::No, 50),
             (CallFailure::TooSlow { what: text() }, C::DeadlineExceeded, E::Invalid, A::No, 0),
+            (rate_exceeded(), C::Unavailable, E::Overloaded, A::No, 250),
             (disk_full(false), C::ResourceExhausted, E::DiskFull, A::No, 0),
             (disk_full(true), C::ResourceExhausted, E::DiskFull, A::Partly, 0),
             (
@@ -207,6 +212,11 @@ mod tests {
         for (failure, code, cause, applied, retry_after_ms) in table {
             check(&failure, code, cause, applied, retry_after_ms);
         }
+    }
+
+    fn rate_exceeded() -> CallFailure {
+        let (principal, retry_after) = ("p".to_owned(), Duration::from_millis(250));
+        CallFailure::RateExceeded { principal, limit: 9, what: "calls", retry_after }
     }
 
     #[test]

@@ -15,7 +15,6 @@ use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
 use super::errors::status;
-use super::items::ItemBatch;
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 use crate::coordinator::Coordinator;
@@ -129,7 +128,7 @@ impl Filters for FiltersService {
             let v1::InsertRequest { filter, items, request, timeout_ms: _, level } =
                 request.into_inner();
             let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
-            let items = ItemBatch::from_proto(items)?;
+            let items = caller.items(items)?;
             let request = convert::client_request(request)?;
             let request =
                 self.coordinator.check_session(request, &caller.owner(), deadline).await?;
@@ -152,7 +151,7 @@ impl Filters for FiltersService {
             let caller = Caller::of(&request)?;
             let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request.into_inner();
             let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
-            let items = ItemBatch::from_proto(items)?;
+            let items = caller.items(items)?;
             let level = convert::read_level(level)?;
             let (present, level) =
                 self.coordinator.contains(filter.as_str(), &items, level, deadline).await?;
@@ -172,7 +171,7 @@ impl Filters for FiltersService {
             let caller = Caller::of(&request)?;
             let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
             let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
-            let items = ItemBatch::from_proto(items)?;
+            let items = caller.items(items)?;
             let request = convert::client_request(request)?;
             let request =
                 self.coordinator.check_session(request, &caller.owner(), deadline).await?;

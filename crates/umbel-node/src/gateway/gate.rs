@@ -108,7 +108,12 @@ pub(super) async fn gate(
         true => Caller::too_early(&connection, &coordinator),
         false => {
             let token = request.headers().get(header::AUTHORIZATION);
-            Caller::identify(&connection, token, (&coordinator, needs_member))
+            let identify = || Caller::identify(&connection, token, (&coordinator, needs_member));
+            let known = identify();
+            match known.may_be_new() && coordinator.catch_up_for_stranger().await {
+                true => identify(),
+                false => known,
+            }
         }
     };
     if !caller.may(need) {
@@ -122,6 +127,11 @@ pub(super) async fn gate(
         && let Some(connection) = request.extensions().get::<Connection>()
     {
         connection.prove();
+    }
+    if need != Need::Nothing
+        && let Err(failure) = caller.take([1, 0, 0])
+    {
+        return answer(request.headers(), &errors::status(&failure), StatusCode::TOO_MANY_REQUESTS);
     }
     let audited = need.is_audited(&path).then(|| caller.to_string());
     request.extensions_mut().insert(caller);
@@ -146,9 +156,8 @@ fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
         true => CallFailure::NotFormed,
         false => CallFailure::Denied { what: text.clone() },
     };
-    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        let status = errors::status(&failure);
+    let status = errors::status(&failure);
+    if is_grpc(headers) {
         let is_stranger = !caller.is_unknown() && !caller.is_somebody() && need != Need::Node;
         let status = match is_stranger {
             true => Status::with_details(
@@ -166,6 +175,19 @@ fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
         (false, false) => StatusCode::UNAUTHORIZED,
     };
     (status, format!("{text}\n")).into_response()
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+/// A status, or a page for who speaks plain HTTP.
+fn answer(headers: &HeaderMap, status: &Status, page: StatusCode) -> Response {
+    match is_grpc(headers) {
+        true => status.clone().into_http(),
+        false => (page, format!("{}\n", status.message())).into_response(),
+    }
 }
 
 #[cfg(test)]
@@ -190,9 +212,10 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 41] = [
+    const NEEDS: [(&str, Need); 42] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
+        ("Access/SetQuota", Cluster(Admin)),
         ("Access/ListPrincipals", Cluster(Admin)),
         ("Access/WhoAmI", Somebody),
         ("Admin/Status", Cluster(Metrics)),

@@ -71,6 +71,14 @@ impl ItemBatch {
         }
     }
 
+    /// Bytes of the items, or of their hashes.
+    pub(crate) fn byte_count(&self) -> u64 {
+        match &self.form {
+            Form::Separate(items) => items.iter().map(|item| item.len() as u64).sum(),
+            Form::Packed { data: bytes, .. } | Form::Hashes { bytes, .. } => bytes.len() as u64,
+        }
+    }
+
     /// Appends the items' hashes in their order.
     ///
     /// # Errors

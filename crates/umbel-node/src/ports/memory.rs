@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
 /// The least of the limits of the process's control groups and the machine's memory.
-pub(crate) fn memory_limit_bytes() -> u64 {
+#[must_use]
+pub fn memory_limit_bytes() -> u64 {
     limit_by(&|path| std::fs::read_to_string(path).ok())
 }
 

@@ -1,0 +1,47 @@
+//! What a node asks and takes of callers: their rates, and whether one that it does not know is new.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use umbel_engine::meta::PrincipalName;
+
+use super::Coordinator;
+use crate::failure::CallFailure;
+use crate::rates::Amounts;
+
+/// How often a second the meta group is asked for the sake of callers that are not known here: often enough
+/// for new principals, and little enough that strangers who make tokens up cost nothing.
+const CONFIRMATIONS_PER_SECOND: f64 = 20.0;
+
+/// How long such a caller waits at most: for one round trip, and what is on its way.
+const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Coordinator {
+    /// Takes what a principal's call needs from its rates.
+    ///
+    /// # Errors
+    /// [`CallFailure::RateExceeded`], and nothing was taken.
+    pub(crate) fn take(
+        &self,
+        principal: &PrincipalName,
+        amounts: Amounts,
+    ) -> Result<(), CallFailure> {
+        let found = self.read_meta(|state| {
+            let rates = state.quota(principal.as_str()).rates;
+            (rates, state.nodes().filter(|(_, node)| node.is_live()).count())
+        });
+        let Ok((rates, node_count)) = found else { return Ok(()) };
+        self.taken.take(principal, rates, node_count, amounts, Instant::now())
+    }
+
+    /// Catches up with the meta group, if that was not done too often: whether it was.
+    pub(crate) async fn catch_up_for_stranger(&self) -> bool {
+        let now = Instant::now();
+        let is_due = {
+            let mut limiter = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
+            limiter.take_one(now, CONFIRMATIONS_PER_SECOND)
+        };
+        is_due && self.meta_refresh(now + CONFIRMATION_TIMEOUT).await.is_ok()
+    }
+}
