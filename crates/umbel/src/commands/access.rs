@@ -1,4 +1,6 @@
-//! `umbel access`: who may ask what of a cluster.
+//! `umbel access`: who may ask what of a cluster, and how much.
+
+mod quota;
 
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, print};
@@ -7,13 +9,14 @@ use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
+use quota::QuotaArgs;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::str::FromStr;
 use umbel_client::Client;
 use umbel_client::proto::{
-    ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, WhoAmIResponse,
+    ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, Usage, WhoAmIResponse,
 };
 
 /// Bytes of a token's secret: as many as its hash has, so that none can be guessed from it.
@@ -29,6 +32,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
     Examples:\n  \
       umbel access add root --may admin > root.token\n  \
       umbel access add crawler --grant crawl.*:read,insert --days 90 > crawler.token\n  \
+      umbel access quota crawler --filters 10 --memory 2G --items-per-second 100k\n  \
       umbel access whoami --token-file crawler.token\n\n\
     docs/security.md has every detail.\n\
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
@@ -51,6 +55,8 @@ enum AccessVerb {
         /// Its name
         name: String,
     },
+    /// Limit filters, memory and calls of a principal, or filters of the cluster; show the limits and what is used
+    Quota(QuotaArgs),
     /// Show who the cluster takes this command for
     Whoami,
 }
@@ -163,6 +169,7 @@ impl AccessArgs {
                 client.revoke_principal(name).await?;
                 print(json, &json!({ "principal": name }), String::new)
             }
+            AccessVerb::Quota(args) => args.run(&client, json).await,
             AccessVerb::Whoami => {
                 let answer = client.who_am_i().await?;
                 print(json, &who_json(&answer), || who_text(&answer))
@@ -268,6 +275,7 @@ fn expiry(principal: &Principal) -> String {
 }
 
 fn to_json(principal: &Principal) -> Value {
+    let (quota, usage) = limits(principal);
     let grants = principal.grants.iter().map(
         |grant| json!({ "pattern": grant.pattern, "verbs": verbs(&grant.verbs, filter_verb) }),
     );
@@ -278,18 +286,32 @@ fn to_json(principal: &Principal) -> Value {
         "may": verbs(&principal.cluster_verbs, cluster_verb),
         "created_ms": principal.created_ms,
         "expires_ms": (principal.expires_ms != 0).then_some(principal.expires_ms),
+        "limits": quota::to_json(&quota, &usage),
     })
 }
 
+/// How much it may have, and what it has.
+fn limits(principal: &Principal) -> (Quota, Usage) {
+    (principal.quota.unwrap_or_default(), principal.usage.unwrap_or_default())
+}
+
 fn list(principals: &[Principal]) -> Rows {
-    let mut rows = Rows::new(&["principal", "proof", "grants", "may", "expires"], &[]);
+    let heading = &["principal", "proof", "grants", "may", "expires", "filters", "memory", "rates"];
+    let mut rows = Rows::new(heading, &[]);
     for principal in principals {
+        let (quota, usage) = limits(principal);
+        let [filters, memory] = quota::used(&quota, &usage).map(|(_, text)| text);
+        let rates = quota::rates(&quota).into_iter().filter(|(_, limit)| limit != "-");
+        let rates: Vec<String> = rates.map(|(what, limit)| format!("{limit} {what}")).collect();
         rows.push(vec![
             principal.name.clone(),
             proof(principal).to_owned(),
             grants(principal),
             or_dash(verbs(&principal.cluster_verbs, cluster_verb).join(",")),
             expiry(principal),
+            filters,
+            memory,
+            or_dash(rates.join(", ")),
         ]);
     }
     rows
@@ -306,12 +328,17 @@ fn who_json(answer: &WhoAmIResponse) -> Value {
 fn who_text(answer: &WhoAmIResponse) -> String {
     let mut known = vec![("connection", answer.connection.clone())];
     match &answer.principal {
-        Some(principal) => known.extend([
-            ("principal", principal.name.clone()),
-            ("grants", grants(principal)),
-            ("may", or_dash(verbs(&principal.cluster_verbs, cluster_verb).join(","))),
-            ("expires", expiry(principal)),
-        ]),
+        Some(principal) => {
+            known.extend([
+                ("principal", principal.name.clone()),
+                ("grants", grants(principal)),
+                ("may", or_dash(verbs(&principal.cluster_verbs, cluster_verb).join(","))),
+                ("expires", expiry(principal)),
+            ]);
+            let (quota, usage) = limits(principal);
+            known.extend(quota::used(&quota, &usage));
+            known.extend(quota::rates(&quota));
+        }
         None => known.push(("may", "everything".to_owned())),
     }
     facts(&known)

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_node::ports::{
-    IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, raise_descriptor_limit,
+    IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
 use umbel_node::{Config, Node, enrol};
 
@@ -107,6 +107,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
             .to_str()
             .context("the temporary folder's name is not UTF-8")?
             .clone_into(&mut settings.node.data);
+    }
+    if settings.node.memory_limit_bytes == 0 {
+        settings.node.memory_limit_bytes = memory_limit_bytes();
     }
     let metrics = PrometheusBuilder::new().install_recorder().context("cannot count metrics")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -62,7 +62,11 @@ fn denial(outcome: Result<(), ClientError>) -> Option<String> {
 }
 
 /// A principal with a token whose secret is its name.
-fn principal(name: &str, grants: Vec<(&str, &[FilterVerb])>, may: &[ClusterVerb]) -> Principal {
+pub(crate) fn principal(
+    name: &str,
+    grants: Vec<(&str, &[FilterVerb])>,
+    may: &[ClusterVerb],
+) -> Principal {
     let grant = |(pattern, verbs): (&str, &[FilterVerb])| Grant {
         pattern: pattern.to_owned(),
         verbs: verbs.iter().map(|&verb| verb.into()).collect(),
@@ -76,18 +80,22 @@ fn principal(name: &str, grants: Vec<(&str, &[FilterVerb])>, may: &[ClusterVerb]
     }
 }
 
-async fn add(client: &Client, principal: Principal) {
+pub(crate) async fn add(client: &Client, principal: Principal) {
     let request = PutPrincipalRequest { principal: Some(principal), ..Default::default() };
     client.put_principal(request).await.unwrap();
 }
 
-fn with_token(addresses: &str, name: &str) -> Client {
-    let token = Some(Token::new(&format!("{name}.{name}")).unwrap());
-    Client::connect_with(addresses, ClientOptions { token, ..options() }).unwrap()
+pub(crate) fn with_token(addresses: &str, name: &str) -> Client {
+    with_token_and(addresses, name, options())
+}
+
+pub(crate) fn with_token_and(addresses: &str, name: &str, mut options: ClientOptions) -> Client {
+    options.token = Some(Token::new(&format!("{name}.{name}")).unwrap());
+    Client::connect_with(addresses, options).unwrap()
 }
 
 /// Three nodes whose administrator may everything, and whose callers must be principals.
-async fn guarded() -> (Cluster, String, Client) {
+pub(crate) async fn guarded() -> (Cluster, String, Client) {
     let cluster = Cluster::form(3).await;
     let addresses: Vec<&str> = cluster.nodes.iter().map(|node| node.address.as_str()).collect();
     let addresses = addresses.join(",");

@@ -29,6 +29,7 @@ mod members;
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod partition;
+mod quotas;
 mod refusals;
 mod replicated;
 mod scrub;

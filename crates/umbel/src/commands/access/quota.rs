@@ -1,0 +1,101 @@
+//! `umbel access quota`: how much a principal or the cluster may have, and what a principal may ask a second.
+
+use super::super::cluster::show::{facts, print};
+use crate::commands::filter::count::parse_count;
+use crate::dedup::parse_bytes;
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use umbel_client::Client;
+use umbel_client::proto::{Quota, SetQuotaRequest, Usage};
+
+/// Arguments of `umbel access quota`. Without a limit it shows those that are.
+#[derive(Args)]
+pub(super) struct QuotaArgs {
+    /// Whose: a principal's name
+    #[arg(required_unless_present = "all")]
+    name: Option<String>,
+    /// The cluster's own: of all filters together, whoever made them
+    #[arg(long, conflicts_with_all = ["name", "calls_per_second", "items_per_second", "bytes_per_second"])]
+    all: bool,
+    /// Most filters, like 100 or 2k
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    filters: Option<u64>,
+    /// Most memory of filters as they are planned, on all nodes together, like 512M or 2G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Most calls a second, over all nodes
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    calls_per_second: Option<u64>,
+    /// Most items a second that are inserted, asked for or removed
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    items_per_second: Option<u64>,
+    /// Most bytes a second of such items, like 64M
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    bytes_per_second: Option<u64>,
+    /// Take all limits away that are not given; the cluster's memory goes back to what its nodes have
+    #[arg(long)]
+    none: bool,
+}
+
+impl QuotaArgs {
+    pub(super) async fn run(&self, client: &Client, as_json: bool) -> Result<()> {
+        let change = Quota {
+            filters: self.filters,
+            memory_bytes: self.memory,
+            calls_per_second: self.calls_per_second,
+            items_per_second: self.items_per_second,
+            bytes_per_second: self.bytes_per_second,
+        };
+        let principal = self.name.clone().unwrap_or_default();
+        let request = SetQuotaRequest { principal, change: Some(change), from_none: self.none };
+        let answer = client.set_quota(request).await?;
+        let (quota, usage) = (answer.quota.unwrap_or_default(), answer.usage.unwrap_or_default());
+        let mut shown = to_json(&quota, &usage);
+        if let Some(object) = shown.as_object_mut() {
+            object.insert("principal".to_owned(), json!(self.name));
+        }
+        print(as_json, &shown, || {
+            let mut lines = used(&quota, &usage).to_vec();
+            if !self.all {
+                lines.extend(rates(&quota));
+            }
+            facts(&lines)
+        })
+    }
+}
+
+pub(super) fn to_json(quota: &Quota, usage: &Usage) -> Value {
+    json!({
+        "quota": {
+            "filters": quota.filters,
+            "memory_bytes": quota.memory_bytes,
+            "calls_per_second": quota.calls_per_second,
+            "items_per_second": quota.items_per_second,
+            "bytes_per_second": quota.bytes_per_second,
+        },
+        "usage": { "filters": usage.filters, "memory_bytes": usage.memory_bytes },
+    })
+}
+
+/// What somebody has, of what it may have.
+pub(super) fn used(quota: &Quota, usage: &Usage) -> [(&'static str, String); 2] {
+    let of = |used: u64, most: Option<u64>| match most {
+        Some(most) => format!("{used} of {most}"),
+        None => used.to_string(),
+    };
+    [
+        ("filters", of(usage.filters, quota.filters)),
+        ("memory", of(usage.memory_bytes, quota.memory_bytes)),
+    ]
+}
+
+/// What a principal may ask a second.
+pub(super) fn rates(quota: &Quota) -> [(&'static str, String); 3] {
+    let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |most| most.to_string());
+    [
+        ("calls/s", limit(quota.calls_per_second)),
+        ("items/s", limit(quota.items_per_second)),
+        ("bytes/s", limit(quota.bytes_per_second)),
+    ]
+}

@@ -1,0 +1,148 @@
+//! Quotas: nobody exceeds them by asking several nodes at once or by another call; rates say when to come again.
+
+use tokio::task::JoinSet;
+use umbel_client::proto::import_chunk::Part;
+use umbel_client::proto::{
+    FilterVerb, ImportChunk, ImportHeader, Quota, SetQuotaRequest, SetQuotaResponse, export_chunk,
+};
+use umbel_client::{Applied, Client, ClientError, ClientOptions, ErrorCode};
+
+use crate::access::{add, guarded, principal, with_token, with_token_and};
+use crate::load::sharp_filter;
+use crate::servers::{options, until};
+
+const ALL: [FilterVerb; 5] = [
+    FilterVerb::Read,
+    FilterVerb::Insert,
+    FilterVerb::Remove,
+    FilterVerb::Export,
+    FilterVerb::Manage,
+];
+
+async fn set(client: &Client, principal: &str, change: Quota) -> SetQuotaResponse {
+    let (principal, change) = (principal.to_owned(), Some(change));
+    client.set_quota(SetQuotaRequest { principal, change, from_none: false }).await.unwrap()
+}
+
+/// What a refusal for a quota says.
+fn refusal(outcome: Result<(), ClientError>) -> String {
+    let error = outcome.expect_err("a quota is exceeded");
+    let failure = error.failure().expect("a node has refused it");
+    assert_eq!(failure.cause, ErrorCode::Quota, "{error}");
+    failure.message.clone()
+}
+
+/// Imports a copy of a filter under another name.
+async fn copy(client: &Client, from: &str, to: &str) -> Result<(), ClientError> {
+    let mut chunks = Vec::new();
+    let mut export = client.export(from).await.unwrap();
+    while let Some(chunk) = export.next().await.unwrap() {
+        let part = match chunk.part.unwrap() {
+            export_chunk::Part::Header(exported) => {
+                Part::Header(ImportHeader { name: to.to_owned(), exported: Some(exported) })
+            }
+            export_chunk::Part::Frame(frame) => Part::Frame(frame),
+            export_chunk::Part::End(end) => Part::End(end),
+        };
+        chunks.push(ImportChunk { part: Some(part) });
+    }
+    client.import(tokio_stream::iter(chunks)).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_holds_over_all_nodes_and_calls() {
+    let (cluster, addresses, root) = guarded().await;
+    add(&root, principal("writer", vec![("q.*", &ALL)], &[])).await;
+    let filters = Some(2);
+    set(&root, "writer", Quota { filters, ..Quota::default() }).await;
+    let clients: Vec<Client> =
+        cluster.nodes.iter().map(|node| with_token(&node.address, "writer")).collect();
+    let mut creates = JoinSet::new();
+    for number in 0..6 {
+        let client = clients[number % clients.len()].clone();
+        creates.spawn(async move {
+            let name = format!("q.{number}");
+            (client.create(&name, &sharp_filter()).await.map(drop), name)
+        });
+    }
+    let outcomes = creates.join_all().await;
+    let (made, refused): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().partition(|(outcome, _)| outcome.is_ok());
+    assert_eq!((made.len(), refused.len()), (2, 4));
+    for (outcome, _) in refused {
+        let text = refusal(outcome);
+        assert!(text.contains("principal writer has a quota of 2 filters, has 2"), "{text}");
+    }
+    let (first, second) = (made[0].1.as_str(), made[1].1.as_str());
+    let writer = with_token(&addresses, "writer");
+    refusal(copy(&writer, first, "q.copy").await);
+    // Others have room, and what is dropped makes some.
+    root.create("other", &sharp_filter()).await.unwrap();
+    writer.drop_filter(second).await.unwrap();
+    copy(&writer, first, "q.copy").await.unwrap();
+    let who = writer.who_am_i().await.unwrap().principal.unwrap();
+    assert_eq!(who.quota.unwrap().filters, filters);
+    let usage = who.usage.unwrap();
+    let planned = writer.list("q.").await.unwrap()[0].memory_bytes;
+    assert_eq!((usage.filters, usage.memory_bytes), (2, 2 * 3 * planned), "three replicas of two");
+
+    // Nodes tell their memory when they start, and the cluster counts it.
+    let of_cluster = || set(&root, "", Quota::default());
+    let most = until("a node has told its memory", || async {
+        of_cluster().await.quota.unwrap().memory_bytes
+    })
+    .await;
+    assert!(most > 64 << 20, "{most}");
+    set(&root, "", Quota { memory_bytes: Some(1000), ..Quota::default() }).await;
+    let text = refusal(root.create("more", &sharp_filter()).await.map(drop));
+    assert!(text.contains("the cluster has a quota of 1000 bytes"), "{text}");
+    let request = SetQuotaRequest { from_none: true, ..SetQuotaRequest::default() };
+    root.set_quota(request).await.unwrap();
+    root.create("more", &sharp_filter()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rates_say_when_to_come_again() {
+    let (cluster, addresses, root) = guarded().await;
+    root.create("q", &sharp_filter()).await.unwrap();
+    add(&root, principal("writer", vec![("q", &ALL)], &[])).await;
+    let items_per_second = Some(3000);
+    set(&root, "writer", Quota { items_per_second, ..Quota::default() }).await;
+    let once = ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
+    let address = &cluster.nodes[0].address;
+    let one = with_token_and(address, "writer", once);
+    until("the rate is known", || async {
+        let who = one.who_am_i().await.ok()?.principal?;
+        who.quota.filter(|quota| quota.items_per_second == items_per_second)
+    })
+    .await;
+    // Two batches of nine seconds: the second one finds that the first is not paid for.
+    let items = |from: u32| (from..from + 9000).map(|number| number.to_string());
+    one.filter("q").insert(items(0)).await.unwrap();
+    let error = one.filter("q").insert(items(9000)).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.cause, failure.applied), (ErrorCode::Overloaded, Applied::No), "{error}");
+    assert!(failure.retry_after.is_some_and(|pause| !pause.is_zero()), "{error}");
+    assert!(failure.message.contains("quota of 3000 items a second"), "{error}");
+    // What carries no items goes on, and so does who has other rates.
+    one.info("q").await.unwrap();
+    root.filter("q").insert(items(0)).await.unwrap();
+    // A client that may try again does so when it was told to.
+    with_token(&addresses, "writer").filter("q").insert(items(9000)).await.unwrap();
+    assert_eq!(root.info("q").await.unwrap().new_count, 18_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_token_is_known_on_every_node_at_once() {
+    let (cluster, _, _root) = guarded().await;
+    let once = || ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
+    let asked = with_token(&cluster.nodes[0].address, "root");
+    for number in 0..5 {
+        let name = format!("new-{number}");
+        add(&asked, principal(&name, vec![("q", &ALL)], &[])).await;
+        for node in &cluster.nodes {
+            let who = with_token_and(&node.address, &name, once()).who_am_i().await.unwrap();
+            assert_eq!(who.principal.unwrap().name, name);
+        }
+    }
+}
