@@ -387,6 +387,7 @@ mod tests {
             let caught_by: BTreeSet<&&str> = bug.caught_by().iter().collect();
             assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
             let profiles = [
+                "access",
                 "moves",
                 "images",
                 "calm",

@@ -7,9 +7,8 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use umbel_engine::meta::MetaState;
 use umbel_engine::shard::ShardState;
-use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
+use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 
 use crate::config::{Config, ConfigError};
@@ -27,14 +26,14 @@ use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{PortFuture, Ports, Purpose, Rare};
-use crate::raft::group::Group;
 use crate::renewal::keep_certificate;
 use crate::shard_leader;
 use crate::storage::{
-    Identity, IdentityError, LogOwner, OpenError, Storage, WalHealth, WalOptions, Wrapping,
-    identity,
+    Identity, IdentityError, LogOwner, OpenError, Storage, WalOptions, Wrapping, identity,
 };
 use crate::witness::Witness;
+
+mod upkeep;
 
 #[cfg(test)]
 pub(crate) mod node_test;
@@ -51,12 +50,6 @@ mod shard_scrub_test;
 #[cfg(test)]
 mod unreachable_test;
 
-/// How often a node looks whether its groups run and its log needs cutting.
-const CARE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A group that was asked for a snapshot is not asked again for so long: it may take its time.
-const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
-
 /// How long a stop may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -65,12 +58,6 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes of a segment of the log where short ones are provoked.
 const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
-
-/// How long a node waits for the newest shard map before it says so and asks again.
-const MAP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Pause before it asks again.
-const MAP_PAUSE: Duration = Duration::from_millis(100);
 
 /// Renders all measurements as text.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -171,13 +158,13 @@ impl Node {
         let local = become_part(parts, &door, &cell, kept, failure, jobs).await?;
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(Arc::clone(&local), Arc::clone(&coordinator)));
+        tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
         let told = Arc::clone(&coordinator);
         tasks.spawn(memory_limit::tell(Arc::clone(&local), told, config.memory_limit_bytes));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
-        tasks.spawn(care(Arc::clone(&local)));
+        tasks.spawn(upkeep::care(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
-        tasks.spawn(follow_catalogue(Arc::clone(&local)));
+        tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));
         tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
@@ -421,98 +408,4 @@ async fn serve(
     if let Err(error) = gateway::serve(listener, gateway, stop).await {
         failure.send_replace(Some(format!("the server stopped: {error}")));
     }
-}
-
-/// Keeps the replicas of this node as the shard map wants them; never ends.
-///
-/// The map must be the newest: a node that starts replays old ones, and would form a group anew, or
-/// forget a replica, that has long been given back to it.
-async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
-    let mut applied = local.meta().replica().applied_index();
-    let mut followed = None;
-    loop {
-        applied.borrow_and_update();
-        // Most entries open a client's session and leave the map as it is.
-        let epoch =
-            local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
-        if epoch.is_some() && epoch != followed {
-            match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
-                Ok(()) => followed = local.follow_shard_map().await,
-                Err(error) => {
-                    tracing::info!(%error, "the newest shard map is not known yet");
-                    tokio::time::sleep(MAP_PAUSE).await;
-                    continue;
-                }
-            }
-        }
-        if applied.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Keeps the copies of replicated filters as the catalogue wants them; never ends.
-///
-/// Any catalogue will do, however old: see [`Copies::follow`](crate::cube::Copies::follow).
-async fn follow_catalogue(local: Arc<Local>) {
-    let mut applied = local.meta().replica().applied_index();
-    loop {
-        let index = *applied.borrow_and_update();
-        let read = |look: &mut dyn FnMut(&MetaState)| local.meta().replica().read_meta(|s| look(s));
-        if let Err(why) = local.copies().follow(index, read).await {
-            local.fail(why);
-            return;
-        }
-        if applied.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Watches the groups and cuts the log; never ends.
-async fn care(local: Arc<Local>) {
-    let mut health = local.storage().health();
-    let mut asked: std::collections::BTreeMap<GroupId, Instant> = std::collections::BTreeMap::new();
-    loop {
-        if *health.borrow_and_update() == WalHealth::Failed {
-            local.fail("the log cannot be written: see the error above".to_owned());
-        }
-        local.look_after_groups();
-        if local.seed().provokes(Rare::SnapshotsOften) {
-            for group in local.groups().iter().filter(|group| group.is_provoked_snapshot_due()) {
-                group.snapshot().await;
-            }
-        }
-        let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
-        local.copies().save_due(local.log_bytes_max(), is_provoked).await;
-        let (groups, pinning) = groups_to_snapshot(&local);
-        for group in pinning {
-            // Whatever it keeps for others would keep a whole segment of everybody's log.
-            group.purge_to_snapshot().await;
-        }
-        for group in groups {
-            let is_recent = asked.get(&group.id()).is_some_and(|at| at.elapsed() < SNAPSHOT_PAUSE);
-            if !is_recent {
-                asked.insert(group.id(), Instant::now());
-                group.snapshot().await;
-            }
-        }
-        // Whichever comes first.
-        let _ = tokio::time::timeout(CARE_INTERVAL, health.changed()).await;
-    }
-}
-
-/// Groups that need a snapshot: those with much log of their own, and, when the whole log is long,
-/// those that keep its oldest part, which are named again.
-fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
-    let storage = local.storage();
-    let bytes_max = local.log_bytes_max();
-    let is_long = storage.wal_bytes() > bytes_max;
-    let oldest = if is_long { storage.groups_holding_oldest_segment() } else { Vec::new() };
-    let shards = local.shards();
-    let all = || shards.iter().map(|shard| shard.group()).chain([local.meta()]);
-    let is_large = |group: &Group| storage.log_bytes(group.id()) > bytes_max / 4;
-    let is_pinning = |group: &Group| oldest.contains(&group.id());
-    let large = all().filter(|group| is_large(group) || is_pinning(group)).cloned().collect();
-    (large, all().filter(|group| is_pinning(group)).cloned().collect())
 }

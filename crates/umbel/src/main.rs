@@ -109,7 +109,7 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of ten commands, and a second one in a line.
-        assert_eq!(parsed_count, 31);
+        // Three of each of ten commands, a fourth, and a second one in a line.
+        assert_eq!(parsed_count, 32);
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use umbel_engine::ShardId;
 use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::{GroupId, ShardId};
 use umbel_filter::Kind;
 use umbel_proto::v1::Items;
 

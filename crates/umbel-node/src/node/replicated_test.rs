@@ -1,6 +1,7 @@
 //! Replicated filters on whole nodes, on loopback and real disks.
 
 use tempfile::TempDir;
+use umbel_engine::GroupId;
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_filter::{Describe, Kind};
 use umbel_proto::v1;

@@ -6,7 +6,7 @@ use umbel_engine::meta::Distribution;
 use umbel_engine::repair::{
     FilterBits, Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession,
 };
-use umbel_engine::{Generation, Outbox};
+use umbel_engine::{Generation, GroupId, Outbox};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
