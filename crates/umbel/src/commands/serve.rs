@@ -75,8 +75,6 @@ pub(crate) struct ServeArgs {
     key_file: Option<String>,
     #[arg(long, value_name = "FILE", help = about("tls_ca_key"))]
     tls_ca_key: Option<String>,
-    #[arg(long, help = about("require_node_identity"))]
-    require_node_identity: bool,
     /// Read settings from this TOML file [env: UMBEL_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -271,8 +269,6 @@ impl ServeArgs {
         set("tls_ca", text(&self.tls_ca));
         set("key_file", text(&self.key_file));
         set("tls_ca_key", text(&self.tls_ca_key));
-        let requires = self.require_node_identity.then_some(Value::Boolean(true));
-        set("require_node_identity", requires);
         set("join_token_file", text(&self.join_token_file));
         set("log_format", text(&self.log_format));
         table

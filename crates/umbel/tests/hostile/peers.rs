@@ -205,7 +205,6 @@ fn append(term: u64, node: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "until absurd terms and votes of nodes that are no members are refused"]
 async fn forged_votes_end_no_election() {
     let siege = Siege::begin().await;
     let caller = Caller::open(&siege.address()).await;
