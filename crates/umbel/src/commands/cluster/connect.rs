@@ -51,7 +51,7 @@ impl ClusterArgs {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`](crate::exit::UsageError) if an address is none, or certificates cannot be used.
+    /// A [`UsageError`] if an address is none, or certificates cannot be used.
     pub(crate) fn client(&self) -> Result<Client> {
         let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
         let addresses = self.cluster.clone().or(variable);
@@ -70,7 +70,7 @@ impl ClusterArgs {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`](crate::exit::UsageError) if no TLS is spoken, or the file cannot be read.
+    /// A [`UsageError`] if no TLS is spoken, or the file cannot be read.
     pub(crate) fn authorities(&self) -> Result<Vec<AuthorityPin>> {
         let named = TlsPaths { ca: self.tls.tls_ca.clone(), ..TlsPaths::default() };
         let ca = named.or_environment().ca.ok_or_else(|| {
