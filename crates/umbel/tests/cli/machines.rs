@@ -3,6 +3,7 @@
 use crate::free_ports::free_port;
 use crate::model::Draws;
 use crate::sandbox::{Ran, Sandbox};
+use std::io::Read as _;
 use std::process::{Child, Command};
 
 /// The secret of all jobs.
@@ -131,7 +132,7 @@ impl Job {
     }
 
     /// Runs all workers to their ends, which must be good. So many times one is waited for, killed if it has not ended
-    /// before, and started again.
+    /// before, and started again; not where its kill came behind its job: the folder is gone, the output stands.
     pub(crate) fn run_with_kills(
         &self,
         victim: usize,
@@ -145,7 +146,15 @@ impl Job {
             }
             let code = children[victim].wait().unwrap().code();
             if code != Some(0) {
-                assert_eq!(code, None, "worker {victim} was not killed");
+                let mut said = String::new();
+                let stderr = children[victim].stderr.take();
+                stderr.map(|mut stderr| stderr.read_to_string(&mut said)).transpose().unwrap();
+                assert_eq!(code, None, "worker {victim} was not killed: {said}");
+                let output = format!("out{victim}.{}", self.suffix);
+                if self.sandbox.exists(&output) && !self.sandbox.exists(&format!("job{victim}")) {
+                    children.remove(victim).wait().unwrap();
+                    break;
+                }
                 children[victim] = self.start(victim);
             }
         }
