@@ -23,10 +23,11 @@
 //! leave none either: nothing of them was applied, but for a filter that is full, where a repeat
 //! finds what was inserted present and is refused again.
 //!
-//! *Bounds.* Above its bytes the table drops its oldest record in the order of the log, above a
-//! session's number of requests that session's lowest sequence number, and with each all of the
+//! *Bounds.* Above its bytes the table drops the oldest record of one owner: of the one whose record came
+//! if that owner holds more than an equal share, else of the one that holds the most. Above a
+//! session's number of requests it drops that session's lowest sequence number. With each record goes all of the
 //! session below it. Above its number of sessions the owner with the most, counted with the one that
-//! comes, loses the one that recorded nothing for the longest time; so nobody pushes out the sessions of
+//! comes, loses the one that recorded nothing for the longest time. So nobody pushes out the answers or the sessions of
 //! who has fewer. All of it follows from the log alone, so all replicas forget alike.
 
 use std::cmp::Reverse;
@@ -51,6 +52,9 @@ const RECORD_BYTES: usize = 110;
 
 /// Records that a session may have room for without having any.
 const RECORDS_SPARE: usize = 8;
+
+/// Requests without a record that an owner's queue may hold whatever it has.
+const QUEUE_SPARE: usize = 64;
 
 /// How large a table may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,15 +112,31 @@ impl Asked {
 pub(super) struct ReplayTable {
     limits: ReplayLimits,
     sessions: BTreeMap<SessionId, Session>,
-    /// Each owner's sessions by when they were heard last; no owner without any.
-    owners: BTreeMap<OwnerId, BTreeMap<u64, SessionId>>,
-    /// Requests in the order of the log. Those without a record were dropped since.
+    /// No owner without a session.
+    owners: BTreeMap<OwnerId, Owner>,
+    bytes: usize,
+    /// Number of records ever made; orders each owner's sessions.
+    clock: u64,
+    forgotten: Forgotten,
+}
+
+/// What one owner has of the table.
+#[derive(Clone, Debug, Default)]
+struct Owner {
+    /// Its sessions by when they were heard last.
+    sessions: BTreeMap<u64, SessionId>,
+    /// Its requests in the order of the log. Those without a record were dropped since.
     queue: VecDeque<RequestId>,
     record_count: usize,
     bytes: usize,
-    /// Number of records ever made; orders `owners`.
-    clock: u64,
-    forgotten: Forgotten,
+}
+
+impl Owner {
+    fn forget<'r>(&mut self, records: impl Iterator<Item = &'r Record>) -> usize {
+        let bytes = records.map(Record::bytes).inspect(|_| self.record_count -= 1).sum();
+        self.bytes -= bytes;
+        bytes
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -157,8 +177,6 @@ impl ReplayTable {
             limits,
             sessions: BTreeMap::new(),
             owners: BTreeMap::new(),
-            queue: VecDeque::new(),
-            record_count: 0,
             bytes: 0,
             clock: 0,
             forgotten: Forgotten::new(),
@@ -217,12 +235,28 @@ impl ReplayTable {
             self.expire(id.session, sequence.saturating_add(1));
         }
         while self.bytes > self.limits.bytes_max {
-            let Some(oldest) = self.queue.pop_front() else { break };
-            if self.is_live(oldest) {
-                self.expire(oldest.session, oldest.sequence.saturating_add(1));
-            }
+            let Some(oldest) = self.largest(owner).and_then(|loser| self.oldest(loser)) else {
+                break;
+            };
+            self.expire(oldest.session, oldest.sequence.saturating_add(1));
         }
-        self.compact();
+        self.compact(owner);
+    }
+
+    /// Whose record is dropped when one of `owner` came.
+    fn largest(&self, owner: OwnerId) -> Option<OwnerId> {
+        let share = self.limits.bytes_max / self.owners.len().max(1);
+        if self.owners.get(&owner).is_some_and(|own| own.bytes > share) {
+            return Some(owner);
+        }
+        let by_bytes = self.owners.iter().max_by_key(|&(&id, of)| (of.bytes, Reverse(id)));
+        by_bytes.map(|(&id, _)| id)
+    }
+
+    /// Takes an owner's oldest request that has a record from its queue.
+    fn oldest(&mut self, owner: OwnerId) -> Option<RequestId> {
+        let queue = &mut self.owners.get_mut(&owner)?.queue;
+        std::iter::from_fn(|| queue.pop_front()).find(|&id| is_live(&self.sessions, id))
     }
 
     /// Notes that a session, perhaps a new one, was heard now.
@@ -235,7 +269,7 @@ impl ReplayTable {
             heard_at: now,
             records: VecDeque::new(),
         });
-        let of_owner = self.owners.entry(session.owner).or_default();
+        let of_owner = &mut self.owners.entry(session.owner).or_default().sessions;
         of_owner.remove(&session.heard_at);
         session.heard_at = now;
         of_owner.insert(now, id);
@@ -245,9 +279,11 @@ impl ReplayTable {
     fn insert(&mut self, id: SessionId, record: Record) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(at) = session.find(record.sequence) {
-            self.record_count += 1;
+            let owner = self.owners.entry(session.owner).or_default();
+            owner.record_count += 1;
+            owner.bytes += record.bytes();
+            owner.queue.push_back(RequestId { session: id, sequence: record.sequence });
             self.bytes += record.bytes();
-            self.queue.push_back(RequestId { session: id, sequence: record.sequence });
             session.records.insert(at, record);
         }
     }
@@ -257,10 +293,9 @@ impl ReplayTable {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.expired_below = session.expired_below.max(below);
         let count = session.find(below).unwrap_or_else(|at| at);
-        for record in session.records.drain(..count) {
-            self.record_count -= 1;
-            self.bytes -= record.bytes();
-        }
+        let owner = self.owners.entry(session.owner).or_default();
+        self.bytes -= owner.forget(session.records.iter().take(count));
+        session.records.drain(..count);
         // Else sessions that were busy once would hold memory that no limit counts.
         if session.records.capacity() > 4 * session.records.len() + RECORDS_SPARE {
             session.records.shrink_to(2 * session.records.len());
@@ -269,11 +304,11 @@ impl ReplayTable {
 
     /// Whose session is forgotten when one of `owner` comes: its own where it has the most with it.
     fn most_crowded(&self, owner: OwnerId) -> Option<OwnerId> {
-        let quietest = |of: &BTreeMap<u64, SessionId>| of.first_key_value().map(|(&at, _)| at);
+        let quietest = |of: &Owner| of.sessions.first_key_value().map(|(&at, _)| at);
         let (&most, of_most) =
-            self.owners.iter().max_by_key(|(_, of)| (of.len(), Reverse(quietest(of))))?;
-        let own_count = self.owners.get(&owner).map_or(0, BTreeMap::len);
-        let is_own = own_count > 0 && own_count + 1 >= of_most.len();
+            self.owners.iter().max_by_key(|(_, of)| (of.sessions.len(), Reverse(quietest(of))))?;
+        let own_count = self.owners.get(&owner).map_or(0, |of| of.sessions.len());
+        let is_own = own_count > 0 && own_count + 1 >= of_most.sessions.len();
         Some(if is_own { owner } else { most })
     }
 
@@ -281,27 +316,24 @@ impl ReplayTable {
     fn forget_one_for(&mut self, owner: OwnerId) {
         let Some(loser) = self.most_crowded(owner) else { return };
         let Some(of_loser) = self.owners.get_mut(&loser) else { return };
-        let Some((_, id)) = of_loser.pop_first() else { return };
-        if of_loser.is_empty() {
-            self.owners.remove(&loser);
-        }
+        let Some((_, id)) = of_loser.sessions.pop_first() else { return };
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.record_count -= session.records.len();
-        self.bytes -= session.records.iter().map(Record::bytes).sum::<usize>();
+        self.bytes -= of_loser.forget(session.records.iter());
+        if of_loser.sessions.is_empty() {
+            self.owners.remove(&loser);
+        } else {
+            self.compact(loser);
+        }
         self.forgotten.add(loser, id, self.limits.owners_max);
     }
 
-    /// Whether the request has a record. One that was dropped never comes back: its number has
-    /// expired, or its session.
-    fn is_live(&self, id: RequestId) -> bool {
-        self.sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
-    }
-
-    /// Takes dropped requests out of the queue once they are half of it: a constant share a record.
-    fn compact(&mut self) {
-        if self.queue.len() > 2 * self.record_count + 64 {
-            let queue = std::mem::take(&mut self.queue);
-            self.queue = queue.into_iter().filter(|&id| self.is_live(id)).collect();
+    /// Takes dropped requests out of an owner's queue once they are half of it: a constant share a record.
+    fn compact(&mut self, owner: OwnerId) {
+        let Some(of_owner) = self.owners.get_mut(&owner) else { return };
+        if of_owner.queue.len() > 2 * of_owner.record_count + QUEUE_SPARE {
+            let sessions = &self.sessions;
+            of_owner.queue.retain(|&id| is_live(sessions, id));
+            of_owner.queue.shrink_to(2 * of_owner.record_count);
         }
     }
 
@@ -337,7 +369,8 @@ impl ReplayTable {
             let Session { owner, expired_below, .. } = *session;
             SessionHead { session: id, owner, expired_below }
         });
-        let records = self.queue.iter().filter_map(|&id| {
+        let queues = self.owners.values().flat_map(|owner| &owner.queue);
+        let records = queues.filter_map(|&id| {
             let session = self.sessions.get(&id.session)?;
             let record = session.records.get(session.find(id.sequence).ok()?)?;
             let (fingerprint, answer) = (record.fingerprint, record.answer.clone());
@@ -377,7 +410,7 @@ impl ReplayTable {
             if session.records.len() >= limits.requests_per_session_max {
                 return Err(format!("more than {} requests", limits.requests_per_session_max));
             }
-            if table.is_live(*id) {
+            if is_live(&table.sessions, *id) {
                 return Err(format!("{id} stands twice"));
             }
             let (sequence, answer) = (id.sequence, answer.detached());
@@ -390,13 +423,19 @@ impl ReplayTable {
     }
 }
 
+/// Whether a request has a record. One that was dropped never comes back: its number has expired, or its
+/// session.
+fn is_live(sessions: &BTreeMap<SessionId, Session>, id: RequestId) -> bool {
+    sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
+}
+
 /// The replay table as it travels in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ReplayHead {
     forgotten: ForgottenHead,
     /// The quietest first.
     sessions: Vec<SessionHead>,
-    /// The oldest first.
+    /// By owner, the oldest first.
     records: Vec<RecordHead>,
 }
 

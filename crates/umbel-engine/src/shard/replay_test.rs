@@ -165,6 +165,31 @@ fn above_its_bytes_it_drops_the_oldest() {
 }
 
 #[test]
+fn above_its_bytes_who_holds_more_than_a_share_loses_its_own() {
+    let limits = ReplayLimits { bytes_max: 111 * 4, sessions_max: 8, ..SMALL };
+    let mut table = ReplayTable::new(limits);
+    table.record(&asked_by(1, 1, 1, 0, 7), answer(1));
+    for sequence in 1..=5 {
+        table.record(&asked_by(2, 2, sequence, 0, 7), answer(2));
+    }
+    // The oldest of all is owner 1's. Owner 2 has come to three of four, and lost its own first two.
+    let look_up = |table: &ReplayTable, owner, sequence| {
+        table.look_up(&asked_by(owner, owner, sequence, 0, 7))
+    };
+    assert_eq!(look_up(&table, 1, 1), Ok(Some(answer(1))));
+    assert!(matches!(look_up(&table, 2, 2), Err(PartError::RequestExpired { .. })));
+    assert_eq!(look_up(&table, 2, 3), Ok(Some(answer(2))));
+    // Owner 1 comes to its half at the cost of owner 2, and then pays for itself.
+    table.record(&asked_by(1, 1, 2, 0, 7), answer(3));
+    assert!(matches!(look_up(&table, 2, 3), Err(PartError::RequestExpired { .. })));
+    table.record(&asked_by(1, 1, 3, 0, 7), answer(4));
+    assert!(matches!(look_up(&table, 1, 1), Err(PartError::RequestExpired { .. })));
+    assert_eq!(look_up(&table, 1, 2), Ok(Some(answer(3))));
+    assert_eq!(look_up(&table, 2, 4), Ok(Some(answer(2))));
+    assert_eq!(table.bytes(), 4 * 111);
+}
+
+#[test]
 fn hostile_heads_are_refused() {
     let table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8), asked(2, 1, 0, 8)]);
     let head = table.head();
