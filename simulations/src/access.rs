@@ -6,6 +6,7 @@
 //! | `answer` | what comes of a call |
 //! | `clerk` | the administrator |
 //! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` judges each answer |
+//! | `holders` | principals with quotas, who use them up; `invariants/quotas_hold` judges each answer |
 //! | `thief` | one who sends requests in another one's session |
 //! | `stranger` | somebody who knocks at nodes that start |
 //! | `ghosts` | nodes that were removed |
@@ -14,6 +15,7 @@ pub(crate) mod answer;
 mod askers;
 mod clerk;
 mod ghosts;
+pub(crate) mod holders;
 mod stranger;
 mod thief;
 
@@ -23,6 +25,7 @@ use umbel_client::Token;
 
 use crate::net::SimNet;
 use crate::plan::access::AccessPlan;
+use crate::plan::quota::HoldingPlan;
 
 pub(crate) use clerk::{Clerk, named};
 
@@ -42,9 +45,15 @@ pub(crate) fn digest_of(token: &str) -> [u8; 32] {
 
 /// Does what the plan says, to its end.
 pub(crate) async fn run(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, plan: AccessPlan) {
-    let AccessPlan { changes, asks } = plan;
+    let AccessPlan { changes, asks, holding } = plan;
     tokio::task::spawn_local(ghosts::run(net.clone(), addresses.clone()));
     tokio::task::spawn_local(stranger::run(net.clone()));
-    let asking = askers::Askers::new(net, addresses).run(asks);
-    tokio::join!(clerk.run(changes), asking);
+    let holding = async {
+        if let Some(HoldingPlan { limits, calls, .. }) = holding {
+            let calling = holders::Holders::new(net.clone(), addresses.clone()).run(calls);
+            tokio::join!(clerk.limit(limits), calling);
+        }
+    };
+    let asking = askers::Askers::new(net.clone(), addresses.clone()).run(asks);
+    tokio::join!(clerk.run(changes), asking, holding);
 }

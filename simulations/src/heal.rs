@@ -20,6 +20,7 @@ use crate::world::World;
 pub(crate) mod access;
 pub(crate) mod copies;
 pub(crate) mod jobs;
+mod quotas;
 mod shards;
 
 /// After the end of all faults, every shard serves within this time.
@@ -96,7 +97,10 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if !run_until(world, now_us() + SERVE_MAX_US, |_| read.get())? && !world.is_violated() {
         watch::violated("heals_and_serves", "items cannot be read back".to_owned());
     }
-    if world.is_violated() { Ok(()) } else { access::heal(world) }
+    if !world.is_violated() {
+        access::heal(world)?;
+    }
+    if world.is_violated() { Ok(()) } else { quotas::heal(world) }
 }
 
 /// Goes on until something holds, a promise is broken or it is too late; whether it holds.

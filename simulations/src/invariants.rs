@@ -13,6 +13,7 @@ pub(crate) mod flushed_is_everywhere;
 pub(crate) mod majority_finds_majority;
 pub(crate) mod nothing_ungranted_is_done;
 pub(crate) mod one_new_per_item;
+pub(crate) mod quotas_hold;
 pub(crate) mod raft;
 pub(crate) mod removed_stay_out;
 pub(crate) mod retry_is_first_answer;

@@ -9,6 +9,7 @@
 //! | `bits` | which positions an item has, and when each was first set |
 //! | `generations` | which generations replicated filters had, and which of them a call is about |
 //! | `rights` | what principals may do, by each version of the catalogue |
+//! | `quotas` | what principals and the cluster hold and may hold, entry by entry |
 //! | `seen` | words of refusals, and inserts that nobody might make |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
@@ -27,6 +28,7 @@ mod check_test;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod generations;
+pub(crate) mod quotas;
 pub(crate) mod reference;
 #[cfg(test)]
 mod reference_test;

@@ -11,6 +11,7 @@ pub(crate) mod file;
 mod job;
 mod line_format;
 pub(crate) mod meeting;
+pub(crate) mod quota;
 pub(crate) mod who;
 
 #[cfg(test)]

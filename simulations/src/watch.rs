@@ -11,10 +11,12 @@ use umbel_node::ports::Observer;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use crate::counters;
+use crate::invariants::quotas_hold::Acknowledged;
 use crate::invariants::raft::RaftInvariants;
 use crate::invariants::violation::Violation;
 use crate::now::now_us;
 use crate::oracle::generations::Generations;
+use crate::oracle::quotas::Quotas;
 use crate::oracle::reference::Reference;
 use crate::oracle::rights::Rights;
 use crate::oracle::seen::Seen;
@@ -29,6 +31,8 @@ pub(crate) struct Checks {
     pub(crate) raft: RaftInvariants,
     pub(crate) generations: Generations,
     pub(crate) rights: Rights,
+    pub(crate) quotas: Quotas,
+    pub(crate) acknowledged: Acknowledged,
     pub(crate) seen: Seen,
     pub(crate) violations: Vec<Violation>,
 }
@@ -44,6 +48,8 @@ pub(crate) fn begin() {
         raft: RaftInvariants::new(),
         generations: Generations::default(),
         rights: Rights::default(),
+        quotas: Quotas::default(),
+        acknowledged: Acknowledged::default(),
         seen: Seen::default(),
         violations: Vec::new(),
     };
@@ -91,9 +97,19 @@ impl Checks {
         let newest = self.reference.meta();
         match *event {
             Event::LogOpened { group: GroupId::META, .. } => self.generations.started(now, host),
-            Event::Applied { group: GroupId::META, entry, .. } => {
+            Event::Applied { group: GroupId::META, entry, ref payload, .. } => {
                 self.generations.heard(now, host, entry.index, newest);
                 self.rights.heard(now, host, entry.index, newest);
+                if let Payload::Meta(command, reply) = payload {
+                    let seen = (*command, *reply);
+                    let broken = self.quotas.applied(now, entry.index, seen, newest).err();
+                    self.add(
+                        broken
+                            .into_iter()
+                            .map(|(invariant, what)| Violation { invariant, at_us: now, what })
+                            .collect(),
+                    );
+                }
             }
             Event::SnapshotLoaded { group: GroupId::META, through: Some(entry), .. } => {
                 self.generations.heard(now, host, entry.index, newest);

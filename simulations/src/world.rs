@@ -250,9 +250,11 @@ impl World {
     fn set_up(&mut self) -> Result<bool, String> {
         let clients = Rc::clone(&self.clients);
         let clerk = self.clerk.clone();
+        let holding = self.plan.access.as_ref().and_then(|access| access.holding.as_ref());
+        let holders = holding.map_or(0, |holding| holding.holders);
         let done = self.spawn(async move {
             if let Some(clerk) = clerk {
-                clerk.set_up().await;
+                clerk.set_up(holders).await;
             }
             clients.create_filters().await;
         });

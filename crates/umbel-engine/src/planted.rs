@@ -133,6 +133,12 @@ planted! {
     RemovedNodeAdmitted = "removed_node_admitted",
     /// Who calls a node that starts is judged by however much of the catalogue that has read already.
     StartUnheard = "start_unheard",
+    /// A quota is looked at before a create is proposed, and not again when that is applied.
+    QuotaRaced = "quota_raced",
+    /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
+    QuotaByOldCopy = "quota_by_old_copy",
+    /// What a hello says counts, whatever the caller's certificate says.
+    HelloUnproved = "hello_unproved",
     /// A session ends well without comparing the digests of the union.
     UnionUnchecked = "union_unchecked",
     /// What a dry run found is told before it is verified.
@@ -216,6 +222,9 @@ impl Planted {
             }
             Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
             Self::RemovedNodeAdmitted => &["removed_stay_out"],
+            Self::QuotaRaced => &["quotas_hold"],
+            Self::QuotaByOldCopy => &["room_is_given"],
+            Self::HelloUnproved => &["identities_hold"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -273,7 +282,10 @@ impl Planted {
             Self::GateLeftOpen
             | Self::ForeignSessionAccepted
             | Self::RemovedNodeAdmitted
-            | Self::StartUnheard => "access",
+            | Self::StartUnheard
+            | Self::QuotaRaced
+            | Self::QuotaByOldCopy
+            | Self::HelloUnproved => "access",
             Self::UnionUnchecked
             | Self::ToldUnverified
             | Self::RetryKeepsKey

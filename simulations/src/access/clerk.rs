@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use umbel_client::proto::{ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest};
+use umbel_client::proto::{
+    ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, SetQuotaRequest,
+};
 use umbel_client::{Client, ClientError, ErrorCode, NewFilter};
 
-use super::{ROOT, digest_of, thief};
+use super::{ROOT, digest_of, holders, thief};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::operator::admin_client;
@@ -15,8 +17,10 @@ use crate::plan::access::{
     ACCESS_FILTERS, Change, ChangePlan, ClusterRight, FilterRight, GrantPlan, access_filter,
     principal_name,
 };
+use crate::plan::quota::{LimitPlan, Size, holder_name};
 use crate::seed::true_wall_ms;
 use crate::trace;
+use crate::watch;
 
 /// How long one change is tried.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -39,8 +43,9 @@ impl Clerk {
         Rc::new(Self { client: admin_client(net, addresses, token) })
     }
 
-    /// Guards the cluster, and creates the filters that principals ask about.
-    pub(crate) async fn set_up(&self) {
+    /// Guards the cluster, and creates the filters that principals ask about, and those by which the memory of
+    /// others is known; adds so many principals that have quotas.
+    pub(crate) async fn set_up(&self, holders: u32) {
         let root = Principal {
             cluster_verbs: vec![
                 ClusterVerb::Admin.into(),
@@ -52,16 +57,22 @@ impl Clerk {
         };
         let owner = named("owner", thief::OWNER, thief::FILTER, &[FilterVerb::Insert]);
         let thief = named("thief", thief::THIEF, thief::FILTER, &[FilterVerb::Insert]);
-        for principal in [root, owner, thief] {
+        let holders = (0..holders).map(|number| {
+            let name = holder_name(number);
+            named(&name, &holders::token_of(number), &format!("{name}s*"), &[FilterVerb::Manage])
+        });
+        for principal in [root, owner, thief].into_iter().chain(holders) {
             while self.put(principal.clone()).await.is_err() {
                 tokio::time::sleep(TRY_PAUSE).await;
             }
         }
         let names = (0..ACCESS_FILTERS).map(access_filter).chain([thief::FILTER.to_owned()]);
-        for name in names {
+        let samples =
+            Size::ALL.map(|size| (size.sample().to_owned(), size.capacity(), holders::RATE));
+        for (name, capacity, rate) in names.map(|name| (name, CAPACITY, 1e-6)).chain(samples) {
             let settings = NewFilter {
                 hashing: umbel_client::Hashing::Public,
-                ..NewFilter::for_rate(CAPACITY, 1e-6)
+                ..NewFilter::for_rate(capacity, rate)
             };
             loop {
                 match self.client.create(&name, &settings).await {
@@ -123,6 +134,49 @@ impl Clerk {
             };
             trace::line(now_us(), "clerk", "change", format_args!("{name} {change:?} {end}"));
         }
+    }
+}
+
+/// The clerk as it sets quotas.
+impl Clerk {
+    /// Sets a quota in place of the one that was; an empty name is the cluster's.
+    pub(crate) async fn set_quota(&self, name: &str, quota: Quota) -> Result<(), ClientError> {
+        let (principal, change) = (name.to_owned(), Some(quota));
+        let request = SetQuotaRequest { principal, change, from_none: true };
+        self.client.set_quota(request).await.map(drop)
+    }
+
+    /// Sets the plan's quotas, each at its time or when the one before it has ended.
+    pub(super) async fn limit(&self, limits: Vec<LimitPlan>) {
+        let began = Instant::now();
+        for limit in limits {
+            tokio::time::sleep_until(began + Duration::from_millis(limit.at_ms)).await;
+            let name = limit.of.map(holder_name).unwrap_or_default();
+            let deadline = Instant::now() + CHANGE_TIMEOUT;
+            let end = loop {
+                match self.set_quota(&name, quota_of(limit)).await {
+                    Ok(()) => break "done",
+                    Err(ClientError::Refused(_)) => break "refused",
+                    Err(_) if Instant::now() > deadline => break "given up",
+                    Err(_) => tokio::time::sleep(TRY_PAUSE).await,
+                }
+            };
+            trace::line(now_us(), "clerk", "limit", format_args!("{limit:?} {end}"));
+        }
+    }
+}
+
+/// The quota that a plan means. The cluster's counts from what is there: the other clients' filters, too.
+fn quota_of(limit: LimitPlan) -> Quota {
+    let LimitPlan { of, filters, tenths, .. } = limit;
+    let (large, (count, bytes)) = watch::with(|checks| {
+        let used = if of.is_none() { checks.quotas.now().usage_of_all() } else { (0, 0) };
+        (checks.quotas.bytes_of(Size::Large.sample()).unwrap_or(0), used)
+    });
+    Quota {
+        filters: filters.map(|more| count + u64::from(more)),
+        memory_bytes: tenths.map(|tenths| bytes + large * u64::from(tenths) / 10),
+        ..Quota::default()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::quota::HoldingPlan;
+
 /// Filters that principals are granted rights on, beside those of the plan: `a0`, `a1` and so on.
 pub(crate) const ACCESS_FILTERS: u32 = 3;
 
@@ -14,6 +16,9 @@ pub(crate) struct AccessPlan {
     pub(crate) changes: Vec<ChangePlan>,
     /// What principals and strangers ask for, by time.
     pub(crate) asks: Vec<AskPlan>,
+    /// Quotas, and who uses them up; None in plans from before there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) holding: Option<HoldingPlan>,
 }
 
 /// A change of a principal.

@@ -56,6 +56,10 @@ pub(crate) struct PlanLimits {
     pub(crate) access_changes: RangeInclusive<usize>,
     /// Calls of principals.
     pub(crate) access_asks: RangeInclusive<usize>,
+    /// Changes of quotas.
+    pub(crate) quota_limits: RangeInclusive<usize>,
+    /// Calls of those who use them up.
+    pub(crate) quota_calls: RangeInclusive<usize>,
     /// Numbers of principals.
     pub(crate) principal: RangeInclusive<u32>,
     /// Faults.
@@ -92,6 +96,8 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     job_cells: 1..=64,
     access_changes: 0..=1000,
     access_asks: 0..=10_000,
+    quota_limits: 0..=1000,
+    quota_calls: 0..=10_000,
     principal: 0..=63,
     faults: 0..=1000,
     sets: 2..=8,

@@ -4,6 +4,7 @@
 use umbel_node::ports::Rare;
 
 use self::dice::{Dice, Stream};
+use super::access::AccessPlan;
 use super::{PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
@@ -15,6 +16,7 @@ mod filters;
 mod jobs;
 mod meetings;
 mod ops;
+mod quota;
 mod recipes;
 
 impl Plan {
@@ -58,7 +60,10 @@ impl Plan {
             ops.truncate(*PLAN_LIMITS.ops.end());
         }
         let mut rights = Dice::new(seed, Stream::Access);
-        let access = (profile == Profile::Access).then(|| access::draw(&mut rights, world, run_ms));
+        let access = (profile == Profile::Access).then(|| AccessPlan {
+            holding: Some(quota::draw(&mut Dice::new(seed, Stream::Quotas), world, run_ms)),
+            ..access::draw(&mut rights, world, run_ms)
+        });
         let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
         Self {
             plan: PLAN_FORMAT,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Trials;
+use crate::plan::quota::HoldingPlan;
 use crate::plan::{Fault, Op, Plan, Who};
 
 /// Goes through all kinds of parts once, those first whose loss saves the reader most.
@@ -44,6 +45,7 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
             plan.access.iter_mut().for_each(|access| drop(access.changes.drain(chunk.clone())));
         },
     );
+    shrink_holding(trials);
     trials.thin(|plan| clients(plan).len(), remove_clients);
     trials.thin(item_count, remove_items);
     shrink_copies(trials);
@@ -57,6 +59,26 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
     shrink_world(trials);
     shrink_lengths(trials);
     shrink_run(trials);
+}
+
+/// Quotas and those who use them up: all at once, then their calls, then the changes of quotas.
+fn shrink_holding(trials: &mut Trials<'_>) {
+    let holding = |plan: &Plan| plan.access.as_ref().and_then(|access| access.holding.clone());
+    trials.thin(
+        |plan| usize::from(holding(plan).is_some()),
+        |plan, _| plan.access.iter_mut().for_each(|access| access.holding = None),
+    );
+    let parts = |plan: &mut Plan, take: &dyn Fn(&mut HoldingPlan)| {
+        plan.access.iter_mut().filter_map(|access| access.holding.as_mut()).for_each(take);
+    };
+    trials.thin(
+        |plan| holding(plan).map_or(0, |holding| holding.calls.len()),
+        |plan, chunk| parts(plan, &|holding| drop(holding.calls.drain(chunk.clone()))),
+    );
+    trials.thin(
+        |plan| holding(plan).map_or(0, |holding| holding.limits.len()),
+        |plan, chunk| parts(plan, &|holding| drop(holding.limits.drain(chunk.clone()))),
+    );
 }
 
 /// The clients that do something, in the order of their numbers.

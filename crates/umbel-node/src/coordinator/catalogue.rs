@@ -9,6 +9,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
     MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
@@ -166,7 +167,9 @@ impl Coordinator {
         let check = |state: &MetaState| state.check_quota(owner.as_ref(), settings);
         if self.read_meta(check)?.is_err() {
             // Filters may be gone by now.
-            self.meta_refresh(deadline).await?;
+            if !planted::on(Planted::QuotaByOldCopy) {
+                self.meta_refresh(deadline).await?;
+            }
             self.read_meta(|state| match state.filter_by_name(name.as_str()) {
                 // The name may be this very request's, come again.
                 Some(_) => Ok(()),

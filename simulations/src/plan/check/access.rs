@@ -2,6 +2,7 @@
 
 use super::{Misfit, PLAN_LIMITS, Plan, in_order, in_range};
 use crate::plan::access::{Ask, Change};
+use crate::plan::quota::{HoldingPlan, SLOTS};
 
 impl Plan {
     pub(super) fn check_access(&self) -> Result<(), Misfit> {
@@ -42,6 +43,29 @@ impl Plan {
                 _ => 0,
             };
             in_range(place("ask.item"), item, &limits.item)?;
+        }
+        access.holding.as_ref().map_or(Ok(()), |holding| self.check_holding(holding))
+    }
+
+    fn check_holding(&self, holding: &HoldingPlan) -> Result<(), Misfit> {
+        let (limits, run_ms) = (&PLAN_LIMITS, self.run_ms);
+        let HoldingPlan { holders, limits: changes, calls } = holding;
+        in_range("access.holding.holders", *holders, &(1..=*limits.principal.end()))?;
+        in_range("number of access.holding.limits", changes.len(), &limits.quota_limits)?;
+        in_range("number of access.holding.calls", calls.len(), &limits.quota_calls)?;
+        let times = |times: &mut dyn Iterator<Item = u64>, list| in_order(list, times, run_ms);
+        times(&mut changes.iter().map(|plan| plan.at_ms), "access.holding.limits")?;
+        times(&mut calls.iter().map(|plan| plan.at_ms), "access.holding.calls")?;
+        let numbers = 0..=holders - 1;
+        for (index, plan) in changes.iter().enumerate() {
+            let place = format!("access.holding.limits[{index}].of");
+            in_range(place, plan.of.unwrap_or(0), &numbers)?;
+        }
+        for (index, plan) in calls.iter().enumerate() {
+            let place = |field: &str| format!("access.holding.calls[{index}].{field}");
+            in_range(place("holder"), plan.holder, &numbers)?;
+            in_range(place("via"), plan.via, &(1..=self.node_count()))?;
+            in_range(place("call.slot"), plan.call.slot(), &(0..=SLOTS - 1))?;
         }
         Ok(())
     }

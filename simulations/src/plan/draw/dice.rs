@@ -25,6 +25,8 @@ pub(super) enum Stream {
     Meetings = 8,
     /// Principals, and what they ask for.
     Access = 9,
+    /// Quotas, and who uses them up.
+    Quotas = 10,
 }
 
 /// Random numbers of one stream.

@@ -1,0 +1,270 @@
+//! What principals and the cluster hold and may hold, told from the entries of the catalogue's log by plain
+//! addition, and not by the code that refuses: a second opinion for every create.
+
+use std::collections::BTreeMap;
+
+use umbel_engine::FilterId;
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterSettings, MetaCommand, MetaError, MetaReply, MetaState,
+    PrincipalName, Quota,
+};
+
+use super::view::CLOCKS_APART_US;
+use crate::counters;
+use crate::invariants::quotas_hold::{NAME, SERVED};
+
+/// What somebody holds: filters, and bytes of one copy of each, by how many there are of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Held {
+    /// Filters.
+    pub(crate) count: u64,
+    /// Bytes of those that have as many copies as shards have replicas.
+    partitioned: u64,
+    /// Bytes of those that every node has.
+    replicated: u64,
+}
+
+/// How much somebody may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Limits {
+    /// Filters.
+    pub(crate) count: Option<u64>,
+    /// Bytes on all nodes.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// All of it from some entry on.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Version {
+    replicas: u64,
+    nodes: u64,
+    all: Held,
+    held: BTreeMap<String, Held>,
+    of_all: Limits,
+    limits: BTreeMap<String, Limits>,
+}
+
+/// A filter that was made and is not gone yet.
+#[derive(Clone, PartialEq, Debug)]
+struct Filter {
+    owner: Option<String>,
+    name: String,
+    one: Held,
+}
+
+/// Every version, and when it was first applied anywhere, in simulated microseconds.
+#[derive(Default, Debug)]
+pub(crate) struct Quotas {
+    now: Version,
+    versions: Vec<(u64, Version)>,
+    filters: BTreeMap<FilterId, Filter>,
+    defined: u64,
+}
+
+impl Held {
+    fn of(settings: &FilterSettings) -> Self {
+        let bytes = settings.memory_bytes;
+        match settings.distribution {
+            Distribution::Partitioned => Self { count: 1, partitioned: bytes, replicated: 0 },
+            Distribution::Replicated => Self { count: 1, partitioned: 0, replicated: bytes },
+        }
+    }
+
+    fn add(&mut self, one: Self) {
+        self.count += one.count;
+        self.partitioned += one.partitioned;
+        self.replicated += one.replicated;
+    }
+
+    fn take(&mut self, one: Self) {
+        self.count -= one.count;
+        self.partitioned -= one.partitioned;
+        self.replicated -= one.replicated;
+    }
+}
+
+impl Version {
+    fn bytes(&self, held: Held) -> u64 {
+        held.partitioned * self.replicas + held.replicated * self.nodes
+    }
+
+    /// Who is over its limits with a filter more; None if there is room.
+    fn over(&self, owner: Option<&str>, one: Held) -> Option<String> {
+        let limits = |name| self.limits.get(name).copied().unwrap_or_default();
+        let own = owner.map(|name| (name, self.held(name), limits(name)));
+        let all = ("the cluster", self.all, self.of_all);
+        own.into_iter().chain([all]).find_map(|(name, mut held, limits)| {
+            held.add(one);
+            let bytes = self.bytes(held);
+            let is_over = limits.count.is_some_and(|most| held.count > most)
+                || limits.bytes.is_some_and(|most| bytes > most);
+            let count = held.count;
+            is_over.then(|| format!("{name} has {count} filters of {bytes} bytes of {limits:?}"))
+        })
+    }
+
+    /// What a principal holds.
+    pub(crate) fn held(&self, name: &str) -> Held {
+        self.held.get(name).copied().unwrap_or_default()
+    }
+
+    /// The same in filters and bytes on all nodes.
+    pub(crate) fn usage(&self, name: &str) -> (u64, u64) {
+        let held = self.held(name);
+        (held.count, self.bytes(held))
+    }
+
+    /// What everybody holds, likewise.
+    pub(crate) fn usage_of_all(&self) -> (u64, u64) {
+        (self.all.count, self.bytes(self.all))
+    }
+
+    /// How many filters a principal may hold.
+    pub(crate) fn count_limit(&self, name: &str) -> Option<u64> {
+        self.limits.get(name)?.count
+    }
+}
+
+impl Quotas {
+    /// An entry was applied, perhaps not for the first time; `newest` is what the log made of the catalogue.
+    ///
+    /// # Errors
+    /// Which invariant it breaks, and how.
+    pub(crate) fn applied(
+        &mut self,
+        at_us: u64,
+        index: u64,
+        (command, reply): (&MetaCommand, &MetaReply),
+        newest: &MetaState,
+    ) -> Result<(), (&'static str, String)> {
+        if index <= self.defined {
+            return Ok(());
+        }
+        self.defined = index;
+        self.now.replicas = newest.replicas_wanted() as u64;
+        self.now.nodes = newest.nodes().filter(|(_, record)| record.is_live()).count() as u64;
+        let checked = match (command, reply) {
+            (MetaCommand::CreateFilter { name, settings, owner, .. }, reply) => {
+                self.create(index, (name, settings, owner.as_ref()), reply)
+            }
+            (MetaCommand::DropFilter { filter }, MetaReply::Done) => {
+                if self.filters.get(filter).is_some_and(|held| held.one.replicated > 0) {
+                    self.gone(*filter);
+                }
+                Ok(())
+            }
+            (MetaCommand::FilterDropped { filter }, MetaReply::Done) => {
+                self.gone(*filter);
+                Ok(())
+            }
+            (MetaCommand::SetQuota { of, change, from_none }, MetaReply::Done) => {
+                self.limit(of.as_ref(), change, *from_none);
+                Ok(())
+            }
+            (MetaCommand::DropPrincipal { name }, MetaReply::Done) => {
+                self.now.limits.remove(name.as_str());
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if self.versions.last().is_none_or(|(_, last)| *last != self.now) {
+            self.versions.push((at_us, self.now.clone()));
+        }
+        checked
+    }
+
+    fn create(
+        &mut self,
+        index: u64,
+        (name, settings, owner): (&FilterName, &FilterSettings, Option<&PrincipalName>),
+        reply: &MetaReply,
+    ) -> Result<(), (&'static str, String)> {
+        let (one, owner) = (Held::of(settings), owner.map(PrincipalName::as_str));
+        let over = self.now.over(owner, one);
+        let name = name.as_str();
+        match (reply, over) {
+            // The number of a filter is the index of the entry that made it; an older one is the answer to
+            // a request that came again.
+            (MetaReply::Filter(filter), over) if filter.0 == index => {
+                counters::checked(NAME, 1);
+                let owner = owner.map(str::to_owned);
+                self.now.all.add(one);
+                if let Some(owner) = &owner {
+                    self.now.held.entry(owner.clone()).or_default().add(one);
+                }
+                self.filters.insert(*filter, Filter { owner, name: name.to_owned(), one });
+                match over {
+                    None => Ok(()),
+                    Some(over) => {
+                        Err((NAME, format!("entry {index} makes {name}, with which {over}")))
+                    }
+                }
+            }
+            (MetaReply::Refused(MetaError::Quota { what }), None) => {
+                let text = format!("entry {index}: {name} was refused with room for it: {what}");
+                Err((SERVED, text))
+            }
+            (MetaReply::Refused(MetaError::Quota { .. }), Some(_)) => {
+                counters::checked(SERVED, 1);
+                counters::state("quota_full");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn gone(&mut self, filter: FilterId) {
+        let Some(Filter { owner, one, .. }) = self.filters.remove(&filter) else { return };
+        self.now.all.take(one);
+        if let Some(held) = owner.and_then(|owner| self.now.held.get_mut(&owner)) {
+            held.take(one);
+        }
+    }
+
+    fn limit(&mut self, of: Option<&PrincipalName>, change: &Quota, from_none: bool) {
+        let limits = match of {
+            None => &mut self.now.of_all,
+            Some(name) => self.now.limits.entry(name.as_str().to_owned()).or_default(),
+        };
+        let before = if from_none { Limits::default() } else { *limits };
+        // The default of the cluster's memory is gigabytes, which no world fills.
+        *limits = Limits {
+            count: change.filter_count.or(before.count),
+            bytes: change.memory_bytes.or(before.bytes),
+        };
+    }
+
+    /// Versions that a linearizable look at the catalogue may have met from one moment to another one.
+    pub(crate) fn between(&self, from_us: u64, to_us: u64) -> &[(u64, Version)] {
+        let sure = |&(at_us, _): &(u64, Version)| at_us + CLOCKS_APART_US < from_us;
+        let least = self.versions.partition_point(sure).saturating_sub(1);
+        let by_us = to_us + CLOCKS_APART_US;
+        let most = self.versions.partition_point(|&(at_us, _)| at_us <= by_us);
+        &self.versions[least..most.max(least)]
+    }
+
+    /// Whether a filter like a sample would have found no room at any moment of these.
+    pub(crate) fn may_be_full(&self, us: (u64, u64), owner: &str, sample: &str) -> bool {
+        let Some(one) = self.sample(sample) else { return true };
+        let mut versions = self.between(us.0, us.1).iter();
+        versions.any(|(_, version)| version.over(Some(owner), one).is_some())
+    }
+
+    fn sample(&self, name: &str) -> Option<Held> {
+        self.filters.values().find(|filter| filter.name == name).map(|filter| filter.one)
+    }
+
+    /// What a filter of this name takes on all nodes.
+    pub(crate) fn bytes_of(&self, name: &str) -> Option<u64> {
+        self.sample(name).map(|one| self.now.bytes(one))
+    }
+
+    /// The last version.
+    pub(crate) const fn now(&self) -> &Version {
+        &self.now
+    }
+}
+
+#[cfg(test)]
+#[path = "quotas_test.rs"]
+mod quotas_test;

@@ -1,0 +1,125 @@
+//! The ledger of quotas, on catalogues that are told entry by entry, and on replies that are wrong.
+
+use umbel_engine::NodeId;
+use umbel_filter::CellCount;
+
+use super::*;
+use crate::oracle::fixture::settings;
+use crate::plan::FilterKind;
+
+const S: u64 = 1_000_000;
+
+/// A catalogue and its ledger. Entry 1 forms a cluster of three nodes, each later one is applied a second after
+/// the one before it.
+struct Story {
+    state: MetaState,
+    quotas: Quotas,
+    index: u64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let mut story = Self { state: MetaState::new(), quotas: Quotas::default(), index: 0 };
+        let nodes = (1..=3).map(|n| (NodeId(n), format!("n{n}:7300"))).collect();
+        let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 2 };
+        assert_eq!(story.tell(&form), Ok(()));
+        story
+    }
+
+    fn tell(&mut self, command: &MetaCommand) -> Result<(), &'static str> {
+        let reply = self.state.apply(self.index + 1, command);
+        self.say(command, &reply)
+    }
+
+    /// Lets the ledger hear a reply, right or wrong.
+    fn say(&mut self, command: &MetaCommand, reply: &MetaReply) -> Result<(), &'static str> {
+        self.index += 1;
+        let heard = self.quotas.applied(self.index * S, self.index, (command, reply), &self.state);
+        heard.map_err(|(invariant, _)| invariant)
+    }
+
+    /// Tells of a filter that was made, whatever the catalogue would say.
+    fn made(&mut self, name: &str) -> Result<(), &'static str> {
+        let filter = FilterId(self.index + 1);
+        self.say(&create(name, Distribution::Partitioned), &MetaReply::Filter(filter))
+    }
+
+    fn limit(&mut self, filter_count: Option<u64>, memory_bytes: Option<u64>) {
+        let change = Quota { filter_count, memory_bytes, ..Quota::default() };
+        let of = PrincipalName::new("h0");
+        let set = MetaCommand::SetQuota { of, change, from_none: true };
+        assert_eq!(self.say(&set, &MetaReply::Done), Ok(()));
+    }
+}
+
+/// A filter of `h0` that takes 64 bytes a copy.
+fn create(name: &str, distribution: Distribution) -> MetaCommand {
+    let shards = CellCount::new(1).unwrap();
+    let settings = FilterSettings { distribution, ..settings(FilterKind::Blocked, 10, shards) };
+    let (name, owner) = (FilterName::new(name).unwrap(), PrincipalName::new("h0"));
+    MetaCommand::CreateFilter { name, settings, importing: false, owner }
+}
+
+fn full() -> MetaReply {
+    MetaReply::Refused(MetaError::Quota { what: "full".to_owned() })
+}
+
+#[test]
+fn what_is_held_is_told_as_the_catalogue_tells_it() {
+    let mut story = Story::new();
+    assert_eq!(story.tell(&create("a", Distribution::Partitioned)), Ok(()));
+    assert_eq!(story.tell(&create("b", Distribution::Replicated)), Ok(()));
+    // 64 bytes on two of three nodes, and on all three.
+    assert_eq!(story.quotas.now().usage("h0"), (2, 5 * 64));
+    let usage = story.state.usage(Some("h0"));
+    assert_eq!((usage.filter_count, usage.memory_bytes), (2, 5 * 64));
+    assert_eq!(story.tell(&MetaCommand::DropFilter { filter: FilterId(3) }), Ok(()));
+    assert_eq!(story.tell(&MetaCommand::DropFilter { filter: FilterId(2) }), Ok(()));
+    assert_eq!(story.quotas.now().usage_of_all(), (1, 2 * 64), "its slices are still there");
+    assert_eq!(story.tell(&MetaCommand::FilterDropped { filter: FilterId(2) }), Ok(()));
+    assert_eq!(story.quotas.now().usage_of_all(), (0, 0));
+}
+
+#[test]
+fn one_filter_too_many_is_seen_and_so_is_one_byte() {
+    let mut story = Story::new();
+    story.limit(Some(1), None);
+    assert_eq!(story.made("a"), Ok(()));
+    assert_eq!(story.made("b"), Err(NAME));
+    story.limit(None, Some(6 * 64));
+    assert_eq!(story.made("c"), Ok(()));
+    story.limit(None, Some(8 * 64 - 1));
+    assert_eq!(story.made("d"), Err(NAME));
+}
+
+#[test]
+fn a_refusal_with_room_is_seen() {
+    let mut story = Story::new();
+    story.limit(Some(1), None);
+    assert_eq!(story.say(&create("a", Distribution::Partitioned), &full()), Err(SERVED));
+    assert_eq!(story.made("a"), Ok(()));
+    let made = FilterId(story.index);
+    assert_eq!(story.say(&create("b", Distribution::Partitioned), &full()), Ok(()));
+    // What is dropped and gone gives room.
+    let gone = MetaCommand::FilterDropped { filter: made };
+    assert_eq!(story.say(&gone, &MetaReply::Done), Ok(()));
+    assert_eq!(story.say(&create("b", Distribution::Partitioned), &full()), Err(SERVED));
+}
+
+#[test]
+fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
+    let mut story = Story::new();
+    // From 2 s on one filter, which is there from 3 s on, and gone from 4 s on.
+    story.limit(Some(1), None);
+    assert_eq!(story.made("a"), Ok(()));
+    let one = MetaCommand::FilterDropped { filter: FilterId(story.index) };
+    assert!(story.quotas.may_be_full((3 * S + S / 2, 4 * S), "h0", "a"));
+    assert_eq!(story.say(&one, &MetaReply::Done), Ok(()));
+    assert_eq!(story.made("a"), Ok(()), "the sample");
+    story.limit(Some(2), None);
+    let full = |from: u64, to: u64| story.quotas.may_be_full((from, to), "h0", "a");
+    assert!(full(3 * S + S / 2, 7 * S), "it was full when the call began");
+    assert!(full(5 * S + S / 2, 5 * S + S / 2), "one of one");
+    assert!(!full(6 * S + S / 2, 7 * S), "one of two");
+    assert!(!full(4 * S + S / 2, 4 * S + S / 2), "none of one");
+}
