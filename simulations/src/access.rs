@@ -6,16 +6,20 @@
 //! | `answer` | what comes of a call |
 //! | `clerk` | the administrator |
 //! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` judges each answer |
+//! | `hello` | calls of nodes to nodes, in another one's name |
 //! | `holders` | principals with quotas, who use them up; `invariants/quotas_hold` judges each answer |
 //! | `thief` | one who sends requests in another one's session |
 //! | `stranger` | somebody who knocks at nodes that start |
 //! | `ghosts` | nodes that were removed |
+//! | `impostors` | certificates that are none of the caller's, or of no worth |
 
 pub(crate) mod answer;
 mod askers;
 mod clerk;
 mod ghosts;
+mod hello;
 pub(crate) mod holders;
+mod impostors;
 mod stranger;
 mod thief;
 
@@ -45,8 +49,11 @@ pub(crate) fn digest_of(token: &str) -> [u8; 32] {
 
 /// Does what the plan says, to its end.
 pub(crate) async fn run(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, plan: AccessPlan) {
-    let AccessPlan { changes, asks, holding } = plan;
-    tokio::task::spawn_local(ghosts::run(net.clone(), addresses.clone()));
+    let AccessPlan { changes, asks, holding, identities } = plan;
+    // They prove themselves by tokens, or not at all.
+    let net = net.showing(None);
+    let machines = u32::try_from(addresses.len()).expect("a few nodes");
+    tokio::task::spawn_local(ghosts::run(net.clone(), machines));
     tokio::task::spawn_local(stranger::run(net.clone()));
     let holding = async {
         if let Some(HoldingPlan { limits, calls, .. }) = holding {
@@ -55,5 +62,10 @@ pub(crate) async fn run(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, p
         }
     };
     let asking = askers::Askers::new(net.clone(), addresses.clone()).run(asks);
-    tokio::join!(clerk.run(changes), asking, holding);
+    let impostors = async {
+        if let Some(plan) = identities {
+            impostors::run(net.clone(), plan).await;
+        }
+    };
+    tokio::join!(clerk.run(changes), asking, holding, impostors);
 }

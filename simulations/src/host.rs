@@ -11,12 +11,14 @@ use umbel_node::ports::{Ports, Rare};
 use umbel_node::{Config, Node, StartError};
 
 use crate::disk::SimDisk;
+use crate::identity::{Certificate, Papers, keep_certificate};
 use crate::jobs::{HostJobs, PlannedJobs, SimWorkshops};
 use crate::names::PORT;
 pub(crate) use crate::names::{address_of, host_name};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::WorldShape;
+use crate::plan::identity::IdentityPlan;
 use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::{self, SimObserver};
@@ -74,6 +76,8 @@ pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) disk: SimDisk,
     pub(crate) net: SimNet,
+    /// Its certificates, in a world with some.
+    pub(crate) papers: Option<Arc<Papers>>,
     /// What it holds of jobs.
     pub(crate) jobs: HostJobs,
     planned_jobs: Arc<PlannedJobs>,
@@ -106,16 +110,24 @@ impl Host {
         seed: u64,
         provoked: Vec<Rare>,
         planned_jobs: Arc<PlannedJobs>,
+        identities: Option<&IdentityPlan>,
     ) -> Rc<Self> {
         let name = host_name(number);
+        let skew_ms = identities.and_then(|plan| plan.skews_ms.get(number as usize - 1));
+        let wall_offset_ms = Arc::new(AtomicI64::new(skew_ms.copied().unwrap_or(0)));
+        let papers = identities.map(|plan| {
+            let clock = Arc::clone(&wall_offset_ms);
+            Papers::new(number, Some(Certificate::generic()), plan.life_ms, clock)
+        });
         Rc::new(Self {
             number,
             disk: SimDisk::new(disk_seed(seed, number)),
-            net: SimNet::new(seed, number),
+            net: SimNet::new(seed, number).proving(papers.clone()),
+            papers,
             jobs: HostJobs::default(),
             planned_jobs,
             condition: RefCell::new(Condition::Down),
-            wall_offset_ms: Arc::default(),
+            wall_offset_ms,
             node_id: Cell::new(None),
             is_lost: Cell::new(false),
             damage_count: Arc::default(),
@@ -177,6 +189,10 @@ impl Host {
         self.node_id.set(None);
         self.is_lost.set(false);
         self.join.replace(Some(join));
+        if let Some(papers) = &self.papers {
+            papers.mend();
+            papers.show(Some(Certificate::generic()));
+        }
     }
 
     /// A node whose disk was wiped runs: if it has joined, it is a new one without an operator's help,
@@ -201,6 +217,9 @@ impl Host {
 
     fn config(&self) -> Config {
         let join = self.join.borrow().clone();
+        let is_required = self.papers.as_ref().is_some_and(|papers| papers.is_required());
+        // The files are not opened: the network is another one.
+        let of_tls = || is_required.then(|| "simulated".to_owned());
         let initial_cluster = if join.is_some() { Vec::new() } else { self.founders.clone() };
         Config {
             listen: format!("0.0.0.0:{PORT}"),
@@ -215,6 +234,10 @@ impl Host {
             election_ms_min: 500,
             election_ms_max: 1000,
             insecure: true,
+            require_node_identity: is_required,
+            tls_cert: of_tls(),
+            tls_key: of_tls(),
+            tls_ca: of_tls(),
             scrub_interval_s: self.shape.scrub_s.into(),
             ..Config::default()
         }
@@ -275,6 +298,12 @@ impl Host {
         trace::line(now_us(), &self.name, "up", format_args!("{}", node.id()));
         self.condition.replace(Condition::Up(Rc::clone(&node)));
         let mut errands = tokio::task::JoinSet::new();
+        if let Some(papers) = self.papers.clone() {
+            let own = self.address();
+            let others = self.founders.iter().filter(|&address| *address != own).cloned();
+            let keeping = keep_certificate(self.net.clone(), papers, others.collect());
+            errands.spawn_local(keeping);
+        }
         let failure = loop {
             tokio::select! {
                 biased;

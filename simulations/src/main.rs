@@ -14,6 +14,7 @@ mod faults;
 mod heal;
 mod history;
 mod host;
+mod identity;
 mod invariants;
 mod jobs;
 mod limits;

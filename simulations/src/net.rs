@@ -14,9 +14,11 @@ use std::task::{Context, Poll, Waker};
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
 use umbel_client::{Connecting, Connection, Connector};
-use umbel_node::ports::{Incoming, Listener, Net, PortFuture, Stream};
+use umbel_node::ports::{Incoming, Listener, Net, NodeIdentity, PortFuture, Stream};
 
+use crate::identity::{Certificate, Papers};
 use crate::links::note_write;
 use crate::seed::stream;
 
@@ -24,6 +26,8 @@ use crate::seed::stream;
 #[derive(Clone)]
 pub(crate) struct SimNet {
     state: Arc<HostNet>,
+    /// What both ends prove before the first byte; None where nobody proves anything.
+    papers: Option<Arc<Papers>>,
 }
 
 struct HostNet {
@@ -72,7 +76,27 @@ impl SimNet {
             dice: Mutex::new(stream(seed, &format!("{host}/net"))),
             live: Mutex::default(),
         };
-        Self { state: Arc::new(state) }
+        Self { state: Arc::new(state), papers: None }
+    }
+
+    /// The same network with certificates, if there are some.
+    #[must_use]
+    pub(crate) fn proving(self, papers: Option<Arc<Papers>>) -> Self {
+        Self { papers, ..self }
+    }
+
+    /// Whether connections begin with certificates.
+    pub(crate) const fn is_proving(&self) -> bool {
+        self.papers.is_some()
+    }
+
+    /// The same host's network for somebody who shows another certificate, or none.
+    pub(crate) fn showing(&self, certificate: Option<Certificate>) -> Self {
+        let papers = self
+            .papers
+            .is_some()
+            .then(|| Papers::new(self.state.host, certificate, 0, Arc::default()));
+        Self { papers, ..self.clone() }
     }
 
     /// Sets the chance that a write resets its connection, in thousandths.
@@ -112,9 +136,13 @@ impl SimNet {
         SimStream { tcp, peer, fate, net: self.clone() }
     }
 
-    async fn dial(self, address: String) -> io::Result<SimStream> {
+    async fn dial(self, address: String, wanted: Option<NodeIdentity>) -> io::Result<SimStream> {
         let tcp = turmoil::net::TcpStream::connect(address.as_str()).await?;
-        Ok(self.stream(tcp))
+        let mut stream = self.stream(tcp);
+        if let Some(papers) = &self.papers {
+            papers.call(&mut stream, wanted).await?;
+        }
+        Ok(stream)
     }
 }
 
@@ -122,20 +150,36 @@ impl Net for SimNet {
     fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let tcp = turmoil::net::TcpListener::bind(address).await?;
-            let listener = SimListener { tcp, net: self.clone(), address: address.to_owned() };
-            Ok(Box::new(listener) as Box<dyn Listener>)
+            let (net, address) = (self.clone(), address.to_owned());
+            let plain = SimListener { tcp, net, address };
+            Ok(match &self.papers {
+                None => Box::new(plain) as Box<dyn Listener>,
+                Some(papers) => {
+                    let papers = Arc::clone(papers);
+                    Box::new(ProvingListener { plain, papers, handshakes: JoinSet::new() })
+                }
+            })
         })
     }
 
     fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
-        let dialing = self.clone().dial(address.to_owned());
+        let dialing = self.clone().dial(address.to_owned(), None);
+        Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Stream>) })
+    }
+
+    fn connect_node<'a>(
+        &'a self,
+        address: &'a str,
+        wanted: NodeIdentity,
+    ) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+        let dialing = self.clone().dial(address.to_owned(), Some(wanted));
         Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Stream>) })
     }
 }
 
 impl Connector for SimNet {
     fn connect(&self, address: &str) -> Connecting {
-        let dialing = self.clone().dial(address.to_owned());
+        let dialing = self.clone().dial(address.to_owned(), None);
         Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Connection>) })
     }
 }
@@ -156,6 +200,46 @@ impl Listener for SimListener {
             let (tcp, from) = self.tcp.accept().await?;
             let stream = self.net.stream(tcp);
             Ok(Incoming::unchecked(stream, from.to_string()))
+        })
+    }
+}
+
+/// Takes connections whose other end has proved itself; a slow one keeps nobody waiting.
+struct ProvingListener {
+    plain: SimListener,
+    papers: Arc<Papers>,
+    handshakes: JoinSet<io::Result<Incoming>>,
+}
+
+impl Listener for ProvingListener {
+    fn local_address(&self) -> String {
+        self.plain.local_address()
+    }
+
+    fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
+        Box::pin(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(done) = self.handshakes.join_next() => {
+                        // Whoever proves nothing is told so by the end of the connection.
+                        if let Ok(Ok(incoming)) = done {
+                            return Ok(incoming);
+                        }
+                    }
+                    taken = self.plain.tcp.accept() => {
+                        let (tcp, from) = taken?;
+                        let mut stream = self.plain.net.stream(tcp);
+                        let papers = Arc::clone(&self.papers);
+                        self.handshakes.spawn(async move {
+                            let identity = papers.take(&mut stream).await?;
+                            let mut incoming = Incoming::unchecked(stream, from.to_string());
+                            incoming.identity = identity;
+                            Ok(incoming)
+                        });
+                    }
+                }
+            }
         })
     }
 }

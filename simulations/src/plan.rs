@@ -8,6 +8,7 @@ mod class;
 pub(crate) mod damage;
 mod draw;
 pub(crate) mod file;
+pub(crate) mod identity;
 mod job;
 mod line_format;
 pub(crate) mod meeting;

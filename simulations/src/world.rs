@@ -26,8 +26,11 @@ use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
 
+mod certificates;
 mod cuts;
 mod supervision;
+
+use certificates::{Certifying, clients_net, identities_of};
 
 /// One step of simulated time.
 const TICK: Duration = Duration::from_millis(1);
@@ -89,6 +92,8 @@ pub(crate) struct World {
     restarts: BTreeMap<u32, u64>,
     /// Nodes that stay as they are: a fault is not over.
     pub(crate) reserved: BTreeMap<u32, u32>,
+    /// How far the world is with certificates.
+    certifying: Certifying,
     /// Tasks of the clients' host.
     tasks: tokio::sync::mpsc::UnboundedSender<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
 }
@@ -144,7 +149,7 @@ impl World {
         let mut sim = builder.build();
         let plan = Rc::new(plan.clone());
         let founders: Vec<String> = (1..=plan.world.nodes).map(address_of).collect();
-        let clients_net = SimNet::new(plan.seed, CLIENTS);
+        let clients_net = clients_net(&plan);
         let token = access::root_token(plan.access.as_ref());
         let of_clients = || (clients_net.clone(), founders.clone());
         let (net, addresses) = of_clients();
@@ -188,6 +193,7 @@ impl World {
             retiring: BTreeMap::new(),
             restarts: BTreeMap::new(),
             reserved: BTreeMap::new(),
+            certifying: Certifying::default(),
             tasks,
             plan,
         };
@@ -201,7 +207,8 @@ impl World {
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
         let jobs = Arc::clone(&self.jobs);
-        let host = Host::new(number, &self.founders, shape, seed, self.rare.clone(), jobs);
+        let (rare, identities) = (self.rare.clone(), identities_of(&self.plan));
+        let host = Host::new(number, &self.founders, shape, seed, rare, jobs, identities);
         host.join.replace(join);
         assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));
         let program = Rc::clone(&host);
@@ -233,12 +240,14 @@ impl World {
         let mut nemesis = Nemesis::new(&self.plan, began_us);
         while now_us() < began_us + self.plan.run_ms * 1000 {
             nemesis.step(self);
+            self.lapse(began_us);
             self.step()?;
             if self.is_violated() {
                 return Ok(());
             }
         }
         nemesis.end_all(self);
+        self.certifying.is_healing = true;
         heal::heal(self, &work)?;
         if self.is_violated() {
             return Ok(());
@@ -252,9 +261,10 @@ impl World {
         let clerk = self.clerk.clone();
         let holding = self.plan.access.as_ref().and_then(|access| access.holding.as_ref());
         let holders = holding.map_or(0, |holding| holding.holders);
+        let is_proving = identities_of(&self.plan).is_some();
         let done = self.spawn(async move {
             if let Some(clerk) = clerk {
-                clerk.set_up(holders).await;
+                clerk.set_up(holders, is_proving).await;
             }
             clients.create_filters().await;
         });
@@ -271,7 +281,7 @@ impl World {
                 return Ok(false);
             }
         }
-        Ok(true)
+        self.certify()
     }
 
     /// Runs something on the clients' host; the cell says when it is done.

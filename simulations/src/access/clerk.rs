@@ -10,6 +10,7 @@ use umbel_client::proto::{
 use umbel_client::{Client, ClientError, ErrorCode, NewFilter};
 
 use super::{ROOT, digest_of, holders, thief};
+use crate::identity::CERTIFIED;
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::operator::admin_client;
@@ -44,8 +45,9 @@ impl Clerk {
     }
 
     /// Guards the cluster, and creates the filters that principals ask about, and those by which the memory of
-    /// others is known; adds so many principals that have quotas.
-    pub(crate) async fn set_up(&self, holders: u32) {
+    /// others is known; adds so many principals that have quotas,
+    /// and one that has a certificate if connections prove something.
+    pub(crate) async fn set_up(&self, holders: u32, is_proving: bool) {
         let root = Principal {
             cluster_verbs: vec![
                 ClusterVerb::Admin.into(),
@@ -61,7 +63,13 @@ impl Clerk {
             let name = holder_name(number);
             named(&name, &holders::token_of(number), &format!("{name}s*"), &[FilterVerb::Manage])
         });
-        for principal in [root, owner, thief].into_iter().chain(holders) {
+        // By a certificate, which there is in some worlds only.
+        let certified = Principal {
+            token_digest: bytes::Bytes::new(),
+            ..named(CERTIFIED, ROOT, "a*", &[FilterVerb::Read])
+        };
+        let certified = is_proving.then_some(certified);
+        for principal in [root, owner, thief].into_iter().chain(holders).chain(certified) {
             while self.put(principal.clone()).await.is_err() {
                 tokio::time::sleep(TRY_PAUSE).await;
             }

@@ -45,7 +45,8 @@ pub(crate) fn judge(asked: &Asked) {
                 }
                 _ => None,
             };
-            (verdicts(versions, &asked.shown, asked.ask, asked.wall_ms), named)
+            let wall_ms = checks.rights.shown_ms(asked.wall_ms);
+            (verdicts(versions, &asked.shown, asked.ask, wall_ms), named)
         });
         if let Ask::Insert { item, .. } = asked.ask {
             let may = surely.as_ref().is_none_or(|(all, _)| all.contains(&Verdict::Granted));

@@ -45,6 +45,8 @@ pub(crate) struct Rights {
     applied: BTreeMap<String, Vec<(u64, usize)>>,
     /// When each machine's node started last.
     starts: BTreeMap<u32, u64>,
+    /// How far wall clocks of nodes are from the right one at most, in milliseconds.
+    clocks_off_ms: u64,
 }
 
 /// Whether a call may be answered, by one version.
@@ -170,6 +172,16 @@ fn covers(pattern: &str, name: &str) -> bool {
 }
 
 impl Rights {
+    /// Wall clocks of nodes are wrong by so many milliseconds at most.
+    pub(crate) fn expect_clocks_off(&mut self, ms: u64) {
+        self.clocks_off_ms = ms;
+    }
+
+    /// What wall clocks of nodes may show from one right time to another one.
+    pub(crate) const fn shown_ms(&self, (from_ms, to_ms): (u64, u64)) -> (u64, u64) {
+        (from_ms - self.clocks_off_ms, to_ms + self.clocks_off_ms)
+    }
+
     /// A host's node starts.
     pub(crate) fn started(&mut self, at_us: u64, machine: u32) {
         self.starts.insert(machine, at_us);

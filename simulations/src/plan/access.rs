@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::identity::IdentityPlan;
 use super::quota::HoldingPlan;
 
 /// Filters that principals are granted rights on, beside those of the plan: `a0`, `a1` and so on.
@@ -19,6 +20,9 @@ pub(crate) struct AccessPlan {
     /// Quotas, and who uses them up; None in plans from before there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) holding: Option<HoldingPlan>,
+    /// Certificates; with None nobody proves anything but by a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) identities: Option<IdentityPlan>,
 }
 
 /// A change of a principal.

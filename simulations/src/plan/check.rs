@@ -60,6 +60,14 @@ pub(crate) struct PlanLimits {
     pub(crate) quota_limits: RangeInclusive<usize>,
     /// Calls of those who use them up.
     pub(crate) quota_calls: RangeInclusive<usize>,
+    /// Calls with wrong certificates.
+    pub(crate) impostors: RangeInclusive<usize>,
+    /// Certificates that end for good.
+    pub(crate) lapses: RangeInclusive<usize>,
+    /// Life of a certificate, in simulated milliseconds: the last third is longer than clocks are apart.
+    pub(crate) life_ms: RangeInclusive<u64>,
+    /// How much a clock is ahead, in milliseconds.
+    pub(crate) skew_ms: RangeInclusive<i64>,
     /// Numbers of principals.
     pub(crate) principal: RangeInclusive<u32>,
     /// Faults.
@@ -98,6 +106,10 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     access_asks: 0..=10_000,
     quota_limits: 0..=1000,
     quota_calls: 0..=10_000,
+    impostors: 0..=10_000,
+    lapses: 0..=16,
+    life_ms: 3_100..=600_000,
+    skew_ms: -1_000..=1_000,
     principal: 0..=63,
     faults: 0..=1000,
     sets: 2..=8,

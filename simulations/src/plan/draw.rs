@@ -5,6 +5,7 @@ use umbel_node::ports::Rare;
 
 use self::dice::{Dice, Stream};
 use super::access::AccessPlan;
+use super::identity::IdentityPlan;
 use super::{PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
@@ -13,6 +14,7 @@ mod copies;
 mod dice;
 mod faults;
 mod filters;
+mod identity;
 mod jobs;
 mod meetings;
 mod ops;
@@ -62,9 +64,15 @@ impl Plan {
         let mut rights = Dice::new(seed, Stream::Access);
         let access = (profile == Profile::Access).then(|| AccessPlan {
             holding: Some(quota::draw(&mut Dice::new(seed, Stream::Quotas), world, run_ms)),
+            identities: draw_identities(seed, world, run_ms),
             ..access::draw(&mut rights, world, run_ms)
         });
-        let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+        let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+        let identities = access.as_ref().and_then(|access| access.identities.as_ref());
+        if identities.is_some_and(|identities| identities.require) {
+            // A node that joins has no certificate that says who it is: enrolment is not simulated.
+            faults.retain(|plan| !matches!(plan.fault.class(), "join" | "replace"));
+        }
         Self {
             plan: PLAN_FORMAT,
             seed,
@@ -109,6 +117,12 @@ impl Plan {
             expect: None,
         }
     }
+}
+
+/// Every second world has certificates.
+fn draw_identities(seed: u64, world: WorldShape, run_ms: u64) -> Option<IdentityPlan> {
+    let mut dice = Dice::new(seed, Stream::Identities);
+    dice.one_in(2).then(|| identity::draw(&mut dice, world, run_ms))
 }
 
 fn draw_world(dice: &mut Dice) -> WorldShape {

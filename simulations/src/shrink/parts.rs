@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Trials;
+use crate::plan::identity::IdentityPlan;
 use crate::plan::quota::HoldingPlan;
 use crate::plan::{Fault, Op, Plan, Who};
 
@@ -46,6 +47,7 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
         },
     );
     shrink_holding(trials);
+    shrink_identities(trials);
     trials.thin(|plan| clients(plan).len(), remove_clients);
     trials.thin(item_count, remove_items);
     shrink_copies(trials);
@@ -78,6 +80,27 @@ fn shrink_holding(trials: &mut Trials<'_>) {
     trials.thin(
         |plan| holding(plan).map_or(0, |holding| holding.limits.len()),
         |plan, chunk| parts(plan, &|holding| drop(holding.limits.drain(chunk.clone()))),
+    );
+}
+
+/// Certificates: all at once, then the calls with wrong ones, then those that end.
+fn shrink_identities(trials: &mut Trials<'_>) {
+    let identities =
+        |plan: &Plan| plan.access.as_ref().and_then(|access| access.identities.clone());
+    trials.thin(
+        |plan| usize::from(identities(plan).is_some()),
+        |plan, _| plan.access.iter_mut().for_each(|access| access.identities = None),
+    );
+    let parts = |plan: &mut Plan, take: &dyn Fn(&mut IdentityPlan)| {
+        plan.access.iter_mut().filter_map(|access| access.identities.as_mut()).for_each(take);
+    };
+    trials.thin(
+        |plan| identities(plan).map_or(0, |identities| identities.impostors.len()),
+        |plan, chunk| parts(plan, &|identities| drop(identities.impostors.drain(chunk.clone()))),
+    );
+    trials.thin(
+        |plan| identities(plan).map_or(0, |identities| identities.lapses.len()),
+        |plan, chunk| parts(plan, &|identities| drop(identities.lapses.drain(chunk.clone()))),
     );
 }
 

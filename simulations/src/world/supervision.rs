@@ -20,6 +20,7 @@ const JOIN_PATIENCE_US: u64 = 5_000_000;
 impl World {
     /// Checks the groups, and does what a supervisor and an operator do about nodes that do not run.
     pub(super) fn look(&mut self) {
+        self.look_at_certificates();
         for host in self.hosts.clone() {
             if let Some(node) = host.node()
                 && !host.is_lost.get()

@@ -2,6 +2,7 @@
 
 use super::{Misfit, PLAN_LIMITS, Plan, in_order, in_range};
 use crate::plan::access::{Ask, Change};
+use crate::plan::identity::{IdentityPlan, Show};
 use crate::plan::quota::{HoldingPlan, SLOTS};
 
 impl Plan {
@@ -44,7 +45,50 @@ impl Plan {
             };
             in_range(place("ask.item"), item, &limits.item)?;
         }
-        access.holding.as_ref().map_or(Ok(()), |holding| self.check_holding(holding))
+        access.holding.as_ref().map_or(Ok(()), |holding| self.check_holding(holding))?;
+        access.identities.as_ref().map_or(Ok(()), |identities| self.check_identities(identities))
+    }
+
+    fn check_identities(&self, plan: &IdentityPlan) -> Result<(), Misfit> {
+        let limits = &PLAN_LIMITS;
+        let IdentityPlan { require, life_ms, skews_ms, lapses, impostors } = plan;
+        let place = |field: &str| format!("access.identities.{field}");
+        in_range(place("life_ms"), *life_ms, &limits.life_ms)?;
+        let founders = self.world.nodes as usize;
+        in_range("number of access.identities.skews_ms", skews_ms.len(), &(founders..=founders))?;
+        for (index, skew_ms) in skews_ms.iter().enumerate() {
+            in_range(place(&format!("skews_ms[{index}]")), *skew_ms, &limits.skew_ms)?;
+        }
+        in_range("number of access.identities.lapses", lapses.len(), &limits.lapses)?;
+        in_range("number of access.identities.impostors", impostors.len(), &limits.impostors)?;
+        in_order(&place("lapses"), lapses.iter().map(|plan| plan.at_ms), self.run_ms)?;
+        in_order(&place("impostors"), impostors.iter().map(|plan| plan.at_ms), self.run_ms)?;
+        let is_new = |class: &str| matches!(class, "join" | "replace");
+        if *require && self.faults.iter().any(|plan| is_new(plan.fault.class())) {
+            let expected = "neither join nor replace where certificates must say which node it is";
+            return Err(Misfit::new("faults", expected, "one of them"));
+        }
+        let founder = 1..=self.world.nodes;
+        for (index, lapse) in lapses.iter().enumerate() {
+            in_range(place(&format!("lapses[{index}].node")), lapse.node, &founder)?;
+        }
+        for (index, plan) in impostors.iter().enumerate() {
+            let place = |field: &str| place(&format!("impostors[{index}].{field}"));
+            in_range(place("via"), plan.via, &(1..=self.node_count()))?;
+            let nodes = match plan.show {
+                Show::Foreign { node } | Show::Elsewhere { node } => [node, node],
+                Show::Namesake { node, says } => [node, says],
+                Show::Generic { says } | Show::Client { says } => [says, says],
+                Show::Dated { .. } => continue,
+            };
+            for node in nodes {
+                in_range(place("show"), node, &founder)?;
+            }
+            if matches!(plan.show, Show::Namesake { node, says } if node == says) {
+                return Err(Misfit::new(place("show"), "two different nodes", "one"));
+            }
+        }
+        Ok(())
     }
 
     fn check_holding(&self, holding: &HoldingPlan) -> Result<(), Misfit> {

@@ -69,7 +69,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> AccessPla
         asks.push(AskPlan { at_ms, principal, secret, via: dice.count(1, world.nodes), ask });
         at_ms += dice.gap(ASK_GAP_MEAN_MS);
     }
-    AccessPlan { changes, asks, holding: None }
+    AccessPlan { changes, asks, holding: None, identities: None }
 }
 
 fn draw_put(dice: &mut Dice, secret: u32, run_ms: u64) -> Change {

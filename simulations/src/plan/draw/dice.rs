@@ -27,6 +27,8 @@ pub(super) enum Stream {
     Access = 9,
     /// Quotas, and who uses them up.
     Quotas = 10,
+    /// Certificates, and callers who show wrong ones.
+    Identities = 11,
 }
 
 /// Random numbers of one stream.

@@ -1,0 +1,128 @@
+//! Calls of nodes to nodes, in the name of one that the caller is not.
+
+use std::time::Duration;
+
+use prost::Message;
+use tokio_stream::StreamExt;
+use tonic::Request;
+use tonic::metadata::MetadataValue;
+use umbel_client::proto::link_answer::Outcome;
+use umbel_client::proto::link_refusal::Reason;
+use umbel_client::proto::peer_client::PeerClient;
+use umbel_client::proto::{Hello, LinkCall, LinkCalls, WhoAreYouRequest, WhoAreYouResponse};
+use umbel_engine::NodeId;
+use umbel_engine::meta::NodeRecord;
+use umbel_node::ports::NodeIdentity;
+
+use crate::channel::node_channel;
+use crate::identity::Certificate;
+use crate::names::address_of;
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::watch;
+
+/// How long a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Name of the metadata in which a node says who it is.
+const HELLO: &str = "umbel-hello-bin";
+
+/// A call of a coordinator to the meta group; its body is none, so nothing would come of it.
+const META_CALL: u32 = 9;
+
+/// A call that a node would serve for a node only.
+pub(super) struct Knock {
+    /// Which one.
+    pub(super) call: &'static str,
+    /// From when to when, in simulated microseconds.
+    pub(super) us: (u64, u64),
+    /// Whether it was served.
+    pub(super) is_admitted: bool,
+}
+
+/// Which node of the cluster runs on a machine, as far as its log says.
+pub(super) fn node_of(machine: u32) -> Option<NodeIdentity> {
+    let address = address_of(machine);
+    watch::with(|checks| {
+        let meta = checks.reference.meta();
+        let is_it = |(node, record): &(NodeId, &NodeRecord)| {
+            record.is_live() && meta.node_address(*node) == Some(&address)
+        };
+        let (node, _) = meta.nodes().find(is_it)?;
+        Some(NodeIdentity { cluster: meta.cluster()?, node: node.0 })
+    })
+}
+
+/// What the machine's node says of itself, to one that it knows.
+pub(super) async fn asked(net: &SimNet, machine: u32) -> Option<WhoAreYouResponse> {
+    let net = match net.is_proving() {
+        true => net.showing(Some(Certificate::member(node_of(machine)?, CALL_TIMEOUT_MS))),
+        false => net.clone(),
+    };
+    let mut client = PeerClient::new(node_channel(&net, address_of(machine), None));
+    let asking = client.who_are_you(WhoAreYouRequest {});
+    Some(tokio::time::timeout(CALL_TIMEOUT, asking).await.ok()?.ok()?.into_inner())
+}
+
+/// How long a certificate lives that is shown once.
+pub(super) const CALL_TIMEOUT_MS: u64 = 60_000;
+
+/// Calls a machine's node in the name of another one; what had no answer is left out.
+pub(super) async fn knock(
+    net: &SimNet,
+    machine: u32,
+    to: &WhoAreYouResponse,
+    from: NodeId,
+) -> Vec<Knock> {
+    let client = PeerClient::new(node_channel(net, address_of(machine), None));
+    let mut knocks = Vec::new();
+    let from_us = now_us();
+    let mut exchanging = client.clone();
+    let exchanged = exchanging.exchange(introduced(tokio_stream::empty(), to, from));
+    // Whoever is let in is asked for more. A refusal may have other reasons than who calls: the node is
+    // being replaced itself.
+    if let Ok(exchanged) = tokio::time::timeout(CALL_TIMEOUT, exchanged).await {
+        let is_admitted = match &exchanged {
+            Ok(_) => true,
+            Err(status) => status.message().contains("a step is expected"),
+        };
+        knocks.push(Knock { call: "exchange", us: (from_us, now_us()), is_admitted });
+    }
+    let from_us = now_us();
+    let linked = tokio::time::timeout(CALL_TIMEOUT, linked(client, to, from));
+    if let Ok(Some(is_admitted)) = linked.await {
+        knocks.push(Knock { call: "link", us: (from_us, now_us()), is_admitted });
+    }
+    knocks
+}
+
+/// Whether a call over a link was served; None if there was no answer.
+async fn linked(
+    mut client: PeerClient<crate::channel::NodeChannel>,
+    to: &WhoAreYouResponse,
+    from: NodeId,
+) -> Option<bool> {
+    let call = LinkCall { id: 1, kind: META_CALL, timeout_ms: 500, ..LinkCall::default() };
+    // A link whose caller has said all gets no answers any more.
+    let calls = tokio_stream::once(LinkCalls { calls: vec![call] }).chain(tokio_stream::pending());
+    let mut answers = client.link(introduced(calls, to, from)).await.ok()?.into_inner();
+    match answers.message().await.ok()??.answers.pop()?.outcome? {
+        Outcome::Body(_) => Some(true),
+        Outcome::Refusal(refusal) => {
+            Some(!matches!(refusal.reason(), Reason::Unavailable | Reason::Overloaded))
+        }
+    }
+}
+
+fn introduced<T>(message: T, to: &WhoAreYouResponse, from: NodeId) -> Request<T> {
+    let mut request = Request::new(message);
+    let hello = Hello {
+        protocol: to.protocol,
+        cluster_id: to.cluster_id.clone(),
+        from: from.0,
+        to: to.node,
+    };
+    let hello = MetadataValue::from_bytes(&hello.encode_to_vec());
+    request.metadata_mut().insert_bin(HELLO, hello);
+    request
+}

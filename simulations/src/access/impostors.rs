@@ -1,0 +1,133 @@
+//! Callers with certificates that are foreign, expired or to come, or that say something else than their
+//! hello; and one whose certificate is good.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use umbel_client::proto::InfoRequest;
+use umbel_client::proto::ListPrincipalsRequest;
+use umbel_client::proto::access_client::AccessClient;
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_engine::NodeId;
+use umbel_node::ports::NodeIdentity;
+
+use super::answer::{Answer, answer_of};
+use super::hello::{CALL_TIMEOUT_MS, asked, knock, node_of};
+use crate::channel::node_channel;
+use crate::identity::{CERTIFIED, Certificate, FOREIGN_AUTHORITY};
+use crate::invariants::identities_hold::{judge_certified, judge_served};
+use crate::names::address_of;
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::plan::access::access_filter;
+use crate::plan::identity::{IdentityPlan, ImpostorPlan, Show};
+use crate::seed::true_wall_ms;
+use crate::trace;
+
+/// How long a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes the plan's calls, each at its time after now, and waits for all their ends.
+pub(super) async fn run(net: SimNet, plan: IdentityPlan) {
+    let began = Instant::now();
+    let mut running = tokio::task::JoinSet::new();
+    let IdentityPlan { require, skews_ms, impostors, .. } = plan;
+    for impostor in impostors {
+        tokio::time::sleep_until(began + Duration::from_millis(impostor.at_ms)).await;
+        while running.try_join_next().is_some() {}
+        let founders = u32::try_from(skews_ms.len()).expect("a few nodes");
+        let machine = (impostor.via - 1) % founders + 1;
+        let offset_ms = skews_ms[machine as usize - 1];
+        running.spawn_local(call(net.clone(), impostor, (machine, offset_ms), require));
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Makes a call; None if it cannot be made, or nothing came of it.
+async fn call(
+    net: SimNet,
+    plan: ImpostorPlan,
+    (machine, offset_ms): (u32, i64),
+    is_required: bool,
+) -> Option<()> {
+    trace::line(now_us(), "impostors", "call", format_args!("{plan:?}"));
+    let member = |node| Certificate::member(node, CALL_TIMEOUT_MS);
+    let what = format!("{:?}", plan.show);
+    match plan.show {
+        Show::Foreign { node } => {
+            let shown = Certificate { authority: FOREIGN_AUTHORITY, ..member(node_of(node)?) };
+            let answer = list(&net.showing(Some(shown)), machine).await;
+            // Not even a refusal is told: there is no connection.
+            let served = !matches!(answer, Answer::Open(_));
+            judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+        }
+        Show::Elsewhere { node } => {
+            let own = node_of(node)?;
+            let net = net.showing(Some(member(NodeIdentity { cluster: !own.cluster, ..own })));
+            let answer = list(&net, machine).await;
+            let served = matches!(answer, Answer::Done(_) | Answer::Told(_));
+            judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+            greet(&net, machine, NodeId(own.node), &what).await?;
+        }
+        Show::Namesake { node, says } => {
+            let (own, says) = (node_of(node)?, node_of(says)?);
+            greet(&net.showing(Some(member(own))), machine, NodeId(says.node), &what).await?;
+        }
+        Show::Generic { says } => {
+            // Where nodes need not say who they are, it may be any.
+            if is_required {
+                let net = net.showing(Some(Certificate::generic()));
+                let answer = list(&net, machine).await;
+                let served = matches!(answer, Answer::Done(_) | Answer::Told(_));
+                judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+                greet(&net, machine, NodeId(node_of(says)?.node), &what).await?;
+            }
+        }
+        Show::Client { says } => {
+            let net = net.showing(Some(Certificate::client(CERTIFIED)));
+            greet(&net, machine, NodeId(node_of(says)?.node), &what).await?;
+        }
+        Show::Dated { from_ms, to_ms } => {
+            let now_ms = true_wall_ms();
+            let at = |ms| now_ms.saturating_add_signed(ms);
+            let valid_ms = (at(from_ms), at(to_ms));
+            let shown = Certificate { valid_ms, ..Certificate::client(CERTIFIED) };
+            let answer = info(&net.showing(Some(shown.clone())), machine).await;
+            let is_served = !matches!(answer, Answer::Open(_));
+            let denied = match &answer {
+                Answer::Denied(text) => Some(text.as_str()),
+                _ => None,
+            };
+            let ms = (now_ms, true_wall_ms());
+            judge_certified(machine, (&shown, offset_ms), ms, is_served, denied);
+        }
+    }
+    Some(())
+}
+
+/// Calls as a node, with a hello that says this one.
+async fn greet(net: &SimNet, machine: u32, says: NodeId, what: &str) -> Option<()> {
+    let to = asked(net, machine).await?;
+    for knock in knock(net, machine, &to, says).await {
+        judge_served(machine, what, knock.is_admitted.then_some(knock.call));
+    }
+    Some(())
+}
+
+async fn list(net: &SimNet, machine: u32) -> Answer {
+    let mut client = AccessClient::new(node_channel(net, address_of(machine), None));
+    let asking = client.list_principals(ListPrincipalsRequest {});
+    match tokio::time::timeout(CALL_TIMEOUT, asking).await {
+        Ok(done) => answer_of(done.map(|_| Vec::new())),
+        Err(_) => Answer::Open("no answer".to_owned()),
+    }
+}
+
+async fn info(net: &SimNet, machine: u32) -> Answer {
+    let mut client = FiltersClient::new(node_channel(net, address_of(machine), None));
+    let asking = client.info(InfoRequest { name: access_filter(0) });
+    match tokio::time::timeout(CALL_TIMEOUT, asking).await {
+        Ok(done) => answer_of(done.map(|_| Vec::new())),
+        Err(_) => Answer::Open("no answer".to_owned()),
+    }
+}

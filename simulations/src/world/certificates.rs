@@ -1,0 +1,132 @@
+//! Who gets which certificate: nodes found the cluster and join it with one that does not say who they are, and get
+//! one that does when they have a number, as docs/security.md has operators do it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use umbel_node::ports::NodeIdentity;
+
+use super::{SETUP_MAX_US, World};
+use crate::counters;
+use crate::host::{Condition, Host, Order};
+use crate::identity::{Certificate, Papers};
+use crate::links::CLIENTS;
+use crate::net::SimNet;
+use crate::now::now_us;
+use crate::plan::Plan;
+use crate::plan::identity::IdentityPlan;
+use crate::trace;
+use crate::watch;
+
+/// How far a world is with certificates.
+#[derive(Default)]
+pub(super) struct Certifying {
+    /// Nodes get their own.
+    has_begun: bool,
+    /// All faults are over: an operator gives new ones to nodes whose have expired.
+    pub(super) is_healing: bool,
+    /// How many of the plan's have ended.
+    lapsed: usize,
+}
+
+/// What the plan says of certificates, if anything.
+pub(super) fn identities_of(plan: &Plan) -> Option<&IdentityPlan> {
+    plan.access.as_ref()?.identities.as_ref()
+}
+
+/// The network of the clients' host. Before there are principals, its certificate opens all.
+pub(super) fn clients_net(plan: &Plan) -> SimNet {
+    let net = SimNet::new(plan.seed, CLIENTS);
+    let Some(IdentityPlan { skews_ms, .. }) = identities_of(plan) else { return net };
+    let off_ms = skews_ms.iter().map(|skew_ms| skew_ms.unsigned_abs()).max().unwrap_or(0);
+    watch::with(|checks| checks.rights.expect_clocks_off(off_ms));
+    let shown = Certificate::client("operator");
+    net.proving(Some(Papers::new(CLIENTS, Some(shown), 0, Arc::default())))
+}
+
+impl World {
+    /// Has every founder get a certificate that says who it is, and, if the plan has it so, start again as one
+    /// that takes no others; false if that was violated.
+    pub(super) fn certify(&mut self) -> Result<bool, String> {
+        let Some(plan) = identities_of(&self.plan) else { return Ok(true) };
+        let is_required = plan.require;
+        self.certifying.has_begun = true;
+        self.look_at_certificates();
+        if !is_required {
+            return Ok(true);
+        }
+        for host in &self.hosts {
+            if let Some(papers) = &host.papers {
+                papers.require();
+            }
+            host.order(Order::Stop);
+        }
+        let is_down = |host: &Rc<Host>| matches!(*host.condition.borrow(), Condition::Down);
+        if !self.wait_for_all(is_down)? {
+            return Ok(false);
+        }
+        for number in 1..=self.plan.world.nodes {
+            self.start(number);
+        }
+        self.wait_for_all(|host| host.is_up())
+    }
+
+    fn wait_for_all(&mut self, holds: impl Fn(&Rc<Host>) -> bool) -> Result<bool, String> {
+        while !self.hosts.iter().all(&holds) {
+            self.step()?;
+            if self.is_violated() {
+                return Ok(false);
+            }
+            if now_us() > SETUP_MAX_US {
+                let what = "nodes do not start with certificates, without a fault".to_owned();
+                watch::violated("heals_and_serves", what);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives nodes that have a number their own certificate, and in the end those whose has expired another one.
+    pub(super) fn look_at_certificates(&self) {
+        if !self.certifying.has_begun {
+            return;
+        }
+        let Some(cluster) = watch::with(|checks| checks.reference.meta().cluster()) else { return };
+        for host in &self.hosts {
+            let (Some(papers), Some(node)) = (&host.papers, host.node_id.get()) else { continue };
+            let own = NodeIdentity { cluster, node };
+            let shown = papers.shown();
+            let is_own = shown.as_ref().is_some_and(|shown| shown.uri == own.uri());
+            if !is_own && !papers.is_lapsed() {
+                papers.issue(own);
+                trace::line(now_us(), &host.name, "certified", format_args!("{own}"));
+            } else if self.certifying.is_healing && is_over(papers) {
+                papers.mend();
+                papers.issue(own);
+                counters::state("certificate_replaced");
+                trace::line(now_us(), &host.name, "certified", format_args!("{own} anew"));
+            }
+        }
+    }
+
+    /// Ends certificates whose time has come by the plan.
+    pub(super) fn lapse(&mut self, began_us: u64) {
+        let plan = Rc::clone(&self.plan);
+        let Some(plan) = identities_of(&plan) else { return };
+        while let Some(lapse) = plan.lapses.get(self.certifying.lapsed)
+            && began_us + lapse.at_ms * 1000 <= now_us()
+        {
+            self.certifying.lapsed += 1;
+            let host = self.host(lapse.node);
+            let Some(papers) = &host.papers else { continue };
+            papers.lapse();
+            host.net.reset_all();
+            counters::state("certificate_lapsed");
+            trace::line(now_us(), &host.name, "lapsed", format_args!(""));
+        }
+    }
+}
+
+fn is_over(papers: &Papers) -> bool {
+    papers.shown().is_none_or(|shown| shown.refusal(papers.now_ms()).is_some())
+}
