@@ -11,7 +11,7 @@ use umbel_client::proto::{
 };
 
 use crate::calls::{Answer, Caller, framed, push};
-use crate::servers::Cluster;
+use crate::servers::{Cluster, line_of, until};
 use crate::siege::{Bounds, Siege, scaled};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 64, descriptors: 32 };
@@ -275,13 +275,63 @@ async fn strangers_take_no_links_from_nodes() {
     node.start();
     node.ready().await;
     let anew = node.client();
-    crate::servers::until(&format!("node 3 is reached in spite of {count} links"), || async {
+    until(&format!("node 3 is reached in spite of {count} links"), || async {
         let status = anew.status().await.ok()?;
         status.nodes.iter().all(|node| node.is_reachable).then_some(())
     })
     .await;
     drop(strangers);
     siege.recovers("links").await;
+}
+
+/// Whether a node opens a link, or an exchange of copies, to somebody with this hello.
+async fn admits(address: &str, from: u64) -> [bool; 2] {
+    let caller = Caller::open(address).await;
+    let hello = hello(&who_are_you(&caller).await, from);
+    let link = Link::open(&caller, &hello).await;
+    let text = base64(&hello.encode_to_vec());
+    let headers = [("umbel-hello-bin", text.as_str())];
+    let answer = caller.send("/umbel.v1.Peer/Exchange", &headers, framed(&[])).await;
+    // Who is let in is asked for more.
+    let Answer::Status { message, .. } = &answer else { panic!("{answer:?}") };
+    // Its spaces travel as %20.
+    [link.is_ok(), !message.contains("removed")]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_node_is_let_in_nowhere_by_its_hello() {
+    let cluster = Cluster::form(3).await;
+    let addresses: Vec<String> = cluster.nodes.iter().map(|node| node.address.clone()).collect();
+    let mut siege = Siege::around_all(cluster).await;
+    let attacked = &addresses[..2];
+    siege.cluster.nodes[2].kill();
+    for address in attacked {
+        assert_eq!(admits(address, 3).await, [true, true], "without TLS whoever says so is node 3");
+    }
+    let client = siege.cluster.nodes[0].client();
+    until("the removal", || async { client.remove_node(3).await.ok() }).await;
+    for address in attacked {
+        until(&format!("{address} has heard of it"), || async {
+            (admits(address, 3).await == [false, false]).then_some(())
+        })
+        .await;
+        // And so it stays, while a member is let in by the same way.
+        for _ in 0..scaled(50) {
+            assert_eq!(admits(address, 3).await, [false, false]);
+        }
+    }
+    assert_eq!(admits(&addresses[0], 2).await, [true, true]);
+    siege.holds("a removed node", BOUNDS).await;
+    // The node itself, which has heard of nothing yet: the others tell it, and it changes nothing for them.
+    siege.cluster.nodes[2].start();
+    until("node 3 has heard of it", || async {
+        siege.cluster.nodes[2].log().contains("was removed from the cluster").then_some(())
+    })
+    .await;
+    let status = client.status().await.unwrap();
+    assert_eq!(line_of(&status, 3).state, "removed");
+    assert!(status.shards.iter().all(|shard| !shard.replicas.contains(&3)), "{status:?}");
+    siege.recovers("a removed node").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
