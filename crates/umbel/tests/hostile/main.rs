@@ -34,3 +34,4 @@ mod servers;
 mod sessions;
 mod siege;
 mod streams;
+mod unfolding;
