@@ -1,7 +1,7 @@
 //! Ctrl-C leaves no half output: files and directories that are still being written are removed before the process ends,
 //! and uploads aborted.
 
-use crate::objects::abort_open_uploads;
+use umbel_objects::abort_open_uploads;
 
 pub(crate) use umbel_files::{ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialFile};
 

@@ -13,7 +13,6 @@ mod dedup;
 mod exit;
 mod files;
 mod interrupt;
-mod objects;
 mod say;
 mod units;
 
@@ -75,7 +74,7 @@ fn main() -> ExitCode {
         Command::Reconcile(args) => commands::reconcile::run(&args),
         Command::Sketch(args) => commands::sketch::run(&args),
     };
-    objects::abort_open_uploads(false);
+    umbel_objects::abort_open_uploads(false);
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {

@@ -6,10 +6,10 @@
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Complete, Finished};
 use crate::interrupt::PartialFile;
-use crate::objects::PendingObject;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use umbel_files::{folder_of, sync_folder};
+use umbel_objects::PendingObject;
 
 /// Puts all outputs under their names: files in order, objects side by side, the last output last.
 ///

@@ -6,7 +6,7 @@ use super::local_pass::InputError;
 use super::row_groups::RowGroups;
 use super::search::Unreadable;
 use crate::files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
-use crate::objects::{Failure, Object};
+use umbel_objects::{Failure, Object};
 
 use anyhow::{Context, Error, Result};
 use std::fs::{File, Metadata};

@@ -5,11 +5,11 @@ use super::inputs::{Place, Source, detected};
 use super::name_filter::NameFilter;
 use super::turns::{lock, run_tasks};
 use crate::exit::UsageError;
-use crate::objects::{ObjectAddress, ObjectStore};
 use anyhow::{Context, Result};
 use glob::{MatchOptions, Pattern};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use umbel_objects::{ObjectAddress, ObjectStore, StoreError};
 use umbel_records::{Format, RemoteBytes};
 
 /// Objects that are opened, looked for or put in place at a time: each takes one answer of the store, and hardly any
@@ -40,11 +40,15 @@ impl ObjectStores {
     ///
     /// # Errors
     ///
-    /// As [`ObjectStore::from_environment`].
+    /// A [`UsageError`] about a variable of the environment; else if there are no certificates to trust.
     pub(crate) fn store(&self) -> Result<Arc<ObjectStore>> {
         let mut store = lock(&self.store);
         if store.is_none() {
-            *store = Some(ObjectStore::from_environment(self.memory_bytes)?);
+            *store = Some(match ObjectStore::from_environment(self.memory_bytes) {
+                Ok(opened) => opened,
+                Err(StoreError::Variable(text)) => return Err(UsageError(text).into()),
+                Err(error) => return Err(error.into()),
+            });
         }
         Ok(Arc::clone(store.as_ref().expect("just set")))
     }
@@ -61,7 +65,7 @@ pub(super) fn object_sources(
     stores: &ObjectStores,
     names: &NameFilter,
 ) -> Result<Vec<Source>> {
-    let address = ObjectAddress::parse(arg)?;
+    let address = ObjectAddress::parse(arg).map_err(|error| UsageError(error.to_string()))?;
     let store = stores.store()?;
     let addresses = match address.prefix_of_pattern() {
         Some(prefix) => {

@@ -8,7 +8,6 @@ use super::job::{JobSpec, SaveIndex};
 use super::object_inputs::ObjectStores;
 use crate::exit::UsageError;
 use crate::files::{Inode, inode_of, open_regular};
-use crate::objects::Object;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io;
@@ -20,6 +19,7 @@ use umbel_engine::dedup::{
     INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
 };
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
+use umbel_objects::Object;
 use umbel_records::{ByteSpan, Granularity, RemoteBytes};
 
 /// Bytes of a directory that are read at a time: memory is taken for what has come.

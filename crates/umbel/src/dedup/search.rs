@@ -14,13 +14,13 @@ use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
 use crate::exit::UsageError;
 use crate::files::{Inode, NotBelow, Roots, inode_of, is_unfinished_output};
-use crate::objects::is_object_address;
 use crate::say::say_line;
 use anyhow::{Context, Result};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use umbel_objects::is_object_address;
 use umbel_records::{
     BINARY_HEAD_BYTES, ByteSpan, Compression, Format, RemoteBytes, RemoteReader, binary_kind,
     content_head, magic_kind,

@@ -7,7 +7,6 @@
 use crate::exit::UsageError;
 use crate::files::Likeness;
 use crate::interrupt::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
-use crate::objects::{KeptUpload, PendingObject, Upload};
 use anyhow::{Context, Error, Result};
 use lz4_flex::frame::{BlockSize, FrameInfo};
 use std::fmt;
@@ -16,6 +15,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use umbel_objects::{KeptUpload, PendingObject, Upload};
 use umbel_records::Compression;
 
 /// zstd level of outputs: the library's default.

@@ -12,12 +12,12 @@
 //! ```
 
 use crate::exit::UsageError;
-use crate::objects::is_object_address;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use umbel_objects::is_object_address;
 
 /// A file by what it is, not by what it is called.
 pub(crate) type Inode = (u64, u64);

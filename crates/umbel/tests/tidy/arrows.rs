@@ -3,13 +3,14 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
     ("umbel-codec", &["umbel-bits", "umbel-filter"]),
     ("umbel-records", &[]),
     ("umbel-files", &[]),
+    ("umbel-objects", &["umbel-filter", "umbel-records"]),
     ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
     (
         "umbel-reconcile",
@@ -45,12 +46,14 @@ const BINARY_ONLY: [&str; 14] = [
 ];
 
 /// What lies above the algorithms and may use some of these: a runtime; names that nobody else has;
-/// and the node entropy, which enters it through a port.
-const ALLOWED: [(&str, &str); 5] = [
+/// the node entropy, which enters it through a port; and stores marks and pauses that no two processes share.
+const ALLOWED: [(&str, &str); 7] = [
     ("umbel-client", "tokio"),
     ("umbel-files", "tempfile"),
     ("umbel-node", "rand"),
     ("umbel-node", "tokio"),
+    ("umbel-objects", "rand"),
+    ("umbel-objects", "tempfile"),
     ("umbel-tls", "tokio"),
 ];
 

@@ -9,13 +9,13 @@ use crate::dedup::{
     JobSpec, OutputTarget, Sink, check_own, commit, refuse_existing_file, summary_table,
 };
 use crate::exit::{Exit, UsageError};
-use crate::objects::is_object_address;
 use crate::say::{say, say_line};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 use umbel_client::proto::SubmitJobRequest;
 use umbel_client::{Client, ClientOptions};
+use umbel_objects::is_object_address;
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]

@@ -5,12 +5,12 @@ use super::super::online::Asked;
 use super::folder::Blob;
 use super::journal::{Journal, JournalRecord};
 use super::segments::Segment;
-use crate::objects::KeptUpload;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::ExchangeReport;
 use umbel_engine::dedup::job::{Forecast, Written};
+use umbel_objects::KeptUpload;
 
 /// Kind of a record that holds a mark.
 const MARK: u8 = 1;

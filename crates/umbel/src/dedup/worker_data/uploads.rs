@@ -9,10 +9,10 @@ use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::turns::lock;
 use super::bench::Bench;
 use super::notes::{AsideNote, Note, OutputNote, Told, UploadNote};
-use crate::objects::{KeptUpload, ObjectAddress, Upload};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
+use umbel_objects::{KeptUpload, ObjectAddress, Upload};
 
 /// Begins the upload of an output, durably noted; nothing if the output is a file.
 pub(super) fn begin(bench: &Bench, path: &Path) -> Result<Option<Upload>> {

@@ -1,25 +1,23 @@
 //! Requests to an object store: signed, bounded in time and size, and tried again where that may help.
 
 use super::address::ObjectAddress;
-use super::error::{ObjectError, Refusal};
+use super::error::{ObjectError, Refusal, StoreError};
 use super::listing::Page;
 use super::object::Object;
 use super::read_ahead::Budget;
 use super::settings::{Place, Settings};
 use super::sign::{NO_BODY_SHA256, Signable, percent_encoded, signed_headers};
-use crate::clock::unix_seconds;
-use anyhow::Result;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
 /// Bytes of an object's beginning that come when it is opened: enough to tell packing and format.
-pub(super) const HEAD_BYTES: u64 = 64;
+pub(crate) const HEAD_BYTES: u64 = 64;
 
 /// Largest page of a listing: a thousand keys of 1,024 bytes, three characters a byte, and as much around them again.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
@@ -28,7 +26,7 @@ const PAGE_BYTES_MAX: u64 = 8 << 20;
 const KEYS_MAX: usize = 1 << 24;
 
 /// Bytes of a refusal that are read.
-pub(super) const REFUSAL_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 
 /// Tries without a byte of progress before a request is given up: six seconds of waiting in all.
 const TRIES_MAX: u32 = 7;
@@ -38,11 +36,11 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// Connecting, and the first byte of an answer: a store that takes longer is as good as away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Silence within an answer, and all of its body: 4 MiB at 35 KB/s.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
-pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Share of a process's memory that small outputs may take until the commit: 16 MiB of 1 GiB, which is little beside the
 /// readers' sixteenth.
@@ -53,30 +51,30 @@ const IDLE_CONNECTIONS: usize = 64;
 
 /// A store, as the environment names it.
 #[derive(Debug)]
-pub(crate) struct ObjectStore {
+pub struct ObjectStore {
     agent: Agent,
     settings: Settings,
-    pub(super) budget: Arc<Budget>,
+    pub(crate) budget: Arc<Budget>,
     /// Bytes of small outputs that may still be held in memory until the commit.
-    pub(super) held_left: AtomicU64,
+    pub(crate) held_left: AtomicU64,
 }
 
 /// One request.
-pub(super) struct Ask<'a> {
-    pub(super) method: &'a str,
-    pub(super) address: &'a ObjectAddress,
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) address: &'a ObjectAddress,
     /// Query, encoded as it is sent, by the bytes of its names.
-    pub(super) query: &'a str,
+    pub(crate) query: &'a str,
     /// Headers of its own, with names in small letters.
-    pub(super) headers: &'a [(&'a str, String)],
+    pub(crate) headers: &'a [(&'a str, String)],
     /// SHA-256 of the body in hexadecimal digits.
-    pub(super) body_sha256: &'a str,
+    pub(crate) body_sha256: &'a str,
     /// How long the body may take on its way, and then the whole answer, if that is not as usual.
-    pub(super) times: Option<(Duration, Duration)>,
+    pub(crate) times: Option<(Duration, Duration)>,
 }
 
 /// Why one try failed.
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Another try may succeed.
     Passing(String),
     /// Some bytes came, and the next try goes on behind them.
@@ -96,8 +94,8 @@ impl ObjectStore {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`](crate::exit::UsageError) about a variable; else if there are no certificates to trust.
-    pub(crate) fn from_environment(memory_bytes: u64) -> Result<Arc<Self>> {
+    /// [`StoreError`].
+    pub fn from_environment(memory_bytes: u64) -> Result<Arc<Self>, StoreError> {
         let settings = Settings::from_environment()?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -126,11 +124,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn list(
-        &self,
-        bucket: &ObjectAddress,
-        prefix: &str,
-    ) -> Result<Vec<String>, ObjectError> {
+    pub fn list(&self, bucket: &ObjectAddress, prefix: &str) -> Result<Vec<String>, ObjectError> {
         let prefix = percent_encoded(prefix, false);
         let bucket = bucket.with_key(String::new());
         let mut objects = Vec::new();
@@ -167,7 +161,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn open(
+    pub fn open(
         self: &Arc<Self>,
         address: &ObjectAddress,
     ) -> Result<(Object, Vec<u8>), ObjectError> {
@@ -201,7 +195,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(super) fn fetch(
+    pub(crate) fn fetch(
         &self,
         object: &Object,
         (start, end): (u64, u64),
@@ -251,7 +245,7 @@ impl ObjectStore {
     }
 
     /// One request, and its answer if that is no refusal.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         address: &ObjectAddress,
         query: &str,
@@ -269,12 +263,12 @@ impl ObjectStore {
     }
 
     /// Whether requests are signed.
-    pub(crate) fn signs(&self) -> bool {
+    pub fn signs(&self) -> bool {
         self.settings.credentials.is_some()
     }
 
     /// One request with a body, and its answer if that is no refusal.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         ask: &Ask<'_>,
         body: impl AsSendBody,
@@ -334,7 +328,7 @@ impl ObjectStore {
 
 /// Whether another try may help against a refusal. A body that was damaged or cut on its way is sent again, too, and so
 /// is what met another writer in the same moment.
-pub(super) fn judged(refusal: Refusal) -> Trouble {
+pub(crate) fn judged(refusal: Refusal) -> Trouble {
     let codes = [
         "RequestTimeout",
         "SlowDown",
@@ -356,7 +350,7 @@ pub(super) fn judged(refusal: Refusal) -> Trouble {
 }
 
 /// Tries until it succeeds or will not, with growing pauses; not once `stop` is set.
-pub(super) fn patiently<T>(
+pub(crate) fn patiently<T>(
     stop: Option<&AtomicBool>,
     mut attempt: impl FnMut() -> Result<T, Trouble>,
 ) -> Result<T, ObjectError> {
@@ -426,7 +420,7 @@ fn read_body(response: Response<Body>, wanted: u64, bytes: &mut Vec<u8>) -> Resu
 }
 
 /// A body as text, up to a limit.
-pub(super) fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
+pub(crate) fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
     let mut bytes = Vec::new();
     let mut reader = response.into_body().into_reader().take(bytes_max + 1);
     reader.read_to_end(&mut bytes).map_err(|error| format!("the connection broke: {error}"))?;
@@ -436,7 +430,7 @@ pub(super) fn body_text(response: Response<Body>, bytes_max: u64) -> Result<Stri
     String::from_utf8(bytes).map_err(|_| "the answer is not UTF-8".to_owned())
 }
 
-pub(super) fn entity_tag(response: &Response<Body>) -> Option<String> {
+pub(crate) fn entity_tag(response: &Response<Body>) -> Option<String> {
     Some(response.headers().get("etag")?.to_str().ok()?.to_owned())
 }
 
@@ -455,7 +449,7 @@ fn content_range(response: &Response<Body>) -> Option<(u64, u64)> {
 }
 
 /// What vouches for servers: a file of certificates, or those that the system trusts.
-fn trust(ca_bundle: Option<&str>) -> Result<TlsConfig> {
+fn trust(ca_bundle: Option<&str>) -> Result<TlsConfig, StoreError> {
     // Fails only if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let loaded = match ca_bundle {
@@ -465,10 +459,13 @@ fn trust(ca_bundle: Option<&str>) -> Result<TlsConfig> {
     let certificates: Vec<Certificate<'static>> =
         loaded.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     if certificates.is_empty() {
-        let cause = loaded.errors.into_iter().next().map(anyhow::Error::from);
-        let text =
-            "no certificates to trust: install the system's, or name a file in AWS_CA_BUNDLE";
-        return Err(cause.map_or_else(|| anyhow::anyhow!(text), |cause| cause.context(text)));
+        return Err(StoreError::NoCertificates(loaded.errors.into_iter().next()));
     }
     Ok(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&certificates)).build())
+}
+
+/// Seconds since 1970, for the signature of a request.
+#[expect(clippy::disallowed_methods, reason = "servers refuse what was signed long ago")]
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -12,19 +12,19 @@ use umbel_records::{ByteSpan, RemoteBytes, RemoteReader};
 
 /// An object. Every read of it sees the bytes that were there when it was opened, or fails.
 #[derive(Clone)]
-pub(crate) struct Object {
-    pub(super) store: Arc<ObjectStore>,
-    pub(super) address: ObjectAddress,
+pub struct Object {
+    pub(crate) store: Arc<ObjectStore>,
+    pub(crate) address: ObjectAddress,
     /// Its entity tag, which a store changes with the content.
-    pub(super) tag: String,
-    pub(super) bytes: u64,
+    pub(crate) tag: String,
+    pub(crate) bytes: u64,
     /// Why reading failed first, if it did.
     failure: Arc<OnceLock<Failure>>,
 }
 
 /// Why the bytes of an object could not be had. Readers of records know only that there are no more.
 #[derive(Clone, Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// It is another object now.
     Changed,
     /// Anything else, in words that name the byte.
@@ -38,7 +38,7 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: &Arc<ObjectStore>,
         address: &ObjectAddress,
         tag: String,
@@ -54,12 +54,12 @@ impl Object {
     }
 
     /// Why reading failed first, if it did.
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<Failure> {
         self.failure.get().cloned()
     }
 
     /// Tells one state of the object from another, as the time of the last change does for a file.
-    pub(crate) fn state(&self) -> i64 {
+    pub fn state(&self) -> i64 {
         ItemHasher::Xxh3 { seed: 0 }.hash(self.tag.as_bytes()).lo().cast_signed()
     }
 }

@@ -45,7 +45,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`], also if there is no such bucket.
-    pub(crate) fn has(&self, address: &ObjectAddress) -> Result<bool, ObjectError> {
+    pub fn has(&self, address: &ObjectAddress) -> Result<bool, ObjectError> {
         let range = [("range", "bytes=0-0".to_owned())];
         patiently(None, || match self.get(address, "", &range) {
             Ok(response) => {
@@ -60,7 +60,7 @@ impl ObjectStore {
     }
 
     /// The mark of the object under this key, if there is one and it bears one.
-    pub(super) fn mark_of(&self, address: &ObjectAddress) -> Result<Option<String>, ObjectError> {
+    pub(crate) fn mark_of(&self, address: &ObjectAddress) -> Result<Option<String>, ObjectError> {
         let ask = ask("HEAD", address, "", &[], NO_BODY_SHA256);
         patiently(None, || match self.send(&ask, ()) {
             Ok(response) => {
@@ -73,7 +73,7 @@ impl ObjectStore {
     }
 
     /// Whether an upload is there and has no end.
-    pub(super) fn is_open(&self, address: &ObjectAddress, id: &str) -> Result<bool, ObjectError> {
+    pub(crate) fn is_open(&self, address: &ObjectAddress, id: &str) -> Result<bool, ObjectError> {
         let query = format!("max-parts=1&uploadId={}", percent_encoded(id, false));
         patiently(None, || match self.get(address, &query, &[]) {
             Ok(response) => {
@@ -86,7 +86,7 @@ impl ObjectStore {
     }
 
     /// Begins an upload of an object that will bear this mark, and returns its id.
-    pub(super) fn begin(&self, address: &ObjectAddress, mark: &str) -> Result<String, ObjectError> {
+    pub(crate) fn begin(&self, address: &ObjectAddress, mark: &str) -> Result<String, ObjectError> {
         let headers = [(MARK_HEADER, mark.to_owned())];
         let ask = ask("POST", address, "uploads=", &headers, NO_BODY_SHA256);
         patiently(None, || {
@@ -96,7 +96,7 @@ impl ObjectStore {
     }
 
     /// Sends a sealed part, and returns the store's tag of it.
-    pub(super) fn send_part(
+    pub(crate) fn send_part(
         &self,
         address: &ObjectAddress,
         id: &str,
@@ -118,7 +118,7 @@ impl ObjectStore {
     }
 
     /// Puts the parts together under the key.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         &self,
         address: &ObjectAddress,
         (id, mark): (&str, &str),
@@ -138,7 +138,7 @@ impl ObjectStore {
     }
 
     /// Stores a small object at once.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         address: &ObjectAddress,
         mark: &str,
@@ -169,7 +169,7 @@ impl ObjectStore {
     }
 
     /// Ends an upload without an object. Once `stop` is set it is tried once more at most.
-    pub(super) fn abort(
+    pub(crate) fn abort(
         &self,
         address: &ObjectAddress,
         id: &str,
@@ -189,7 +189,7 @@ impl ObjectStore {
     }
 
     /// Removes the object under this key, if it bears this mark.
-    pub(super) fn take_back(&self, address: &ObjectAddress, mark: &str) -> Result<(), ObjectError> {
+    pub(crate) fn take_back(&self, address: &ObjectAddress, mark: &str) -> Result<(), ObjectError> {
         if self.mark_of(address)?.as_deref() != Some(mark) {
             return Ok(());
         }

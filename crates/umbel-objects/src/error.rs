@@ -5,9 +5,25 @@ use std::fmt;
 /// Characters of a server's words that are shown.
 const SHOWN_CHARS_MAX: usize = 200;
 
+/// A name that cannot be one of objects. Give another one.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressError(pub(crate) String);
+
+/// The environment describes no store. Nothing was asked of any.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A variable makes no sense; the text names it. Set it anew.
+    #[error("{0}")]
+    Variable(String),
+    /// Nothing vouches for servers. Install the system's certificates, or name a file of them.
+    #[error("no certificates to trust: install the system's, or name a file in AWS_CA_BUNDLE")]
+    NoCertificates(#[source] Option<rustls_native_certs::Error>),
+}
+
 /// Why a request to an object store failed for good.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ObjectError {
+pub enum ObjectError {
     /// The object is another one than when the job began. Run the job again, once nobody writes there.
     #[error("the object was changed while it was read; run the job again")]
     Changed,
@@ -72,7 +88,7 @@ impl ObjectError {
 
 /// What a server says when it refuses.
 #[derive(Debug, Default)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// HTTP status.
     pub(crate) status: u16,
     /// S3's name of the cause, like `AccessDenied`; empty if it said none.

@@ -10,10 +10,10 @@ const DEPTH_MAX: usize = 16;
 
 /// A page of a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) keys: Vec<String>,
+pub(crate) struct Page {
+    pub(crate) keys: Vec<String>,
     /// Where the next page starts, if there is one.
-    pub(super) next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 impl Page {
@@ -22,7 +22,7 @@ impl Page {
     /// # Errors
     ///
     /// [`ObjectError::Malformed`] if it is none, or not whole.
-    pub(super) fn read(xml: &str) -> Result<Self, ObjectError> {
+    pub(crate) fn read(xml: &str) -> Result<Self, ObjectError> {
         let mut page = Self::default();
         let (mut key, mut is_truncated) = (None, false);
         let root = leaves(xml, |path, text| {
@@ -52,7 +52,7 @@ impl Page {
 
 impl Refusal {
     /// Reads the body of a refusal, which may be anything.
-    pub(super) fn read(status: u16, body: &str) -> Self {
+    pub(crate) fn read(status: u16, body: &str) -> Self {
         let mut refusal = Self { status, ..Self::default() };
         let mut region = None;
         let root = leaves(body, |path, text| {
@@ -74,7 +74,7 @@ impl Refusal {
 
 /// Calls `take` with the path below the root and the text of each element, in the order of their ends, and returns the
 /// name of the root.
-pub(super) fn leaves(
+pub(crate) fn leaves(
     xml: &str,
     mut take: impl FnMut(&[&str], &str) -> Result<(), ObjectError>,
 ) -> Result<String, ObjectError> {

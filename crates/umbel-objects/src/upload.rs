@@ -25,7 +25,7 @@ struct Target {
 }
 
 /// An output that is being written.
-pub(crate) struct Upload {
+pub struct Upload {
     target: Target,
     part: PartBuffer,
     /// Begun with the first part that is full; what is short needs none.
@@ -36,9 +36,9 @@ pub(crate) struct Upload {
 
 /// What a later process needs to put an upload together, or to know that it is done.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct KeptUpload {
+pub struct KeptUpload {
     /// The store's name of it.
-    pub(crate) id: String,
+    pub id: String,
     /// What the object bears.
     mark: String,
     /// Of all parts, in order.
@@ -46,7 +46,7 @@ pub(crate) struct KeptUpload {
 }
 
 /// An output that the store holds, or that is small, but that is not yet under its key.
-pub(crate) struct PendingObject {
+pub struct PendingObject {
     target: Target,
     content: Content,
 }
@@ -58,7 +58,7 @@ enum Content {
 
 impl Upload {
     /// Nothing so far; parts wait in this directory until they are whole.
-    pub(crate) fn new(
+    pub fn new(
         store: &Arc<ObjectStore>,
         address: ObjectAddress,
         overwrite: bool,
@@ -70,7 +70,7 @@ impl Upload {
     }
 
     /// The same, with a mark that whoever comes later knows.
-    pub(crate) fn with_mark(mut self, mark: String) -> Self {
+    pub fn with_mark(mut self, mark: String) -> Self {
         self.target.mark = mark;
         self
     }
@@ -80,14 +80,14 @@ impl Upload {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn begun(mut self) -> Result<Self, ObjectError> {
+    pub fn begun(mut self) -> Result<Self, ObjectError> {
         let Target { store, address, mark, .. } = &self.target;
         self.open = Some(OpenUpload::begin(store, address, mark)?);
         Ok(self)
     }
 
     /// The store's name of an upload that has begun.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.open.as_ref().map_or("", OpenUpload::id)
     }
 
@@ -129,7 +129,7 @@ impl Upload {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn complete(mut self) -> Result<PendingObject, ObjectError> {
+    pub fn complete(mut self) -> Result<PendingObject, ObjectError> {
         if self.open.is_none()
             && let Some(held) = self.held()
         {
@@ -166,7 +166,7 @@ impl Write for Upload {
 
 impl PendingObject {
     /// Its address.
-    pub(crate) fn address(&self) -> &ObjectAddress {
+    pub fn address(&self) -> &ObjectAddress {
         &self.target.address
     }
 
@@ -175,7 +175,7 @@ impl PendingObject {
     /// # Errors
     ///
     /// [`ObjectError`]; then it is not there, as far as the store can be asked.
-    pub(crate) fn commit(&self) -> Result<(), ObjectError> {
+    pub fn commit(&self) -> Result<(), ObjectError> {
         if is_ending() {
             return Err(ObjectError::Interrupted);
         }
@@ -191,7 +191,7 @@ impl PendingObject {
     }
 
     /// Lets the upload outlive the process; nothing if the store does not hold it.
-    pub(crate) fn keep(&self) -> Option<KeptUpload> {
+    pub fn keep(&self) -> Option<KeptUpload> {
         let Content::Parts { open, tags } = &self.content else { return None };
         open.forget();
         let (id, mark) = (open.id().to_owned(), self.target.mark.clone());
@@ -199,7 +199,7 @@ impl PendingObject {
     }
 
     /// Removes it again, if it is new there: what it has replaced would not come back. As well as the store can.
-    pub(crate) fn take_back(&self) {
+    pub fn take_back(&self) {
         let Target { store, address, mark, overwrite } = &self.target;
         if !*overwrite {
             let _ = store.take_back(address, mark);
@@ -221,11 +221,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn holds(
-        &self,
-        address: &ObjectAddress,
-        upload: &KeptUpload,
-    ) -> Result<bool, ObjectError> {
+    pub fn holds(&self, address: &ObjectAddress, upload: &KeptUpload) -> Result<bool, ObjectError> {
         let has_begun = self.is_open(address, &upload.id)?;
         Ok(has_begun || self.mark_of(address)?.as_ref() == Some(&upload.mark))
     }
@@ -235,7 +231,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn commit(
+    pub fn commit(
         &self,
         address: &ObjectAddress,
         upload: &KeptUpload,
@@ -246,7 +242,7 @@ impl ObjectStore {
     }
 
     /// Aborts an upload of another process, as well as the store can be asked.
-    pub(crate) fn abort_upload(&self, address: &ObjectAddress, id: &str) {
+    pub fn abort_upload(&self, address: &ObjectAddress, id: &str) {
         let _ = self.abort(address, id, None);
     }
 }

@@ -27,10 +27,10 @@ const DOUBLING_PARTS: u64 = 500;
 const LAST_PART_BYTES: u64 = 4 << 30;
 
 /// Most parts of an object, by the limits of S3.
-pub(super) const PARTS_MAX: u64 = 10_000;
+pub(crate) const PARTS_MAX: u64 = 10_000;
 
 /// Length of a part by its number, from 0: all of them together hold the longest object, 5 TiB.
-pub(super) fn part_bytes(number: u64) -> u64 {
+pub(crate) fn part_bytes(number: u64) -> u64 {
     let doublings = (number.saturating_sub(FIRST_PARTS - DOUBLING_PARTS)) / DOUBLING_PARTS;
     FIRST_PART_BYTES.checked_shl(u32::try_from(doublings).unwrap_or(u32::MAX)).map_or(
         LAST_PART_BYTES,
@@ -40,7 +40,7 @@ pub(super) fn part_bytes(number: u64) -> u64 {
 }
 
 /// Bytes of a part under way.
-pub(super) struct PartBuffer {
+pub(crate) struct PartBuffer {
     directory: PathBuf,
     /// What is not in the file.
     memory: Vec<u8>,
@@ -52,19 +52,19 @@ pub(super) struct PartBuffer {
 
 impl PartBuffer {
     /// Nothing so far; a scratch file would be made in this directory.
-    pub(super) fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         let hash = digest::Context::new(&digest::SHA256);
         let directory = directory.to_owned();
         Self { directory, memory: Vec::new(), file: None, file_bytes: 0, hash }
     }
 
     /// Bytes so far.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.file_bytes + self.memory.len() as u64
     }
 
     /// Appends bytes.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
         if self.memory.len() + bytes.len() > MEMORY_BYTES {
             self.spill()?;
             if bytes.len() >= MEMORY_BYTES {
@@ -103,12 +103,12 @@ impl PartBuffer {
     }
 
     /// The bytes, if all are in memory.
-    pub(super) fn in_memory(&self) -> Option<&[u8]> {
+    pub(crate) fn in_memory(&self) -> Option<&[u8]> {
         (self.file_bytes == 0).then_some(&self.memory[..])
     }
 
     /// Ends the part: from now on it is only read. Returns its SHA-256 in hexadecimal digits.
-    pub(super) fn seal(&mut self) -> Result<String, ObjectError> {
+    pub(crate) fn seal(&mut self) -> Result<String, ObjectError> {
         if self.file_bytes > 0 {
             self.spill()?;
         } else {
@@ -119,7 +119,7 @@ impl PartBuffer {
     }
 
     /// The file that holds a sealed part, at its beginning, if it is not in memory.
-    pub(super) fn rewound(&mut self) -> Result<Option<&File>, ObjectError> {
+    pub(crate) fn rewound(&mut self) -> Result<Option<&File>, ObjectError> {
         if self.file_bytes == 0 {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl PartBuffer {
     }
 
     /// Makes room for the next part.
-    pub(super) fn clear(&mut self) -> Result<(), ObjectError> {
+    pub(crate) fn clear(&mut self) -> Result<(), ObjectError> {
         self.memory.clear();
         self.file_bytes = 0;
         if let Some(file) = &mut self.file {

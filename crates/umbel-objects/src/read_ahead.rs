@@ -40,13 +40,13 @@ const BUDGET_SHARE: u64 = 16;
 
 /// Bytes of parts that all readers of a process may hold beyond their shortest ones.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: AtomicU64,
 }
 
 impl Budget {
     /// That of a process with so much memory.
-    pub(super) fn of(memory_bytes: u64) -> Self {
+    pub(crate) fn of(memory_bytes: u64) -> Self {
         Self { left: AtomicU64::new(memory_bytes / BUDGET_SHARE) }
     }
 
@@ -58,7 +58,7 @@ impl Budget {
 }
 
 /// Where parts come from.
-pub(super) trait PartSource: fmt::Debug + Send + Sync {
+pub(crate) trait PartSource: fmt::Debug + Send + Sync {
     /// Brings the bytes from `start` to `end`; gives up early once `stop` is set.
     fn fetch(&self, span: (u64, u64), stop: &AtomicBool) -> Result<Vec<u8>, ObjectError>;
 
@@ -94,7 +94,7 @@ struct Part {
 }
 
 /// Reads an object mostly forward, for one user.
-pub(super) struct ObjectReader {
+pub(crate) struct ObjectReader {
     source: Arc<dyn PartSource>,
     /// Length of the object.
     bytes: u64,
@@ -117,7 +117,7 @@ impl fmt::Debug for ObjectReader {
 
 impl ObjectReader {
     /// A reader of an object of so many bytes, of which those up to `span_end` will be read.
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Arc<dyn PartSource>,
         bytes: u64,
         span_end: u64,

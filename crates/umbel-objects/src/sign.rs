@@ -13,28 +13,28 @@ use ring::{digest, hmac};
 use std::fmt::Write as _;
 
 /// SHA-256 of nothing: the body of a request that has none.
-pub(super) const NO_BODY_SHA256: &str =
+pub(crate) const NO_BODY_SHA256: &str =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// What of a request is signed.
-pub(super) struct Signable<'a> {
-    pub(super) method: &'a str,
-    pub(super) host: &'a str,
+pub(crate) struct Signable<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) host: &'a str,
     /// Path, encoded as it is sent.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     /// Query, encoded as it is sent, by the bytes of its names.
-    pub(super) query: &'a str,
+    pub(crate) query: &'a str,
     /// Headers beside host, token and time, with names in small letters and in their order.
-    pub(super) headers: &'a [(&'a str, String)],
+    pub(crate) headers: &'a [(&'a str, String)],
     /// SHA-256 of the body in hexadecimal digits.
-    pub(super) body_sha256: &'a str,
+    pub(crate) body_sha256: &'a str,
     /// Seconds since 1970.
-    pub(super) unix_seconds: u64,
-    pub(super) region: &'a str,
+    pub(crate) unix_seconds: u64,
+    pub(crate) region: &'a str,
 }
 
 /// The headers that a signed request has beside its own.
-pub(super) fn signed_headers(
+pub(crate) fn signed_headers(
     request: &Signable<'_>,
     credentials: &Credentials,
 ) -> Vec<(&'static str, String)> {
@@ -77,7 +77,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 /// Bytes in hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -85,7 +85,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A part of a path or query, encoded as the signature has it: all but letters, digits and `-._~`.
-pub(super) fn percent_encoded(text: &str, keeps_slash: bool) -> String {
+pub(crate) fn percent_encoded(text: &str, keeps_slash: bool) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         let is_kept = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         if is_kept || (keeps_slash && byte == b'/') {

@@ -23,7 +23,7 @@ struct Begun {
 }
 
 /// An upload that has begun.
-pub(super) struct OpenUpload {
+pub(crate) struct OpenUpload {
     number: u64,
     id: String,
 }
@@ -34,7 +34,7 @@ impl OpenUpload {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(super) fn begin(
+    pub(crate) fn begin(
         store: &Arc<ObjectStore>,
         address: &ObjectAddress,
         mark: &str,
@@ -47,12 +47,12 @@ impl OpenUpload {
     }
 
     /// The store's name of it.
-    pub(super) fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// It has come to its end, or others answer for it.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         lock().remove(&self.number);
     }
 }
@@ -63,7 +63,7 @@ impl ObjectStore {
     /// # Errors
     ///
     /// [`ObjectError`].
-    pub(crate) fn try_upload(self: &Arc<Self>, address: &ObjectAddress) -> Result<(), ObjectError> {
+    pub fn try_upload(self: &Arc<Self>, address: &ObjectAddress) -> Result<(), ObjectError> {
         let open = OpenUpload::begin(self, address, "trial")?;
         self.abort(address, &open.id, None)?;
         open.forget();
@@ -72,13 +72,13 @@ impl ObjectStore {
 }
 
 /// Whether the process is being ended, and nothing more may go under a name.
-pub(super) fn is_ending() -> bool {
+pub(crate) fn is_ending() -> bool {
     IS_ENDING.load(Ordering::SeqCst)
 }
 
 /// Aborts all uploads that have no end: at the end of the process, which may be in haste. A store that does not answer is
 /// not waited for again.
-pub(crate) fn abort_open_uploads(in_haste: bool) {
+pub fn abort_open_uploads(in_haste: bool) {
     if in_haste {
         IS_ENDING.store(true, Ordering::SeqCst);
     }

@@ -1,7 +1,6 @@
 //! `s3://BUCKET/KEY`: names of objects, of all below a prefix, and patterns of names.
 
-use crate::exit::UsageError;
-use anyhow::Result;
+use super::error::AddressError;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -12,17 +11,17 @@ const SCHEME: &str = "s3://";
 const KEY_BYTES_MAX: usize = 1024;
 
 /// Whether an argument means objects, and no file.
-pub(crate) fn is_object_address(text: &str) -> bool {
+pub fn is_object_address(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
 
 /// A bucket and a key in it; or, where it is asked for, a prefix or a pattern of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ObjectAddress {
+pub struct ObjectAddress {
     /// The bucket.
-    pub(crate) bucket: String,
+    pub bucket: String,
     /// The key, without a slash in front.
-    pub(crate) key: String,
+    pub key: String,
 }
 
 impl ObjectAddress {
@@ -30,42 +29,42 @@ impl ObjectAddress {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the bucket cannot be one, or the key is too long.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
+    /// If the bucket cannot be one, or the key is too long.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
         let rest = text.strip_prefix(SCHEME).unwrap_or(text);
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let is_sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         let is_name = bucket.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !is_name || !bucket.chars().all(is_sound) || bucket.contains("..") {
             let text = format!("{text}: `{bucket}` is no bucket; expected s3://BUCKET/KEY");
-            return Err(UsageError(text).into());
+            return Err(AddressError(text));
         }
         if key.len() > KEY_BYTES_MAX {
             let text =
                 format!("{text}: the key is longer than the {KEY_BYTES_MAX} bytes of any key");
-            return Err(UsageError(text).into());
+            return Err(AddressError(text));
         }
         Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
     }
 
     /// The bucket with another key.
-    pub(crate) fn with_key(&self, key: String) -> Self {
+    pub fn with_key(&self, key: String) -> Self {
         Self { bucket: self.bucket.clone(), key }
     }
 
     /// Whether it means all objects below a prefix.
-    pub(crate) fn is_prefix(&self) -> bool {
+    pub fn is_prefix(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
     /// What of the key stands in front of the first wild card, if there is one.
-    pub(crate) fn prefix_of_pattern(&self) -> Option<&str> {
+    pub fn prefix_of_pattern(&self) -> Option<&str> {
         self.key.find(['*', '?', '[']).map(|at| &self.key[..at])
     }
 
     /// A path for what comes of the object: bucket and key, as absolute as the path of a file. Steps of a key that are
     /// no names of files (`.`, `..` and nothing) are written so that they lead nowhere else.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         let step = |step| match step {
             "" => "%".to_owned(),
             "." | ".." => step.replace('.', "%2E"),
@@ -103,7 +102,10 @@ mod tests {
         assert!(ObjectAddress::parse("s3://b").unwrap().is_prefix());
         for text in ["s3://", "s3:///k", "s3://a b/k", "s3://../k", "s3://a..b/k", "s3://b@h/k"] {
             let error = ObjectAddress::parse(text).unwrap_err();
-            assert!(error.is::<UsageError>(), "{text}");
+            assert!(
+                error.to_string().ends_with("is no bucket; expected s3://BUCKET/KEY"),
+                "{text}"
+            );
         }
         assert!(ObjectAddress::parse(&format!("s3://b/{}", "k".repeat(1025))).is_err());
     }

@@ -1,7 +1,6 @@
 //! Where the object store is and who asks, from the environment variables that other tools of S3 read.
 
-use crate::exit::UsageError;
-use anyhow::Result;
+use super::error::StoreError;
 use std::fmt;
 
 /// The region where none is named, as in other tools.
@@ -9,10 +8,10 @@ const REGION_DEFAULT: &str = "us-east-1";
 
 /// What signs requests. Its secrets are in no message.
 #[derive(Clone)]
-pub(super) struct Credentials {
-    pub(super) access_key_id: String,
-    pub(super) secret_access_key: String,
-    pub(super) session_token: Option<String>,
+pub(crate) struct Credentials {
+    pub(crate) access_key_id: String,
+    pub(crate) secret_access_key: String,
+    pub(crate) session_token: Option<String>,
 }
 
 impl fmt::Debug for Credentials {
@@ -25,26 +24,26 @@ impl fmt::Debug for Credentials {
 
 /// Which store is asked, and as whom.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Scheme and host of a store that is not Amazon's, without a slash behind.
-    pub(super) endpoint: Option<String>,
+    pub(crate) endpoint: Option<String>,
     /// The region that requests are signed for.
-    pub(super) region: String,
+    pub(crate) region: String,
     /// `None`: requests are not signed.
-    pub(super) credentials: Option<Credentials>,
+    pub(crate) credentials: Option<Credentials>,
     /// A file of certificates to trust instead of the system's.
-    pub(super) ca_bundle: Option<String>,
+    pub(crate) ca_bundle: Option<String>,
 }
 
 /// A server and the path in front of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// `http` or `https`.
-    pub(super) scheme: String,
+    pub(crate) scheme: String,
     /// Host, and port if it is named.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// In front of keys, with a slash at both ends.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 impl Settings {
@@ -52,12 +51,12 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] that names the variable that makes no sense.
-    pub(super) fn from_environment() -> Result<Self> {
+    /// [`StoreError::Variable`], which names the variable that makes no sense.
+    pub(crate) fn from_environment() -> Result<Self, StoreError> {
         Self::new(|name| std::env::var(name).ok())
     }
 
-    fn new(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    fn new(variable: impl Fn(&str) -> Option<String>) -> Result<Self, StoreError> {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()))
         };
@@ -75,7 +74,7 @@ impl Settings {
                     None => ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
                 };
                 let text = format!("{set} is set and {missing} is not: set both, or none");
-                return Err(UsageError(text).into());
+                return Err(StoreError::Variable(text));
             }
         };
         let endpoint = first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
@@ -83,14 +82,14 @@ impl Settings {
         let region = first(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
         let region = region.unwrap_or_else(|| REGION_DEFAULT.to_owned());
         if !region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err(UsageError(format!("AWS_REGION: `{region}` is no region")).into());
+            return Err(StoreError::Variable(format!("AWS_REGION: `{region}` is no region")));
         }
         Ok(Self { endpoint, region, credentials, ca_bundle: first(&["AWS_CA_BUNDLE"]) })
     }
 
     /// Where a bucket is: in the path of an endpoint that was named, else in the host name, unless dots in it would not
     /// go with the certificate.
-    pub(super) fn place(&self, bucket: &str) -> Place {
+    pub(crate) fn place(&self, bucket: &str) -> Place {
         if let Some((scheme, rest)) = self.endpoint.as_deref().and_then(|url| url.split_once("://"))
         {
             let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -108,7 +107,7 @@ impl Settings {
     }
 }
 
-fn check_endpoint(text: &str) -> Result<String> {
+fn check_endpoint(text: &str) -> Result<String, StoreError> {
     let url = text.trim_end_matches('/');
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let is_host = |rest: &str| {
@@ -118,7 +117,7 @@ fn check_endpoint(text: &str) -> Result<String> {
     if !rest.is_some_and(is_host) {
         // Not shown: an address may hold a password.
         let text = "AWS_ENDPOINT_URL: expected http://HOST[:PORT] or https://HOST[:PORT]";
-        return Err(UsageError(text.to_owned()).into());
+        return Err(StoreError::Variable(text.to_owned()));
     }
     Ok(url.to_owned())
 }
@@ -127,7 +126,7 @@ fn check_endpoint(text: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn settings(variables: &[(&str, &str)]) -> Result<Settings> {
+    fn settings(variables: &[(&str, &str)]) -> Result<Settings, StoreError> {
         let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
         Settings::new(|name| find(name).map(|(_, value)| (*value).to_owned()))
     }
@@ -161,7 +160,8 @@ mod tests {
             [("AWS_REGION", "a b")],
         ] {
             let error = settings(&variables).unwrap_err();
-            assert!(error.is::<UsageError>() && !error.to_string().contains("secret@"));
+            let is_variable = matches!(error, StoreError::Variable(_));
+            assert!(is_variable && !error.to_string().contains("secret@"));
         }
     }
 

@@ -9,7 +9,10 @@
 //! An [`Object`] is pinned to the entity tag that it had when it was opened: whoever reads it later sees those bytes, or
 //! an error. An [`Upload`] is visible once its [`PendingObject`] is committed, and aborted if the process ends before.
 //! Everything that goes over the wire is signed in `sign.rs`, tried again in `store.rs`, and told in words in `error.rs`.
-//! Nothing else of the program knows HTTP.
+//! Nothing else of the project knows HTTP as a client of stores. The handler of signals is the program's: it calls
+//! [`abort_open_uploads`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
 mod error;
@@ -24,8 +27,9 @@ mod sign;
 mod store;
 mod upload;
 
-pub(crate) use address::{ObjectAddress, is_object_address};
-pub(crate) use object::{Failure, Object};
-pub(crate) use open_uploads::abort_open_uploads;
-pub(crate) use store::ObjectStore;
-pub(crate) use upload::{KeptUpload, PendingObject, Upload};
+pub use address::{ObjectAddress, is_object_address};
+pub use error::{AddressError, ObjectError, Refusal, StoreError};
+pub use object::{Failure, Object};
+pub use open_uploads::abort_open_uploads;
+pub use store::ObjectStore;
+pub use upload::{KeptUpload, PendingObject, Upload};
