@@ -1,0 +1,291 @@
+//! Bytes of a client to requests. Total: whatever comes is a request, more to come, or an error after
+//! which nothing is read. Incremental: cut at any byte, the same requests come.
+//!
+//! A request that begins with `*` is an array of bulk strings, `*2\r\n$3\r\nfoo\r\n$3\r\nbar\r\n`;
+//! anything else is a line. Nothing is kept on the strength of a length that was announced: memory
+//! grows with the bytes that came. As in Redis the byte behind a `\r`, and the two behind a bulk
+//! string, are skipped unseen.
+
+use thiserror::Error;
+
+use crate::inline;
+use crate::limits::{
+    ARGUMENT_OVERHEAD_BYTES, ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX,
+    STRANGER_ARGUMENTS_MAX, STRANGER_BULK_BYTES_MAX,
+};
+use crate::number::integer;
+use crate::request::Request;
+
+/// The client does not speak the protocol, or asks for more than it may. Answer with this text behind
+/// `-ERR `, close the connection, read nothing more; the request that it was in was not carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ProtocolError {
+    /// A line of an inline request has no end within 64 KiB.
+    #[error("Protocol error: too big inline request")]
+    InlineTooBig,
+    /// A quote is open, or glued to what follows.
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+    /// The number of arguments has no end within 64 KiB.
+    #[error("Protocol error: too big mbulk count string")]
+    CountTooBig,
+    /// The length of an argument has no end within 64 KiB.
+    #[error("Protocol error: too big bulk count string")]
+    LengthTooBig,
+    /// The number of arguments is no integer, or above [`ARGUMENTS_MAX`].
+    #[error("Protocol error: invalid multibulk length")]
+    InvalidCount,
+    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`].
+    #[error("Protocol error: invalid bulk length")]
+    InvalidLength,
+    /// An argument is no bulk string; the byte that came, a blank where it ends a line.
+    #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
+    ExpectedBulk(u8),
+    /// More than [`STRANGER_ARGUMENTS_MAX`] arguments before the client said who it is.
+    #[error("Protocol error: unauthenticated multibulk length")]
+    StrangerCount,
+    /// More than [`STRANGER_BULK_BYTES_MAX`] bytes before the client said who it is.
+    #[error("Protocol error: unauthenticated bulk length")]
+    StrangerLength,
+    /// The arguments of the request have more than [`REQUEST_BYTES_MAX`] bytes.
+    #[error("Protocol error: too big request")]
+    RequestTooBig,
+}
+
+/// Reads requests from bytes that come in pieces.
+///
+/// ```
+/// let mut decoder = umbel_resp::Decoder::new(true);
+/// let mut bytes = &b"PING\r\n*1\r\n$4\r\nPI"[..];
+/// let first = decoder.decode(&mut bytes)?.expect("a whole line");
+/// assert_eq!(first.get(0), Some(&b"PING"[..]));
+/// assert_eq!(decoder.decode(&mut bytes)?, None);
+/// let second = decoder.decode(&mut &b"NG\r\n"[..])?;
+/// assert_eq!(second, Some(first));
+/// # Ok::<(), umbel_resp::ProtocolError>(())
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    is_known: bool,
+    state: State,
+    /// Of a line that has not come as a whole.
+    line: Vec<u8>,
+    request: Request,
+    failed: Option<ProtocolError>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Before the first byte of a request.
+    Start,
+    /// In an inline request.
+    Inline,
+    /// In the number of arguments.
+    Count,
+    /// In the length of an argument, with so many to come.
+    Length { left: usize },
+    /// In an argument of which so many bytes are to come; this one counts among those left.
+    Bulk { bytes: usize, left: usize },
+    /// Behind an argument, or a `\r`: so many bytes are skipped.
+    Skip { bytes: usize, then: Then },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Length {
+        left: usize,
+    },
+    Bulk {
+        bytes: usize,
+        left: usize,
+    },
+    /// The number of arguments was not positive.
+    Nothing,
+}
+
+impl Decoder {
+    /// At the start of a connection. `is_known` says whether the client has said who it is, or need not.
+    #[must_use]
+    pub fn new(is_known: bool) -> Self {
+        let (line, request) = (Vec::new(), Request::default());
+        Self { is_known, state: State::Start, line, request, failed: None }
+    }
+
+    /// Says from now on whether the client has said who it is: strangers may send less.
+    pub const fn set_known(&mut self, is_known: bool) {
+        self.is_known = is_known;
+    }
+
+    /// Bytes that are kept of a request that has not come as a whole.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.line.len() + self.request_bytes(0)
+    }
+
+    /// Reads up to the end of the next request and takes what it read from the front of `input`; None
+    /// when all was read and the request has not ended. Requests without arguments are passed over.
+    ///
+    /// # Errors
+    /// If the bytes are no request, or one beyond the limits; from then on always the same.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Request>, ProtocolError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        loop {
+            match self.step(input) {
+                Ok(Step::Request(request)) if request.is_empty() => {}
+                Ok(Step::Request(request)) => return Ok(Some(request)),
+                Ok(Step::Further) => {}
+                Ok(Step::Starved) => return Ok(None),
+                Err(error) => {
+                    self.failed = Some(error);
+                    (self.line, self.request) = (Vec::new(), Request::default());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, input: &mut &[u8]) -> Result<Step, ProtocolError> {
+        let Some(&first) = input.first() else { return Ok(Step::Starved) };
+        match self.state {
+            State::Start if first == b'*' => self.state = State::Count,
+            State::Start => self.state = State::Inline,
+            State::Inline => {
+                let Some(line) = self.line(input, b'\n', ProtocolError::InlineTooBig)? else {
+                    return Ok(Step::Starved);
+                };
+                self.state = State::Start;
+                let line = line.strip_suffix(b"\r").unwrap_or(&line);
+                let request = inline::split(line).map_err(|_| ProtocolError::UnbalancedQuotes)?;
+                return Ok(Step::Request(request));
+            }
+            State::Count => {
+                let Some(line) = self.line(input, b'\r', ProtocolError::CountTooBig)? else {
+                    return Ok(Step::Starved);
+                };
+                let then = self.count(&line)?;
+                self.state = State::Skip { bytes: 1, then };
+            }
+            State::Length { left } => {
+                // Said as soon as it is seen: what else comes may be long.
+                if self.line.is_empty() && first != b'$' && first != b'\r' {
+                    return Err(ProtocolError::ExpectedBulk(shown(first)));
+                }
+                let Some(line) = self.line(input, b'\r', ProtocolError::LengthTooBig)? else {
+                    return Ok(Step::Starved);
+                };
+                let bytes = self.length(&line)?;
+                self.state = State::Skip { bytes: 1, then: Then::Bulk { bytes, left } };
+            }
+            State::Bulk { bytes, left } => return Ok(self.bulk(input, bytes, left)),
+            State::Skip { bytes, then } => {
+                let skipped = bytes.min(input.len());
+                *input = input.get(skipped..).unwrap_or_default();
+                self.state = match (bytes - skipped, then) {
+                    (0, Then::Nothing) => State::Start,
+                    (0, Then::Length { left: 0 }) => {
+                        self.state = State::Start;
+                        return Ok(Step::Request(std::mem::take(&mut self.request)));
+                    }
+                    (0, Then::Length { left }) => State::Length { left },
+                    (0, Then::Bulk { bytes: 0, left }) => self.ended(left),
+                    (0, Then::Bulk { bytes, left }) => State::Bulk { bytes, left },
+                    (bytes, then) => State::Skip { bytes, then },
+                };
+            }
+        }
+        Ok(Step::Further)
+    }
+
+    /// A line without its end, once that has come.
+    fn line(
+        &mut self,
+        input: &mut &[u8],
+        end: u8,
+        too_big: ProtocolError,
+    ) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let room = LINE_BYTES_MAX - self.line.len();
+        let at = input.iter().take(room + 1).position(|&byte| byte == end);
+        let taken = at.unwrap_or(input.len());
+        if taken > room {
+            return Err(too_big);
+        }
+        let (line, rest) = input.split_at(taken);
+        self.line.extend_from_slice(line);
+        *input = rest.get(usize::from(at.is_some())..).unwrap_or_default();
+        Ok(at.map(|_| std::mem::take(&mut self.line)))
+    }
+
+    fn count(&self, line: &[u8]) -> Result<Then, ProtocolError> {
+        let count = integer(line.get(1..).unwrap_or_default());
+        let count = count.ok_or(ProtocolError::InvalidCount)?;
+        if count <= 0 {
+            return Ok(Then::Nothing);
+        }
+        let left = usize::try_from(count).map_err(|_| ProtocolError::InvalidCount)?;
+        match left {
+            left if left > ARGUMENTS_MAX => Err(ProtocolError::InvalidCount),
+            left if left > STRANGER_ARGUMENTS_MAX && !self.is_known => {
+                Err(ProtocolError::StrangerCount)
+            }
+            left => Ok(Then::Length { left }),
+        }
+    }
+
+    fn length(&self, line: &[u8]) -> Result<usize, ProtocolError> {
+        let Some(digits) = line.strip_prefix(b"$") else {
+            return Err(ProtocolError::ExpectedBulk(shown(*line.first().unwrap_or(&b'\r'))));
+        };
+        let bytes = integer(digits).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = bytes.filter(|&bytes| bytes <= BULK_BYTES_MAX);
+        let bytes = bytes.ok_or(ProtocolError::InvalidLength)?;
+        if bytes > STRANGER_BULK_BYTES_MAX && !self.is_known {
+            return Err(ProtocolError::StrangerLength);
+        }
+        if self.request_bytes(bytes) > REQUEST_BYTES_MAX {
+            return Err(ProtocolError::RequestTooBig);
+        }
+        Ok(bytes)
+    }
+
+    /// What the request takes with so many bytes more.
+    fn request_bytes(&self, more: usize) -> usize {
+        self.request.byte_count() + more + self.request.len() * ARGUMENT_OVERHEAD_BYTES
+    }
+
+    fn bulk(&mut self, input: &mut &[u8], bytes: usize, left: usize) -> Step {
+        let (taken, rest) = input.split_at(bytes.min(input.len()));
+        self.request.extend_last(taken);
+        *input = rest;
+        self.state = match bytes - taken.len() {
+            0 => self.ended(left),
+            bytes => State::Bulk { bytes, left },
+        };
+        Step::Further
+    }
+
+    /// Behind the last byte of an argument.
+    fn ended(&mut self, left: usize) -> State {
+        self.request.end_argument();
+        State::Skip { bytes: 2, then: Then::Length { left: left - 1 } }
+    }
+}
+
+enum Step {
+    Request(Request),
+    Further,
+    Starved,
+}
+
+/// A byte as error texts show it: they are one line.
+const fn shown(byte: u8) -> u8 {
+    match byte {
+        b'\r' | b'\n' => b' ',
+        other => other,
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_test.rs"]
+mod decode_test;

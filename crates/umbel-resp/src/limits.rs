@@ -1,0 +1,24 @@
+//! Every limit of the protocol with its reason. A client meets them before anything is kept for it.
+
+/// Bytes of one argument: 512 KiB. An item is hashed and a name is short; Redis allows 512 MiB.
+pub const BULK_BYTES_MAX: usize = 512 << 10;
+
+/// Arguments of one request: 1,048,576. One batch of the service has at most 65,536 items, larger ones
+/// are cut; Redis allows 2^31 − 1.
+pub const ARGUMENTS_MAX: usize = 1 << 20;
+
+/// Bytes of all arguments of one request: 64 MiB, the most that one client can have a node hold.
+pub const REQUEST_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of a line: an inline request, or the length of an array or an argument. As in Redis.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Arguments of a request before the client has said who it is: HELLO with all its options has 7. As
+/// in Redis.
+pub const STRANGER_ARGUMENTS_MAX: usize = 10;
+
+/// Bytes of an argument before the client has said who it is. As in Redis.
+pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that count for an argument beside its own: where it ends.
+pub(crate) const ARGUMENT_OVERHEAD_BYTES: usize = 4;

@@ -1,0 +1,37 @@
+//! Numbers as Redis reads them from arguments and lengths.
+
+/// An integer: an optional minus, digits without a leading zero, in the range of i64.
+///
+/// ```
+/// use umbel_resp::number::integer;
+/// assert_eq!((integer(b"-12"), integer(b"0")), (Some(-12), Some(0)));
+/// assert_eq!((integer(b"+5"), integer(b"007"), integer(b"1e3")), (None, None, None));
+/// ```
+#[must_use]
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_plain = match digits {
+        [b'0'] => text.len() == 1,
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+}
+
+/// A float: digits with an optional sign, point and exponent; neither infinite nor "not a number", and
+/// not so small that it becomes 0.
+///
+/// ```
+/// use umbel_resp::number::float;
+/// assert_eq!((float(b"0.01"), float(b"1e-3"), float(b".5")), (Some(0.01), Some(0.001), Some(0.5)));
+/// assert_eq!((float(b" 1"), float(b"nan"), float(b"1e999"), float(b"1e-999")), (None, None, None, None));
+/// ```
+#[must_use]
+pub fn float(text: &[u8]) -> Option<f64> {
+    let is_plain = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let text = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|b| is_plain(&b)))?;
+    let value: f64 = text.parse().ok()?;
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let is_zero = !mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
+    (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
+}

@@ -1,0 +1,175 @@
+//! Answers, and how both versions of the protocol write them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The version that a connection speaks. It begins with the second one and changes it with `HELLO`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// RESP2: statuses, errors, integers, bulk strings, arrays.
+    #[default]
+    Two,
+    /// RESP3: null, booleans, doubles, maps, sets and verbatim texts beside these.
+    Three,
+}
+
+/// An answer. RESP2 writes what it has no type for as the type in brackets.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// A short text without line breaks, like `OK`.
+    Status(Cow<'static, str>),
+    /// An error, with its code in front, like `ERR not found`; line breaks are written as blanks.
+    Error(Cow<'static, str>),
+    /// A whole number.
+    Integer(i64),
+    /// True or false (1 or 0).
+    Boolean(bool),
+    /// Any bytes.
+    Bulk(Vec<u8>),
+    /// A text that people read (a bulk string).
+    Verbatim(String),
+    /// A number with a fraction (a bulk string).
+    Double(f64),
+    /// No value (a bulk string that is null).
+    Null,
+    /// No list of values (an array that is null).
+    NullArray,
+    /// Several values.
+    Array(Vec<Reply>),
+    /// Keys with their values (an array of both in turn).
+    Map(Vec<(Reply, Reply)>),
+    /// Values without an order (an array).
+    Set(Vec<Reply>),
+}
+
+impl Reply {
+    /// The answer of what has nothing to say but that it was done.
+    pub const OK: Self = Self::Status(Cow::Borrowed("OK"));
+
+    /// Any bytes as a bulk string.
+    #[must_use]
+    pub fn bulk(bytes: impl AsRef<[u8]>) -> Self {
+        Self::Bulk(bytes.as_ref().to_vec())
+    }
+
+    /// Writes the answer behind what is there.
+    ///
+    /// ```
+    /// use umbel_resp::{Protocol, Reply};
+    /// let map = Reply::Map(vec![(Reply::Status("Size".into()), Reply::Boolean(true))]);
+    /// let (mut two, mut three) = (Vec::new(), Vec::new());
+    /// map.encode(Protocol::Two, &mut two);
+    /// map.encode(Protocol::Three, &mut three);
+    /// assert_eq!(two, b"*2\r\n+Size\r\n:1\r\n");
+    /// assert_eq!(three, b"%1\r\n+Size\r\n#t\r\n");
+    /// ```
+    pub fn encode(&self, protocol: Protocol, out: &mut Vec<u8>) {
+        let is_three = protocol == Protocol::Three;
+        match self {
+            Self::Status(text) => line(b'+', text, out),
+            Self::Error(text) => line(b'-', text, out),
+            Self::Integer(number) => number_line(b':', *number, out),
+            Self::Boolean(value) => out.extend_from_slice(match (is_three, value) {
+                (true, true) => b"#t\r\n",
+                (true, false) => b"#f\r\n",
+                (false, true) => b":1\r\n",
+                (false, false) => b":0\r\n",
+            }),
+            Self::Bulk(bytes) => bulk(bytes, out),
+            Self::Verbatim(text) if is_three => {
+                number_line(b'=', text.len() + 4, out);
+                out.extend_from_slice(b"txt:");
+                out.extend_from_slice(text.as_bytes());
+                out.extend_from_slice(b"\r\n");
+            }
+            Self::Verbatim(text) => bulk(text.as_bytes(), out),
+            Self::Double(value) if is_three => line(b',', &double(*value), out),
+            Self::Double(value) => bulk(double(*value).as_bytes(), out),
+            Self::Null if is_three => out.extend_from_slice(b"_\r\n"),
+            Self::NullArray if is_three => out.extend_from_slice(b"_\r\n"),
+            Self::Null => out.extend_from_slice(b"$-1\r\n"),
+            Self::NullArray => out.extend_from_slice(b"*-1\r\n"),
+            Self::Array(values) => list(b'*', values, protocol, out),
+            Self::Set(values) => list(if is_three { b'~' } else { b'*' }, values, protocol, out),
+            Self::Map(pairs) => {
+                match is_three {
+                    true => number_line(b'%', pairs.len(), out),
+                    false => number_line(b'*', pairs.len() * 2, out),
+                }
+                for (key, value) in pairs {
+                    key.encode(protocol, out);
+                    value.encode(protocol, out);
+                }
+            }
+        }
+    }
+}
+
+fn list(sign: u8, values: &[Reply], protocol: Protocol, out: &mut Vec<u8>) {
+    number_line(sign, values.len(), out);
+    for value in values {
+        value.encode(protocol, out);
+    }
+}
+
+/// A text that ends with the line: what would end it earlier becomes a blank.
+fn line(sign: u8, text: &str, out: &mut Vec<u8>) {
+    out.push(sign);
+    out.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+fn number_line(sign: u8, number: impl std::fmt::Display, out: &mut Vec<u8>) {
+    let mut text = String::with_capacity(24);
+    let _ = write!(text, "{number}");
+    line(sign, &text, out);
+}
+
+fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    number_line(b'$', bytes.len(), out);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// As the protocol spells it: `inf`, `-inf`, `nan`, else the shortest digits that mean this number.
+fn double(value: f64) -> String {
+    if value.is_nan() { "nan".to_owned() } else { value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(reply: &Reply) -> [String; 2] {
+        [Protocol::Two, Protocol::Three].map(|protocol| {
+            let mut bytes = Vec::new();
+            reply.encode(protocol, &mut bytes);
+            String::from_utf8(bytes).unwrap().replace("\r\n", "|")
+        })
+    }
+
+    #[test]
+    fn every_type_is_written_for_both_versions() {
+        let array = || vec![Reply::Integer(-5), Reply::Error("ERR full".into())];
+        let table = [
+            (Reply::OK, "+OK|", "+OK|"),
+            (Reply::Error("ERR a\r\nb".into()), "-ERR a  b|", "-ERR a  b|"),
+            (Reply::Integer(i64::MIN), ":-9223372036854775808|", ":-9223372036854775808|"),
+            (Reply::Boolean(true), ":1|", "#t|"),
+            (Reply::Boolean(false), ":0|", "#f|"),
+            (Reply::bulk(""), "$0||", "$0||"),
+            (Reply::Verbatim("a".into()), "$1|a|", "=5|txt:a|"),
+            (Reply::Double(0.5), "$3|0.5|", ",0.5|"),
+            (Reply::Double(f64::NEG_INFINITY), "$4|-inf|", ",-inf|"),
+            (Reply::Double(f64::NAN), "$3|nan|", ",nan|"),
+            (Reply::Null, "$-1|", "_|"),
+            (Reply::NullArray, "*-1|", "_|"),
+            (Reply::Array(array()), "*2|:-5|-ERR full|", "*2|:-5|-ERR full|"),
+            (Reply::Set(array()), "*2|:-5|-ERR full|", "~2|:-5|-ERR full|"),
+            (Reply::Map(vec![(Reply::bulk("k"), Reply::Null)]), "*2|$1|k|$-1|", "%1|$1|k|_|"),
+        ];
+        for (reply, two, three) in table {
+            assert_eq!(both(&reply), [two, three], "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! One request: its arguments behind each other, and where each ends.
+
+/// The arguments of one command. The first one is the command's name.
+///
+/// ```
+/// let request: umbel_resp::Request = ["BF.ADD", "users", "alice"].iter().collect();
+/// assert_eq!((request.len(), request.get(2)), (3, Some(&b"alice"[..])));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Request {
+    data: Vec<u8>,
+    /// Where each argument ends in `data`; rising.
+    ends: Vec<u32>,
+}
+
+impl Request {
+    /// Number of arguments, the name among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether it has no argument at all, not even a name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all arguments together.
+    #[must_use]
+    pub fn byte_count(&self) -> usize {
+        self.data.len()
+    }
+
+    /// An argument; None behind the last one.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.data.get(start.map_or(0, |&start| start as usize)..end)
+    }
+
+    /// The arguments in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// The bytes of the arguments from one on, behind each other, and the length of each: a batch of
+    /// items without a copy of each.
+    ///
+    /// ```
+    /// let request: umbel_resp::Request = ["BF.MADD", "users", "a", "bcd"].iter().collect();
+    /// assert_eq!(request.packed_from(2), (&b"abcd"[..], vec![1, 3]));
+    /// ```
+    #[must_use]
+    pub fn packed_from(&self, first: usize) -> (&[u8], Vec<u32>) {
+        let start = first.checked_sub(1).and_then(|before| self.ends.get(before).copied());
+        let mut before = match first {
+            0 => 0,
+            _ => start.unwrap_or_else(|| self.ends.last().copied().unwrap_or_default()),
+        };
+        let data = self.data.get(before as usize..).unwrap_or_default();
+        let lengths = self.ends.iter().skip(first).map(|&end| {
+            let length = end - before;
+            before = end;
+            length
+        });
+        (data, lengths.collect())
+    }
+
+    /// Writes the request as clients send it: an array of bulk strings.
+    ///
+    /// ```
+    /// let request: umbel_resp::Request = ["PING"].iter().collect();
+    /// let mut bytes = Vec::new();
+    /// request.encode(&mut bytes);
+    /// assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
+    /// ```
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(format!("*{}\r\n", self.len()).as_bytes());
+        for argument in self.iter() {
+            out.extend(format!("${}\r\n", argument.len()).as_bytes());
+            out.extend(argument);
+            out.extend(b"\r\n");
+        }
+    }
+
+    /// Appends bytes to the argument that is being read.
+    pub(crate) fn extend_last(&mut self, bytes: &[u8]) {
+        self.data.extend_from_slice(bytes);
+    }
+
+    /// Ends the argument that is being read.
+    pub(crate) fn end_argument(&mut self) {
+        let end = u32::try_from(self.data.len()).expect("requests hold at most 64 MiB");
+        self.ends.push(end);
+    }
+}
+
+impl<T: AsRef<[u8]>> FromIterator<T> for Request {
+    /// # Panics
+    /// If the arguments have 4 GiB together; what the decoder makes has at most 64 MiB.
+    fn from_iter<I: IntoIterator<Item = T>>(arguments: I) -> Self {
+        let mut request = Self::default();
+        for argument in arguments {
+            request.extend_last(argument.as_ref());
+            request.end_argument();
+        }
+        request
+    }
+}
