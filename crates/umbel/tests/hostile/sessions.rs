@@ -1,7 +1,10 @@
 //! Sessions that nobody opened, or that somebody else did.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message;
+use tokio::task::JoinSet;
 use umbel_client::proto::{
     InsertRequest, InsertResponse, Items, OpenSessionRequest, OpenSessionResponse, RequestId,
 };
@@ -12,6 +15,9 @@ use crate::identities::{guard, secure};
 use crate::siege::{Bounds, Siege, scaled};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 48, descriptors: 16 };
+
+/// Replay tables hold 32 MiB a shard at most, beside what is inserted and logged.
+const SESSIONS_BOUNDS: Bounds = Bounds { memory_mib: 192, descriptors: 16 };
 
 const INSERT: &str = "/umbel.v1.Filters/Insert";
 
@@ -24,6 +30,12 @@ fn insert(item: &str, session: u64, sequence: u64, acknowledged_below: u64) -> I
         ..InsertRequest::default()
     }
 }
+
+/// Sessions that a shard remembers (`SESSIONS_MAX` of the replay table), and some more.
+const SESSIONS_OF_A_SHARD: usize = 66_000;
+
+/// Calls of one principal under way at a time.
+const CALLS_UNDER_WAY: usize = 64;
 
 /// Numbers that look like sessions.
 fn invented(number: u64) -> u64 {
@@ -88,4 +100,53 @@ async fn nobody_acknowledges_the_requests_of_others() {
     drop((alice, mallory));
     siege.holds("others' sessions", BOUNDS).await;
     siege.recovers("others' sessions").await;
+}
+
+/// Opens a session and uses it: the node has one shard.
+async fn take_a_place(mallory: &Caller, number: usize) {
+    let token = [("authorization", "Bearer mallory.mallory")];
+    let open = framed(&OpenSessionRequest {}.encode_to_vec());
+    let opened = mallory.send("/umbel.v1.Filters/OpenSession", &token, open).await;
+    let session = opened.message::<OpenSessionResponse>().session;
+    let request = insert(&format!("of mallory {number}"), session, 1, 0);
+    let answer = mallory.send(INSERT, &token, framed(&request.encode_to_vec())).await;
+    assert!(answer.is_success(), "session {number}: {answer:?}");
+}
+
+/// Opens so many sessions over one connection, many at a time.
+async fn take_places(mallory: Caller, count: usize) {
+    let mallory = Arc::new(mallory);
+    let mut taking = JoinSet::new();
+    for number in 0..count {
+        if taking.len() == CALLS_UNDER_WAY {
+            taking.join_next().await.unwrap().unwrap();
+        }
+        let mallory = Arc::clone(&mallory);
+        taking.spawn(async move { take_a_place(&mallory, number).await });
+    }
+    taking.join_all().await;
+}
+
+/// A principal that has rights, and uses them to fill what shards remember.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the long form: makes 132,000 calls"]
+async fn sessions_of_one_principal_push_out_its_own() {
+    let (siege, certificates) = secure().await;
+    guard(&siege).await;
+    let alice = certificates.client("alice");
+    let alice = Caller::over(certificates.connect(&siege.address(), Some(&alice)).await).await;
+    let opened = alice.call("/umbel.v1.Filters/OpenSession", &OpenSessionRequest {}).await;
+    let session = opened.message::<OpenSessionResponse>().session;
+    let request = insert("one", session, 1, 0);
+    let first: InsertResponse = alice.call(INSERT, &request).await.message();
+    assert_eq!(first.new_count, 1);
+
+    let mallory = Caller::over(certificates.connect(&siege.address(), None).await).await;
+    take_places(mallory, SESSIONS_OF_A_SHARD).await;
+    // The retry hears the first answer, although a shard remembers no more sessions than mallory has had.
+    let again: InsertResponse = alice.call(INSERT, &request).await.message();
+    assert_eq!(again, first);
+    drop(alice);
+    siege.holds("a principal's sessions", SESSIONS_BOUNDS).await;
+    siege.recovers("a principal's sessions").await;
 }
