@@ -132,8 +132,10 @@ struct Owner {
 }
 
 impl Owner {
-    fn forget<'r>(&mut self, records: impl Iterator<Item = &'r Record>) -> usize {
-        let bytes = records.map(Record::bytes).inspect(|_| self.record_count -= 1).sum();
+    /// Counts these records out, and returns their bytes.
+    fn forget<'r>(&mut self, records: impl ExactSizeIterator<Item = &'r Record>) -> usize {
+        self.record_count -= records.len();
+        let bytes = records.map(Record::bytes).sum();
         self.bytes -= bytes;
         bytes
     }
@@ -240,7 +242,6 @@ impl ReplayTable {
             };
             self.expire(oldest.session, oldest.sequence.saturating_add(1));
         }
-        self.compact(owner);
     }
 
     /// Whose record is dropped when one of `owner` came.
@@ -296,10 +297,12 @@ impl ReplayTable {
         let owner = self.owners.entry(session.owner).or_default();
         self.bytes -= owner.forget(session.records.iter().take(count));
         session.records.drain(..count);
-        // Else sessions that were busy once would hold memory that no limit counts.
+        // Else sessions that were busy once would hold memory that no limit counts, and so would owners.
         if session.records.capacity() > 4 * session.records.len() + RECORDS_SPARE {
             session.records.shrink_to(2 * session.records.len());
         }
+        let owner = session.owner;
+        self.compact(owner);
     }
 
     /// Whose session is forgotten when one of `owner` comes: its own where it has the most with it.
@@ -340,6 +343,12 @@ impl ReplayTable {
     /// Bytes that the records count for.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Requests in the queues, with and without a record.
+    #[cfg(test)]
+    pub(super) fn queued_count(&self) -> usize {
+        self.owners.values().map(|owner| owner.queue.len()).sum()
     }
 
     pub(super) fn push_digest(&self, digest: &mut Digest) {

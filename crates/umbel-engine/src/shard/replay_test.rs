@@ -190,6 +190,19 @@ fn above_its_bytes_who_holds_more_than_a_share_loses_its_own() {
 }
 
 #[test]
+fn who_loses_answers_keeps_no_memory_of_them() {
+    let limits = ReplayLimits { bytes_max: 111 * 200, requests_per_session_max: 200, ..SMALL };
+    let mut table = ReplayTable::new(limits);
+    // The oldest has the highest number, so that all others go with it.
+    for sequence in (1..=200).rev() {
+        table.record(&asked_by(2, 2, sequence, 0, 7), answer(1));
+    }
+    assert_eq!(table.queued_count(), 200);
+    table.record(&asked_by(1, 1, 1, 0, 7), answer(2));
+    assert_eq!((table.bytes(), table.queued_count()), (111, 1));
+}
+
+#[test]
 fn hostile_heads_are_refused() {
     let table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8), asked(2, 1, 0, 8)]);
     let head = table.head();
