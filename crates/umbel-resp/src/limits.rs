@@ -7,7 +7,8 @@ pub const BULK_BYTES_MAX: usize = 512 << 10;
 /// are cut; Redis allows 2^31 − 1.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// Bytes of all arguments of one request: 64 MiB, the most that one client can have a node hold.
+/// Bytes of all arguments of one request: 64 MiB. What holds them grows by doubling, so that one client can have a
+/// node hold twice as much.
 pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of a line: an inline request, or the length of an array or an argument. As in Redis.

@@ -119,13 +119,15 @@ fn line(sign: u8, text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn number_line(sign: u8, number: impl std::fmt::Display, out: &mut Vec<u8>) {
+/// A number behind the sign of its type, or of the values that follow.
+pub(crate) fn number_line(sign: u8, number: impl std::fmt::Display, out: &mut Vec<u8>) {
     let mut text = String::with_capacity(24);
     let _ = write!(text, "{number}");
     line(sign, &text, out);
 }
 
-fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
+/// Any bytes behind their number.
+pub(crate) fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     number_line(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");

@@ -1,5 +1,7 @@
 //! One request: its arguments behind each other, and where each ends.
 
+use crate::reply::{bulk, number_line};
+
 /// The arguments of one command. The first one is the command's name.
 ///
 /// ```
@@ -77,12 +79,8 @@ impl Request {
     /// assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(format!("*{}\r\n", self.len()).as_bytes());
-        for argument in self.iter() {
-            out.extend(format!("${}\r\n", argument.len()).as_bytes());
-            out.extend(argument);
-            out.extend(b"\r\n");
-        }
+        number_line(b'*', self.len(), out);
+        self.iter().for_each(|argument| bulk(argument, out));
     }
 
     /// Appends bytes to the argument that is being read.
