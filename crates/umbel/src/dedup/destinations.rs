@@ -2,7 +2,7 @@
 
 use super::inputs::Source;
 use super::job::{JobSpec, OutputTarget};
-use super::object_inputs::{OPENING_THREADS, each_of};
+use super::object_inputs::{OPENING_THREADS, each_of, object_address};
 use super::outputs::{BAD_LIST_NAME, output_path};
 use super::sink::{Sink, refuse_existing_file};
 use crate::exit::UsageError;
@@ -29,7 +29,7 @@ pub(crate) fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
     }
     let refuse = |text: &str| UsageError(format!("{}: {text}", path.display()));
     let name = path.to_str().ok_or_else(|| refuse("keys of objects are UTF-8"))?;
-    let address = ObjectAddress::parse(name).map_err(|error| UsageError(error.to_string()))?;
+    let address = object_address(name)?;
     if address.is_prefix() {
         return Err(refuse("expected the key of an object, which does not end in a slash").into());
     }

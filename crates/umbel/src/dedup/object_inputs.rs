@@ -54,6 +54,15 @@ impl ObjectStores {
     }
 }
 
+/// The address that an argument means.
+///
+/// # Errors
+///
+/// If it can be none.
+pub(super) fn object_address(text: &str) -> Result<ObjectAddress, UsageError> {
+    ObjectAddress::parse(text).map_err(|error| UsageError(error.to_string()))
+}
+
 /// The objects that an argument means, in order of the bytes of their keys.
 ///
 /// # Errors
@@ -65,7 +74,7 @@ pub(super) fn object_sources(
     stores: &ObjectStores,
     names: &NameFilter,
 ) -> Result<Vec<Source>> {
-    let address = ObjectAddress::parse(arg).map_err(|error| UsageError(error.to_string()))?;
+    let address = object_address(arg)?;
     let store = stores.store()?;
     let addresses = match address.prefix_of_pattern() {
         Some(prefix) => {
