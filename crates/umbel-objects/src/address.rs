@@ -1,6 +1,6 @@
 //! `s3://BUCKET/KEY`: names of objects, of all below a prefix, and patterns of names.
 
-use super::error::AddressError;
+use crate::error::AddressError;
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! What a store says in XML: pages of keys, and why it refuses; what of uploads it says, `puts.rs` reads.
 
-use super::error::{ObjectError, Refusal};
+use crate::error::{ObjectError, Refusal};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};

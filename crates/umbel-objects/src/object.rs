@@ -1,9 +1,9 @@
 //! An object, pinned to the state that it was opened in.
 
-use super::address::ObjectAddress;
-use super::error::ObjectError;
-use super::read_ahead::{ObjectReader, PartSource};
-use super::store::ObjectStore;
+use crate::address::ObjectAddress;
+use crate::error::ObjectError;
+use crate::read_ahead::{ObjectReader, PartSource};
+use crate::store::ObjectStore;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};

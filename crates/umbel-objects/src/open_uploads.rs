@@ -1,9 +1,9 @@
 //! Uploads of this process that have begun and have no end: however the process ends, they are aborted, as well as the
 //! store can be asked. What is left behind nobody sees, but it is stored; a lifecycle rule of the bucket removes it.
 
-use super::address::ObjectAddress;
-use super::error::ObjectError;
-use super::store::ObjectStore;
+use crate::address::ObjectAddress;
+use crate::error::ObjectError;
+use crate::store::ObjectStore;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

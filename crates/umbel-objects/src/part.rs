@@ -3,8 +3,8 @@
 //! A part is sent only when it is whole, for its hash is signed and it may have to be sent again; so it waits here, and
 //! memory does not grow with its length.
 
-use super::error::ObjectError;
-use super::sign::hex;
+use crate::error::ObjectError;
+use crate::sign::hex;
 use ring::digest;
 use std::fs::File;
 use std::io::{self, Seek, Write};

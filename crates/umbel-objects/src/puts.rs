@@ -11,12 +11,12 @@
 //! could not show that, for they are a hash only where nothing is encrypted. Every object bears a mark, its own, so that
 //! a finish or a put whose answer was lost is known by what stands under the key.
 
-use super::address::ObjectAddress;
-use super::error::{ObjectError, Refusal};
-use super::listing::leaves;
-use super::part::PartBuffer;
-use super::sign::{NO_BODY_SHA256, hex, percent_encoded};
-use super::store::{
+use crate::address::ObjectAddress;
+use crate::error::{ObjectError, Refusal};
+use crate::listing::leaves;
+use crate::part::PartBuffer;
+use crate::sign::{NO_BODY_SHA256, hex, percent_encoded};
+use crate::store::{
     ANSWER_TIMEOUT, Ask, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, Trouble, body_text,
     entity_tag, judged, patiently,
 };

@@ -9,7 +9,7 @@
 //! ones by several connections at a time. Parts beyond the shortest length, and all that come ahead, count against a
 //! budget of the process; where that is used up, a reader goes on with one short part at a time.
 
-use super::error::ObjectError;
+use crate::error::ObjectError;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 //! Where the object store is and who asks, from the environment variables that other tools of S3 read.
 
-use super::error::StoreError;
+use crate::error::StoreError;
 use std::fmt;
 
 /// The region where none is named, as in other tools.

@@ -8,7 +8,7 @@
 //!
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>; the tests hold its example.
 
-use super::settings::Credentials;
+use crate::settings::Credentials;
 use ring::{digest, hmac};
 use std::fmt::Write as _;
 

@@ -1,12 +1,12 @@
 //! Requests to an object store: signed, bounded in time and size, and tried again where that may help.
 
-use super::address::ObjectAddress;
-use super::error::{ObjectError, Refusal, StoreError};
-use super::listing::Page;
-use super::object::Object;
-use super::read_ahead::Budget;
-use super::settings::{Place, Settings};
-use super::sign::{NO_BODY_SHA256, Signable, percent_encoded, signed_headers};
+use crate::address::ObjectAddress;
+use crate::error::{ObjectError, Refusal, StoreError};
+use crate::listing::Page;
+use crate::object::Object;
+use crate::read_ahead::Budget;
+use crate::settings::{Place, Settings};
+use crate::sign::{NO_BODY_SHA256, Signable, percent_encoded, signed_headers};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! An output that becomes an object: written in parts, visible at the commit and not before.
 
-use super::address::ObjectAddress;
-use super::error::ObjectError;
-use super::open_uploads::{OpenUpload, is_ending};
-use super::part::{PARTS_MAX, PartBuffer, part_bytes};
-use super::store::ObjectStore;
+use crate::address::ObjectAddress;
+use crate::error::ObjectError;
+use crate::open_uploads::{OpenUpload, is_ending};
+use crate::part::{PARTS_MAX, PartBuffer, part_bytes};
+use crate::store::ObjectStore;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
