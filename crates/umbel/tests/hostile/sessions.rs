@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use umbel_client::proto::{
     InsertRequest, InsertResponse, Items, OpenSessionRequest, OpenSessionResponse, RequestId,
 };
+use umbel_engine::limits::REPLAY_SESSIONS_MAX;
 
 use crate::calls::{Answer, Caller, framed};
 use crate::honest::FILTER;
@@ -31,8 +32,8 @@ fn insert(item: &str, session: u64, sequence: u64, acknowledged_below: u64) -> I
     }
 }
 
-/// Sessions that a shard remembers (`SESSIONS_MAX` of the replay table), and some more.
-const SESSIONS_OF_A_SHARD: usize = 66_000;
+/// More sessions than a shard remembers.
+const SESSIONS_OF_MALLORY: usize = REPLAY_SESSIONS_MAX + 500;
 
 /// Calls of one principal under way at a time.
 const CALLS_UNDER_WAY: usize = 64;
@@ -142,7 +143,7 @@ async fn sessions_of_one_principal_push_out_its_own() {
     assert_eq!(first.new_count, 1);
 
     let mallory = Caller::over(certificates.connect(&siege.address(), None).await).await;
-    take_places(mallory, SESSIONS_OF_A_SHARD).await;
+    take_places(mallory, SESSIONS_OF_MALLORY).await;
     // The retry hears the first answer, although a shard remembers no more sessions than mallory has had.
     let again: InsertResponse = alice.call(INSERT, &request).await.message();
     assert_eq!(again, first);
