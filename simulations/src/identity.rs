@@ -220,9 +220,7 @@ impl Papers {
                 other => Err(io::Error::other(format!("{other} is there, a node is wanted"))),
             }
         };
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, proving)
-            .await
-            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        in_time(proving).await
     }
 
     /// Proves this end of a connection that it took, and says who the other one is.
@@ -242,9 +240,7 @@ impl Papers {
             send(stream, self.shown().as_ref()).await?;
             Ok(identity)
         };
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, proving)
-            .await
-            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        in_time(proving).await
     }
 
     fn identity(&self, shown: Option<&Certificate>) -> io::Result<PeerIdentity> {
@@ -254,6 +250,11 @@ impl Papers {
             None => Ok(PeerIdentity::from_uri(&certificate.uri).unwrap_or(PeerIdentity::Anonymous)),
         }
     }
+}
+
+async fn in_time<T>(proving: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let proved = tokio::time::timeout(HANDSHAKE_TIMEOUT, proving).await;
+    proved.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Pause between two looks whether a certificate is due.

@@ -5,8 +5,7 @@ use std::time::Duration;
 use umbel_engine::NodeId;
 use umbel_node::ports::NodeIdentity;
 
-use super::hello::{CALL_TIMEOUT_MS, asked, knock};
-use crate::identity::Certificate;
+use super::hello::{as_node, asked, knock};
 use crate::invariants::removed_stay_out;
 use crate::net::SimNet;
 use crate::watch;
@@ -31,14 +30,8 @@ pub(super) async fn run(net: SimNet, machines: u32) {
 /// of it.
 async fn haunt(net: &SimNet, machine: u32, from: NodeId) -> Option<()> {
     let to = asked(net, machine).await?;
-    let net = match net.is_proving() {
-        true => {
-            let cluster = watch::with(|checks| checks.reference.meta().cluster())?;
-            let had = NodeIdentity { cluster, node: from.0 };
-            net.showing(Some(Certificate::member(had, CALL_TIMEOUT_MS)))
-        }
-        false => net.clone(),
-    };
+    let cluster = watch::with(|checks| checks.reference.meta().cluster())?;
+    let net = as_node(net, NodeIdentity { cluster, node: from.0 });
     for knock in knock(&net, machine, &to, from).await {
         removed_stay_out::judge(machine, from, knock.us, knock.call, knock.is_admitted);
     }

@@ -55,17 +55,24 @@ pub(super) fn node_of(machine: u32) -> Option<NodeIdentity> {
 
 /// What the machine's node says of itself, to one that it knows.
 pub(super) async fn asked(net: &SimNet, machine: u32) -> Option<WhoAreYouResponse> {
-    let net = match net.is_proving() {
-        true => net.showing(Some(Certificate::member(node_of(machine)?, CALL_TIMEOUT_MS))),
-        false => net.clone(),
-    };
+    let net = if net.is_proving() { as_node(net, node_of(machine)?) } else { net.clone() };
     let mut client = PeerClient::new(node_channel(&net, address_of(machine), None));
     let asking = client.who_are_you(WhoAreYouRequest {});
     Some(tokio::time::timeout(CALL_TIMEOUT, asking).await.ok()?.ok()?.into_inner())
 }
 
-/// How long a certificate lives that is shown once.
-pub(super) const CALL_TIMEOUT_MS: u64 = 60_000;
+/// How long a certificate lives that is shown once, in milliseconds.
+const SHOWN_ONCE_LIFE_MS: u64 = 60_000;
+
+/// A certificate of a node, for one call.
+pub(super) fn member(node: NodeIdentity) -> Certificate {
+    Certificate::member(node, SHOWN_ONCE_LIFE_MS)
+}
+
+/// The network of somebody who shows a node's certificate, where certificates are shown.
+pub(super) fn as_node(net: &SimNet, node: NodeIdentity) -> SimNet {
+    net.showing(Some(member(node)))
+}
 
 /// Calls a machine's node in the name of another one; what had no answer is left out.
 pub(super) async fn knock(

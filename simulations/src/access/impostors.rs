@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tonic::{Response, Status};
 use umbel_client::proto::InfoRequest;
 use umbel_client::proto::ListPrincipalsRequest;
 use umbel_client::proto::access_client::AccessClient;
@@ -12,7 +13,7 @@ use umbel_engine::NodeId;
 use umbel_node::ports::NodeIdentity;
 
 use super::answer::{Answer, answer_of};
-use super::hello::{CALL_TIMEOUT_MS, asked, knock, node_of};
+use super::hello::{as_node, asked, knock, member, node_of};
 use crate::channel::node_channel;
 use crate::identity::{CERTIFIED, Certificate, FOREIGN_AUTHORITY};
 use crate::invariants::identities_hold::{judge_certified, judge_served};
@@ -51,7 +52,6 @@ async fn call(
     is_required: bool,
 ) -> Option<()> {
     trace::line(now_us(), "impostors", "call", format_args!("{plan:?}"));
-    let member = |node| Certificate::member(node, CALL_TIMEOUT_MS);
     let what = format!("{:?}", plan.show);
     match plan.show {
         Show::Foreign { node } => {
@@ -63,7 +63,7 @@ async fn call(
         }
         Show::Elsewhere { node } => {
             let own = node_of(node)?;
-            let net = net.showing(Some(member(NodeIdentity { cluster: !own.cluster, ..own })));
+            let net = as_node(&net, NodeIdentity { cluster: !own.cluster, ..own });
             let answer = list(&net, machine).await;
             let served = matches!(answer, Answer::Done(_) | Answer::Told(_));
             judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
@@ -71,7 +71,7 @@ async fn call(
         }
         Show::Namesake { node, says } => {
             let (own, says) = (node_of(node)?, node_of(says)?);
-            greet(&net.showing(Some(member(own))), machine, NodeId(says.node), &what).await?;
+            greet(&as_node(&net, own), machine, NodeId(says.node), &what).await?;
         }
         Show::Generic { says } => {
             // Where nodes need not say who they are, it may be any.
@@ -116,17 +116,16 @@ async fn greet(net: &SimNet, machine: u32, says: NodeId, what: &str) -> Option<(
 
 async fn list(net: &SimNet, machine: u32) -> Answer {
     let mut client = AccessClient::new(node_channel(net, address_of(machine), None));
-    let asking = client.list_principals(ListPrincipalsRequest {});
-    match tokio::time::timeout(CALL_TIMEOUT, asking).await {
-        Ok(done) => answer_of(done.map(|_| Vec::new())),
-        Err(_) => Answer::Open("no answer".to_owned()),
-    }
+    came_of(client.list_principals(ListPrincipalsRequest {})).await
 }
 
 async fn info(net: &SimNet, machine: u32) -> Answer {
     let mut client = FiltersClient::new(node_channel(net, address_of(machine), None));
-    let asking = client.info(InfoRequest { name: access_filter(0) });
-    match tokio::time::timeout(CALL_TIMEOUT, asking).await {
+    came_of(client.info(InfoRequest { name: access_filter(0) })).await
+}
+
+async fn came_of<T>(calling: impl Future<Output = Result<Response<T>, Status>>) -> Answer {
+    match tokio::time::timeout(CALL_TIMEOUT, calling).await {
         Ok(done) => answer_of(done.map(|_| Vec::new())),
         Err(_) => Answer::Open("no answer".to_owned()),
     }
