@@ -86,21 +86,31 @@ impl World {
         Ok(true)
     }
 
-    /// Gives nodes that have a number their own certificate, and in the end those whose has expired another one.
+    /// Gives nodes that have a number their own certificate, and in the end all whose has expired another one.
     pub(super) fn look_at_certificates(&self) {
         if !self.certifying.has_begun {
             return;
         }
         let Some(cluster) = watch::with(|checks| checks.reference.meta().cluster()) else { return };
         for host in &self.hosts {
-            let (Some(papers), Some(node)) = (&host.papers, host.node_id.get()) else { continue };
+            let Some(papers) = &host.papers else { continue };
+            let must_replace = self.certifying.is_healing && is_over(papers);
+            let Some(node) = host.node_id.get() else {
+                // It may have expired before the node joined.
+                if must_replace {
+                    papers.mend();
+                    papers.show(Some(Certificate::generic()));
+                    trace::line(now_us(), &host.name, "certified", format_args!("to join"));
+                }
+                continue;
+            };
             let own = NodeIdentity { cluster, node };
             let shown = papers.shown();
             let is_own = shown.as_ref().is_some_and(|shown| shown.uri == own.uri());
             if !is_own && !papers.is_lapsed() {
                 papers.issue(own);
                 trace::line(now_us(), &host.name, "certified", format_args!("{own}"));
-            } else if self.certifying.is_healing && is_over(papers) {
+            } else if must_replace {
                 papers.mend();
                 papers.issue(own);
                 counters::state("certificate_replaced");
