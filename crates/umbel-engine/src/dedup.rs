@@ -22,7 +22,7 @@
 //!
 //! [`Coordinator`] counts, samples and chooses the [`Plan`]; [`Worker`] is both halves of the exchange. Silence is
 //! not uniqueness: an entry is kept only when a verdict covered its index. Between hundreds of workers frames travel
-//! over a [`Grid`], in which every [`Relay`] has some √p neighbours.
+//! over a [`Grid`], in which every worker has some 2·√p neighbours, who pass on what is for others.
 
 mod collide;
 mod coordinator;
@@ -65,7 +65,7 @@ pub use index::{
 };
 pub use list::LocalList;
 pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation};
-pub use relay::{Passage, Relay, RelayOutput};
+pub use relay::Passage;
 pub use report::ExchangeReport;
 pub use tally::{
     Claim, Group, GroupSize, PlaceRange, RecordPart, Tally, TallyInput, TallyOutput, TallyShape,

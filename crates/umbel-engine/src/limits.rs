@@ -13,10 +13,6 @@ pub const JOB_ATTEMPT_MAX: u32 = 1 << 24;
 /// costs nearly twice the bytes.
 pub const DIRECT_WORKERS_MAX: u32 = 256;
 
-/// A relay sends a message when it has grown to this: many packets, yet no more than 4 MiB for the 62 neighbours that
-/// a worker among 1,024 has. One frame may be longer, and then travels alone.
-pub const RELAY_MESSAGE_BYTES_CUT: usize = 64 << 10;
-
 /// Most cells (hash ranges that are exchanged one at a time) of a job: 1,024 workers with 64 cells each, and sixteen
 /// times that for jobs whose cells must be small.
 pub const DEDUP_CELLS_MAX: u32 = 1 << 20;

@@ -31,9 +31,6 @@ const PAYLOAD_BYTES_MAX: u32 = FRAME_PAYLOAD_BYTES_MAX as u32;
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Largest frame: five fixed bytes, five numbers of at most five bytes, four of the checksum, and the payload.
-pub(super) const FRAME_BYTES_MAX: u32 = 5 + 5 * 5 + 4 + PAYLOAD_BYTES_MAX;
-
 /// What a frame carries. A verdict has the kind it answers plus 16.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]

@@ -20,7 +20,6 @@ pub(super) struct Repeat {
 /// let entry = |hi, item| Entry { hash: ItemHash::new(hi, 0), place: Place::new(0, item) };
 /// let list = LocalList::build(vec![entry(9, 0), entry(4, 1), entry(9, 2)], HashRange::WHOLE, Keep::First);
 /// assert_eq!(list.entries(), [entry(4, 1), entry(9, 0)]);
-/// assert_eq!(list.repeat_count(), 1);
 /// ```
 #[derive(Debug, Default)]
 pub struct LocalList {
@@ -110,12 +109,6 @@ impl LocalList {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
-    }
-
-    /// How many entries were left out as repeats of another one.
-    #[must_use]
-    pub fn repeat_count(&self) -> usize {
-        self.repeats.len()
     }
 
     /// Bytes that the list takes in memory.
@@ -223,7 +216,7 @@ mod tests {
                 })
                 .collect();
             let list = LocalList::build(entries.clone(), HashRange::WHOLE, keep);
-            prop_assert_eq!(list.entries().len() + list.repeat_count(), entries.len());
+            prop_assert_eq!(list.entries().len() + list.repeats.len(), entries.len());
             prop_assert!(list.entries().is_sorted_by(|a, b| a.hash < b.hash));
             for entry in list.entries() {
                 let mut same = entries.iter().filter(|other| other.hash == entry.hash);
@@ -249,7 +242,7 @@ mod tests {
             let ranks: Vec<Rank> = drawn.iter().map(|&(_, rank)| Rank(rank)).collect();
             let list = LocalList::build_ranked(&entries, &ranks, HashRange::WHOLE);
             let standing = |place: Place| (ranks[place.item() as usize], place);
-            prop_assert_eq!(list.entries().len() + list.repeat_count(), entries.len());
+            prop_assert_eq!(list.entries().len() + list.repeats.len(), entries.len());
             for (index, kept) in list.entries().iter().enumerate() {
                 let class = entries.iter().filter(|entry| entry.hash == kept.hash);
                 let best = class.map(|entry| standing(entry.place)).min();

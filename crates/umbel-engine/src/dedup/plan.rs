@@ -3,7 +3,6 @@
 use super::entry::{Keep, RANK_BITS};
 use super::error::DedupError;
 use super::frame::flag;
-use super::grid::{Grid, Route};
 use super::index::IndexBits;
 use crate::limits::{
     DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX, PLACE_CHUNK_BITS, PLACE_ITEM_BITS, REFINE_BITS_MAX,
@@ -86,12 +85,6 @@ impl JobShape {
     #[must_use]
     pub fn cells(&self) -> CellCount {
         CellCount::new(self.workers * self.cells_per_owner).expect("validated")
-    }
-
-    /// How frames travel between the workers.
-    #[must_use]
-    pub const fn route(&self) -> Route {
-        Route::for_workers(self.workers)
     }
 
     /// Index of the owner of a cell.
@@ -318,14 +311,6 @@ impl Plan {
         self.predicted_bits_per_entry * (1.0 - 1.0 / f64::from(self.shape.workers))
     }
 
-    /// Bits an entry that the second hop adds to [`Plan::network_bits_per_entry`]: nearly as much again over a grid,
-    /// nothing where workers talk to each other directly.
-    #[must_use]
-    pub fn second_hop_bits_per_entry(&self) -> f64 {
-        let grid = Grid::new(self.shape.workers, self.shape.route());
-        self.network_bits_per_entry() * grid.relayed_share()
-    }
-
     /// Whether items must be compared byte by byte after their hashes.
     #[must_use]
     pub fn compares_bytes(&self) -> bool {
@@ -366,31 +351,5 @@ impl Plan {
     #[must_use]
     pub fn ends_after_refine(&self) -> bool {
         self.truncation.is_some() && self.entry_standing_bits().total() == 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Coordinator, FilterChoice};
-    use super::*;
-
-    #[test]
-    fn a_second_hop_costs_nearly_as_much_as_the_first() {
-        let plan = |workers| {
-            let shape = JobShape {
-                workers,
-                cells_per_owner: 1,
-                level: Level::Fingerprint,
-                keep: Keep::First,
-                report_kept: false,
-                item_bytes_mean: 0.0,
-            };
-            Coordinator::plan_without_sample(shape, 1 << 30, None, FilterChoice::SingleShot)
-        };
-        let (small, large) = (plan(256), plan(1024));
-        assert_eq!((small.shape.route(), large.shape.route()), (Route::Direct, Route::Grid));
-        assert!(small.second_hop_bits_per_entry().abs() < 1e-9);
-        let share = large.second_hop_bits_per_entry() / large.network_bits_per_entry();
-        assert!((0.93..0.95).contains(&share), "{share}");
     }
 }

@@ -104,19 +104,6 @@ impl ResidueTable {
         Ok(Self { bit_count, block_count, residues: vec![0; TABLE_WORDS * block_count as usize] })
     }
 
-    /// A table from [`residues`](Self::residues) that were kept.
-    ///
-    /// # Errors
-    /// If the array is empty or too large, or these are not two words a block.
-    pub fn from_residues(residues: Vec<u64>, bit_count: u64) -> Result<Self, TableError> {
-        let block_count = block_count(bit_count)?;
-        let expected = TABLE_WORDS * block_count as usize;
-        if residues.len() != expected {
-            return Err(TableError::Words { got: residues.len(), expected });
-        }
-        Ok(Self { bit_count, block_count, residues })
-    }
-
     /// Brings the table up to date after a bit flipped.
     ///
     /// # Panics
@@ -189,8 +176,6 @@ mod tests {
         assert!(matches!(words(&[], u64::MAX), TableError::BitCount { .. }));
         assert_eq!(words(&[0], 65), TableError::Words { got: 1, expected: 2 });
         assert_eq!(words(&[0, 2], 65), TableError::Tail);
-        let error = ResidueTable::from_residues(vec![0; 3], 65).unwrap_err();
-        assert_eq!(error, TableError::Words { got: 3, expected: 2 });
-        assert_eq!(ResidueTable::from_residues(vec![0; 2], 65).unwrap().bits_of_block(0), 65);
+        assert_eq!(ResidueTable::of_nothing(65).unwrap().bits_of_block(0), 65);
     }
 }

@@ -119,12 +119,6 @@ impl HashList {
         self.iter().collect()
     }
 
-    /// Replaces what is in `hashes` by the hashes in their order.
-    pub fn copy_into(&self, hashes: &mut Vec<ItemHash>) {
-        hashes.clear();
-        hashes.extend(self.iter());
-    }
-
     /// The bytes, 16 a hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -190,9 +184,6 @@ mod tests {
             prop_assert_eq!(list.as_bytes(), &bytes);
             let again = HashList::from_bytes(bytes.into()).unwrap();
             prop_assert_eq!(again.digest(), list.digest());
-            let mut copy = vec![ItemHash::new(0, 0)];
-            list.copy_into(&mut copy);
-            prop_assert_eq!(copy, hashes);
         }
     }
 }
