@@ -9,7 +9,6 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cargo build --release --locked --package umbel
-cargo build --release --locked --manifest-path benchmarks/service/Cargo.toml
+cargo build --release --locked --package umbel --package umbel-service-benchmark
 # Where cargo puts what it builds, also with CARGO_TARGET_DIR.
-exec "${CARGO_TARGET_DIR:-benchmarks/service/target}/release/umbel-service-benchmark" "$@"
+exec "${CARGO_TARGET_DIR:-target}/release/umbel-service-benchmark" "$@"
