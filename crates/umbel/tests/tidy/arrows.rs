@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -23,11 +23,15 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-tls"]),
     // The binary may use all of them.
     ("umbel", &[]),
-    // Beside the binary, with the same rights; nobody depends on it.
+    // Beside the binary, with the same rights; nobody depends on them.
     ("simulations", &[]),
+    ("umbel-service-benchmark", &[]),
 ];
 
-/// Crates that only the binary may use: runtimes, clocks, dice, the terminal, untyped errors.
+/// Programs, which may use everything.
+const PROGRAMS: [&str; 3] = ["umbel", "simulations", "umbel-service-benchmark"];
+
+/// Crates that only programs may use: runtimes, clocks, dice, the terminal, untyped errors.
 /// As development dependencies they are free.
 const BINARY_ONLY: [&str; 14] = [
     "anyhow",
@@ -74,7 +78,7 @@ pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
             let target = dependency["name"].as_str().expect("a dependency has a name");
             // A crate that names itself does so for its tests, with a feature: cargo allows nothing else.
             let is_own = (target == "umbel" || target.starts_with("umbel-")) && target != name;
-            let is_top = name == "umbel" || name == "simulations";
+            let is_top = PROGRAMS.contains(&name);
             if is_own && !is_top && !allowed.contains(&target) {
                 broken.push(format!(
                     "{name} -> {target}: against the layers, {name} may use {allowed:?}"
@@ -83,7 +87,7 @@ pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
             let is_for_tests = dependency["kind"] == "dev";
             let is_allowed = is_top || ALLOWED.contains(&(name, target));
             if BINARY_ONLY.contains(&target) && !is_allowed && !is_for_tests {
-                broken.push(format!("{name} -> {target}: only the binary may use {target}"));
+                broken.push(format!("{name} -> {target}: only programs may use {target}"));
             }
             if NODE_ONLY.contains(&target) && name != "umbel-node" {
                 broken.push(format!("{name} -> {target}: only umbel-node may use {target}"));
