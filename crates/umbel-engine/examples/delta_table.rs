@@ -128,11 +128,11 @@ fn changes() {
     }
 }
 
-/// Sweeps once in lock step: bytes of frames and of knowledge that all nodes sent.
+/// Sweeps once in lock step: bytes of frames and of versions that all nodes sent.
 fn sweep(copies: &mut [Replica]) -> (u64, u64) {
     let cube = Cube::new(copies.len()).expect("few nodes");
     copies.iter_mut().for_each(Replica::begin_sweep);
-    let (mut sent_bytes, mut knowledge_bytes) = (0, 0);
+    let (mut sent_bytes, mut version_bytes) = (0, 0);
     for step in cube.steps() {
         let mut answers = Vec::new();
         for rank in (0..cube.node_count()).map(Rank) {
@@ -143,8 +143,8 @@ fn sweep(copies: &mut [Replica]) -> (u64, u64) {
             let (asking, answering) = (NodeId(to as u64 + 1), NodeId(from as u64 + 1));
             let question = copies[to].ask(answering);
             let delta = copies[from].answer(asking, &question).expect("it fits");
-            let count = question.knows.iter().len() + delta.knows.iter().len();
-            knowledge_bytes += COUNT_BYTES * count as u64;
+            let count = question.version.iter().len() + delta.coverage.complete.iter().len();
+            version_bytes += COUNT_BYTES * count as u64;
             answers.push((to, answering, delta));
         }
         for (to, from, delta) in answers {
@@ -152,12 +152,12 @@ fn sweep(copies: &mut [Replica]) -> (u64, u64) {
             copies[to].merge(from, &delta).expect("it fits");
         }
     }
-    (sent_bytes, knowledge_bytes)
+    (sent_bytes, version_bytes)
 }
 
 fn nodes() {
     println!(
-        "| nodes | steps | bytes a node sends | knowledge | items it receives | all-to-all, ring | steps of the ring |"
+        "| nodes | steps | bytes a node sends | versions | items it receives | all-to-all, ring | steps of the ring |"
     );
     println!("|--:|--:|--:|--:|--:|--:|--:|");
     for node_count in NODES {
@@ -170,7 +170,7 @@ fn nodes() {
             copy.insert(&batch, &mut Vec::new()).expect("the whole hash space");
         }
         let own_bytes = delta_of(&filter, ITEMS_PER_NODE).0;
-        let (sent, knowledge) = sweep(&mut copies);
+        let (sent, versions) = sweep(&mut copies);
         let is_equal = copies.iter().all(|copy| copy.filter() == copies[0].filter());
         assert!(is_equal, "{node_count} copies differ");
         let cube = Cube::new(node_count as usize).expect("few nodes");
@@ -179,7 +179,7 @@ fn nodes() {
             "| {node_count} | {} | {:.0} | {:.0} | {} | {} | {others} |",
             cube.steps().count(),
             sent as f64 / f64::from(node_count),
-            knowledge as f64 / f64::from(node_count),
+            versions as f64 / f64::from(node_count),
             others * ITEMS_PER_NODE,
             others * own_bytes,
         );

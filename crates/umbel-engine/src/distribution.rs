@@ -47,7 +47,7 @@ const ANSWER_BYTES: f64 = 1.0 / 8.0;
 /// Bytes of what a question in a sweep says of one node: its number, and how much is known of it.
 const KNOWN_NODE_BYTES: f64 = 16.0;
 
-/// Bytes of a sweep's question and answer that are neither knowledge nor changes: heads of two calls
+/// Bytes of a sweep's question and answer that are neither versions nor changes: heads of two calls
 /// and of a frame, about.
 const HEAD_BYTES: f64 = 100.0;
 

@@ -119,7 +119,7 @@ pub const DELTA_LOG_ENTRIES_MAX: usize = 1 << 28;
 pub const DELTA_MARKS_MAX: usize = 32;
 
 /// Most nodes of which a copy keeps counts: all of a cube, and as many that have left.
-pub const KNOWLEDGE_NODES_MAX: usize = 2 * CUBE_NODE_COUNT_MAX as usize;
+pub const VERSION_NODES_MAX: usize = 2 * CUBE_NODE_COUNT_MAX as usize;
 
 /// Most hashes of a sample of distinct items, k. The relative error of a count is 1/√(k−2): 3.1 % at 1,024, 6.3 % at
 /// 256; of an overlap that is a tenth of the union, 9.9 % and 19.8 %. A hash travels only once, so over a life of 10^9

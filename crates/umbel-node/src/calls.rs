@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use umbel_engine::hypercube::Knowledge;
+use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
 use umbel_engine::shard::{
     Bitmap, HashList, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp, ShardCommand,
@@ -240,9 +240,9 @@ pub(crate) enum CopyRequest {
     /// Say how many items the node has inserted, and begin a sweep.
     Inserted { generation: Generation },
     /// Say whether the copy has so many of each node's inserts; waits for that a while.
-    Covers { generation: Generation, counts: Knowledge },
+    Dominates { generation: Generation, counts: VersionVector },
     /// Say what the copy has.
-    Knowledge { generation: Generation },
+    Version { generation: Generation },
     /// Say how the copy is.
     Describe,
     /// Say whether the node's copies are as the catalogue wants them at this entry of the meta
@@ -262,7 +262,7 @@ pub(crate) enum CopyAnswer {
     /// Whether it is so.
     Done(bool),
     /// What the copy has, and whether it counts for levels of majority.
-    Knowledge { knows: Knowledge, is_settled: bool },
+    Version { version: VersionVector, is_settled: bool },
     /// How the copy is.
     Load(Box<CopyReport>),
     /// Why nothing was done.
@@ -329,8 +329,8 @@ mod tests {
     #[test]
     fn sent_counts_of_0_are_left_out() {
         let sent = BTreeMap::from([(NodeId(1), 40_u64), (NodeId(2), 0)]);
-        let decoded: Knowledge = decode(&encode(&sent)).unwrap();
-        let expected: Knowledge = [(NodeId(1), 40)].into_iter().collect();
+        let decoded: VersionVector = decode(&encode(&sent)).unwrap();
+        let expected: VersionVector = [(NodeId(1), 40)].into_iter().collect();
         assert_eq!(decoded, expected);
         // In the bytes that are on disks and wires.
         assert_eq!(encode(&decoded), encode(&BTreeMap::from([(1_u64, 40_u64)])));

@@ -124,7 +124,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Has copies lose bits that their knowledge says they have, which only comparing them finds.
+/// Has copies lose bits that their versions say they have, which only comparing them finds.
 ///
 /// # Errors
 /// If a host's task panicked.

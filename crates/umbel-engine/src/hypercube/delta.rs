@@ -3,9 +3,10 @@
 use thiserror::Error;
 use umbel_codec::FrameMergeError;
 
-use super::knowledge::Knowledge;
+use super::coverage::Coverage;
+use super::version_vector::VersionVector;
 use crate::ids::{FilterId, Generation, NodeId};
-use crate::limits::KNOWLEDGE_NODES_MAX;
+use crate::limits::VERSION_NODES_MAX;
 
 /// What one copy asks another: send what I lack.
 ///
@@ -18,10 +19,10 @@ use crate::limits::KNOWLEDGE_NODES_MAX;
 ///     generation: Generation(1),
 ///     number: 5,
 ///     log: 99,
-///     knows: [(NodeId(1), 40)].into_iter().collect(),
+///     version: [(NodeId(1), 40)].into_iter().collect(),
 ///     received: Some((77, 104)),
 /// };
-/// assert_eq!(question.knows.of(NodeId(1)), 40);
+/// assert_eq!(question.version.of(NodeId(1)), 40);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
@@ -34,7 +35,7 @@ pub struct Question {
     /// The asking copy's log: what was read from it is not sent back.
     pub log: u64,
     /// What the asking copy has.
-    pub knows: Knowledge,
+    pub version: VersionVector,
     /// Which log of the other's it has read last, and up to which sequence number.
     pub received: Option<(u64, u64)>,
 }
@@ -58,7 +59,7 @@ pub enum DeltaContent {
 /// What a copy answers: frames, and what having merged them means.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Delta, DeltaContent, Knowledge};
+/// use umbel_engine::hypercube::{Coverage, Delta, DeltaContent, VersionVector};
 /// use umbel_engine::{FilterId, Generation, NodeId};
 ///
 /// let delta = Delta {
@@ -67,12 +68,14 @@ pub enum DeltaContent {
 ///     question: 5,
 ///     content: DeltaContent::Changes,
 ///     through: (77, 108),
-///     knows: [(NodeId(1), 44)].into_iter().collect(),
-///     may_have: Knowledge::new(),
+///     coverage: Coverage {
+///         complete: [(NodeId(1), 44)].into_iter().collect(),
+///         partial: VersionVector::new(),
+///     },
 ///     frames: Vec::new(),
 /// };
 /// // Then it has what node 1 inserted first, 44 changes.
-/// assert_eq!(delta.knows.of(NodeId(1)), 44);
+/// assert_eq!(delta.coverage.complete.of(NodeId(1)), 44);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delta {
@@ -86,11 +89,9 @@ pub struct Delta {
     pub content: DeltaContent,
     /// The sender's log, and its sequence number up to which the receiver has everything then.
     pub through: (u64, u64),
-    /// What the sender has beyond what the question named.
-    pub knows: Knowledge,
-    /// Of a whole filter: within which counts its bits lie, where these are above what the sender
-    /// knows to have all of.
-    pub may_have: Knowledge,
+    /// What the sender has beyond what the question named: of a whole filter both parts, of changes the complete
+    /// one.
+    pub coverage: Coverage,
     /// Encoded frames of the codec; none if there is nothing to add.
     pub frames: Vec<Vec<u8>>,
 }
@@ -176,7 +177,7 @@ pub enum DeltaError {
         ours: u64,
     },
     /// No cluster has so many nodes: the sender has a bug.
-    #[error("{from} counts the inserts of {theirs} nodes, expected at most {KNOWLEDGE_NODES_MAX}")]
+    #[error("{from} counts the inserts of {theirs} nodes, expected at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// The sender.
         from: NodeId,

@@ -1,34 +1,35 @@
-//! One copy of a replicated filter: its bits, what changed in them, and what it knows to have.
+//! One replica of a replicated filter: its bits, what changed in them, and which inserts they are of.
 //!
-//! Every node holds one. An insert sets bits here; when the next sweep begins, what the inserts have
-//! changed goes into the delta log, and takes part in the sweep. Whoever asks gets what the log tells
-//! that it lacks, merges it, and appends what was new to it to its own log, for those that will ask it.
+//! Every node holds one. An insert sets bits at once and is *pending* until the next sweep begins: then the changes
+//! of the pending inserts are appended to the delta log and take part in the sweep. A partner that asks gets the
+//! changes in the log that it lacks. It merges them, and appends those that were new to its own log, for the
+//! partners that will ask it.
 //!
-//! *Knowledge.* Beside the bits a copy keeps, for every node, how many changes of that node's own
-//! inserts it has, all of the first so many:
+//! *Version.* Beside the bits a replica keeps a [`VersionVector`]: for every node, how many changes of that node's
+//! own inserts it has, all of the first so many:
 //!
 //! ```text
-//! node 3 knows   of node 1: 40    of node 2: 17    of node 3: 25
+//! version of node 3's replica   node 1: 40    node 2: 17    node 3: 25
 //! ```
 //!
-//! Whoever merges a delta has all that its sender had, so it takes the larger number of each node.
-//! Whoever asks says what it knows. A copy that knows as much as another needs nothing of it, whichever
-//! way it came by it; and a copy has all that was acknowledged somewhere before a moment when its
-//! number for that node has come up to the node's own of that moment: so `flush` sees that it is done.
+//! A replica that has merged a delta has all that its sender had, so it merges the sender's version. A question
+//! carries the version of the replica that asks. A replica whose version dominates another's needs nothing of it,
+//! whichever way the changes came; and a replica has all inserts that a node had acknowledged at a moment when its
+//! count for that node reaches the node's own count of that moment. This is how `flush` knows that it is done.
 //!
-//! What comes is told on only if it was new, for what was not is told already by what set its bits; if
-//! these may be inserts that wait for the next sweep, they no longer wait. A whole filter that came in part, or from a copy to which that happened, has bits that nothing in the
-//! log tells and no knowledge covers. Until the knowledge has come up to whatever they may be, all that
-//! comes is told on.
+//! *What is logged.* A change that arrives is appended to the log only if it set a bit: otherwise changes that set
+//! the same bits are in the log already, or pending, and then those are logged before the next answer. A whole filter
+//! that arrived in part sets bits of which no change is in the log and which the version does not name
+//! ([`Coverage::partial`]). Until the version names them, every change that arrives is logged.
 //!
-//! *Marks.* When a sweep begins, a copy marks where its log ends and what it knows: whoever knows that
-//! much has all that stands before the mark. So of a whole sweep everybody gets every change once, and
-//! a partner that was away gets what came since the last mark that it knows of.
+//! *Marks.* When a sweep begins, a replica notes the end of its log and its version: a partner whose version
+//! dominates that one has every change before the mark. So in a whole sweep each partner gets every change once, and
+//! a partner that was away gets what came after the last mark that its version dominates.
 //!
 //! ```text
-//! log    │ a b c d │ e f g h i │ j k      asks, and knows what mark 2 does:  gets j k
-//!        ▲         ▲           ▲          asks, and knows what mark 1 does:  gets e … k, but for
-//!      mark 0    mark 1      mark 2                                          what it sent itself
+//! log    │ a b c d │ e f g h i │ j k      partner's version dominates mark 2:  gets j k
+//!        ▲         ▲           ▲          partner's version dominates mark 1:  gets e … k, but for
+//!      mark 0    mark 1      mark 2                                            what it sent itself
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -38,8 +39,9 @@ use umbel_filter::{
     AnyFilter, BlockProbe, Describe, Insert, InsertError, Insertion, ItemHash, Kind, Shape,
 };
 
+use super::coverage::Coverage;
 use super::delta_log::DeltaLog;
-use super::knowledge::Knowledge;
+use super::version_vector::VersionVector;
 use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_LOG_ENTRIES_MAX, DELTA_MARKS_MAX};
 
@@ -59,10 +61,9 @@ mod refusal_test;
 mod replica_test;
 mod saved;
 
-pub use compared::{ComparedError, CopyClaim};
+pub use compared::ComparedError;
 pub use exchange::Reply;
 pub use listed::{ChangeReader, ListedChanges, ReadChanges};
-pub use saved::SavedKnowledge;
 
 /// Bits of a probe's seed in an entry of the log; its block's number takes the rest.
 const SEED_BITS: u32 = 32;
@@ -70,7 +71,7 @@ const SEED_BITS: u32 = 32;
 /// Bytes of an entry of the log.
 const ENTRY_BYTES: usize = 8;
 
-/// How a copy is created.
+/// How a replica is created.
 ///
 /// ```
 /// use umbel_codec::FrameKey;
@@ -91,13 +92,13 @@ const ENTRY_BYTES: usize = 8;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaOptions {
-    /// Whose copy it is.
+    /// Whose replica it is.
     pub node: NodeId,
     /// The filter.
     pub filter: FilterId,
     /// Its generation.
     pub generation: Generation,
-    /// A random number that names this copy's delta log, drawn whenever the log begins anew.
+    /// A random number that names this replica's delta log, drawn whenever the log begins anew.
     pub log: u64,
     /// How its items are hashed.
     pub key: FrameKey,
@@ -111,7 +112,7 @@ pub struct ReplicaOptions {
 /// A filter that cannot be replicated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotReplicable {
-    /// Its copies do not merge, or what changed in them cannot be listed.
+    /// Its replicas do not merge, or what changed in them cannot be listed.
     #[error("a {kind} filter cannot be replicated, expected a blocked or a single-shot one")]
     Kind {
         /// The kind.
@@ -125,25 +126,25 @@ pub enum NotReplicable {
     },
 }
 
-/// Where a log ended when a copy knew so much.
+/// Where a log ended when its replica had a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Mark {
     sequence: u64,
-    knows: Knowledge,
+    version: VersionVector,
 }
 
 /// What is known of a node with which this one exchanges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Partner {
-    /// What it knew when it asked last.
-    knows: Knowledge,
+    /// Its version when it asked last.
+    version: VersionVector,
     /// The log of it that was read last, and everything below this sequence number of it.
     received: Option<(u64, u64)>,
     /// The question to it that has no answer yet.
     asked: Option<u64>,
 }
 
-/// One copy of a replicated filter.
+/// One replica of a replicated filter.
 ///
 /// ```
 /// use umbel_codec::FrameKey;
@@ -179,28 +180,26 @@ pub struct Replica {
     options: ReplicaOptions,
     /// Blocked or single-shot.
     filter: AnyFilter,
-    /// Changes of inserts here since the last sweep began.
-    fresh: Vec<u64>,
-    /// Number of those, also if they are more than are kept.
-    fresh_count: u64,
-    /// Something that came was not told on because bits are set that only those may have set.
-    leans_on_fresh: bool,
+    /// Changes of inserts here since the last sweep began; none if they are more than are kept.
+    pending: Vec<u64>,
+    /// Number of those changes, also if they are not kept.
+    pending_count: u64,
+    /// A change that arrived was not logged, and the bits that it would have set may be those of pending inserts.
+    depends_on_pending: bool,
     log: DeltaLog,
-    /// By rising sequence number and rising knowledge; the first knows nothing or was forgotten.
+    /// By rising sequence number and rising version; the first has an empty version or was forgotten.
     marks: VecDeque<Mark>,
-    /// Of whose inserts this copy has how many changes.
-    knows: Knowledge,
-    /// Within which counts the bits lie that no knowledge covers; empty if there are none.
-    may_have: Knowledge,
-    /// A whole filter brought bits that no entry of the log tells, and whose sender's knowledge is not
-    /// had yet. When it is, they may all be here already, and nobody was told.
-    has_untold: bool,
+    /// Without pending inserts.
+    coverage: Coverage,
+    /// A whole filter brought bits of which no change is logged, and this replica's version does not dominate the
+    /// sender's yet. When it does, all of these bits may be here already, and no partner has been sent them.
+    has_unlogged_bits: bool,
     partners: BTreeMap<NodeId, Partner>,
     question_count: u64,
 }
 
 impl Replica {
-    /// A copy that begins with these bits, as every other copy does: with an empty filter.
+    /// A replica that begins with these bits, as every other one does: with an empty filter.
     ///
     /// # Errors
     /// If such a filter cannot be replicated.
@@ -215,18 +214,17 @@ impl Replica {
             AnyFilter::SingleShot(_) => {}
             other => return Err(NotReplicable::Kind { kind: other.kind() }),
         }
-        let nothing = Mark { sequence: 0, knows: Knowledge::new() };
+        let nothing = Mark { sequence: 0, version: VersionVector::new() };
         Ok(Self {
             options,
             filter,
-            fresh: Vec::new(),
-            fresh_count: 0,
-            leans_on_fresh: false,
+            pending: Vec::new(),
+            pending_count: 0,
+            depends_on_pending: false,
             log: DeltaLog::new(0, entry_count_max(&options)),
             marks: VecDeque::from([nothing]),
-            knows: Knowledge::new(),
-            may_have: Knowledge::new(),
-            has_untold: false,
+            coverage: Coverage::default(),
+            has_unlogged_bits: false,
             partners: BTreeMap::new(),
             question_count: 0,
         })
@@ -244,25 +242,25 @@ impl Replica {
         &self.options
     }
 
-    /// Of how many changes of a node's own inserts this copy has, all of the first so many. Of this
+    /// How many changes of a node's own inserts this replica has, all of the first so many. Of this
     /// node's, those that take part in sweeps.
     #[must_use]
-    pub fn knows(&self, node: NodeId) -> u64 {
-        self.knows.of(node)
+    pub fn version_of(&self, node: NodeId) -> u64 {
+        self.coverage.complete.of(node)
     }
 
-    /// Of whose inserts this copy has how many changes; of this node's, those that take part in
+    /// How many changes of each node's inserts this replica has; of this node's, those that take part in
     /// sweeps.
     #[must_use]
-    pub const fn knowledge(&self) -> &Knowledge {
-        &self.knows
+    pub const fn version(&self) -> &VersionVector {
+        &self.coverage.complete
     }
 
-    /// Number of changes of this node's own inserts: when another copy knows of so many, it has all
+    /// Number of changes of this node's own inserts: another replica whose version has this count has all
     /// that was inserted here until now.
     #[must_use]
     pub fn inserted(&self) -> u64 {
-        self.knows(self.options.node) + self.fresh_count
+        self.version_of(self.options.node) + self.pending_count
     }
 
     /// Number of changes that a partner lacked when it asked last, and that came since; more if it
@@ -270,21 +268,21 @@ impl Replica {
     #[must_use]
     pub fn lag(&self, partner: NodeId) -> u64 {
         let Some(known) = self.partners.get(&partner) else { return self.log.end() };
-        let logged = if known.knows.covers(&self.knows) {
+        let logged = if known.version.dominates(self.version()) {
             0
         } else {
             let log = known.received.map_or(0, |(log, _)| log);
-            self.log.count_since(self.known_sequence(&known.knows), log)
+            self.log.count_since(self.sequence_of(&known.version), log)
         };
-        logged + self.fresh_count
+        logged + self.pending_count
     }
 
-    /// Whether somebody may lack something of this copy: its partners, as far as they have said, or
-    /// all, what was inserted since the last sweep began.
+    /// Whether a partner may lack something of this replica: by the version that it asked with last, or
+    /// because of pending inserts.
     #[must_use]
     pub fn has_news(&self) -> bool {
-        let lacks = |partner: &Partner| !partner.knows.covers(&self.knows);
-        self.fresh_count > 0 || self.partners.values().any(lacks)
+        let lacks = |partner: &Partner| !partner.version.dominates(self.version());
+        self.pending_count > 0 || self.partners.values().any(lacks)
     }
 
     /// Bytes of memory for the bits. Unlike a description it takes no time that rises with them.
@@ -300,7 +298,7 @@ impl Replica {
     /// Bytes of memory for the delta log and for what waits for the next sweep.
     #[must_use]
     pub fn log_bytes(&self) -> usize {
-        (self.log.len() + self.fresh.len()) * ENTRY_BYTES
+        (self.log.len() + self.pending.len()) * ENTRY_BYTES
     }
 
     /// Inserts items, and appends whether each was new: returns the number of those. They must be
@@ -321,17 +319,18 @@ impl Replica {
         let new_count = is_new.count() as u64;
         match self.filter.shape() {
             Shape::SingleShot(shape) => {
-                self.fresh.extend(hashes.iter().map(|hash| shape.position(hash.hi())));
+                self.pending.extend(hashes.iter().map(|hash| shape.position(hash.hi())));
             }
             Shape::Blocks(shape) => {
-                self.fresh.extend(hashes.iter().map(|&hash| entry_of(BlockProbe::of(shape, hash))));
+                self.pending
+                    .extend(hashes.iter().map(|&hash| entry_of(BlockProbe::of(shape, hash))));
             }
             Shape::Scalable(_) => unreachable!("not replicable"),
         }
-        self.fresh_count += hashes.len() as u64;
-        if self.fresh.len() > entry_count_max(&self.options) {
+        self.pending_count += hashes.len() as u64;
+        if self.pending.len() > entry_count_max(&self.options) {
             // The log could not hold them either.
-            self.fresh = Vec::new();
+            self.pending = Vec::new();
         }
         Ok(new_count)
     }
@@ -339,26 +338,26 @@ impl Replica {
     /// A sweep begins: what was inserted here before takes part in it.
     pub fn begin_sweep(&mut self) {
         self.mark();
-        self.take_fresh();
+        self.take_pending();
     }
 
-    fn take_fresh(&mut self) {
-        self.leans_on_fresh = false;
-        if self.fresh.len() as u64 == self.fresh_count {
-            self.log.append(None, &std::mem::take(&mut self.fresh));
+    fn take_pending(&mut self) {
+        self.depends_on_pending = false;
+        if self.pending.len() as u64 == self.pending_count {
+            self.log.append(None, &std::mem::take(&mut self.pending));
         } else {
-            self.fresh = Vec::new();
+            self.pending = Vec::new();
             self.log.skip();
         }
-        self.knows.add(self.options.node, std::mem::take(&mut self.fresh_count));
+        self.coverage.complete.add(self.options.node, std::mem::take(&mut self.pending_count));
     }
 
-    /// Remembers where the log ends and what is known now.
+    /// Notes the end of the log and the version.
     fn mark(&mut self) {
         let sequence = self.log.end();
-        // Of two marks in one place that which asks for less knowledge serves more.
+        // Of two marks in one place the one with the lower version serves more partners.
         if self.marks.back().is_none_or(|mark| mark.sequence < sequence) {
-            self.marks.push_back(Mark { sequence, knows: self.knows.clone() });
+            self.marks.push_back(Mark { sequence, version: self.version().clone() });
         }
         let start = self.log.start();
         while self.marks.len() > DELTA_MARKS_MAX
@@ -368,19 +367,19 @@ impl Replica {
         }
     }
 
-    /// Sequence number before which whoever knows so much has everything; 0 if no mark tells.
-    fn known_sequence(&self, knows: &Knowledge) -> u64 {
-        let known = self.marks.iter().rev().find(|mark| knows.covers(&mark.knows));
-        known.map_or(0, |mark| mark.sequence)
+    /// Sequence number before which a replica of a version has every change; 0 if no mark tells.
+    fn sequence_of(&self, version: &VersionVector) -> u64 {
+        let mark = self.marks.iter().rev().find(|mark| version.dominates(&mark.version));
+        mark.map_or(0, |mark| mark.sequence)
     }
 
-    /// These are the partners from now on; what was known of others is forgotten.
+    /// These are the partners from now on; the versions of others are forgotten.
     pub fn set_partners(&mut self, partners: &[NodeId]) {
         self.partners.retain(|node, _| partners.contains(node));
         for &node in partners {
             self.partners.entry(node).or_default();
         }
-        self.forget_known();
+        self.trim_log();
     }
 
     /// The nodes that it exchanges with, by rising number.
@@ -388,13 +387,13 @@ impl Replica {
         self.partners.keys().copied()
     }
 
-    /// Forgets the changes that all partners have, as they said when they asked last.
-    pub fn forget_known(&mut self) {
+    /// Forgets the logged changes that all partners have, by the versions that they asked with last.
+    pub fn trim_log(&mut self) {
         let known = self.partners.values().map(|partner| {
-            if partner.knows.covers(&self.knows) {
+            if partner.version.dominates(self.version()) {
                 self.log.end()
             } else {
-                self.known_sequence(&partner.knows)
+                self.sequence_of(&partner.version)
             }
         });
         let known = known.min().unwrap_or_else(|| self.log.end());
@@ -402,7 +401,7 @@ impl Replica {
         self.mark();
     }
 
-    /// Empties the copy for the next generation. Nothing of the old one comes back: deltas name
+    /// Empties the replica for the next generation. Nothing of the old one comes back: deltas name
     /// theirs. The log begins anew, under this number.
     ///
     /// # Errors

@@ -30,9 +30,9 @@ use umbel_filter::ItemHash;
 
 use self::dated_sample::DatedSample;
 use super::distinct_sample::{DistinctCount, DistinctSample};
-use super::knowledge::Knowledge;
+use super::version_vector::VersionVector;
 use crate::ids::NodeId;
-use crate::limits::{KNOWLEDGE_NODES_MAX, OVERLAP_NODES_MAX};
+use crate::limits::{OVERLAP_NODES_MAX, VERSION_NODES_MAX};
 
 mod bytes;
 #[cfg(test)]
@@ -87,7 +87,7 @@ pub enum TakeError {
         count: u64,
     },
     /// No cluster has so many nodes.
-    #[error("a sample of {node}, beside those of {node_count}, at most {KNOWLEDGE_NODES_MAX}")]
+    #[error("a sample of {node}, beside those of {node_count}, at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// The node.
         node: NodeId,
@@ -164,7 +164,7 @@ pub struct SampleTable {
     node: NodeId,
     /// Number of items that were inserted on this node.
     own_count: u64,
-    /// By node, those with a count above 0; at most [`KNOWLEDGE_NODES_MAX`].
+    /// By node, those with a count above 0; at most [`VERSION_NODES_MAX`].
     samples: BTreeMap<NodeId, DatedSample>,
 }
 
@@ -220,7 +220,7 @@ impl SampleTable {
 
     /// What a question says: at which counts this table has the samples.
     #[must_use]
-    pub fn counts(&self) -> Knowledge {
+    pub fn counts(&self) -> VersionVector {
         let others = self.samples().map(|(node, count, _)| (node, count));
         others.chain([(self.node, self.own_count)]).collect()
     }
@@ -231,7 +231,7 @@ impl SampleTable {
     /// rising node; who asks again gets more. Room for all samples of a cluster at k = 1,024 is 8 KiB
     /// a node.
     #[must_use]
-    pub fn newer_than(&self, counts: &Knowledge, bytes_max: usize) -> Vec<NodeSample> {
+    pub fn newer_than(&self, counts: &VersionVector, bytes_max: usize) -> Vec<NodeSample> {
         let mut answer = Vec::new();
         let mut bytes = 0;
         for (&node, dated) in &self.samples {
@@ -272,7 +272,7 @@ impl SampleTable {
         // The own sample has a place though it is empty.
         let has_own = self.samples.contains_key(&self.node);
         let node_count = self.samples.len() + usize::from(!has_own && !is_own);
-        if node_count >= KNOWLEDGE_NODES_MAX && !self.samples.contains_key(&node) {
+        if node_count >= VERSION_NODES_MAX && !self.samples.contains_key(&node) {
             return Err(TakeError::TooManyNodes { node, node_count });
         }
         let dated = self.samples.entry(node).or_default();

@@ -351,7 +351,7 @@ impl Copies {
     pub(crate) fn inserts_of(&self, node: NodeId) -> Vec<(FilterId, Generation, u64)> {
         let count = |(&filter, held): (&FilterId, &Held)| {
             let state = held.copy.read();
-            (filter, state.generation(), state.replica.knows(node))
+            (filter, state.generation(), state.replica.version_of(node))
         };
         self.read().iter().map(count).filter(|(_, _, count)| *count > 0).collect()
     }

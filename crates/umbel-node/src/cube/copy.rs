@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use umbel_engine::hypercube::{
-    ChangeReader, Delta, DeltaError, DistinctEstimates, Knowledge, Merged, NodeSample, Question,
-    ReadChanges, Replica, Reply, SampleTable, TakeError,
+    ChangeReader, Delta, DeltaError, DistinctEstimates, Merged, NodeSample, Question, ReadChanges,
+    Replica, Reply, SampleTable, TakeError, VersionVector,
 };
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::planted::{self, Planted};
@@ -230,11 +230,11 @@ impl Copy {
             self.check(&state, generation)?;
             let mut present = Vec::with_capacity(hashes.len());
             state.replica.filter().contains_batch(hashes, &mut present);
-            (present, state.is_volatile() || state.replica.has_uncovered_bits())
+            (present, state.is_volatile() || state.replica.has_partial_bits())
         };
         self.samples().insert(hashes);
-        // What was merged may be lost with this process, and its source for ever; bits that no knowledge
-        // covers may be those of an insert that nobody else hears of.
+        // What was merged may be lost with this process, and its source for ever; bits that the version does
+        // not name may be those of an insert that nobody else gets.
         if is_lent || !present.contains(&true) {
             return self.journal.insert(generation, HashList::from_hashes(hashes)).await;
         }
@@ -286,7 +286,7 @@ impl Copy {
         if is_whole && let Some(since) = state.carried_since.take() {
             state.convergence = Some(since.elapsed());
         }
-        state.replica.forget_known();
+        state.replica.trim_log();
     }
 
     /// Whether somebody may lack something of this copy.
@@ -321,12 +321,12 @@ impl Copy {
     }
 
     /// How many inserts of each node the samples have seen: part of a question.
-    pub(super) fn sample_counts(&self) -> Knowledge {
+    pub(super) fn sample_counts(&self) -> VersionVector {
         self.samples().counts()
     }
 
     /// What samples have gained since a partner's: part of an answer.
-    pub(super) fn samples_since(&self, counts: &Knowledge) -> Vec<NodeSample> {
+    pub(super) fn samples_since(&self, counts: &VersionVector) -> Vec<NodeSample> {
         self.samples().newer_than(counts, SAMPLE_BYTES_MAX)
     }
 
@@ -438,20 +438,20 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn covers(
+    pub(crate) fn dominates(
         &self,
         generation: Generation,
-        counts: &Knowledge,
+        counts: &VersionVector,
     ) -> Result<bool, CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
         Ok(self.has_all(&state, counts))
     }
 
-    fn has_all(&self, state: &CopyState, counts: &Knowledge) -> bool {
+    fn has_all(&self, state: &CopyState, counts: &VersionVector) -> bool {
         counts.iter().all(|(node, count)| {
             let own = if node == self.node { state.replica.inserted() } else { 0 };
-            state.replica.knows(node).max(own) >= count
+            state.replica.version_of(node).max(own) >= count
         })
     }
 
@@ -459,19 +459,17 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn knowledge(
+    pub(crate) fn version(
         &self,
         generation: Generation,
-    ) -> Result<(Knowledge, bool), CopyFailure> {
+    ) -> Result<(VersionVector, bool), CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
-        let mut knows = state.replica.knowledge().clone();
-        knows.raise(&[(self.node, state.replica.inserted())].into_iter().collect());
-        Ok((knows, state.is_settled))
+        Ok((state.replica.coverage().complete, state.is_settled))
     }
 
     /// Lets the copy count for levels of majority if it has all that a majority had.
-    pub(super) fn settle(&self, generation: Generation, counts: &[Knowledge], wanted: usize) {
+    pub(super) fn settle(&self, generation: Generation, counts: &[VersionVector], wanted: usize) {
         let mut state = self.write();
         if state.generation() != generation {
             return;

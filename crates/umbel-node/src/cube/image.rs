@@ -11,7 +11,7 @@ use openraft::EntryPayload;
 use serde::{Deserialize, Serialize};
 use umbel_codec::{FilterAssembler, FrameView, frames};
 use umbel_engine::Generation;
-use umbel_engine::hypercube::{Replica, ReplicaOptions, SampleTable, SavedKnowledge};
+use umbel_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::planted::{self, Planted};
@@ -37,7 +37,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Serialize, Deserialize)]
 struct Head {
     generation: Generation,
-    knowledge: SavedKnowledge,
+    coverage: Coverage,
     new_count: u64,
     is_settled: bool,
     /// Of what was inserted where.
@@ -52,10 +52,10 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
     let _turn = copy.saving.lock().await;
     let (head, applied_index, merge_count, filter) = {
         let mut state = copy.write();
-        let knowledge = state.replica.save();
+        let coverage = state.replica.save();
         let head = Head {
             generation: state.generation(),
-            knowledge,
+            coverage,
             new_count: state.new_count,
             is_settled: state.is_settled,
             samples: copy.samples().to_bytes(),
@@ -127,7 +127,7 @@ pub(super) async fn load(
             let index = file.meta().last_log_id.map_or(0, |id| id.index);
             let (head, filter) = read(&file, settings).await?;
             options.generation = head.generation;
-            let replica = Replica::restore(options, filter, head.knowledge);
+            let replica = Replica::restore(options, filter, head.coverage);
             let replica = replica.map_err(|error| error.to_string())?;
             let samples = SampleTable::from_bytes(&head.samples);
             let samples = samples.map_err(|error| error.to_string())?;

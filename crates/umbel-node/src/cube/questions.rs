@@ -96,14 +96,14 @@ pub(super) fn counts_of(question: &v1::CopyQuestion) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::limits::KNOWLEDGE_NODES_MAX;
+    use umbel_engine::limits::VERSION_NODES_MAX;
 
     use super::*;
 
     /// As large as one may be.
     fn large() -> v1::CopyQuestion {
         // All of one node: what is kept of it is small, and that is not known before it is read.
-        let counts = vec![v1::NodeCount { node: 1, count: 1 }; KNOWLEDGE_NODES_MAX];
+        let counts = vec![v1::NodeCount { node: 1, count: 1 }; VERSION_NODES_MAX];
         v1::CopyQuestion { knows: counts.clone(), samples: counts, ..Default::default() }
     }
 
@@ -122,7 +122,7 @@ mod tests {
         let mut questions = Questions::new(&rooms);
         let says = "questions with more than 4194304 counts".to_owned();
         assert_eq!(fill(&mut questions), QuestionError::Nonsense(says));
-        assert_eq!(questions.list.len(), STEP_COUNTS_MAX / (2 * KNOWLEDGE_NODES_MAX + 8));
+        assert_eq!(questions.list.len(), STEP_COUNTS_MAX / (2 * VERSION_NODES_MAX + 8));
         // Small ones fit still.
         assert_eq!(questions.add(&v1::CopyQuestion::default()), Ok(()));
     }

@@ -1,8 +1,8 @@
-//! Copies compared bit by bit with partners', and what one lacks set: what knowledge cannot find.
+//! Copies compared bit by bit with partners', and what one lacks set: what versions cannot find.
 //!
-//! Copies of equal knowledge are taken to be equal, and nobody compares bits; so what memory loses, or
-//! a bug, is lost for ever. Here a copy's bits are taken as they are at one moment, with what they
-//! claim to be, and a repair session (`umbel_engine::repair`) runs between two such images.
+//! Copies of equal versions are taken to be equal, and nobody compares bits; so what memory loses, or
+//! a bug, is lost for ever. Here a copy's bits are taken as they are at one moment, with their
+//! coverage, and a repair session (`umbel_engine::repair`) runs between two such images.
 //!
 //! ```text
 //!   asking                                    answering
@@ -74,7 +74,7 @@ pub(crate) struct Compared {
 /// Bits that a copy lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct SetBits {
-    /// Bits that its knowledge says it has: it had lost them.
+    /// Bits that its version says it has: it had lost them.
     pub(crate) lost_count: u64,
     /// Bits that may have been under way to it.
     pub(crate) news_count: u64,

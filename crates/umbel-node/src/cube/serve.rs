@@ -75,12 +75,12 @@ impl Local {
                 self.copies().begin_sweep();
                 CopyAnswer::Count(count)
             }
-            CopyRequest::Covers { generation, counts } => {
+            CopyRequest::Dominates { generation, counts } => {
                 let deadline = Instant::now() + WAIT_MAX;
                 let mut revision = copy.revision();
                 loop {
                     revision.borrow_and_update();
-                    if copy.covers(generation, &counts)? {
+                    if copy.dominates(generation, &counts)? {
                         return Ok(CopyAnswer::Done(true));
                     }
                     let changed = tokio::time::timeout_at(deadline, revision.changed()).await;
@@ -91,9 +91,9 @@ impl Local {
                     }
                 }
             }
-            CopyRequest::Knowledge { generation } => {
-                let (knows, is_settled) = copy.knowledge(generation)?;
-                CopyAnswer::Knowledge { knows, is_settled }
+            CopyRequest::Version { generation } => {
+                let (version, is_settled) = copy.version(generation)?;
+                CopyAnswer::Version { version, is_settled }
             }
             CopyRequest::Describe => {
                 let load = copy.load().await;

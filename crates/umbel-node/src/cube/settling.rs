@@ -14,7 +14,7 @@ use crate::calls::{CopyAnswer, CopyRequest};
 use crate::local::Local;
 
 /// How long another node may take to say what its copy has.
-const KNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(1);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Copies about which others are asked at once: a new node has all filters to settle, and each asks
 /// all nodes.
@@ -42,16 +42,16 @@ pub(super) async fn settle(local: Arc<Local>) {
 
 async fn settle_one(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, other_count: usize) {
     let generation = copy.generation();
-    let request = CopyRequest::Knowledge { generation };
+    let request = CopyRequest::Version { generation };
     let asked = present.iter().map(|&node| {
         let request = &request;
-        async move { local.copy_call(node, copy.group, request, KNOWLEDGE_TIMEOUT).await }
+        async move { local.copy_call(node, copy.group, request, VERSION_TIMEOUT).await }
     });
     let (mut counts, mut late_count) = (Vec::new(), 0);
     for answer in join_all(asked).await {
         match answer {
-            Ok(CopyAnswer::Knowledge { knows, is_settled: true }) => counts.push(knows),
-            Ok(CopyAnswer::Knowledge { .. }) => late_count += 1,
+            Ok(CopyAnswer::Version { version, is_settled: true }) => counts.push(version),
+            Ok(CopyAnswer::Version { .. }) => late_count += 1,
             // It may have what was acknowledged.
             _ => {}
         }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use umbel_engine::hypercube::{
-    Cube, Delta, DeltaContent, DistinctSample, Knowledge, NodeSample, Question, Step,
+    Coverage, Cube, Delta, DeltaContent, DistinctSample, NodeSample, Question, Step, VersionVector,
 };
-use umbel_engine::limits::KNOWLEDGE_NODES_MAX;
+use umbel_engine::limits::VERSION_NODES_MAX;
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_proto::v1;
 
@@ -12,7 +12,7 @@ use umbel_proto::v1;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct CopyQuestion {
     pub(super) question: Question,
-    pub(super) samples: Knowledge,
+    pub(super) samples: VersionVector,
 }
 
 /// A delta without its frames, and samples.
@@ -32,26 +32,33 @@ pub(super) fn step_at(cube: Cube, number: u32) -> Option<Step> {
     cube.steps().nth(number as usize)
 }
 
-pub(super) fn counts_to_proto(knows: &Knowledge) -> Vec<v1::NodeCount> {
-    knows.iter().map(|(node, count)| v1::NodeCount { node: node.0, count }).collect()
+pub(super) fn counts_to_proto(version: &VersionVector) -> Vec<v1::NodeCount> {
+    version.iter().map(|(node, count)| v1::NodeCount { node: node.0, count }).collect()
 }
 
-pub(super) fn counts_of(field: &str, counts: &[v1::NodeCount]) -> Result<Knowledge, String> {
-    if counts.len() > KNOWLEDGE_NODES_MAX {
+fn counts_of(field: &str, counts: &[v1::NodeCount]) -> Result<VersionVector, String> {
+    if counts.len() > VERSION_NODES_MAX {
         let got = counts.len();
-        return Err(format!("{field} has {got} nodes, expected at most {KNOWLEDGE_NODES_MAX}"));
+        return Err(format!("{field} has {got} nodes, expected at most {VERSION_NODES_MAX}"));
     }
     Ok(counts.iter().map(|count| (NodeId(count.node), count.count)).collect())
 }
 
+pub(super) fn coverage_of(
+    knows: &[v1::NodeCount],
+    may_have: &[v1::NodeCount],
+) -> Result<Coverage, String> {
+    Ok(Coverage { complete: counts_of("knows", knows)?, partial: counts_of("may_have", may_have)? })
+}
+
 pub(super) fn question_to_proto(asked: &CopyQuestion) -> v1::CopyQuestion {
-    let Question { filter, generation, number, log, knows, received } = &asked.question;
+    let Question { filter, generation, number, log, version, received } = &asked.question;
     let (received_log, received_sequence) = received.unwrap_or_default();
     v1::CopyQuestion {
         filter: filter.0,
         generation: generation.0,
         number: *number,
-        knows: counts_to_proto(knows),
+        knows: counts_to_proto(version),
         received_log,
         received_sequence,
         log: *log,
@@ -66,14 +73,14 @@ pub(super) fn question_of(message: &v1::CopyQuestion) -> Result<CopyQuestion, St
         generation: Generation(message.generation),
         number: message.number,
         log: message.log,
-        knows: counts_of("knows", &message.knows)?,
+        version: counts_of("knows", &message.knows)?,
         received: (message.received_log > 0).then_some(received),
     };
     Ok(CopyQuestion { question, samples: counts_of("samples", &message.samples)? })
 }
 
 pub(super) fn delta_to_proto(answer: &CopyDelta) -> v1::CopyDelta {
-    let Delta { filter, generation, question, content, through, knows, may_have, frames: _ } =
+    let Delta { filter, generation, question, content, through, coverage, frames: _ } =
         &answer.delta;
     let sample = |sample: &NodeSample| v1::NodeSample {
         node: sample.node.0,
@@ -88,8 +95,8 @@ pub(super) fn delta_to_proto(answer: &CopyDelta) -> v1::CopyDelta {
         is_whole: *content == DeltaContent::Whole,
         log: through.0,
         sequence: through.1,
-        knows: counts_to_proto(knows),
-        may_have: counts_to_proto(may_have),
+        knows: counts_to_proto(&coverage.complete),
+        may_have: counts_to_proto(&coverage.partial),
         samples: answer.samples.iter().map(sample).collect(),
     }
 }
@@ -102,8 +109,7 @@ pub(super) fn delta_of(message: &v1::CopyDelta) -> Result<CopyDelta, String> {
         question: message.question,
         content,
         through: (message.log, message.sequence),
-        knows: counts_of("knows", &message.knows)?,
-        may_have: counts_of("may_have", &message.may_have)?,
+        coverage: coverage_of(&message.knows, &message.may_have)?,
         frames: Vec::new(),
     };
     let sample = |sample: &v1::NodeSample| {
@@ -120,7 +126,7 @@ pub(super) fn delta_of(message: &v1::CopyDelta) -> Result<CopyDelta, String> {
 mod tests {
     use super::*;
 
-    fn knowledge(counts: &[(u64, u64)]) -> Knowledge {
+    fn version(counts: &[(u64, u64)]) -> VersionVector {
         counts.iter().map(|&(node, count)| (NodeId(node), count)).collect()
     }
 
@@ -132,10 +138,10 @@ mod tests {
                 generation: Generation(3),
                 number: 5,
                 log: 99,
-                knows: knowledge(&[(1, 40), (3, 2)]),
+                version: version(&[(1, 40), (3, 2)]),
                 received,
             };
-            let asked = CopyQuestion { question, samples: knowledge(&[(2, 9)]) };
+            let asked = CopyQuestion { question, samples: version(&[(2, 9)]) };
             assert_eq!(question_of(&question_to_proto(&asked)).unwrap(), asked);
         }
         for content in [DeltaContent::Changes, DeltaContent::Whole] {
@@ -145,8 +151,7 @@ mod tests {
                 question: 5,
                 content,
                 through: (99, 108),
-                knows: knowledge(&[(1, 44)]),
-                may_have: knowledge(&[(2, 1)]),
+                coverage: Coverage { complete: version(&[(1, 44)]), partial: version(&[(2, 1)]) },
                 frames: Vec::new(),
             };
             let hashes: DistinctSample = [3, 9].into_iter().collect();
@@ -167,7 +172,7 @@ mod tests {
 
     #[test]
     fn hostile_messages_are_refused() {
-        let many = vec![v1::NodeCount::default(); KNOWLEDGE_NODES_MAX + 1];
+        let many = vec![v1::NodeCount::default(); VERSION_NODES_MAX + 1];
         let question = v1::CopyQuestion { knows: many.clone(), ..Default::default() };
         let error = question_of(&question).unwrap_err();
         assert_eq!(error, "knows has 8193 nodes, expected at most 8192");

@@ -119,7 +119,7 @@ async fn what_is_under_way_is_news_and_told_on_still() {
         insert(&two, &filter, 300..900).await;
         let (lost, news) = sums(&scrub(&one, &filter).await);
         assert!(lost == 0 && news > 0, "{kind}: {lost} lost, {news} news");
-        // Present by bits that no knowledge covers, an insert counts all the same.
+        // Present by bits that the version does not name, an insert counts all the same.
         assert_eq!(insert(&nodes[2].coordinator(), &filter, 100..200).await, 0);
         insert(&nodes[2].coordinator(), &filter, 900..1000).await;
         flush_all(&two, &filter).await;

@@ -3,14 +3,13 @@
 use umbel_filter::{AnyFilter, MergeError};
 
 use super::Replica;
-use crate::hypercube::knowledge::Knowledge;
 
 impl Replica {
-    /// ORs a filter of the same shape into the copy, and returns how many positions were newly set.
+    /// ORs a filter of the same shape into the replica, and returns how many positions were newly set.
     ///
     /// It counts as one change of this node's own inserts, behind all that were made before, unless
-    /// everything of it is here and told already. No entry of the log tells it, so whoever knows less
-    /// than this copy now gets the whole filter.
+    /// the version names all of its bits already. It has no entry in the log, so a partner whose version does not
+    /// dominate this one gets the whole filter.
     ///
     /// The change is in no log of inserts: keep what [`save`](Self::save) returns before anybody is
     /// answered, as others would remember it under a number that another change gets after a restart.
@@ -43,10 +42,10 @@ impl Replica {
     /// If the shapes differ. Nothing was changed.
     pub fn absorb(&mut self, other: &AnyFilter) -> Result<u64, MergeError> {
         let new_bit_count = self.filter.merge(other)?;
-        // Bits that no knowledge covers may be some of these, and nobody need ever tell those.
-        if new_bit_count > 0 || self.may_have != Knowledge::new() {
-            self.take_fresh();
-            self.knows.add(self.options.node, 1);
+        // Some of these may be bits that the version does not name, and their inserts may never arrive.
+        if new_bit_count > 0 || self.coverage.has_partial() {
+            self.take_pending();
+            self.coverage.complete.add(self.options.node, 1);
             self.log.skip();
             self.mark();
         }

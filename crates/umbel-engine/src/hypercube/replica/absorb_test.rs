@@ -84,6 +84,6 @@ fn another_shape_is_refused_and_changes_nothing() {
     for other in [larger, filter_of(Kind::SingleShot, 0..5)] {
         assert!(copy.absorb(&other).is_err());
         assert_eq!((copy.filter(), copy.inserted()), (before.filter(), before.inserted()));
-        assert_eq!((&copy.log, &copy.knows), (&before.log, &before.knows));
+        assert_eq!((&copy.log, &copy.coverage.complete), (&before.log, &before.coverage.complete));
     }
 }

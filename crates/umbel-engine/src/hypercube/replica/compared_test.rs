@@ -3,10 +3,10 @@
 use super::fixture::*;
 use super::*;
 use crate::hypercube::delta::{DeltaContent, DeltaError};
-use crate::hypercube::knowledge::Knowledge;
+use crate::hypercube::version_vector::VersionVector;
 
-fn claims(copies: &[Replica]) -> Vec<CopyClaim> {
-    copies.iter().map(Replica::claim).collect()
+fn claims(copies: &[Replica]) -> Vec<Coverage> {
+    copies.iter().map(Replica::coverage).collect()
 }
 
 /// The copy with other bits, as if memory had rotted.
@@ -27,11 +27,11 @@ fn copies_that_were_exchanged_explain_each_other() {
         sweep(&mut copies);
         let after = claims(&copies);
         assert!(after.iter().all(|claim| *claim == after[0]), "{kind}: {after:?}");
-        assert!(copies.iter().all(|copy| !copy.has_uncovered_bits()));
+        assert!(copies.iter().all(|copy| !copy.has_partial_bits()));
     }
 }
 
-/// Nothing that goes by knowledge brings back what was lost, not even from a copy that was mended.
+/// Nothing that goes by versions brings back what was lost, not even from a copy that was mended.
 #[test]
 fn what_was_lost_comes_back_by_comparing() {
     for kind in KINDS {
@@ -45,12 +45,12 @@ fn what_was_lost_comes_back_by_comparing() {
             sweep(&mut copies);
             sweep(&mut copies);
             assert!(copies[mended].filter() != copies[by].filter(), "{kind}");
-            let (ours, theirs) = (copies[mended].claim(), copies[by].claim());
+            let (ours, theirs) = (copies[mended].coverage(), copies[by].coverage());
             assert!(ours.explains(&theirs));
             let bits = copies[by].filter().clone();
             assert!(copies[mended].merge_compared(&bits, &theirs).unwrap() > 0);
-            assert!(!copies[mended].has_uncovered_bits());
-            assert_eq!(copies[mended].claim(), ours);
+            assert!(!copies[mended].has_partial_bits());
+            assert_eq!(copies[mended].coverage(), ours);
         }
         // What comes behind it is exchanged as ever.
         insert(&mut copies[2], 100..110);
@@ -67,18 +67,18 @@ fn news_that_came_by_a_comparison_is_told_on() {
         let mut copies = copies(4, kind, 1 << 20);
         insert(&mut copies[0], 0..100);
         copies[0].begin_sweep();
-        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
         assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
-        assert!(copies[1].has_uncovered_bits());
-        assert_eq!(copies[1].knowledge(), &Knowledge::new());
-        // Others hear nothing of bits that no knowledge covers.
+        assert!(copies[1].has_partial_bits());
+        assert_eq!(copies[1].version(), &VersionVector::new());
+        // Others are sent nothing of bits that the version does not name.
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
-        assert_eq!(copies[3].claim(), CopyClaim::default());
+        assert_eq!(copies[3].coverage(), Coverage::default());
         // Node 2 hears of the inserts, which are nothing new to it; node 4 hears of them from it.
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
-        assert!(!copies[1].has_uncovered_bits());
+        assert!(!copies[1].has_partial_bits());
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
         assert!(copies[3].filter() == copies[0].filter(), "{kind}");
@@ -92,27 +92,27 @@ fn news_that_comes_again_in_a_whole_filter_is_told_on() {
         let mut copies = copies(4, kind, 0);
         insert(&mut copies[0], 0..100);
         copies[0].begin_sweep();
-        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
         assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(delta.content, DeltaContent::Whole);
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
-        assert_eq!(copies[3].claim(), copies[0].claim());
+        assert_eq!(copies[3].coverage(), copies[0].coverage());
         assert!(copies[3].filter() == copies[0].filter(), "{kind}");
     }
 }
 
 #[test]
-fn bits_that_knowledge_explains_leave_nothing_uncovered() {
+fn bits_that_the_version_explains_leave_nothing_partial() {
     for kind in KINDS {
         let mut copies = copies(2, kind, 1 << 20);
         insert(&mut copies[0], 0..100);
-        let (bits, claim) = (copies[0].filter().clone(), copies[0].claim());
+        let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
         sweep(&mut copies);
         assert_eq!(copies[1].merge_compared(&bits, &claim), Ok(0));
-        assert!(!copies[1].has_uncovered_bits());
+        assert!(!copies[1].has_partial_bits());
     }
 }
 
@@ -120,20 +120,20 @@ fn bits_that_knowledge_explains_leave_nothing_uncovered() {
 fn claims_that_no_copy_makes_are_refused() {
     let kind = Kind::Blocked;
     let mut copies = copies(2, kind, 1 << 20);
-    let of = |node: u64, count: u64| [(NodeId(node), count)].into_iter().collect::<Knowledge>();
+    let of = |node: u64, count: u64| [(NodeId(node), count)].into_iter().collect::<VersionVector>();
     for claim in [
-        CopyClaim { knows: of(1, 1), may_have: Knowledge::new() },
-        CopyClaim { knows: Knowledge::new(), may_have: of(1, 1) },
+        Coverage { complete: of(1, 1), partial: VersionVector::new() },
+        Coverage { complete: VersionVector::new(), partial: of(1, 1) },
     ] {
-        let error = copies[0].check_claim(NodeId(2), &claim).unwrap_err();
+        let error = copies[0].check_coverage(NodeId(2), &claim).unwrap_err();
         assert!(matches!(error, DeltaError::KnowsTooMuch { .. }), "{error}");
-        assert!(copies[1].check_claim(NodeId(1), &claim).is_ok());
+        assert!(copies[1].check_coverage(NodeId(1), &claim).is_ok());
     }
-    let crowd: Knowledge = (1..).map(|node| (NodeId(node), 1)).take(5_000).collect();
-    let others: Knowledge = (6_000..).map(|node| (NodeId(node), 1)).take(5_000).collect();
-    let claim = CopyClaim { knows: crowd, may_have: others };
+    let crowd: VersionVector = (1..).map(|node| (NodeId(node), 1)).take(5_000).collect();
+    let others: VersionVector = (6_000..).map(|node| (NodeId(node), 1)).take(5_000).collect();
+    let claim = Coverage { complete: crowd, partial: others };
     let before = copies[1].filter().clone();
     let error = copies[1].merge_compared(&filter_of(kind, 0..9), &claim).unwrap_err();
     assert_eq!(error, ComparedError::TooManyNodes { theirs: 10_000 });
-    assert!(*copies[1].filter() == before && !copies[1].has_uncovered_bits());
+    assert!(*copies[1].filter() == before && !copies[1].has_partial_bits());
 }

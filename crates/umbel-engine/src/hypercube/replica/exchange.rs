@@ -1,4 +1,4 @@
-//! Questions, answers, and merging them.
+//! Questions, answers, and merging answers.
 
 use umbel_codec::{FrameChanges, frames, probes_bits};
 use umbel_filter::{
@@ -7,13 +7,14 @@ use umbel_filter::{
 
 use super::listed::{ChangeReader, ListedChanges, ReadChanges};
 use super::{Replica, ReplicaOptions, entry_of};
+use crate::hypercube::coverage::Coverage;
 use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
-use crate::hypercube::knowledge::Knowledge;
+use crate::hypercube::version_vector::VersionVector;
 use crate::ids::{FilterId, Generation, NodeId};
-use crate::limits::{DELTA_CHANGES_MAX, KNOWLEDGE_NODES_MAX};
+use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
 use crate::planted::{self, Planted};
 
-/// What a copy answers, before it is coded: that takes longer than a copy should be held for.
+/// What a replica answers, before it is coded: that takes longer than a replica should be locked for.
 ///
 /// ```
 /// use umbel_engine::hypercube::Reply;
@@ -41,7 +42,7 @@ impl Replica {
         known.asked = Some(number);
         let ReplicaOptions { filter, generation, log, .. } = self.options;
         let received = known.received;
-        Question { filter, generation, number, log, knows: self.knows.clone(), received }
+        Question { filter, generation, number, log, version: self.version().clone(), received }
     }
 
     /// What to answer a partner, with its frames: all that it lacks.
@@ -70,36 +71,36 @@ impl Replica {
     /// # Errors
     /// If the question does not fit.
     pub fn reply(&mut self, from: NodeId, question: &Question) -> Result<Reply, DeltaError> {
-        self.check(from, question.filter, question.generation, &question.knows)?;
-        let theirs = &question.knows;
-        if self.leans_on_fresh {
-            self.take_fresh();
+        self.check(from, question.filter, question.generation, &question.version)?;
+        let theirs = &question.version;
+        if self.depends_on_pending {
+            self.take_pending();
         }
-        let changes = if theirs.covers(&self.knows) {
+        let changes = if theirs.dominates(self.version()) {
             Some(Vec::new())
         } else {
             let read = question.received.filter(|(log, _)| *log == self.options.log);
             let read = read.map_or(0, |(_, sequence)| sequence);
-            let after = self.known_sequence(theirs).max(read);
+            let after = self.sequence_of(theirs).max(read);
             let entries = self.log.since(after, question.log).map(Iterator::collect::<Vec<_>>);
             let entries = entries.filter(|entries| self.is_shorter_listed(entries));
             if entries.is_none() {
-                // All bits are sent, so all must be known.
-                self.take_fresh();
+                // All bits are sent, so the version must name all.
+                self.take_pending();
             }
             entries
         };
-        let knows = self.knows.beyond(theirs);
-        let (content, may_have) = match changes {
-            Some(_) => (DeltaContent::Changes, Knowledge::new()),
-            None => (DeltaContent::Whole, self.may_have.beyond(theirs)),
+        let complete = self.version().newer_than(theirs);
+        let (content, partial) = match changes {
+            Some(_) => (DeltaContent::Changes, VersionVector::new()),
+            None => (DeltaContent::Whole, self.coverage.partial.newer_than(theirs)),
         };
-        self.partners.entry(from).or_default().knows = theirs.clone();
+        let coverage = Coverage { complete, partial };
+        self.partners.entry(from).or_default().version = theirs.clone();
         let ReplicaOptions { filter, generation, log, key, payload_bytes_max, .. } = self.options;
         let (question, through) = (question.number, (log, self.log.end()));
         let frames = Vec::new();
-        let delta =
-            Delta { filter, generation, question, content, through, knows, may_have, frames };
+        let delta = Delta { filter, generation, question, content, through, coverage, frames };
         let shape = self.filter.shape();
         let listed = |entries| ListedChanges::new(shape, key, payload_bytes_max, entries);
         Ok(Reply { delta, changes: changes.map(listed) })
@@ -121,14 +122,14 @@ impl Replica {
         }
     }
 
-    /// Reads what is listed for this copy.
+    /// Reads what is listed for this replica.
     #[must_use]
     pub fn reader(&self) -> ChangeReader {
         ChangeReader::new(self.filter.shape(), self.options.key)
     }
 
     /// Merges the answer to the last question. Bits of a whole filter whose later frames turn out
-    /// to be wrong stay: somebody has inserted them, and nobody is told that this copy has all.
+    /// to be wrong stay: some node has inserted them, and the version does not name them.
     ///
     /// # Errors
     /// If it does not fit.
@@ -176,15 +177,15 @@ impl Replica {
     /// If it is not the answer to the last question, or not about this generation.
     pub fn begin_whole(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check_answer(from, delta)?;
-        self.may_have.raise(&delta.knows);
-        self.may_have.raise(&delta.may_have);
+        self.coverage.partial.merge(&delta.coverage.complete);
+        self.coverage.partial.merge(&delta.coverage.partial);
         Ok(())
     }
 
     /// Merges a frame of a whole filter, and returns how many positions were newly set.
     ///
     /// # Errors
-    /// If it does not fit, or this copy has been cleared or has asked again since it began.
+    /// If it does not fit, or this replica has been cleared or has asked again since it began.
     pub fn merge_whole_frame(
         &mut self,
         from: NodeId,
@@ -195,8 +196,8 @@ impl Replica {
         let frame_error = |source| DeltaError::Frame { from, source };
         let view = self.reader().view(frame).map_err(frame_error)?;
         let new = view.merge_into(&mut self.filter, self.options.key).map_err(frame_error)?;
-        self.leans_on_fresh |= self.fresh_count > 0;
-        self.has_untold |= new > 0;
+        self.depends_on_pending |= self.pending_count > 0;
+        self.has_unlogged_bits |= new > 0;
         Ok(new)
     }
 
@@ -211,33 +212,34 @@ impl Replica {
         new_bit_count: u64,
     ) -> Result<Merged, DeltaError> {
         self.check_answer(from, delta)?;
-        let has_untold = self.has_untold;
+        let has_unlogged_bits = self.has_unlogged_bits;
         self.finish(from, delta);
-        if new_bit_count > 0 || has_untold {
-            // What was new, now or in one that broke off, is in no entry: whoever knows less than this
-            // copy now gets it whole.
+        if new_bit_count > 0 || has_unlogged_bits {
+            // What was new, now or in one that broke off, is not logged: a partner whose version does not
+            // dominate this one gets the whole filter.
             self.log.skip();
             self.mark();
         }
         Ok(Merged { new_change_count: 0, new_bit_count })
     }
 
-    /// Takes over what having merged a delta means.
+    /// Takes over the version of a delta that is merged.
     fn finish(&mut self, from: NodeId, delta: &Delta) {
-        self.knows.raise(&delta.knows);
-        if self.knows.covers(&self.may_have) {
-            self.may_have = Knowledge::new();
-            self.has_untold = false;
+        let Coverage { complete, partial } = &mut self.coverage;
+        complete.merge(&delta.coverage.complete);
+        if complete.dominates(partial) {
+            *partial = VersionVector::new();
+            self.has_unlogged_bits = false;
         }
         let known = self.partners.entry(from).or_default();
         known.asked = None;
         known.received = Some(delta.through);
-        known.knows.raise(&delta.knows);
+        known.version.merge(&delta.coverage.complete);
     }
 
     /// Whether a delta is the answer to the last question, and does not go back.
     fn check_answer(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
-        self.check(from, delta.filter, delta.generation, &delta.knows)?;
+        self.check(from, delta.filter, delta.generation, &delta.coverage.complete)?;
         let filter = self.options.filter;
         let known = self.partners.entry(from).or_default();
         if known.asked != Some(delta.question) {
@@ -254,13 +256,13 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether what a partner sent is about this copy, and does not know of too much.
+    /// Whether what a partner sent is about this replica, and names no inserts that were never made.
     pub(super) fn check(
         &self,
         from: NodeId,
         filter: FilterId,
         theirs: Generation,
-        knows: &Knowledge,
+        version: &VersionVector,
     ) -> Result<(), DeltaError> {
         let ReplicaOptions { filter: own_filter, generation: ours, node, .. } = self.options;
         if filter != own_filter {
@@ -269,11 +271,11 @@ impl Replica {
         if theirs != ours && !planted::on(Planted::StaleDeltaMerged) {
             return Err(DeltaError::StaleGeneration { from, filter, theirs, ours });
         }
-        let node_count = knows.iter().len();
-        if node_count > KNOWLEDGE_NODES_MAX {
+        let node_count = version.iter().len();
+        if node_count > VERSION_NODES_MAX {
             return Err(DeltaError::TooManyNodes { from, theirs: node_count });
         }
-        let (theirs, ours) = (knows.of(node), self.knows(node));
+        let (theirs, ours) = (version.of(node), self.version_of(node));
         if theirs > ours {
             return Err(DeltaError::KnowsTooMuch { from, filter, node, theirs, ours });
         }
@@ -282,7 +284,7 @@ impl Replica {
 
     fn apply_changes(&mut self, log: u64, listed: ReadChanges) -> Merged {
         let (mut entries, mut new_bit_count, mut listed_count) = (Vec::new(), 0, 0);
-        let tells_all = self.may_have != Knowledge::new();
+        let logs_all = self.coverage.has_partial();
         for changes in listed.into_frames() {
             match (changes, &mut self.filter) {
                 (FrameChanges::Positions(listed), AnyFilter::SingleShot(filter)) => {
@@ -297,8 +299,8 @@ impl Replica {
                     let is_new = |outcome: &Insertion| *outcome == Insertion::New;
                     new_bit_count +=
                         outcomes.iter().filter(|outcome| is_new(outcome)).count() as u64;
-                    let told = both.filter(|(_, outcome)| tells_all || is_new(outcome));
-                    entries.extend(told.map(|(position, _)| *position));
+                    let logged = both.filter(|(_, outcome)| logs_all || is_new(outcome));
+                    entries.extend(logged.map(|(position, _)| *position));
                 }
                 (FrameChanges::Probes(listed), AnyFilter::Blocked(filter)) => {
                     let part = listed.block_shape();
@@ -309,7 +311,7 @@ impl Replica {
                         let new = filter.insert_probes(part, std::iter::once(probe));
                         let new = new.expect("the shape was checked");
                         new_bit_count += new;
-                        if new > 0 || tells_all {
+                        if new > 0 || logs_all {
                             let block = offset + probe.block;
                             entries.push(entry_of(BlockProbe { block, ..probe }));
                         }
@@ -318,7 +320,7 @@ impl Replica {
                 _ => unreachable!("the shape was checked"),
             }
         }
-        self.leans_on_fresh |= self.fresh_count > 0 && (entries.len() as u64) < listed_count;
+        self.depends_on_pending |= self.pending_count > 0 && (entries.len() as u64) < listed_count;
         if !planted::on(Planted::MergedNotTold) {
             self.log.append(Some(log), &entries);
         }

@@ -8,6 +8,10 @@ use super::*;
 use crate::hypercube::delta::{Delta, DeltaContent};
 use crate::limits::DELTA_CHANGES_MAX;
 
+fn complete(counts: Vec<(NodeId, u64)>) -> Coverage {
+    Coverage { complete: counts.into_iter().collect(), partial: VersionVector::new() }
+}
+
 #[test]
 fn what_does_not_fit_changes_nothing() {
     for kind in KINDS {
@@ -48,11 +52,14 @@ fn what_does_not_fit_changes_nothing() {
                 "at 9 of its log of filter 12, after it was at 10",
             ),
             (
-                Delta { knows: [(NodeId(2), 6)].into_iter().collect(), ..fits.clone() },
+                Delta { coverage: complete(vec![(NodeId(2), 6)]), ..fits.clone() },
                 "6 inserts of node 2 into filter 12, which made 5",
             ),
             (
-                Delta { knows: (0..8193).map(|node| (NodeId(node), 1)).collect(), ..fits.clone() },
+                Delta {
+                    coverage: complete((0..8193).map(|node| (NodeId(node), 1)).collect()),
+                    ..fits.clone()
+                },
                 "counts the inserts of 8193 nodes, expected at most 8192",
             ),
             (Delta { frames: damaged, ..fits.clone() }, "checksum"),
@@ -67,7 +74,10 @@ fn what_does_not_fit_changes_nothing() {
                 assert!(error.contains(says), "{error:?} does not say {says:?}");
                 assert!(error.contains("node 1"), "{error}");
                 assert_eq!((copy.filter(), &copy.log), (copies[1].filter(), &copies[1].log));
-                assert_eq!((&copy.knows, &copy.partners), (&copies[1].knows, &copies[1].partners));
+                assert_eq!(
+                    (copy.version(), &copy.partners),
+                    (copies[1].version(), &copies[1].partners)
+                );
             }
         }
         copies[1].merge(NodeId(1), &fits).unwrap();

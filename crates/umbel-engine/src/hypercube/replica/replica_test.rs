@@ -21,13 +21,13 @@ fn one_sweep_makes_all_copies_the_or_of_all_inserts() {
         assert_eq!(cost.deltas, Cube::new(count).unwrap().message_count());
         assert_eq!(cost.wholes, 0);
         assert_equal_to(&copies, &filter_of(kind, 0..count as u64 * 5 + 5));
-        // All know of all, and there is nothing left to tell.
+        // All versions are equal, and nothing is left to send.
         for copy in &copies {
-            assert_eq!(copy.knows, copies[0].knows, "{count} nodes");
+            assert_eq!(copy.coverage.complete, copies[0].coverage.complete, "{count} nodes");
         }
         assert_eq!(sweep(&mut copies).bytes, 0, "{kind} {count}");
         for copy in &mut copies {
-            copy.forget_known();
+            copy.trim_log();
             let is_told = |&node: &NodeId| copy.lag(node) == 0;
             assert!(copy.partners.keys().all(is_told) && !copy.has_news());
             assert_eq!(copy.log_bytes(), 0, "{count} nodes");
@@ -137,7 +137,7 @@ fn with_wrong_count(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// Bits that came in without the knowledge of them must not keep others from being told.
+/// Bits that came in without their version must not keep others from being sent them.
 #[test]
 fn a_whole_filter_that_came_in_part_hides_nothing() {
     let mut copies = copies(3, Kind::Blocked, 1 << 20);
@@ -152,14 +152,14 @@ fn a_whole_filter_that_came_in_part_hides_nothing() {
     let broken = Delta { content: DeltaContent::Whole, frames, ..fits };
     copies[1].merge(NodeId(1), &broken).unwrap_err();
     assert_ne!(copies[1].filter(), &empty(Kind::Blocked));
-    assert_eq!(copies[1].knows(NodeId(1)), 0);
+    assert_eq!(copies[1].version_of(NodeId(1)), 0);
     for (from, to) in [(0, 1), (1, 2)] {
         let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
         assert_eq!(delta.content, DeltaContent::Changes);
         copies[to].merge(node, &delta).unwrap();
     }
     assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..20));
-    assert_eq!(copies[1].may_have, Knowledge::new());
+    assert_eq!(copies[1].coverage.partial, VersionVector::new());
 }
 
 /// A whole filter whose end does not come: all of its frames, or the first.
@@ -190,7 +190,7 @@ fn a_whole_filter_that_broke_off_before_its_end_is_told_when_it_comes_again() {
                 let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
                 copies[to].merge(node, &delta).unwrap();
             }
-            assert_eq!(copies[2].knows(NodeId(1)), 20);
+            assert_eq!(copies[2].version_of(NodeId(1)), 20);
             assert_equal_to(&copies, &filter_of(kind, 0..20));
         }
     }
@@ -208,7 +208,7 @@ fn an_insert_that_waits_hides_nothing() {
             let (node, delta) = (copies[from].options().node, answer(&mut copies, from, to));
             copies[to].merge(node, &delta).unwrap();
         }
-        assert_eq!(copies[2].knows(NodeId(1)), 10);
+        assert_eq!(copies[2].version_of(NodeId(1)), 10);
         assert_equal_to(&copies, &filter_of(kind, 0..10));
     }
 }
@@ -221,9 +221,9 @@ fn inserts_take_part_when_a_sweep_begins() {
         insert(&mut copies[0], 0..4);
         copies[0].begin_sweep();
         insert(&mut copies[0], 4..10);
-        assert_eq!((copies[0].inserted(), copies[0].knows(NodeId(1))), (10, 4));
+        assert_eq!((copies[0].inserted(), copies[0].version_of(NodeId(1))), (10, 4));
         let delta = answer(&mut copies, 0, 1);
-        assert_eq!(delta.knows, [(NodeId(1), 4)].into_iter().collect());
+        assert_eq!(delta.coverage.complete, [(NodeId(1), 4)].into_iter().collect());
         copies[1].merge(NodeId(1), &delta).unwrap();
         assert_equal_to(&copies[1..], &filter_of(kind, 0..4));
         sweep(&mut copies);
@@ -277,7 +277,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 proptest! {
     /// Exchanges between any two, lost and repeated; logs that are too short; restarts that forget
-    /// what was merged since the copy was saved: no bit is invented, knowledge is never wrong, and when it ends one sweep makes all equal.
+    /// what was merged since the copy was saved: no bit is invented, versions are never wrong, and when it ends one sweep makes all equal.
     #[test]
     fn any_exchange_converges(
         count in 1_usize..9,
@@ -289,7 +289,7 @@ proptest! {
         let mut copies = copies(count, kind, log_entries);
         // Of each node, what was given to its copy: the items of each change.
         let mut inserted: Vec<Vec<Vec<ItemHash>>> = vec![Vec::new(); count];
-        let mut saved = vec![(empty(kind), SavedKnowledge::default(), 0_usize); count];
+        let mut saved = vec![(empty(kind), Coverage::default(), 0_usize); count];
         let mut log = 1000;
         let mut expected = empty(kind);
         for act in acts {
@@ -324,7 +324,7 @@ proptest! {
                     }
                 }
                 Act::Exchange(..) => {}
-                Act::Forget(at) => copies[at % count].forget_known(),
+                Act::Forget(at) => copies[at % count].trim_log(),
                 Act::Absorb(at, first, items) => {
                     let (at, items) = (at % count, first..first + items);
                     let other = filter_of(kind, items.clone());
@@ -335,22 +335,22 @@ proptest! {
                     if copies[at].inserted() > before {
                         inserted[at].push(hashes(items));
                     }
-                    let knowledge = copies[at].save();
-                    saved[at] = (copies[at].filter().clone(), knowledge, inserted[at].len());
+                    let coverage = copies[at].save();
+                    saved[at] = (copies[at].filter().clone(), coverage, inserted[at].len());
                 }
                 Act::Save(at) => {
                     let copy = &mut copies[at % count];
-                    let knowledge = copy.save();
+                    let coverage = copy.save();
                     saved[at % count] =
-                        (copy.filter().clone(), knowledge, inserted[at % count].len());
+                        (copy.filter().clone(), coverage, inserted[at % count].len());
                 }
                 Act::Restart(at) => {
                     let at = at % count;
-                    let (filter, knowledge, from) = saved[at].clone();
+                    let (filter, coverage, from) = saved[at].clone();
                     log += 1;
                     let options = ReplicaOptions { log, ..*copies[at].options() };
                     let partners: Vec<NodeId> = copies[at].partners.keys().copied().collect();
-                    copies[at] = Replica::restore(options, filter, knowledge).unwrap();
+                    copies[at] = Replica::restore(options, filter, coverage).unwrap();
                     copies[at].set_partners(&partners);
                     // No absorbed filter is among them: a copy is saved with each.
                     copies[at].insert_again(&inserted[at][from..].concat()).unwrap();
@@ -361,7 +361,7 @@ proptest! {
             for (known, inserted) in copies.iter().zip(&inserted) {
                 let node = known.options().node;
                 prop_assert_eq!(known.inserted(), inserted.len() as u64);
-                let has = inserted[..copy.knows(node) as usize].iter();
+                let has = inserted[..copy.version_of(node) as usize].iter();
                 prop_assert!(has.flatten().copied().all(|hash| copy.filter().contains(hash)), "of {}", node);
             }
             let mut union = expected.clone();

@@ -1,39 +1,22 @@
-//! What must be kept beside the bits, so that a copy goes on where it was.
+//! What must be kept beside the bits, so that a replica goes on where it was.
 
-use serde::{Deserialize, Serialize};
 use umbel_filter::{AnyFilter, InsertError, ItemHash};
 
 use super::{Mark, NotReplicable, Replica, ReplicaOptions};
+use crate::hypercube::coverage::Coverage;
 use crate::hypercube::delta_log::DeltaLog;
-use crate::hypercube::knowledge::Knowledge;
-
-/// What a copy knows of its bits. The log of what it has to tell is not kept: what was inserted here
-/// after the copy was saved is inserted again from the node's own log, and thereby told.
-///
-/// ```
-/// use umbel_engine::hypercube::SavedKnowledge;
-///
-/// let nothing = SavedKnowledge::default();
-/// assert_eq!(nothing.knows.iter().len(), 0);
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct SavedKnowledge {
-    /// Of whose inserts the bits have how many changes.
-    pub knows: Knowledge,
-    /// Within which counts the bits lie that this knowledge does not cover.
-    pub may_have: Knowledge,
-}
 
 impl Replica {
-    /// What to keep with the bits as they are now: both or neither.
-    pub fn save(&mut self) -> SavedKnowledge {
-        // All bits are kept, so all must be known.
-        self.take_fresh();
-        SavedKnowledge { knows: self.knows.clone(), may_have: self.may_have.clone() }
+    /// What to keep with the bits as they are now: both or neither. The log is not kept: what was inserted here
+    /// after this is inserted again from the node's own log, and thereby logged.
+    pub fn save(&mut self) -> Coverage {
+        // All bits are kept, so the version must name all.
+        self.take_pending();
+        self.coverage.clone()
     }
 
-    /// A copy with bits that were kept, and what was kept beside them. Whoever knows as much as this
-    /// copy knows now is told what comes from now on, and others get the whole filter.
+    /// A replica with bits that were kept, and what was kept beside them. A partner whose version dominates its
+    /// version of now is sent what comes from now on, and others get the whole filter.
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
@@ -63,26 +46,25 @@ impl Replica {
     pub fn restore(
         options: ReplicaOptions,
         filter: AnyFilter,
-        saved: SavedKnowledge,
+        saved: Coverage,
     ) -> Result<Self, NotReplicable> {
         let mut copy = Self::new(options, filter)?;
-        let SavedKnowledge { knows, may_have } = saved;
-        // Behind 0, where whoever knows nothing of this log stands.
+        // Behind 0, where a partner without anything of this log stands.
         copy.log = DeltaLog::new(1, super::entry_count_max(&copy.options));
-        copy.marks = [Mark { sequence: 1, knows: knows.clone() }].into();
-        copy.has_untold = may_have != Knowledge::new();
-        (copy.knows, copy.may_have) = (knows, may_have);
+        copy.marks = [Mark { sequence: 1, version: saved.complete.clone() }].into();
+        copy.has_unlogged_bits = saved.has_partial();
+        copy.coverage = saved;
         Ok(copy)
     }
 
-    /// Inserts items again that were inserted after the copy was saved, in the same order, before it
-    /// asks or answers anybody, as others may know of them: returns how many were new.
+    /// Inserts items again that were inserted after the replica was saved, in the same order, before it
+    /// asks or answers anybody, as others may have them: returns how many were new.
     ///
     /// # Errors
     /// If an item is outside the filter's hash range. Nothing was changed.
     pub fn insert_again(&mut self, hashes: &[ItemHash]) -> Result<u64, InsertError> {
         let new_count = self.insert(hashes, &mut Vec::new())?;
-        self.take_fresh();
+        self.take_pending();
         Ok(new_count)
     }
 }

@@ -21,7 +21,7 @@ use super::SampleTable;
 use super::dated_sample::DatedSample;
 use crate::hypercube::{DistinctSample, SampleBytesError};
 use crate::ids::NodeId;
-use crate::limits::KNOWLEDGE_NODES_MAX;
+use crate::limits::VERSION_NODES_MAX;
 
 /// The version that is written, and the only one that is read.
 const VERSION: u8 = 1;
@@ -54,7 +54,7 @@ pub enum SampleTableBytesError {
         expected: usize,
     },
     /// No cluster has so many nodes.
-    #[error("samples of {got} nodes, expected at most {KNOWLEDGE_NODES_MAX}")]
+    #[error("samples of {got} nodes, expected at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// Number of samples.
         got: u32,
@@ -107,7 +107,7 @@ impl SampleTable {
     /// ```
     ///
     /// # Panics
-    /// Never: a table has at most [`KNOWLEDGE_NODES_MAX`] samples of at most
+    /// Never: a table has at most [`VERSION_NODES_MAX`] samples of at most
     /// [`SAMPLE_HASHES_MAX`](crate::limits::SAMPLE_HASHES_MAX) hashes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -139,7 +139,7 @@ impl SampleTable {
         let node = NodeId(u64::from_le_bytes(reader.array()?));
         let own_count = u64::from_le_bytes(reader.array()?);
         let sample_count = u32::from_le_bytes(reader.array()?);
-        if sample_count as usize > KNOWLEDGE_NODES_MAX {
+        if sample_count as usize > VERSION_NODES_MAX {
             return Err(SampleTableBytesError::TooManyNodes { got: sample_count });
         }
         let mut samples = BTreeMap::new();

@@ -29,7 +29,7 @@ fn a_table_comes_back_and_tells_the_same() {
     let again = SampleTable::from_bytes(&bytes).unwrap();
     assert_eq!(again, table);
     assert_eq!((again.own_count(), again.estimates()), (3, table.estimates()));
-    let nothing = Knowledge::new();
+    let nothing = VersionVector::new();
     assert_eq!(again.newer_than(&nothing, 1 << 20), table.newer_than(&nothing, 1 << 20));
     assert!(again.newer_than(&table.counts(), 1 << 20).is_empty());
 }

@@ -313,7 +313,7 @@ fn no_more_nodes_are_taken_than_a_cluster_has() {
         let hashes = [node].into_iter().collect();
         NodeSample { node: NodeId(node), since: 0, count: 1, hashes }
     };
-    let last = KNOWLEDGE_NODES_MAX as u64;
+    let last = VERSION_NODES_MAX as u64;
     for node in 1..last {
         assert_eq!(table.take(&sample(node)), Ok(true));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use umbel_engine::hypercube::Knowledge;
+use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::FilterName;
 use umbel_engine::{Generation, GroupId, NodeId};
 
@@ -55,8 +55,8 @@ impl Coordinator {
         let answers = join_all(asked).await.into_iter();
         let counts: BTreeMap<NodeId, u64> =
             answers.filter_map(|(node, count)| Some((node, count?))).collect();
-        let wanted: Knowledge = counts.iter().map(|(&node, &count)| (node, count)).collect();
-        let request = CopyRequest::Covers { generation, counts: wanted };
+        let wanted: VersionVector = counts.iter().map(|(&node, &count)| (node, count)).collect();
+        let request = CopyRequest::Dominates { generation, counts: wanted };
         let covering = counts.keys().map(|&node| {
             let request = &request;
             async move { (node, comes_true(local, node, group, request, deadline).await) }

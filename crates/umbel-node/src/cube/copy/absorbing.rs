@@ -103,6 +103,6 @@ mod tests {
         copy.write().saved_merge_count = 1;
         assert!(!copy.is_left_unsaved());
         let (reply, whole) = copy.reply(partner, &question, true).unwrap().unwrap();
-        assert_eq!((reply.delta.knows.of(node), whole), (1, Some(other)));
+        assert_eq!((reply.delta.coverage.complete.of(node), whole), (1, Some(other)));
     }
 }

@@ -1,6 +1,6 @@
 //! A copy's bits for a comparison, and what that found to be lacking.
 
-use umbel_engine::hypercube::{CopyClaim, Replica};
+use umbel_engine::hypercube::{Coverage, Replica};
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::AnyFilter;
 
@@ -16,14 +16,14 @@ impl Copy {
     pub(in crate::cube) fn compared(
         &self,
         generation: Generation,
-    ) -> Result<(CopyClaim, AnyFilter), CopyFailure> {
+    ) -> Result<(Coverage, AnyFilter), CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
         if state.is_withheld() {
             let what = format!("{} is on its way to the disk", self.filter);
             return Err(CopyFailure::NotSaved(what));
         }
-        Ok((state.replica.claim(), state.replica.filter().clone()))
+        Ok((state.replica.coverage(), state.replica.filter().clone()))
     }
 
     /// Whether the copy is at this generation.
@@ -41,19 +41,19 @@ impl Copy {
     ///
     /// # Errors
     /// If not.
-    pub(in crate::cube) fn check_claim(
+    pub(in crate::cube) fn check_coverage(
         &self,
         from: NodeId,
-        claim: &CopyClaim,
+        claim: &Coverage,
     ) -> Result<(), CopyFailure> {
-        let checked = self.read().replica.check_claim(from, claim);
+        let checked = self.read().replica.check_coverage(from, claim);
         checked.map_err(|error| CopyFailure::Unmergeable(error.to_string()))
     }
 
     /// Sets bits that a comparison found to be lacking, against a copy that claimed this: says how many
     /// were still lacking, and whether they had been lost.
     ///
-    /// What was under way when the images were taken may have come since, with the knowledge of it; so
+    /// What was under way when the images were taken may have come since, and the version with it; so
     /// whether a bit is lost or news is decided now.
     ///
     /// # Errors
@@ -62,11 +62,11 @@ impl Copy {
         &self,
         generation: Generation,
         bits: &AnyFilter,
-        theirs: &CopyClaim,
+        theirs: &Coverage,
     ) -> Result<SetBits, CopyFailure> {
         let mut state = self.write();
         self.check(&state, generation)?;
-        let is_explained = state.replica.claim().explains(theirs);
+        let is_explained = state.replica.coverage().explains(theirs);
         let new_count = state.replica.merge_compared(bits, theirs);
         let new_count = new_count.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
         // On no disk yet.

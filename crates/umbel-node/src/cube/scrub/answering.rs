@@ -103,7 +103,7 @@ async fn answer(local: &Local, from: NodeId, line: &mut Line<Answer>) -> Result<
     let mut image = Image::of(local, &copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let theirs = line.claim().await?;
-    copy.check_claim(from, &theirs)?;
+    copy.check_coverage(from, &theirs)?;
     talk(local, Side::Answering, &mut image, line).await?;
     let mut end = v1::ScrubEnd::default();
     match image.settle(local, from, &theirs) {

@@ -67,7 +67,7 @@ async fn compare_now(
     let mut line = Line { parts, outlet: Outlet { out, message: std::convert::identity } };
 
     let theirs = line.claim().await?;
-    copy.check_claim(partner, &theirs)?;
+    copy.check_coverage(partner, &theirs)?;
     let mut image = Image::of(local, copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let outcome = talk(local, Side::Asking, &mut image, &mut line).await?;

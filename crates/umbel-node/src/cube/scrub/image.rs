@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbel_engine::hypercube::CopyClaim;
+use umbel_engine::hypercube::Coverage;
 use umbel_engine::repair::{BlockDifference, FilterBits, ResidueTable};
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::{AnyFilter, ItemHasher};
@@ -24,7 +24,7 @@ const LACKING_LEAST: u64 = 1 << 16;
 pub(super) struct Image {
     copy: Arc<Copy>,
     pub(super) generation: Generation,
-    pub(super) claim: CopyClaim,
+    pub(super) claim: Coverage,
     pub(super) bits: FilterBits,
     lacking_max: u64,
 }
@@ -73,7 +73,7 @@ impl Image {
         self,
         local: &Local,
         partner: NodeId,
-        theirs: &CopyClaim,
+        theirs: &Coverage,
     ) -> Result<SetBits, ScrubError> {
         let filter = self.copy.filter;
         let mut set = SetBits::default();

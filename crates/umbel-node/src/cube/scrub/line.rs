@@ -6,13 +6,13 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-use umbel_engine::hypercube::CopyClaim;
+use umbel_engine::hypercube::Coverage;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 
 use super::{ScrubError, TURN_PATIENCE};
 use crate::cube::pacer::Pacer;
-use crate::cube::wire::{counts_of, counts_to_proto};
+use crate::cube::wire::{counts_to_proto, coverage_of};
 
 /// Parts that wait to be sent: the next one is made while one is on its way.
 pub(super) const PARTS_WAITING_MAX: usize = 2;
@@ -81,7 +81,7 @@ impl<T> Line<T> {
     }
 
     /// The next part, which is a claim; who is asked may have others to answer first.
-    pub(super) async fn claim(&mut self) -> Result<CopyClaim, ScrubError> {
+    pub(super) async fn claim(&mut self) -> Result<Coverage, ScrubError> {
         match self.next_within(TURN_PATIENCE + PART_PATIENCE).await? {
             Some(Part::Claim(claim)) => claim_of(&claim),
             _ => Err(ScrubError::Nonsense("a claim is expected".to_owned())),
@@ -98,16 +98,11 @@ pub(super) fn of_status(status: &Status) -> ScrubError {
     }
 }
 
-pub(super) fn claim_part(claim: &CopyClaim) -> Part {
-    let (knows, may_have) = (counts_to_proto(&claim.knows), counts_to_proto(&claim.may_have));
+pub(super) fn claim_part(claim: &Coverage) -> Part {
+    let (knows, may_have) = (counts_to_proto(&claim.complete), counts_to_proto(&claim.partial));
     Part::Claim(v1::ScrubClaim { knows, may_have })
 }
 
-fn claim_of(message: &v1::ScrubClaim) -> Result<CopyClaim, ScrubError> {
-    let counts =
-        |field, list: &[v1::NodeCount]| counts_of(field, list).map_err(ScrubError::Nonsense);
-    Ok(CopyClaim {
-        knows: counts("knows", &message.knows)?,
-        may_have: counts("may_have", &message.may_have)?,
-    })
+fn claim_of(message: &v1::ScrubClaim) -> Result<Coverage, ScrubError> {
+    coverage_of(&message.knows, &message.may_have).map_err(ScrubError::Nonsense)
 }

@@ -1,4 +1,4 @@
-//! How much of everybody's inserts a copy has.
+//! How much of each node's inserts a replica has.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-/// How many changes of each node's own inserts a copy has: all of the first so many.
+/// How many changes of each node's own inserts a replica has: all of the first so many.
 ///
-/// A state-based grow-only counter (Shapiro, Preguiça, Baquero & Zawirski 2011,
-/// doi:10.1007/978-3-642-24550-3_29): who merges takes the larger count of each node, and knowledge of
-/// two copies is ordered, equal, or neither.
+/// A version vector (Parker et al. 1983, doi:10.1109/TSE.1983.236733): merging two takes the larger count of each
+/// node, and of two either one dominates the other, or they are equal, or neither.
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::Knowledge;
+/// use umbel_engine::hypercube::VersionVector;
 ///
-/// let one: Knowledge = [(NodeId(1), 40), (NodeId(2), 17)].into_iter().collect();
-/// let other: Knowledge = [(NodeId(1), 30)].into_iter().collect();
-/// assert!(one.covers(&other) && !other.covers(&one));
-/// assert_eq!(one.beyond(&other), one);
+/// let one: VersionVector = [(NodeId(1), 40), (NodeId(2), 17)].into_iter().collect();
+/// let other: VersionVector = [(NodeId(1), 30)].into_iter().collect();
+/// assert!(one.dominates(&other) && !other.dominates(&one));
+/// assert_eq!(one.newer_than(&other), one);
 /// assert_eq!((one.of(NodeId(2)), one.of(NodeId(3))), (17, 0));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<NodeId, u64>", into = "BTreeMap<NodeId, u64>")]
-pub struct Knowledge {
+pub struct VersionVector {
     /// Counts above 0.
     counts: BTreeMap<NodeId, u64>,
 }
 
-impl Knowledge {
-    /// The knowledge of an empty copy.
+impl VersionVector {
+    /// The version of an empty replica.
     #[must_use]
     pub const fn new() -> Self {
         Self { counts: BTreeMap::new() }
@@ -47,20 +46,20 @@ impl Knowledge {
         self.counts.iter().map(|(&node, &count)| (node, count))
     }
 
-    /// Whether whoever knows this has all of the other.
+    /// Whether a replica at this version has all that one at the other has.
     #[must_use]
-    pub fn covers(&self, other: &Self) -> bool {
+    pub fn dominates(&self, other: &Self) -> bool {
         other.iter().all(|(node, count)| self.of(node) >= count)
     }
 
     /// The counts that are above the other's.
     #[must_use]
-    pub fn beyond(&self, other: &Self) -> Self {
+    pub fn newer_than(&self, other: &Self) -> Self {
         self.iter().filter(|&(node, count)| count > other.of(node)).collect()
     }
 
     /// Takes the larger count of each node.
-    pub fn raise(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         for (node, count) in other.iter() {
             let ours = self.counts.entry(node).or_default();
             *ours = count.max(*ours);
@@ -76,28 +75,28 @@ impl Knowledge {
 }
 
 /// Counts of 0 say nothing, and of two of one node the larger one counts.
-impl FromIterator<(NodeId, u64)> for Knowledge {
+impl FromIterator<(NodeId, u64)> for VersionVector {
     fn from_iter<I: IntoIterator<Item = (NodeId, u64)>>(counts: I) -> Self {
-        let mut knowledge = Self::new();
+        let mut version = Self::new();
         for (node, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            let ours = knowledge.counts.entry(node).or_default();
+            let ours = version.counts.entry(node).or_default();
             *ours = count.max(*ours);
         }
-        knowledge
+        version
     }
 }
 
 /// What others sent or a disk kept: counts of 0 are left out, as everywhere.
-impl From<BTreeMap<NodeId, u64>> for Knowledge {
+impl From<BTreeMap<NodeId, u64>> for VersionVector {
     fn from(mut counts: BTreeMap<NodeId, u64>) -> Self {
         counts.retain(|_, count| *count > 0);
         Self { counts }
     }
 }
 
-impl From<Knowledge> for BTreeMap<NodeId, u64> {
-    fn from(knowledge: Knowledge) -> Self {
-        knowledge.counts
+impl From<VersionVector> for BTreeMap<NodeId, u64> {
+    fn from(version: VersionVector) -> Self {
+        version.counts
     }
 }
 
@@ -107,29 +106,29 @@ mod tests {
 
     use super::*;
 
-    fn knowledge() -> impl Strategy<Value = Knowledge> {
+    fn version() -> impl Strategy<Value = VersionVector> {
         prop::collection::vec((0_u64..5, 0_u64..4), 0..6).prop_map(|counts| {
             counts.into_iter().map(|(node, count)| (NodeId(node), count)).collect()
         })
     }
 
-    fn raised(one: &Knowledge, other: &Knowledge) -> Knowledge {
-        let mut raised = one.clone();
-        raised.raise(other);
-        raised
+    fn merged(one: &VersionVector, other: &VersionVector) -> VersionVector {
+        let mut merged = one.clone();
+        merged.merge(other);
+        merged
     }
 
     proptest! {
-        /// Raising is a join: commutative, associative, idempotent; covering is its order.
+        /// Merging is a join: commutative, associative, idempotent; dominance is its order.
         #[test]
-        fn raising_is_the_join_of_covering(a in knowledge(), b in knowledge(), c in knowledge()) {
-            prop_assert_eq!(raised(&a, &b), raised(&b, &a));
-            prop_assert_eq!(raised(&raised(&a, &b), &c), raised(&a, &raised(&b, &c)));
-            prop_assert_eq!(&raised(&a, &a), &a);
-            prop_assert_eq!(a.covers(&b), raised(&a, &b) == a);
-            prop_assert_eq!(a.beyond(&b) == Knowledge::new(), b.covers(&a));
-            // Whoever is told what is beyond knows all.
-            prop_assert_eq!(raised(&b, &a.beyond(&b)), raised(&a, &b));
+        fn merging_is_the_join_of_dominance(a in version(), b in version(), c in version()) {
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(&merged(&a, &a), &a);
+            prop_assert_eq!(a.dominates(&b), merged(&a, &b) == a);
+            prop_assert_eq!(a.newer_than(&b) == VersionVector::new(), b.dominates(&a));
+            // Whoever gets what is newer has all.
+            prop_assert_eq!(merged(&b, &a.newer_than(&b)), merged(&a, &b));
         }
     }
 }
