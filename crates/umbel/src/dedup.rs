@@ -11,26 +11,31 @@
 //! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_engine::dedup::Worker`] a
 //! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers.
 
+mod addresses;
 mod annotate;
 mod bad;
 mod best;
 mod by_size;
+mod chunk_facts;
 mod chunks;
 mod cluster_jobs;
 mod commit;
 mod compare;
 mod content;
+mod context;
 mod destinations;
 mod drop_rows;
 mod drops;
+mod error;
 mod exchange;
+mod filter_address;
+mod footers;
 mod format_rule;
 mod groups;
 mod hash_runs;
 mod headers;
 mod in_place;
 mod inputs;
-mod job;
 mod join_indexes;
 mod json_lines;
 mod local_pass;
@@ -51,33 +56,39 @@ mod reports;
 mod row_content;
 mod row_group_output;
 mod row_groups;
+mod run;
 mod run_builder;
 mod save_index;
 mod scope;
 mod search;
 mod sink;
 mod sorted_rows;
+mod sources;
+mod spec;
 mod spill;
 mod summary;
 mod turns;
+mod unreadable;
 mod whole_file;
 mod worker_data;
 
+pub(crate) use addresses::{is_directory, is_object};
 pub(crate) use best::BestField;
-pub(crate) use by_size::{BySize, Groups};
 pub(crate) use cluster_jobs::{FileWorkshops, NodeJobs};
 pub(crate) use commit::commit;
-pub(crate) use destinations::{is_directory, is_object};
+pub(crate) use filter_address::FilterAddress;
 pub(crate) use format_rule::FormatRule;
-pub(crate) use job::{EmptyItems, JobSpec, MissingKey, OutputTarget, SaveIndex, run};
 pub(crate) use join_indexes::{index_facts, join_indexes};
 pub(crate) use membership::{PeerSpec, run_as_member};
 pub(crate) use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
 pub(crate) use name_filter::{NameFilter, NamePattern};
 pub(crate) use object_inputs::ObjectStores;
-pub(crate) use online::{FilterAddress, check_own};
+pub(crate) use online::check_own;
 pub(crate) use references::seed_of_first;
+pub(crate) use run::run;
 pub(crate) use scope::Scope;
-pub(crate) use search::BinaryFiles;
 pub(crate) use sink::{Sink, is_closed_pipe, refuse_existing_file};
+pub(crate) use spec::{
+    BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,
+};
 pub(crate) use summary::summary_table;

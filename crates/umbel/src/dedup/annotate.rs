@@ -1,15 +1,16 @@
 //! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
 
 use super::bad::MISSING_KEY;
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
 use super::destinations::make_directory;
-use super::job::{Job, OutputTarget};
 use super::json_lines::JsonLines;
-use super::local_pass::ChunkFacts;
 use super::output::{OwnPlaces, Places, chunks_of};
 use super::outputs::{Named, output_path};
 use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, SortedRows};
+use super::spec::OutputTarget;
 use anyhow::Result;
 use serde::Serialize;
 use std::ops::Range;

@@ -4,19 +4,20 @@
 //! The groups are those of the reports: the size of each is known once all drops are sorted by what was kept for them, in
 //! front of the output.
 
+use super::chunk_facts::ChunkFacts;
 use super::content::open_records;
+use super::context::Job;
 use super::destinations::make_directory;
 use super::drops::SharedBits;
 use super::groups::for_each_group;
 use super::inputs::Source;
-use super::job::{Job, JobSpec, OutputTarget};
-use super::local_pass::ChunkFacts;
 use super::output::{self, OwnPlaces, Places, Written, check_digest, chunks_of, copy_source};
 use super::outputs::{Named, output_path};
 use super::progress::Bar;
 use super::reports::{Drops, sort_bytes};
 use super::sink::{Complete, Sink, is_closed_pipe};
 use super::sorted_rows::{RowReader, RowSorter, SortedRows};
+use super::spec::{Groups, JobSpec, OutputTarget};
 use super::spill::ScratchFile;
 use crate::exit::UsageError;
 use anyhow::Result;
@@ -24,34 +25,6 @@ use std::io::Write as _;
 use std::sync::Arc;
 use umbel_engine::dedup::Place;
 use umbel_records::Format;
-
-/// Which groups are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Groups {
-    /// All.
-    #[default]
-    All,
-    /// Those of two records and more.
-    Repeated,
-    /// Those of one record.
-    Unique,
-}
-
-/// What is written by the size of groups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct BySize {
-    /// Which groups.
-    pub(crate) groups: Groups,
-    /// Whether the size stands in front of each record.
-    pub(crate) counts: bool,
-}
-
-impl BySize {
-    /// Whether the sizes must be known before anything is written.
-    pub(crate) fn needs_sizes(self) -> bool {
-        self != Self::default()
-    }
-}
 
 /// Bytes of records with their counts that are gathered before they are written: as much as a block that is read.
 const GATHERED_BYTES: usize = 1 << 20;

@@ -1,12 +1,13 @@
 //! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
 
 use super::inputs::identity;
-use super::job::{JobSpec, OutputTarget};
 use super::membership::{check_possible, rules, spec_digest, start_lanes};
 use super::object_inputs::ObjectStores;
 use super::online::check_own;
 use super::references::seed_of_first;
-use super::search::{BinaryFiles, Search, resolve};
+use super::search::{Search, resolve};
+use super::spec::BinaryFiles;
+use super::spec::{JobSpec, OutputTarget};
 use super::worker_data::{FileWorkshop, Membership};
 use crate::cluster_client::{Credentials, Reach};
 use crate::commands::dedup::spec_of;

@@ -1,10 +1,10 @@
 //! Phase 8, level `bytes`: the records whose hash stands twice are read again, and their items compared.
 
+use super::chunk_facts::ChunkFacts;
 use super::content::{Found, Spot, open_content};
+use super::context::Job;
 use super::drops::SharedBits;
 use super::exchange::{Decisions, Exchange, compare};
-use super::job::Job;
-use super::local_pass::ChunkFacts;
 use super::output::check_digest;
 use super::progress::Bar;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};

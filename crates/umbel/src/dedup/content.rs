@@ -14,10 +14,10 @@
 use super::best::Ranker;
 use super::chunks::Chunk;
 use super::inputs::Source;
-use super::job::{EmptyItems, JobSpec, MissingKey};
 use super::paragraphs::Paragraphs;
 use super::row_content::open_rows;
 use super::scope::ScopedHasher;
+use super::spec::{EmptyItems, JobSpec, MissingKey};
 use super::whole_file::WholeFile;
 use anyhow::{Context, Result, bail};
 use umbel_engine::dedup::Rank;

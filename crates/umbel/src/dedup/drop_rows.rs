@@ -1,7 +1,7 @@
 //! Drops on their way to the reports: which record was dropped for which, put into groups of chunks by many threads, and
 //! handed out in input order.
 
-use super::job::Job;
+use super::context::Job;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use anyhow::Result;
 use std::sync::Arc;

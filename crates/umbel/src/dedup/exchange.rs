@@ -4,10 +4,10 @@
 //! gives every worker its entries of it and carries frames between them until all is silent; what was dropped is
 //! marked at once. Cells are independent, so threads never wait for each other.
 
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::hash_runs::{CellEntries, HashRuns};
-use super::job::Job;
-use super::local_pass::ChunkFacts;
 use super::progress::Bar;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;

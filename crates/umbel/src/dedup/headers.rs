@@ -1,8 +1,8 @@
 //! Header rows of tables: read before anything else, and compared where one must stand for all.
 
 use super::inputs::Source;
-use super::job::{JobSpec, OutputTarget};
 use super::object_inputs::{each_of, opening_threads};
+use super::spec::{JobSpec, OutputTarget};
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! under two names.
 
 use super::inputs::Source;
-use super::job::JobSpec;
+use super::spec::JobSpec;
 use crate::exit::UsageError;
 use crate::files::Inode;
 use anyhow::Result;

@@ -1,10 +1,10 @@
 //! Inputs of a job: what is known of each before it is read, and how it is opened.
 
-use super::destinations::is_object;
+use super::addresses::is_object;
+use super::error::InputError;
 use super::format_rule::FormatRule;
-use super::local_pass::InputError;
 use super::row_groups::RowGroups;
-use super::search::Unreadable;
+use super::unreadable::Unreadable;
 use crate::files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
 use umbel_objects::{Failure, Object};
 

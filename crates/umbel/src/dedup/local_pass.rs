@@ -1,11 +1,13 @@
 //! Phase 1: every chunk is read once, its items are hashed, and their entries stored run by run.
 
 use super::bad::{BadCause, BadRecord, MISSING_KEY};
+use super::chunk_facts::ChunkFacts;
 use super::content::{ChunkContent, Found, Spot, open_content};
+use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
-use super::drops::{ChunkBits, SharedBits};
+use super::drops::ChunkBits;
+use super::error::InputError;
 use super::hash_runs::{Run, RunStore};
-use super::job::Job;
 use super::progress::Bar;
 use super::record_starts::RecordStarts;
 use super::run_builder::{EarlyDrop, RunBuilder};
@@ -18,52 +20,6 @@ use std::time::Duration;
 use umbel_engine::dedup::{JobShape, Place, Rank};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, item_before, records_ending};
-
-/// What reading a chunk has shown.
-#[derive(Default)]
-pub(crate) struct ChunkFacts {
-    /// Records in it, bad ones included.
-    pub(crate) records: u64,
-    /// Numbered places of items, and of what stands there instead of one.
-    pub(crate) places: u64,
-    /// Items that entered the job.
-    pub(crate) items: u64,
-    /// Items that were not compared, and stay.
-    pub(crate) exempt: u64,
-    /// Records that were not compared, and go.
-    pub(crate) left_out: u64,
-    /// Bytes of items.
-    pub(crate) item_bytes: u64,
-    /// What the second reading must see again.
-    pub(crate) digest: Option<ContentDigest>,
-    /// Places that do not stay: bad records, and repeats that were dropped at once.
-    pub(crate) dropped: SharedBits,
-    /// Which records the places belong to; `None` where each has one.
-    pub(crate) starts: Option<RecordStarts>,
-    /// Repeats that were dropped at once.
-    pub(crate) early_drops: u64,
-    /// Bad records.
-    pub(crate) bad: Vec<BadRecord>,
-}
-
-impl ChunkFacts {
-    /// Whether the chunk is one record, and stays.
-    pub(crate) fn is_kept_whole(&self) -> bool {
-        self.places == 1 && !self.dropped.get(0)
-    }
-
-    /// The record that a place belongs to, counted from 0 in the chunk, and which part of it the place is, counted
-    /// from 1, where records have several.
-    pub(crate) fn record_of(&self, place: u64) -> (u64, Option<u64>) {
-        match &self.starts {
-            None => (place, None),
-            Some(starts) => {
-                let (record, part) = starts.record_of(place);
-                (record, Some(part))
-            }
-        }
-    }
-}
 
 /// Thread time by kind of work.
 #[derive(Default, Clone, Copy)]
@@ -182,17 +138,6 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
     }
     let times = *lock(&times);
     Ok(LocalPass { facts, times })
-}
-
-/// Why an input cannot be used; trying again does not help.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InputError {
-    /// Records are bad and may not be left out. Names the first.
-    #[error("{0}")]
-    Bad(String),
-    /// A second reading saw other bytes than the first.
-    #[error("{0}: the file was changed while it was read; run the job again")]
-    Changed(String),
 }
 
 /// More bad records than may be left out; which, the facts of the chunks tell.

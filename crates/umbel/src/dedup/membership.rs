@@ -1,9 +1,9 @@
 //! A worker of a job over many machines, as a process of its own: its workshop, its place among the others.
 
 use super::inputs::is_dash;
-use super::job::{JobSpec, OutputTarget};
 use super::online::Online;
 use super::scope::Scope;
+use super::spec::{JobSpec, OutputTarget};
 use super::worker_data::{FileWorkshop, Membership, agreed};
 use crate::exit::{Exit, UsageError};
 use crate::say::say_line;

@@ -1,5 +1,6 @@
 //! Objects of a store as inputs: one by its key, all below a prefix, or those that a pattern matches.
 
+use super::addresses::object_address;
 use super::format_rule::FormatRule;
 use super::inputs::{Place, Source, detected};
 use super::name_filter::NameFilter;
@@ -52,15 +53,6 @@ impl ObjectStores {
         }
         Ok(Arc::clone(store.as_ref().expect("just set")))
     }
-}
-
-/// The address that an argument means.
-///
-/// # Errors
-///
-/// If it can be none.
-pub(super) fn object_address(text: &str) -> Result<ObjectAddress, UsageError> {
-    ObjectAddress::parse(text).map_err(|error| UsageError(error.to_string()))
 }
 
 /// The objects that an argument means, in order of the bytes of their keys.

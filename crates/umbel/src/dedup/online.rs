@@ -4,20 +4,20 @@
 //! more, for items are not kept in memory.
 
 use super::best::Ranker;
+use super::chunk_facts::ChunkFacts;
 use super::content::{Found, open_content};
+use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
-use super::job::{Job, JobSpec};
-use super::local_pass::ChunkFacts;
+use super::filter_address::{FilterAddress, SCHEME};
 use super::output::check_digest;
 use super::progress::{Bar, Unit};
 use super::scope::Scope;
+use super::spec::JobSpec;
 use super::turns::{lock, run_tasks};
 use crate::cluster_client;
 use crate::exit::UsageError;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
@@ -30,65 +30,6 @@ const BATCH_ITEMS_MAX: usize = 4096;
 
 /// A batch is sent once its items have this many bytes together, which bounds memory where items are long.
 const BATCH_BYTES_CUT: usize = 4 << 20;
-
-/// The port of an address without one: where `umbel serve` listens by default.
-const DEFAULT_PORT: u16 = 7300;
-
-/// How a filter of a cluster is written: `umbel://HOST[:PORT][,..]/FILTER`, or `umbel:///FILTER` if it is one of the
-/// cluster that does the job.
-const SCHEME: &str = "umbel://";
-
-/// A filter of a cluster.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FilterAddress {
-    /// Where it is; `None`: in the cluster that does the job.
-    nodes: Option<String>,
-    filter: String,
-}
-
-impl FilterAddress {
-    /// Whether this is meant as one, rather than as a file.
-    pub(crate) fn is_meant(text: &str) -> bool {
-        text.starts_with(SCHEME)
-    }
-
-    /// The filter's name in its cluster.
-    pub(crate) fn filter(&self) -> &str {
-        &self.filter
-    }
-}
-
-impl FromStr for FilterAddress {
-    type Err = UsageError;
-
-    fn from_str(text: &str) -> Result<Self, UsageError> {
-        let wrong = || UsageError(format!("`{text}`: expected {SCHEME}HOST[:PORT][,..]/FILTER"));
-        let rest = text.strip_prefix(SCHEME).ok_or_else(wrong)?;
-        let (nodes, filter) = rest.split_once('/').ok_or_else(wrong)?;
-        if filter.is_empty() {
-            return Err(wrong());
-        }
-        if nodes.is_empty() {
-            return Ok(Self { nodes: None, filter: filter.to_owned() });
-        }
-        if nodes.split(',').any(str::is_empty) {
-            return Err(wrong());
-        }
-        let with_port = |node: &str| {
-            let behind_brackets = node.rsplit(']').next().unwrap_or(node);
-            let has_port = behind_brackets.contains(':');
-            if has_port { node.to_owned() } else { format!("{node}:{DEFAULT_PORT}") }
-        };
-        let nodes: Vec<String> = nodes.split(',').map(with_port).collect();
-        Ok(Self { nodes: Some(nodes.join(",")), filter: filter.to_owned() })
-    }
-}
-
-impl fmt::Display for FilterAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}", self.nodes.as_deref().unwrap_or_default(), self.filter)
-    }
-}
 
 /// Refuses filters of other clusters beside a job of a cluster: whoever reaches a node could have it connect wherever
 /// it can.
@@ -194,9 +135,9 @@ impl Online {
             let client =
                 cluster_client::connect(nodes, ClientOptions::default(), &spec.reach.credentials)
                     .map_err(|error| UsageError(format!("{name}: {error}")))?;
-            let info = runtime.block_on(client.info(&address.filter));
+            let info = runtime.block_on(client.info(address.filter()));
             let rate = info.with_context(|| name.clone())?.false_positive_rate_now;
-            Ok(OnlineFilter { name, filter: client.filter(&address.filter), rate })
+            Ok(OnlineFilter { name, filter: client.filter(address.filter()), rate })
         };
         let references = spec.online.iter().map(open).collect::<Result<_>>()?;
         let add_to = spec.add_to.as_ref().map(open).transpose()?;
@@ -342,24 +283,4 @@ fn in_batches(
         take(batch, &items)?;
     }
     check_digest(source, content.digest(), facts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_have_nodes_and_a_filter() {
-        let parsed = |text: &str| text.parse::<FilterAddress>().map(|address| address.to_string());
-        for (text, expected) in [
-            ("umbel://a/f", "umbel://a:7300/f"),
-            ("umbel://a:1,[::1],[::1]:2/f/g", "umbel://a:1,[::1]:7300,[::1]:2/f/g"),
-            ("umbel:///f/g", "umbel:///f/g"),
-        ] {
-            assert_eq!(parsed(text).ok().as_deref(), Some(expected));
-        }
-        for text in ["umbel://a", "umbel:///", "umbel://a/", "umbel://a,,b/f", "http://a/f"] {
-            assert!(parsed(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,17 +1,20 @@
 //! Phase 9: every chunk is read again, and the records that stay are written in input order.
 
+use super::addresses::is_object;
+use super::chunk_facts::ChunkFacts;
 use super::content::open_records;
-use super::destinations::{is_object, make_directory, open_sink};
+use super::context::Job;
+use super::destinations::{make_directory, open_sink};
 use super::drops::SharedBits;
+use super::error::InputError;
 use super::in_place::{OWN_LOCKS_MAX, common_directory};
 use super::inputs::Source;
-use super::job::{Job, JobSpec, OutputTarget};
-use super::local_pass::{ChunkFacts, InputError};
 use super::outputs::{Named, output_path};
 use super::paragraphs::PieceCopier;
 use super::progress::Bar;
 use super::row_group_output::write_rows;
 use super::sink::{Complete, Sink, is_closed_pipe};
+use super::spec::{JobSpec, OutputTarget};
 use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;

@@ -3,13 +3,14 @@
 //! Whatever would make an output fail at the end of a long job fails it at the start: a file that stands there, a
 //! directory that is missing, two outputs in one file, a report in the place of an input.
 
+use super::addresses::{is_object, object_at};
 use super::bad::BadRecords;
-use super::destinations::{is_object, open_sink, refuse_existing};
+use super::destinations::{open_sink, refuse_existing, store_of};
 use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
-use super::job::{JobSpec, OutputTarget, SaveIndex};
 use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
+use super::spec::{JobSpec, OutputTarget, SaveIndex};
 use crate::exit::UsageError;
 use crate::files::{FileRoles, remove_leftovers};
 use crate::say::say_line;
@@ -174,6 +175,27 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     }
     let in_place = spec.in_place;
     refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
+}
+
+/// Finds out, before anything is read, whether objects may be written where outputs go.
+///
+/// # Errors
+///
+/// Names the output.
+pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    let mut paths: Vec<PathBuf> = spec.named_outputs().map(|(_, path)| path.to_owned()).collect();
+    if let OutputTarget::Directory(root) = &spec.output {
+        paths.extend(sources.first().map(|source| output_path(spec, root, source)));
+        paths.extend(spec.skip_bad.is_some().then(|| root.join(BAD_LIST_NAME)));
+    }
+    // One behind the other: a process that is killed meanwhile leaves one upload, not many.
+    for path in &paths {
+        if let Some(address) = object_at(path)? {
+            let tried = store_of(spec, path)?.try_upload(&address);
+            tried.with_context(|| format!("{address}: cannot write"))?;
+        }
+    }
+    Ok(())
 }
 
 /// What the job reads and what it writes under names of their own.

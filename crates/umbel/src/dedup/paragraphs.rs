@@ -8,11 +8,11 @@
 //! the field, takes one place all the same.
 
 use super::best::Ranker;
+use super::chunk_facts::ChunkFacts;
 use super::chunks::Chunk;
 use super::content::{ChunkContent, Found, Spot, Take, open_records, without_item};
 use super::inputs::Source;
-use super::job::{EmptyItems, JobSpec, MissingKey};
-use super::local_pass::ChunkFacts;
+use super::spec::{EmptyItems, JobSpec, MissingKey};
 use anyhow::{Context, Result, bail};
 use umbel_engine::dedup::Rank;
 use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};

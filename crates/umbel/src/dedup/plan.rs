@@ -1,10 +1,13 @@
 //! What a job will need, from the sizes of its inputs and a look at their beginnings.
 
 use super::content::open_limited;
+use super::context::Job;
 use super::hash_runs::entry_bytes;
 use super::inputs::Source;
-use super::job::{Job, JobSpec};
 use super::memory::MEMORY_BYTES_MIN;
+use super::paragraphs::pieces_of;
+use super::row_groups::RowGroups;
+use super::spec::JobSpec;
 use crate::exit::UsageError;
 use crate::units::{count, size};
 use anyhow::Result;
@@ -13,13 +16,16 @@ use umbel_engine::dedup::{
     Coordinator, JobShape, Keep, Level, Mode, ReferenceShape, tally_bits_per_entry,
 };
 use umbel_engine::limits::DEDUP_CELLS_MAX;
-use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits};
+use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
 
 /// Files whose beginnings are looked at.
 const PROBED_FILES: usize = 16;
 
 /// Content bytes that are looked at in each.
 const PROBED_BYTES: usize = 256 << 10;
+
+/// Bytes of texts that are looked at to tell how many pieces they have.
+const PROBED_TEXT_BYTES: usize = 256 << 10;
 
 /// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
 const CELL_ENTRIES: u64 = 1 << 16;
@@ -87,7 +93,7 @@ impl Probe {
             self.stored += source.bytes;
             self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();
             let rows = row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
-            let pieces = if has_parts { row_groups.pieces_a_row(source)? } else { 1.0 };
+            let pieces = if has_parts { pieces_a_row(row_groups, source)? } else { 1.0 };
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -119,6 +125,30 @@ impl Probe {
         self.records += count;
         Ok(())
     }
+}
+
+/// Pieces that a row's text has on average, by the first texts of the file.
+///
+/// # Errors
+///
+/// If the file cannot be opened again. Damage is reported when the rows are read in earnest.
+fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
+    let file = row_groups.open(source)?;
+    let (mut rows, mut pieces, mut bytes) = (0u64, 0u64, 0);
+    for row_group in 0..row_groups.groups.len() {
+        let Ok(mut items) = RowGroupItems::open(&file, row_group, &row_groups.selection) else {
+            break;
+        };
+        while let (Ok(Some(text)), true) = (items.next_item(), bytes < PROBED_TEXT_BYTES) {
+            rows += 1;
+            pieces += pieces_of(text).count().max(1) as u64;
+            bytes += text.len();
+        }
+        if bytes >= PROBED_TEXT_BYTES {
+            break;
+        }
+    }
+    Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
 }
 
 /// Workers and cells: cells small enough for the cache, and at level `bytes` for the items to be compared.

@@ -3,9 +3,9 @@
 //! All of a job share its seed, and were made of the same items: what is compared is hashes, and they say nothing about
 //! items that were cut or hashed in another way.
 
-use super::destinations::object_at;
-use super::job::{JobSpec, SaveIndex};
+use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
+use super::spec::{JobSpec, SaveIndex};
 use crate::exit::UsageError;
 use crate::files::{Inode, inode_of, open_regular};
 use anyhow::{Context, Result, ensure};

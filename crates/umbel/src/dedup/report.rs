@@ -1,12 +1,12 @@
 //! The report of dropped records: which one was dropped for which, in input order, one JSON object a line.
 
 use super::best::BestField;
+use super::chunk_facts::ChunkFacts;
 use super::chunks::Chunk;
+use super::context::Job;
 use super::drop_rows::DropRow;
 use super::inputs::Source;
-use super::job::Job;
 use super::json_lines::JsonLines;
-use super::local_pass::ChunkFacts;
 use super::sink::{Complete, Sink};
 use anyhow::Result;
 use serde::Serialize;

@@ -1,10 +1,10 @@
 //! What is said of dropped records: the report, the list of groups, the annotations, and figures for the summary.
 
 use super::annotate;
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
 use super::drop_rows::DropRows;
 use super::groups::{GroupFacts, GroupList, for_each_group};
-use super::job::Job;
-use super::local_pass::ChunkFacts;
 use super::outputs::Named;
 use super::report::{RecordNames, Report};
 use super::sink::{Complete, is_closed_pipe};

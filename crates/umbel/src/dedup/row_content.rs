@@ -3,9 +3,9 @@
 use super::best::BestField;
 use super::content::{ChunkContent, Found, Spot, Take};
 use super::inputs::Source;
-use super::job::{EmptyItems, JobSpec};
 use super::paragraphs::PieceRules;
 use super::row_groups::RowGroups;
+use super::spec::{EmptyItems, JobSpec};
 use anyhow::Result;
 use umbel_engine::dedup::Rank;
 use umbel_records::{ContentDigest, Granularity, Normalisers, ReadError, RowGroupItems};

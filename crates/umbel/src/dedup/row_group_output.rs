@@ -1,8 +1,8 @@
 //! Phase 9 for Parquet: row groups are copied without the rows that do not stay.
 
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
 use super::inputs::Source;
-use super::job::Job;
-use super::local_pass::ChunkFacts;
 use super::output::{OutputTimes, check_digest, chunks_of};
 use super::paragraphs::PiecePicker;
 use super::progress::Bar;

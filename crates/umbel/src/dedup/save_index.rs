@@ -3,10 +3,10 @@
 //! Cells are ranges of the hash space in order, so the kept hashes of one cell after another are all of them in order.
 //! Blocks wait on scratch disk until header and directory, which stand before them, are known.
 
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
 use super::drops::SharedBits;
 use super::hash_runs::HashRuns;
-use super::job::Job;
-use super::local_pass::ChunkFacts;
 use super::references::spec_digest;
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;

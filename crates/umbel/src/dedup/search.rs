@@ -4,14 +4,14 @@
 //! directory and the matches of a glob by the bytes of their paths. What is found, and not named, is looked at: outputs
 //! of this job and unfinished ones of others are passed over, and what is no text is not cut into lines unasked.
 
-use super::destinations::is_object;
 use super::format_rule::FormatRule;
 use super::inputs::{
     Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
 };
-use super::job::{JobSpec, OutputTarget};
 use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
+use super::spec::{BinaryFiles, JobSpec, OutputTarget};
+use super::unreadable::Unreadable;
 use crate::exit::UsageError;
 use crate::files::{Inode, NotBelow, Roots, inode_of, is_unfinished_output};
 use crate::say::say_line;
@@ -22,22 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_objects::is_object_address;
 use umbel_records::{
-    BINARY_HEAD_BYTES, ByteSpan, Compression, Format, RemoteBytes, RemoteReader, binary_kind,
-    content_head, magic_kind,
+    BINARY_HEAD_BYTES, Compression, Format, binary_kind, content_head, magic_kind,
 };
-
-/// What becomes of files that were found, not named, and are no text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BinaryFiles {
-    /// The job ends.
-    Refuse,
-    /// They are left out.
-    Skip,
-    /// They go into the output directory as they are.
-    Copy,
-    /// They are cut like any other.
-    Text,
-}
 
 /// Where inputs are looked for, and how.
 #[derive(Clone, Copy)]
@@ -65,14 +51,6 @@ pub(crate) struct Search<'a> {
 }
 
 impl JobSpec {
-    /// The index that is both a reference and saved: it is updated.
-    pub(crate) fn updated_index(&self) -> Option<Inode> {
-        let inode = |path: &Path| inode_of(&std::fs::metadata(path).ok()?);
-        let saved = inode(&self.save_index.as_ref()?.path)?;
-        let mut references = self.references.iter().filter(|path| !is_object(path));
-        references.any(|path| inode(path) == Some(saved)).then_some(saved)
-    }
-
     /// How inputs are found.
     pub(crate) fn search(&self, format: FormatRule) -> Search<'_> {
         Search {
@@ -96,29 +74,6 @@ impl JobSpec {
             roots: self.roots.as_ref(),
             quiet: self.quiet,
         }
-    }
-}
-
-/// A file that was found and cannot be opened. Whoever reads it is told why.
-#[derive(Debug)]
-pub(crate) struct Unreadable {
-    kind: io::ErrorKind,
-    text: String,
-}
-
-impl RemoteBytes for Unreadable {
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    fn open(&self, _: ByteSpan) -> Box<dyn RemoteReader> {
-        Box::new(Self { kind: self.kind, text: self.text.clone() })
-    }
-}
-
-impl RemoteReader for Unreadable {
-    fn read_at(&mut self, _: &mut [u8], _: u64) -> io::Result<usize> {
-        Err(io::Error::new(self.kind, self.text.clone()))
     }
 }
 

@@ -3,11 +3,12 @@
 //! Field names are a public interface. Only `job`, `seed`, `plan`, `exchange` and `run` may differ between equal jobs.
 
 use super::bad::BadRecords;
+use super::context::Job;
 use super::exchange::Outcome;
-use super::job::{EmptyItems, Job, MissingKey, OutputTarget};
 use super::local_pass::LocalTimes;
 use super::online::Asked;
 use super::output::OutputTimes;
+use super::spec::{EmptyItems, MissingKey, OutputTarget};
 use crate::clock::rss_bytes_max;
 use crate::units::size;
 use anyhow::{Context, Result};

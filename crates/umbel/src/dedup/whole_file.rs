@@ -5,8 +5,8 @@
 
 use super::content::{ChunkContent, Found, Spot, Take};
 use super::inputs::Source;
-use super::job::{EmptyItems, JobSpec};
 use super::scope::ScopedHasher;
+use super::spec::{EmptyItems, JobSpec};
 use anyhow::{Context, Result};
 use umbel_engine::dedup::{Level, Rank};
 use umbel_filter::ItemHash;

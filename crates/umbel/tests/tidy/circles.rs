@@ -24,7 +24,7 @@ const ROOMS: [(&str, usize); 14] = [
     ("crates/umbel-records/src", CIRCLE_FILES_MAX),
     ("crates/umbel-sketch/src", CIRCLE_FILES_MAX),
     ("crates/umbel-tls/src", CIRCLE_FILES_MAX),
-    ("crates/umbel/src", 34),
+    ("crates/umbel/src", CIRCLE_FILES_MAX),
     ("simulations/src", 5),
 ];
 

@@ -1,16 +1,19 @@
 //! What a worker's workshop holds: its input, the folder of its job, and what is durable there.
 
+use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::{Chunk, cut};
-use super::super::destinations::try_objects;
+use super::super::context::Job;
 use super::super::drops::SharedBits;
+use super::super::filter_address::FilterAddress;
 use super::super::inputs::{Source, identity};
-use super::super::job::{Job, JobSpec, open_sources_but};
-use super::super::local_pass::ChunkFacts;
-use super::super::online::{FilterAddress, Online};
+use super::super::online::Online;
+use super::super::outputs::try_objects;
 use super::super::outputs::{check_against_inputs, check_named, remove_leftovers_beside};
 use super::super::plan;
 use super::super::record_starts::RecordStarts;
 use super::super::references::References;
+use super::super::sources::open_sources_but;
+use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::drop_file;
 use super::folder::{Blob, DataFile, JobFolder};
@@ -237,7 +240,6 @@ impl Bench {
             sources: &self.sources,
             chunks: &self.chunks,
             references: &self.references,
-            online: None,
             shape,
             hasher: ItemHasher::Xxh3 { seed: self.spec.seed },
             id: self.member.job,

@@ -5,9 +5,9 @@
 //!             chunks, { files since the one before, records } ...            numbers as LEB128
 //! ```
 
+use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::Chunk;
 use super::super::inputs::Source;
-use super::super::local_pass::ChunkFacts;
 use super::super::report::{Name, Names};
 use anyhow::{Context, Result};
 use umbel_engine::dedup::{Place, RecordPart};

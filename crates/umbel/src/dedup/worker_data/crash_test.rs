@@ -2,10 +2,10 @@
 //! process, and what was durable is not done again.
 
 use super::super::best::BestField;
-use super::super::job::{EmptyItems, JobSpec, MissingKey, OutputTarget, run};
 use super::super::object_inputs::ObjectStores;
-use super::super::{by_size::BySize, format_rule::FormatRule, name_filter::NameFilter};
-use super::super::{scope::Scope, search::BinaryFiles};
+use super::super::run::run;
+use super::super::spec::{BinaryFiles, BySize, EmptyItems, JobSpec, MissingKey, OutputTarget};
+use super::super::{format_rule::FormatRule, name_filter::NameFilter, scope::Scope};
 use super::bench::{Bench, Membership};
 use super::tally_test;
 use super::workshop::FileWorkshop;

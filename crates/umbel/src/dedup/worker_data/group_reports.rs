@@ -2,10 +2,10 @@
 
 use super::super::annotate::Annotations;
 use super::super::groups::{GroupFacts, GroupList, ToldGroups};
-use super::super::job::OutputTarget;
 use super::super::output::Places;
 use super::super::sink::{Complete, Sink};
 use super::super::sorted_rows::{RowSorter, SortedRows};
+use super::super::spec::OutputTarget;
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};

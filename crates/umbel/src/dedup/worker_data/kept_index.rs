@@ -1,8 +1,8 @@
 //! The index of what a worker has kept: the indexes of all workers together are that of the job.
 
-use super::super::job::SaveIndex;
 use super::super::save_index::{self, KeptHashes, kept_count};
 use super::super::sink::{Complete, Sink};
+use super::super::spec::SaveIndex;
 use super::super::spill::ScratchFile;
 use super::bench::{Bench, ReadState};
 use anyhow::Result;

@@ -3,10 +3,11 @@
 //! A thread gathers the runs of many chunks and writes them as one segment, and only then notes the chunks. A chunk
 //! that has more than a segment gets segments of its own, which count when it was read to its end.
 
+use super::super::chunk_facts::ChunkFacts;
+use super::super::context::Job;
 use super::super::drop_rows::DropRow;
 use super::super::hash_runs::{Run, entry_bytes};
-use super::super::job::Job;
-use super::super::local_pass::{ChunkFacts, ChunkSink, read_chunks};
+use super::super::local_pass::{ChunkSink, read_chunks};
 use super::super::progress::{Bar, Unit};
 use super::super::run_builder::RUN_ENTRIES_MAX;
 use super::super::turns::lock;

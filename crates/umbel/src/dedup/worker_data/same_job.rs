@@ -1,7 +1,7 @@
 //! Whether a worker that was started again is still of its job: options, inputs and references as they were.
 
+use super::super::error::InputError;
 use super::super::inputs::Source;
-use super::super::local_pass::InputError;
 use super::super::references::References;
 use super::bench::Membership;
 use super::folder::JobFolder;

@@ -3,9 +3,10 @@
 //! An upload is noted when it has begun, and again when all of its parts are there. A later process aborts what was only
 //! begun, and puts together what was finished; of what is done already the object's own mark tells.
 
-use super::super::destinations::{object_at, store_of, upload_to};
-use super::super::job::JobSpec;
+use super::super::addresses::object_at;
+use super::super::destinations::{store_of, upload_to};
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
+use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::bench::Bench;
 use super::notes::{AsideNote, Note, OutputNote, Told, UploadNote};

@@ -1,11 +1,11 @@
 //! The workshop of a worker: [`umbel_node::jobs::Workshop`] on files and threads.
 
 use super::super::compare::{self, Suspects};
+use super::super::error::InputError;
 use super::super::hash_runs::CellEntries;
-use super::super::job::JobSpec;
-use super::super::local_pass::InputError;
 use super::super::object_inputs::ObjectStores;
 use super::super::progress::{Bar, Unit};
+use super::super::spec::JobSpec;
 use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::super::turns::{lock, run_tasks};
 use super::bench::{Bench, Membership, Settling};

@@ -1,14 +1,14 @@
 //! Outputs of a worker: written aside under names that a later process finds, renamed at the commit.
 
 use super::super::bad::BadRecords;
-use super::super::job::OutputTarget;
-use super::super::local_pass::ChunkFacts;
+use super::super::chunk_facts::ChunkFacts;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::output::{OutputTimes, Places, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
 use super::super::progress::{Bar, Unit};
 use super::super::report::records_before;
 use super::super::sink::{Complete, Kept, Sink, compression_of_name, is_device, path_aside};
+use super::super::spec::OutputTarget;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::filters;
