@@ -76,6 +76,7 @@ pub(crate) use addresses::{is_directory, is_object};
 pub(crate) use best::BestField;
 pub(crate) use cluster_jobs::{FileWorkshops, NodeJobs};
 pub(crate) use commit::commit;
+pub(crate) use error::DedupError;
 pub(crate) use filter_address::FilterAddress;
 pub(crate) use format_rule::FormatRule;
 pub(crate) use join_indexes::{index_facts, join_indexes};

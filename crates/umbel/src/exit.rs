@@ -1,5 +1,6 @@
 //! How a command ends, as the shell sees it.
 
+use crate::dedup::DedupError;
 use std::process::ExitCode;
 use umbel_reconcile::ReconcileError;
 
@@ -21,8 +22,9 @@ pub(crate) enum Exit {
 impl Exit {
     /// The exit code of an error: 2 if it says that the command makes no sense, else 1.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        let is_usage =
-            error.is::<UsageError>() || error.downcast_ref().is_some_and(ReconcileError::is_usage);
+        let is_usage = error.is::<UsageError>()
+            || error.downcast_ref().is_some_and(ReconcileError::is_usage)
+            || error.downcast_ref().is_some_and(DedupError::is_usage);
         if is_usage { Self::Usage } else { Self::Failed }
     }
 }

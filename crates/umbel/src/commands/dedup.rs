@@ -194,7 +194,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     }
     match run_job(&spec) {
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
-        outcome => outcome,
+        outcome => Ok(outcome?),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the name of an input or output means: a file, a directory, or an object of a store.
 
+use crate::dedup::error::Result;
 use crate::exit::UsageError;
-use anyhow::Result;
 use std::path::Path;
 use umbel_objects::{ObjectAddress, is_object_address};
 

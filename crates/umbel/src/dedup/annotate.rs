@@ -11,7 +11,7 @@ use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, SortedRows};
 use super::spec::OutputTarget;
-use anyhow::Result;
+use crate::dedup::error::Result;
 use serde::Serialize;
 use std::ops::Range;
 use std::path::Path;

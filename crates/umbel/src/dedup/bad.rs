@@ -1,7 +1,7 @@
 //! Records that cannot be read: the first one ends the job, or they are listed and left out.
 
 use super::inputs::Source;
-use anyhow::Error;
+use crate::dedup::error::chain_text;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -65,17 +65,13 @@ impl BadCause {
         }
     }
 
-    fn into_error(self) -> Error {
-        match self {
-            Self::Item(error) => error.into(),
-            Self::Read(error) => error.into(),
-            Self::Told(told) => Error::msg(told.detail),
-        }
-    }
-
     /// The cause and what is behind it, in one line.
     fn text(self) -> String {
-        format!("{:#}", self.into_error())
+        match self {
+            Self::Item(error) => chain_text(&error),
+            Self::Read(error) => chain_text(&error),
+            Self::Told(told) => told.detail,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! no more than a worker's number.
 
 use super::inputs::Source;
-use anyhow::{Result, bail};
+use crate::dedup::error::{Result, bail};
 use umbel_engine::limits::PLACE_CHUNK_BITS;
 use umbel_records::{ByteSpan, Compression};
 

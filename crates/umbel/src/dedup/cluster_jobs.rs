@@ -153,8 +153,8 @@ impl NodeJobs {
             }
             let sources = match resolve(&Search { args: std::slice::from_ref(&input), ..search }) {
                 Ok(sources) => sources,
-                Err(error) if error.is::<UsageError>() => continue,
-                Err(error) => return Err(error),
+                Err(error) if error.is_usage() => continue,
+                Err(error) => return Err(error.into()),
             };
             for source in sources {
                 let place = source.identity.as_deref().unwrap_or(Path::new(&input));

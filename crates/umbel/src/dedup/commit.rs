@@ -5,8 +5,8 @@
 
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Complete, Finished};
+use crate::dedup::error::{Context, Result};
 use crate::interrupt::PartialFile;
-use anyhow::{Context, Result};
 use std::path::PathBuf;
 use umbel_files::{folder_of, sync_folder};
 use umbel_objects::PendingObject;

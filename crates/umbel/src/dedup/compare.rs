@@ -9,7 +9,7 @@ use super::output::check_digest;
 use super::progress::Bar;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use std::sync::Arc;
 use umbel_engine::dedup::{Item, Place, Rank, Suspect, WorkerId};
 use umbel_filter::ItemHash;

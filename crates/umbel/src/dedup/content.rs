@@ -19,7 +19,7 @@ use super::row_content::open_rows;
 use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
 use super::whole_file::WholeFile;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use umbel_engine::dedup::Rank;
 use umbel_filter::ItemHash;
 use umbel_records::{

@@ -7,7 +7,7 @@ use super::memory::resident_bytes;
 use super::references::References;
 use super::scope::ScopedHasher;
 use super::spec::JobSpec;
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use umbel_engine::dedup::{JobShape, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
 

@@ -3,7 +3,7 @@
 
 use super::context::Job;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
-use anyhow::Result;
+use crate::dedup::error::Result;
 use std::sync::Arc;
 use umbel_engine::dedup::{Keep, Place, Rank};
 

@@ -11,7 +11,7 @@ use super::hash_runs::{CellEntries, HashRuns};
 use super::progress::Bar;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
 use super::row_groups::{RecentFiles, RowGroup, RowGroups};
 use super::spec::{JobSpec, OutputTarget};
+use crate::dedup::error::{Context, Result};
 use crate::exit::UsageError;
-use anyhow::{Context, Result};
 use std::sync::Arc;
 use umbel_records::{Format, Granularity, KeyPath, ParquetFile, ParquetSelection};
 

@@ -7,7 +7,7 @@ use super::json_lines::JsonLines;
 use super::report::{Name, Names};
 use super::sink::{Complete, Sink};
 use super::sorted_rows::SortedRows;
-use anyhow::Result;
+use crate::dedup::error::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Where the runs of entries are until the exchange: in memory as far as they fit, the rest on scratch disk.
 
 use super::spill::ScratchFile;
-use anyhow::Result;
+use crate::dedup::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use umbel_engine::dedup::{Entry, Place, Rank};

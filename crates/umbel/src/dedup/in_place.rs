@@ -6,9 +6,9 @@
 
 use super::inputs::Source;
 use super::spec::JobSpec;
+use crate::dedup::error::Result;
 use crate::exit::UsageError;
 use crate::files::Inode;
-use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,13 @@
 //! Inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::addresses::is_object;
-use super::error::InputError;
 use super::format_rule::FormatRule;
 use super::row_groups::RowGroups;
 use super::unreadable::Unreadable;
 use crate::files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
 use umbel_objects::{Failure, Object};
 
-use anyhow::{Context, Error, Result};
+use crate::dedup::error::{Context, DedupError, InputError, Result};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -148,12 +147,12 @@ impl Source {
     }
 
     /// Why bytes of it could not be had, though it may be sound: no bad input, but the end of the job.
-    pub(crate) fn failure(&self) -> Option<Error> {
+    pub(crate) fn failure(&self) -> Option<DedupError> {
         let Place::Object(object) = &self.place else { return None };
         let name = || self.name.clone();
         object.failure().map(|failure| match failure {
             Failure::Changed => InputError::Changed(name()).into(),
-            Failure::Other(text) => Error::msg(text).context(name()),
+            Failure::Other(text) => DedupError::Failed(text).context(name()),
         })
     }
 
@@ -283,7 +282,7 @@ pub(super) fn source(
     let cannot = || format!("{name}: cannot read");
     let file = match roots {
         Some(roots) => below(roots, &path),
-        None => File::open(&path).map_err(Error::from),
+        None => File::open(&path).map_err(DedupError::from),
     };
     let file = file.with_context(cannot)?;
     let metadata = file.metadata().with_context(cannot)?;

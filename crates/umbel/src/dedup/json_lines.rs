@@ -1,7 +1,7 @@
 //! JSON objects, one a line, into an output.
 
 use super::sink::{Complete, Sink};
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use serde::Serialize;
 
 /// Bytes of lines that are worth a write.

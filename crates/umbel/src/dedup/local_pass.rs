@@ -6,7 +6,6 @@ use super::content::{ChunkContent, Found, Spot, open_content};
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::ChunkBits;
-use super::error::InputError;
 use super::hash_runs::{Run, RunStore};
 use super::progress::Bar;
 use super::record_starts::RecordStarts;
@@ -14,7 +13,7 @@ use super::run_builder::{EarlyDrop, RunBuilder};
 use super::scope::ScopedHasher;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, DedupError, InputError, Result};
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_engine::dedup::{JobShape, Place, Rank};
@@ -118,7 +117,7 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
             }
             lock(&facts)[chunk] = facts_of_chunk;
             // The message needs record numbers of earlier chunks, which are all in work: it is made at the end.
-            if is_too_bad { Err(TooManyBad.into()) } else { Ok(()) }
+            if is_too_bad { Err(InputError::TooManyBad.into()) } else { Ok(()) }
         },
         |reader| {
             let mut sum = lock(&times);
@@ -132,7 +131,9 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
     let facts = facts.into_inner().expect("threads are done");
     let bad: usize = facts.iter().map(|facts| facts.bad.len()).sum();
     match outcome {
-        Err(error) if !error.is::<TooManyBad>() => return Err(error),
+        Err(error) if !matches!(error.innermost(), DedupError::Input(InputError::TooManyBad)) => {
+            return Err(error);
+        }
         Ok(()) if bad as u64 <= job.spec.skip_bad.unwrap_or(0) => {}
         _ => return Err(first_bad(job, facts)),
     }
@@ -140,13 +141,8 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
     Ok(LocalPass { facts, times })
 }
 
-/// More bad records than may be left out; which, the facts of the chunks tell.
-#[derive(Debug, thiserror::Error)]
-#[error("too many bad records")]
-struct TooManyBad;
-
 /// The error about the first bad record in input order.
-fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
+fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> DedupError {
     let mut source = 0;
     let mut records_before = 0;
     for (chunk, facts) in job.chunks.iter().zip(facts) {
@@ -172,7 +168,7 @@ fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> anyhow::Error {
         }
         records_before += facts.records;
     }
-    TooManyBad.into()
+    InputError::TooManyBad.into()
 }
 
 /// Reads chunks on one thread.

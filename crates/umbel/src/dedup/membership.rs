@@ -284,7 +284,7 @@ pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
     }
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, text)) => Err(UsageError(text.into()).into()),
-        None => Online::check(spec),
+        None => Ok(Online::check(spec)?),
     }
 }
 

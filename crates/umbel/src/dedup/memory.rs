@@ -1,7 +1,7 @@
 //! How much memory a job may use, and how it divides it.
 
+use crate::dedup::error::{Result, bail};
 use crate::exit::UsageError;
-use anyhow::{Result, bail};
 use std::path::Path;
 use umbel_engine::dedup::Level;
 

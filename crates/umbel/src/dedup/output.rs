@@ -6,7 +6,6 @@ use super::content::open_records;
 use super::context::Job;
 use super::destinations::{make_directory, open_sink};
 use super::drops::SharedBits;
-use super::error::InputError;
 use super::in_place::{OWN_LOCKS_MAX, common_directory};
 use super::inputs::Source;
 use super::outputs::{Named, output_path};
@@ -18,8 +17,8 @@ use super::spec::{JobSpec, OutputTarget};
 use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
+use crate::dedup::error::{Context, DedupError, InputError, Result};
 use crate::interrupt::PartialFile;
-use anyhow::{Context, Result, anyhow};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -110,7 +109,7 @@ impl Places for OwnPlaces<'_> {
             let made = PartialFile::anchor(root);
             made.map_err(|error| format!("{}: cannot write: {error}", root.display()))
         });
-        let anchor = anchor.as_ref().map_err(|text| anyhow!(text.clone()))?;
+        let anchor = anchor.as_ref().map_err(|text| DedupError::Failed(text.clone()))?;
         let create = |path: &Path, mode| PartialFile::of_directory(anchor, path, mode);
         Sink::file_aside(path, compression, like, create)
     }

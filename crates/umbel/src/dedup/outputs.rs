@@ -11,10 +11,10 @@ use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
 use super::spec::{JobSpec, OutputTarget, SaveIndex};
+use crate::dedup::error::{Context, Result};
 use crate::exit::UsageError;
 use crate::files::{FileRoles, remove_leftovers};
 use crate::say::say_line;
-use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use umbel_records::Compression;
 

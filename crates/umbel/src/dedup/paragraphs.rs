@@ -13,7 +13,7 @@ use super::chunks::Chunk;
 use super::content::{ChunkContent, Found, Spot, Take, open_records, without_item};
 use super::inputs::Source;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use umbel_engine::dedup::Rank;
 use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};
 

@@ -8,9 +8,9 @@ use super::memory::MEMORY_BYTES_MIN;
 use super::paragraphs::pieces_of;
 use super::row_groups::RowGroups;
 use super::spec::JobSpec;
+use crate::dedup::error::Result;
 use crate::exit::UsageError;
 use crate::units::{count, size};
-use anyhow::Result;
 use std::fmt::Write as _;
 use umbel_engine::dedup::{
     Coordinator, JobShape, Keep, Level, Mode, ReferenceShape, tally_bits_per_entry,

@@ -6,9 +6,9 @@
 use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
 use super::spec::{JobSpec, SaveIndex};
+use crate::dedup::error::{Context, Result, bail};
 use crate::exit::UsageError;
 use crate::files::{Inode, inode_of, open_regular};
-use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -132,12 +132,13 @@ impl References {
             return Ok(());
         };
         let now = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
-        ensure!(
-            now == Some(*inode),
-            "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put under \
-             its name, run the job again",
-            path.display()
-        );
+        if now != Some(*inode) {
+            bail!(
+                "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put \
+                 under its name, run the job again",
+                path.display()
+            );
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::drop_rows::DropRow;
 use super::inputs::Source;
 use super::json_lines::JsonLines;
 use super::sink::{Complete, Sink};
-use anyhow::Result;
+use crate::dedup::error::Result;
 use serde::Serialize;
 use serde_json::Value;
 use umbel_engine::dedup::Place;

@@ -10,7 +10,7 @@ use super::report::{RecordNames, Report};
 use super::sink::{Complete, is_closed_pipe};
 use super::sorted_rows::{RowSorter, SortedRows};
 use super::spill::ScratchFile;
-use anyhow::Result;
+use crate::dedup::error::Result;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::inputs::Source;
 use super::paragraphs::PieceRules;
 use super::row_groups::RowGroups;
 use super::spec::{EmptyItems, JobSpec};
-use anyhow::Result;
+use crate::dedup::error::Result;
 use umbel_engine::dedup::Rank;
 use umbel_records::{ContentDigest, Granularity, Normalisers, ReadError, RowGroupItems};
 

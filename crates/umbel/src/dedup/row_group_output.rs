@@ -10,7 +10,7 @@ use super::row_groups::RowGroups;
 use super::sink::{Complete, Sink};
 use super::turns::lock;
 use crate::clock::Stopwatch;
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, DedupError, Result, chain_text};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ struct SinkStream(Sink);
 
 impl Write for SinkStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        self.0.write(bytes).map_err(|error| io::Error::other(chain_text(&error)))?;
         Ok(bytes.len())
     }
 
@@ -106,8 +106,8 @@ impl RowGroupOf<'_> {
     }
 }
 
-fn explain(source: &Source, error: ParquetError) -> anyhow::Error {
-    source.failure().unwrap_or_else(|| anyhow::Error::from(error).context(source.name.clone()))
+fn explain(source: &Source, error: ParquetError) -> DedupError {
+    source.failure().unwrap_or_else(|| DedupError::from(error).context(source.name.clone()))
 }
 
 fn source_at<'a>(job: &Job<'a>, index: usize) -> (&'a Source, &'a RowGroups) {

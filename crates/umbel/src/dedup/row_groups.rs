@@ -5,7 +5,7 @@
 
 use super::inputs::Source;
 use super::turns::lock;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use umbel_records::{ContentDigest, ParquetFile, ParquetSelection};

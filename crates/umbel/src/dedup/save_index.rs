@@ -11,7 +11,7 @@ use super::references::spec_digest;
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};
-use anyhow::Result;
+use crate::dedup::error::Result;
 use std::sync::Mutex;
 use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter, Place};
 use umbel_filter::{HashRange, ItemHash};

@@ -12,10 +12,10 @@ use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
 use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
+use crate::dedup::error::{Context, Result};
 use crate::exit::UsageError;
-use crate::files::{Inode, NotBelow, Roots, inode_of, is_unfinished_output};
+use crate::files::{Inode, Roots, inode_of, is_unfinished_output};
 use crate::say::say_line;
-use anyhow::{Context, Result};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -266,12 +266,8 @@ impl<'a> Finding<'a> {
             Found::Unreadable(path, error) => (path, error),
             Found::File(path) => match self.source(path.clone()) {
                 Ok(source) => return self.add_content(source),
-                // No bad file, but one that nobody may ask for.
-                Err(error) if error.is::<NotBelow>() => return Err(error),
-                Err(error) => match error.downcast::<io::Error>() {
-                    Ok(error) => (path, error),
-                    Err(error) => return Err(error),
-                },
+                // What is none of the system's may be a file that nobody may ask for, which is no bad one.
+                Err(error) => (path, error.into_io()?),
             },
         };
         let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
@@ -377,6 +373,7 @@ impl<'a> Finding<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dedup::error::chain_text;
 
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
@@ -427,8 +424,8 @@ mod tests {
     fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
         let scratch = std::env::temp_dir();
         let error = search(&["/nonexistent-*.txt".into()], &scratch).unwrap_err();
-        assert!(error.is::<UsageError>());
+        assert!(error.is_usage());
         let error = search(&["/nonexistent.txt".into()], &scratch).unwrap_err();
-        assert!(!error.is::<UsageError>() && format!("{error:#}").contains("/nonexistent.txt"));
+        assert!(!error.is_usage() && chain_text(&error).contains("/nonexistent.txt"));
     }
 }

@@ -4,12 +4,11 @@
 //! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit.
 //! A name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
 
+use crate::dedup::error::{Context, DedupError, Result};
 use crate::exit::UsageError;
 use crate::files::Likeness;
 use crate::interrupt::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
-use anyhow::{Context, Error, Result};
 use lz4_flex::frame::{BlockSize, FrameInfo};
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -24,21 +23,9 @@ const ZSTD_LEVEL: i32 = 3;
 /// xz level of outputs: the default of `xz(1)`.
 const XZ_LEVEL: u32 = 6;
 
-/// The reader of our standard output has gone: not an error, but nothing more to do.
-#[derive(Debug)]
-pub(crate) struct ClosedPipe;
-
-impl fmt::Display for ClosedPipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("standard output was closed")
-    }
-}
-
-impl std::error::Error for ClosedPipe {}
-
 /// Whether an error only says that the reader of our standard output has gone.
-pub(crate) fn is_closed_pipe(error: &Error) -> bool {
-    error.is::<ClosedPipe>()
+pub(crate) fn is_closed_pipe(error: &DedupError) -> bool {
+    matches!(error.innermost(), DedupError::ClosedPipe)
 }
 
 /// What takes the bytes, once they are packed.
@@ -308,16 +295,16 @@ impl Sink {
         finish().map(Complete).map_err(|error| explain(&name, is_direct, error))
     }
 
-    fn explain(&self, error: io::Error) -> Error {
+    fn explain(&self, error: io::Error) -> DedupError {
         explain(&self.name, matches!(self.aside, Aside::Nowhere), error)
     }
 }
 
-fn explain(name: &str, is_direct: bool, error: io::Error) -> Error {
+fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
     if error.kind() == io::ErrorKind::BrokenPipe && is_direct {
-        return ClosedPipe.into();
+        return DedupError::ClosedPipe;
     }
-    Error::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
+    DedupError::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
 }
 
 /// Whether a device or pipe stands at this path: it is written directly.
@@ -351,6 +338,7 @@ pub(crate) fn path_aside(path: &Path, writer: &str) -> PathBuf {
 mod tests {
     use super::super::commit::commit;
     use super::*;
+    use crate::dedup::error::chain_text;
     use std::io::Read;
 
     #[test]
@@ -365,7 +353,7 @@ mod tests {
         commit(vec![complete]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\nc");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
-        assert!(Sink::file(&path, false).err().unwrap().is::<UsageError>());
+        assert!(Sink::file(&path, false).err().unwrap().is_usage());
         drop(Sink::file(&path, true).unwrap());
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
     }
@@ -387,7 +375,7 @@ mod tests {
         let full = Path::new("/dev/full");
         if full.exists() {
             let error = Sink::file(full, false).unwrap().write(b"x").unwrap_err();
-            assert!(format!("{error:#}").starts_with("/dev/full: cannot write"));
+            assert!(chain_text(&error).starts_with("/dev/full: cannot write"));
         }
     }
 }

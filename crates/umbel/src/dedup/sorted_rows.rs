@@ -4,7 +4,7 @@
 //! runs, a block of each in memory, and can be done again.
 
 use super::spill::ScratchFile;
-use anyhow::Result;
+use crate::dedup::error::Result;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Scratch disk: a file without a name that many threads append to, and groups of bytes that overflow into it.
 
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Work that is done by many threads and handed on in order, and the first error of many.
 
-use anyhow::{Error, Result};
+use crate::dedup::error::{DedupError, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -9,7 +9,7 @@ pub(crate) struct Tasks {
     next: AtomicUsize,
     count: usize,
     failed: AtomicBool,
-    failure: Mutex<Option<(usize, Error)>>,
+    failure: Mutex<Option<(usize, DedupError)>>,
 }
 
 impl Tasks {
@@ -35,7 +35,7 @@ impl Tasks {
 
     /// Reports a failed task. Tasks are handed out in order and finished once begun, so the lowest failing number is
     /// the same in every run.
-    pub(crate) fn fail(&self, task: usize, error: Error) {
+    pub(crate) fn fail(&self, task: usize, error: DedupError) {
         let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(lowest, _)| task < *lowest) {
             *failure = Some((task, error));
@@ -134,7 +134,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::anyhow;
+    use crate::dedup::error::failed;
 
     #[test]
     fn turns_come_in_order_whatever_thread_takes_them() {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn the_lowest_failure_is_reported() {
         let work = |(): &mut (), task: usize| {
-            if task % 7 == 3 { Err(anyhow!("task {task}")) } else { Ok(()) }
+            if task % 7 == 3 { Err(failed!("task {task}")) } else { Ok(()) }
         };
         for _ in 0..50 {
             let error = run_tasks(4, 100, || Ok(()), work, Ok).unwrap_err();

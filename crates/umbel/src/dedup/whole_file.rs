@@ -7,7 +7,7 @@ use super::content::{ChunkContent, Found, Spot, Take};
 use super::inputs::Source;
 use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec};
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use umbel_engine::dedup::{Level, Rank};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, ContentReader, Normalisers, RECORD_BYTES_MAX, ReadError};

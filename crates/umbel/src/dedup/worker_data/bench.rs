@@ -24,8 +24,8 @@ use super::same_job::{check_same_input, check_same_job, check_same_references, n
 use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
+use crate::dedup::error::{Context, Result, bail};
 use crate::exit::UsageError;
-use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

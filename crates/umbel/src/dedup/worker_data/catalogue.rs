@@ -9,7 +9,7 @@ use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::Chunk;
 use super::super::inputs::Source;
 use super::super::report::{Name, Names};
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use umbel_engine::dedup::{Place, RecordPart};
 
 /// Most bytes that the file names of a job take, written out: shared prefixes make a few bytes a name of any length.

@@ -5,7 +5,7 @@ use super::super::sorted_rows::{RowSorter, SortedRows};
 use super::super::spill::ScratchFile;
 use super::bench::{Bench, ReadState};
 use super::report::gather;
-use anyhow::{Result, bail};
+use crate::dedup::error::{Result, bail};
 use std::sync::Arc;
 use umbel_engine::dedup::{Claim, Place, PlaceRange};
 use umbel_engine::limits::TALLY_RANGE_CLAIMS_MAX;

@@ -9,7 +9,7 @@
 //! the job. A block counts once the journal says so; what is behind the last one that does is cut.
 
 use super::folder::{DataFile, crc32c};
-use anyhow::{Result, bail};
+use crate::dedup::error::{Result, bail, failed};
 use crc_fast::CrcAlgorithm;
 use umbel_engine::dedup::{Drops, Place, Rank};
 
@@ -75,7 +75,7 @@ fn read_block(
     good_bytes: u64,
     each: &mut impl FnMut(Place, Option<Place>, Rank) -> Result<()>,
 ) -> Result<u64> {
-    let damaged = || anyhow::anyhow!("{}: damaged in the block at byte {at}", file.name());
+    let damaged = || failed!("{}: damaged in the block at byte {at}", file.name());
     let mut head = [0; HEAD_BYTES];
     file.read(at, &mut head)?;
     let word = |from: usize| u32::from_le_bytes(head[from..from + 4].try_into().expect("4 bytes"));

@@ -10,7 +10,7 @@ use super::bench::{Bench, ReadState};
 use super::drop_file;
 use super::notes::{AskedNote, Note};
 use crate::clock::Stopwatch;
-use anyhow::{Context, Error, Result};
+use crate::dedup::error::{Context, DedupError, Result, chain_text};
 use umbel_engine::dedup::{Drops, Keep, Place};
 
 /// Drops what filters hold of the kept items, unless an earlier process has asked.
@@ -65,7 +65,7 @@ pub(super) fn add(bench: &Bench) -> Result<()> {
     if bench.spec.add_to.is_none() || lock(&bench.told).added {
         return Ok(());
     }
-    add_kept(bench).map_err(|error| Error::msg(format!("{error:#}")))?;
+    add_kept(bench).map_err(|error| DedupError::Failed(chain_text(&error)))?;
     bench.note(&Note::Added)?;
     lock(&bench.told).added = true;
     Ok(())

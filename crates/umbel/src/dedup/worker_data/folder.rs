@@ -1,7 +1,7 @@
 //! The folder of a worker's job: one process at a time, and what is in it.
 
+use crate::dedup::error::{Context, Result, bail};
 use crate::exit::UsageError;
-use anyhow::{Context, Result, bail};
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -243,7 +243,7 @@ mod tests {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
         let error = JobFolder::take(&path).unwrap_err();
-        assert!(error.is::<UsageError>() && error.to_string().contains("another process"));
+        assert!(error.is_usage() && error.to_string().contains("another process"));
         let data = DataFile::open(&folder, "runs", 0).unwrap();
         assert_eq!(mode(&path.join("runs")), 0o600);
         assert_eq!((data.append(b"good").unwrap(), data.append(b"lost").unwrap()), (0, 4));

@@ -9,7 +9,7 @@
 //! blocks. Blocks count once the journal says that all groups are there.
 
 use super::folder::{DataFile, crc32c};
-use anyhow::{Result, bail};
+use crate::dedup::error::{DedupError, Result, bail, failed};
 use umbel_engine::dedup::{Group, Place, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
@@ -110,8 +110,8 @@ impl<'a> GroupReader<'a> {
     }
 }
 
-fn damaged(file: &DataFile, offset: u64) -> anyhow::Error {
-    anyhow::anyhow!("{}: damaged in the block at byte {offset}", file.name())
+fn damaged(file: &DataFile, offset: u64) -> DedupError {
+    failed!("{}: damaged in the block at byte {offset}", file.name())
 }
 
 fn head(file: &DataFile, offset: u64, good_bytes: u64) -> Result<Block> {

@@ -12,7 +12,7 @@ use super::bench::{Bench, ReadState};
 use super::claims::{drops_by_kept, sort_bytes};
 use super::group_file::GroupReader;
 use super::part_names::{KeptElsewhere, PlaceNames};
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use std::sync::Arc;
 use umbel_engine::dedup::WorkerId;
 use umbel_engine::dedup::job::WriteOrder;

@@ -8,7 +8,7 @@
 //! with no good one behind it is a torn end, and cut; one with good ones behind it is damage, and an error.
 
 use super::folder::crc32c;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use super::super::sink::{Complete, Sink};
 use super::super::spec::SaveIndex;
 use super::super::spill::ScratchFile;
 use super::bench::{Bench, ReadState};
-use anyhow::Result;
+use crate::dedup::error::Result;
 use umbel_filter::ItemHash;
 
 /// The kept items of a worker.

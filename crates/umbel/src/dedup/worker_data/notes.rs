@@ -5,7 +5,7 @@ use super::super::online::Asked;
 use super::folder::Blob;
 use super::journal::{Journal, JournalRecord};
 use super::segments::Segment;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::ExchangeReport;

@@ -8,7 +8,7 @@ use super::bench::{Bench, ReadState};
 use super::catalogue::Catalogues;
 use super::claims::{drops_by_kept, sort_bytes};
 use super::group_reports::all_groups;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;

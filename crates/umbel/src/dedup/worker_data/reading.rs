@@ -18,7 +18,7 @@ use super::notes::{BadNote, ChunkNote, Known, Note, ReadingNote};
 use super::report::push_pair;
 use super::segments::{GatheredRuns, Segment, SegmentLayout};
 use crate::clock::Stopwatch;
-use anyhow::{Result, bail};
+use crate::dedup::error::{Result, bail};
 use std::sync::Mutex;
 use umbel_engine::dedup::job::{Counts, ReadOrder};
 use umbel_engine::dedup::{JobShape, Level};

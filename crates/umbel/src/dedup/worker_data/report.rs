@@ -8,7 +8,7 @@ use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::drop_file;
 use super::part_names::{KeptElsewhere, PlaceNames};
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use std::sync::Arc;
 use umbel_engine::dedup::job::WriteOrder;
 use umbel_engine::dedup::{Keep, Place, Rank};

@@ -1,13 +1,12 @@
 //! Whether a worker that was started again is still of its job: options, inputs and references as they were.
 
-use super::super::error::InputError;
 use super::super::inputs::Source;
 use super::super::references::References;
 use super::bench::Membership;
 use super::folder::JobFolder;
 use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
+use crate::dedup::error::{InputError, Result, bail};
 use crate::exit::UsageError;
-use anyhow::{Result, bail};
 
 /// The inputs as they are now.
 pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {

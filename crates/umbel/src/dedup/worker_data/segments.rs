@@ -11,7 +11,7 @@
 
 use super::super::hash_runs::{CellEntries, Run, entry_bytes};
 use super::folder::DataFile;
-use anyhow::{Context, Result, bail};
+use crate::dedup::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use umbel_engine::dedup::{Entry, JobShape, Place, Rank};

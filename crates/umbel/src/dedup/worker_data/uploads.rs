@@ -10,7 +10,7 @@ use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::bench::Bench;
 use super::notes::{AsideNote, Note, OutputNote, Told, UploadNote};
-use anyhow::{Context, Result};
+use crate::dedup::error::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use umbel_objects::{KeptUpload, ObjectAddress, Upload};

@@ -1,7 +1,6 @@
 //! The workshop of a worker: [`umbel_node::jobs::Workshop`] on files and threads.
 
 use super::super::compare::{self, Suspects};
-use super::super::error::InputError;
 use super::super::hash_runs::CellEntries;
 use super::super::object_inputs::ObjectStores;
 use super::super::progress::{Bar, Unit};
@@ -14,8 +13,7 @@ use super::folder::JobFolder;
 use super::notes::{Note, Notebook};
 use super::times::Part;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
-use crate::exit::UsageError;
-use anyhow::{Context, Error, Result};
+use crate::dedup::error::{Context, DedupError, Result, chain_text};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,9 +47,9 @@ pub(crate) struct FileWorkshop {
     is_done_with: AtomicBool,
 }
 
-fn explain(error: &Error) -> WorkshopError {
-    let is_final = error.is::<InputError>() || error.is::<UsageError>();
-    WorkshopError { cause: format!("{error:#}"), resumable: !is_final }
+fn explain(error: &DedupError) -> WorkshopError {
+    let is_final = matches!(error.innermost(), DedupError::Input(_) | DedupError::Usage(_));
+    WorkshopError { cause: chain_text(error), resumable: !is_final }
 }
 
 /// Does what takes long on a thread of its own, which [`Workshop::end`] waits for.
@@ -68,7 +66,7 @@ fn apart<'a, Outcome: Send + 'static>(
         });
         let outcome = match work.await {
             Ok(outcome) => outcome,
-            Err(stopped) => Err(Error::from(stopped).context("a bug of umbel")),
+            Err(stopped) => Err(DedupError::Failed(stopped.to_string()).context("a bug of umbel")),
         };
         outcome.map_err(|error| explain(&error))
     })
@@ -105,7 +103,7 @@ impl FileWorkshop {
     fn remove_folder(&self) {
         let speaks_of_end = lock(&self.bench.told).ended;
         if let Err(error) = self.bench.folder.remove(speaks_of_end) {
-            crate::say::say_line(format_args!("{error:#}"));
+            crate::say::say_line(chain_text(&error));
         }
     }
 
