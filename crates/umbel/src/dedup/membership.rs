@@ -4,7 +4,10 @@ use super::inputs::is_dash;
 use super::online::Online;
 use super::scope::Scope;
 use super::spec::{JobSpec, OutputTarget};
-use super::worker_data::{FileWorkshop, Membership, agreed};
+use super::worker_data::{
+    FOLDER_PREFIX, FileWorkshop, Membership, agreed, ended_before, remove_old,
+};
+use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use anyhow::{Context, Error, Result};
@@ -35,6 +38,9 @@ const REFUSALS_TOLD_MAX: usize = 20;
 
 /// How long threads may take to end after the job has.
 const THREADS_END: Duration = Duration::from_secs(5);
+
+/// Said by a worker that was killed behind its job's end, and started again.
+const HAD_ENDED: &str = "the job had ended before this start, and its outputs stand";
 
 /// A worker among others, as the user describes it.
 #[derive(Clone, Debug)]
@@ -171,9 +177,13 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
     let job = peers.job();
     let member = Membership { worker: peers.rank, job, spec_digest };
-    let folder = peers.job_dir.clone();
-    let folder = folder
-        .unwrap_or_else(|| spec.scratch.join(format!(".umbel-job-{job:016x}-{}", peers.rank)));
+    let folder = job_folder(&spec, peers);
+    if let Some(bad) = ended_before(&spec, &member, &folder)? {
+        if !quiet {
+            say_line(HAD_ENDED);
+        }
+        return Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done });
+    }
     let (lanes, lanes_runtime) = start_lanes(spec.memory_bytes)?;
     let workshop = Arc::new(FileWorkshop::open(spec, member, &folder)?.removing_last());
     let had_ended = workshop.has_ended();
@@ -207,15 +217,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     lanes_runtime.shutdown_timeout(THREADS_END);
     workshop.remove_done();
     if outcome.is_ok() && !quiet {
-        if had_ended {
-            say_line(format_args!("the job had ended before this start, and its outputs stand"));
-        } else if folder.exists() {
-            say_line(format_args!(
-                "the outputs of this worker stand; whether those of all do is not known, for the coordinator was away: \
-                 {} stays, in case it is started again",
-                folder.display()
-            ));
-        }
+        tell_end(had_ended, &workshop, &folder);
     }
     match outcome {
         Ok(Some(result)) if result.counts.iter().any(|counts| counts.bad > 0) => {
@@ -224,6 +226,29 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         Ok(None) if workshop.bad_count() > 0 => Ok(Exit::BadSkipped),
         Ok(_) => Ok(Exit::Done),
         Err(error) => Err(explain(&error, peers, &folder)),
+    }
+}
+
+/// What must outlive the process. Where nobody named it, what is left of jobs that ended long ago goes.
+fn job_folder(spec: &JobSpec, peers: &PeerSpec) -> PathBuf {
+    peers.job_dir.clone().unwrap_or_else(|| {
+        let name = format!("{FOLDER_PREFIX}{:016x}-{}", peers.job(), peers.rank);
+        let folder = spec.scratch.join(name);
+        remove_old(&spec.scratch, &folder, Duration::from_secs(unix_seconds()));
+        folder
+    })
+}
+
+/// Tells people of an end that they may not have expected.
+fn tell_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
+    if had_ended {
+        say_line(HAD_ENDED);
+    } else if !workshop.has_ended() {
+        say_line(format_args!(
+            "the outputs of this worker stand; whether those of all do is not known, for the coordinator was away: \
+             {} stays, in case it is started again",
+            folder.display()
+        ));
     }
 }
 

@@ -135,10 +135,13 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
         return refuse(format!("{} is a directory, expected a file", path.display()));
     }
     roles(spec, &[])?;
-    let is_update = spec.updated_index().is_some();
-    let is_updated =
-        |path: &Path| is_update && spec.save_index.as_ref().is_some_and(|index| index.path == path);
-    refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated(path)))
+    refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated_index(spec, path)))
+}
+
+/// Whether this output is an index that is written anew with what it holds, which needs no leave.
+pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
+    let is_index = spec.save_index.as_ref().is_some_and(|index| index.path == path);
+    is_index && spec.updated_index().is_some()
 }
 
 /// Refuses outputs that clash with inputs, or in an output directory with each other.

@@ -7,6 +7,7 @@
 //!              drops     what was dropped in cells that are settled
 //!              groups    how many records stand for each kept one, where outputs tell of it
 //!              asked     what filters of a cluster hold of the kept items
+//!              ended     behind the end, alone: that the job has ended, and where its outputs stand
 //! ```
 //!
 //! Every step adds its data first, syncs it, and notes it then. A process that is started again reads the notes, cuts
@@ -21,6 +22,7 @@ mod crash_test;
 mod drop_file;
 #[cfg(test)]
 mod end_test;
+mod ended;
 mod filters;
 mod folder;
 mod group_file;
@@ -43,4 +45,5 @@ mod workshop;
 mod writing;
 
 pub(crate) use bench::{Membership, agreed};
+pub(crate) use ended::{FOLDER_PREFIX, ended_before, remove_old};
 pub(crate) use workshop::FileWorkshop;

@@ -5,6 +5,7 @@ use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts, without_worke
 use crate::model::{Draws, lines, unlike_lines};
 use crate::sandbox::Sandbox;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::process::Child;
 
 #[test]
@@ -278,6 +279,41 @@ fn workers_that_are_killed_while_groups_are_counted_or_told_change_nothing() {
         job.run_with_kills(victim, 2, |child| wait_for_groups(&job, victim, child));
         job.assert_as_one_process();
     }
+}
+
+/// As if they had been killed after their folders' data had gone, and before their processes had ended.
+#[test]
+fn workers_that_are_started_behind_the_end_find_it_and_change_nothing() {
+    let content = |seed| [scored_lines(seed, 100, 70), b"{\"n\": 1}\n".into()].concat();
+    let job = Job::new(2, "jsonl", "--key id --skip-bad=100", content);
+    let job = Job { options: job.options.replace(" -q", ""), ..job };
+    for ran in job.wait(job.start_all()) {
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    }
+    let state = |name: &String| {
+        let found = std::fs::metadata(job.sandbox.path(name)).unwrap();
+        (name.clone(), found.ino(), found.len(), found.modified().unwrap())
+    };
+    let all = || job.sandbox.files().iter().map(state).collect::<Vec<_>>();
+    let before = all();
+    for rank in [0, 1] {
+        job.assert_left(rank);
+        let ran = job.wait(vec![job.start(rank)]).remove(0);
+        assert_eq!((ran.code, &ran.stdout[..]), (Some(3), &b""[..]), "{}", ran.stderr);
+        assert!(ran.stderr.contains("had ended before this start"), "{}", ran.stderr);
+    }
+    assert_eq!(all(), before);
+    // Another job, or outputs that are not what was written: the command is a new one, which they stand in the way of.
+    let mut other = job.command(1);
+    other.env("UMBEL_JOB_TOKEN", "f".repeat(32));
+    let other = other.spawn().unwrap();
+    job.sandbox.write("drops0.jsonl", "of somebody else");
+    for ran in job.wait(vec![other, job.start(0)]) {
+        ran.refused(2, &["exists: --overwrite replaces it"]);
+    }
+    // The summary, which is worker 0's, is no output of worker 1.
+    std::fs::remove_file(job.sandbox.path("summary.json")).unwrap();
+    assert_eq!(job.wait(vec![job.start(1)]).remove(0).code, Some(3));
 }
 
 #[test]

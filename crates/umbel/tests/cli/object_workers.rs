@@ -51,7 +51,9 @@ impl Workers {
         for output in workers.map(|worker| worker.wait_with_output().unwrap()) {
             self.twice.sandbox.ended(output).kept();
         }
-        assert!(self.twice.sandbox.files().iter().all(|name| name.starts_with("local/")));
+        let files = self.twice.sandbox.files();
+        let others: Vec<_> = files.iter().filter(|name| !name.starts_with("local/")).collect();
+        assert_eq!(others, ["job0/ended", "job1/ended"]);
     }
 
     fn outputs(&self) -> Files {
@@ -78,6 +80,12 @@ fn workers_write_objects_as_they_write_files() {
         assert!(*bytes == expected(name), "{name}");
     }
     assert!(workers.twice.store.below("s0").len() == 1);
+    // As if they had been killed behind the end: they find that, and what they have written.
+    let asked = workers.twice.store.asked().len();
+    workers.assert_end([workers.start(0), workers.start(1)]);
+    assert!(workers.outputs() == outputs);
+    let asked = workers.twice.store.asked().split_off(asked);
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.method == "HEAD"), "{asked:?}");
 }
 
 #[test]

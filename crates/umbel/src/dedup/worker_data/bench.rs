@@ -16,7 +16,7 @@ use super::super::sources::open_sources_but;
 use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::drop_file;
-use super::folder::{Blob, DataFile, JobFolder};
+use super::folder::{Blob, DataFile, JOURNAL, JobFolder};
 use super::notes::{
     BadNote, ChunkNote, Known, LAYOUT_VERSION, Note, Notebook, OpenedNote, ReadingNote, Told,
 };
@@ -142,10 +142,10 @@ impl Bench {
         let threads = threads_for(spec.memory_bytes, cores);
         let references = References::open(&spec)?;
         // Before the folder is made: a command that cannot work leaves nothing behind.
-        let is_new = !folder.join("journal").exists();
+        let is_new = !folder.join(JOURNAL).exists();
         let input = is_new.then(|| new_input(&spec)).transpose()?;
         let folder = JobFolder::take(folder)?;
-        let (mut notebook, told) = Notebook::open(&folder.file("journal"))?;
+        let (mut notebook, told) = Notebook::open(&folder.file(JOURNAL))?;
         let needs_input = told.needs_input(spec.add_to.is_some());
         let (sources, chunks) = match input {
             Some(input) => input,

@@ -1,6 +1,8 @@
 //! Folders of processes that died while they removed them.
 
 use super::crash_test::Place;
+use super::remove_old;
+use std::time::{Duration, UNIX_EPOCH};
 use umbel_node::jobs::Workshop;
 
 /// Whatever was removed before the process died, the journal excepted, which goes last.
@@ -41,4 +43,31 @@ fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
     assert_eq!(std::fs::read(folder.join("runs")).unwrap(), b"");
     shop.end(false);
     assert!(!folder.exists());
+}
+
+#[test]
+fn what_ended_a_day_ago_goes_from_the_scratch_directory_and_nothing_else() {
+    let place = Place::new();
+    let scratch = place.path("scratch");
+    let old = Duration::from_secs(3 * 24 * 3600);
+    let make = |name: &str, files: &[&str], age: Duration| {
+        std::fs::create_dir_all(scratch.join(name)).unwrap();
+        for file in files {
+            let file = std::fs::File::create(scratch.join(name).join(file)).unwrap();
+            file.set_modified(UNIX_EPOCH + 2 * old - age).unwrap();
+        }
+    };
+    make(".umbel-job-1-0", &["ended"], old);
+    make(".umbel-job-2-0", &["ended"], Duration::from_secs(3600));
+    make(".umbel-job-3-0", &["ended", "journal"], old);
+    make(".umbel-job-4-0", &["journal", "lock"], old);
+    make(".umbel-job-5-0", &["ended"], old);
+    make("of-others", &["ended"], old);
+    remove_old(&scratch, &scratch.join(".umbel-job-5-0"), 2 * old);
+    let entries = std::fs::read_dir(&scratch).unwrap();
+    let mut left: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    let stay = [2, 3, 4, 5].map(|job| format!(".umbel-job-{job}-0"));
+    assert_eq!(left, [&stay[..], &["of-others".to_owned()]].concat());
 }

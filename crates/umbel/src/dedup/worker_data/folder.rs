@@ -5,6 +5,7 @@ use crate::exit::UsageError;
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,15 @@ use umbel_files::OWNER_ONLY;
 
 /// Permissions of the folder: what lies in it tells of records, and of a job's secret.
 const FOLDER_MODE: u32 = 0o700;
+
+/// The file that tells what was done.
+pub(super) const JOURNAL: &str = "journal";
+
+/// The file that tells, when nothing else is left, that the job has ended.
+pub(super) const ENDED: &str = "ended";
+
+/// The file that is locked by whoever works in the folder.
+const LOCK: &str = "lock";
 
 /// A folder that no other process works in.
 #[derive(Debug)]
@@ -30,7 +40,7 @@ impl JobFolder {
     pub(super) fn take(path: &Path) -> Result<Self> {
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
-        let lock = path.join("lock");
+        let lock = path.join(LOCK);
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -71,22 +81,45 @@ impl JobFolder {
     pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
         let removed = || -> std::io::Result<()> {
             if speaks_of_end {
-                for entry in std::fs::read_dir(&self.path)? {
-                    let entry = entry?;
-                    // Who holds the lock goes on holding it.
-                    if !["journal", "lock"].iter().any(|name| entry.file_name() == *name) {
-                        std::fs::remove_file(entry.path())?;
-                    }
-                }
-            } else if let Err(error) = std::fs::remove_file(self.file("journal"))
+                self.remove_data()?;
+            } else if let Err(error) = std::fs::remove_file(self.file(JOURNAL))
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 return Err(error);
             }
-            File::open(&self.path)?.sync_all()?;
+            umbel_files::sync_folder(&self.path)?;
             std::fs::remove_dir_all(&self.path)
         };
         removed().with_context(|| format!("{}: cannot remove", self.path.display()))
+    }
+
+    /// Removes all in the folder but a note that the job has ended, which is durable before the journal goes.
+    pub(super) fn leave(&self, note: &[u8]) -> Result<()> {
+        let left = || -> std::io::Result<()> {
+            let aside = self.file("ended.new");
+            let mut file = OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(OWNER_ONLY);
+            let mut file = file.open(&aside)?;
+            file.write_all(note)?;
+            file.sync_all()?;
+            std::fs::rename(aside, self.file(ENDED))?;
+            umbel_files::sync_folder(&self.path)?;
+            self.remove_data()?;
+            std::fs::remove_file(self.file(JOURNAL))?;
+            std::fs::remove_file(self.file(LOCK))
+        };
+        left().with_context(|| format!("{}: cannot be left", self.path.display()))
+    }
+
+    /// Removes all that a job which has ended needs no more. Who holds the lock goes on holding it.
+    fn remove_data(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if ![JOURNAL, LOCK, ENDED].iter().any(|name| entry.file_name() == *name) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -251,7 +284,11 @@ mod tests {
         let data = DataFile::open(&folder, "runs", 4).unwrap();
         assert_eq!(data.append(b"new").unwrap(), 4);
         assert!(DataFile::open(&folder, "runs", 9).unwrap_err().to_string().contains("expected 9"));
-        folder.remove(false).unwrap();
+        folder.leave(b"note").unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(&path).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!((left, mode(&path.join("ended"))), (vec!["ended".into()], 0o600));
+        JobFolder::take(&path).unwrap().remove(false).unwrap();
         assert!(!path.exists());
     }
 }

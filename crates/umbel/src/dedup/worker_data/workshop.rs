@@ -9,7 +9,8 @@ use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::super::turns::{lock, run_tasks};
 use super::bench::{Bench, Membership, Settling};
 use super::claims::ClaimFile;
-use super::folder::JobFolder;
+use super::ended::EndNote;
+use super::folder::{JOURNAL, JobFolder};
 use super::notes::{Note, Notebook};
 use super::times::Part;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
@@ -41,7 +42,7 @@ pub(crate) struct FileWorkshop {
     claims: Arc<Mutex<Option<ClaimFile>>>,
     /// What the job came to, in one line.
     summary: Arc<Mutex<Vec<u8>>>,
-    /// Whether the folder is removed at the end of the process, not at that of the job.
+    /// Whether the folder is removed at the end of the process, not at that of the job, and but for a note of the end.
     removes_last: bool,
     /// Whether it is to be.
     is_done_with: AtomicBool,
@@ -87,13 +88,13 @@ impl FileWorkshop {
         Ok(Self { bench, suspects, fetched, claims, summary, removes_last, is_done_with })
     }
 
-    /// The same, whose folder stays until [`FileWorkshop::remove_done`]: a process that is killed behind the end of the
-    /// job finds it, and does not take the command for that of a new job.
+    /// The same, whose folder stays until [`FileWorkshop::remove_done`], and a note of the end behind that: a process
+    /// that is killed behind the end of the job finds it, and does not take the command for that of a new job.
     pub(crate) fn removing_last(self) -> Self {
         Self { removes_last: true, ..self }
     }
 
-    /// Removes the folder if the job has ended, and cannot be taken up again.
+    /// Removes the folder if the job has ended, and cannot be taken up again; but for a note if it has ended well.
     pub(crate) fn remove_done(&self) {
         if self.is_done_with.load(Ordering::Relaxed) {
             self.remove_folder();
@@ -101,10 +102,27 @@ impl FileWorkshop {
     }
 
     fn remove_folder(&self) {
-        let speaks_of_end = lock(&self.bench.told).ended;
-        if let Err(error) = self.bench.folder.remove(speaks_of_end) {
+        let (has_ended, stands) = {
+            let told = lock(&self.bench.told);
+            (told.ended, told.ended && told.committing)
+        };
+        let folder = &self.bench.folder;
+        // Outputs that somebody has taken away already stand in nobody's way.
+        let note = (stands && self.removes_last).then(|| self.end_note().ok()).flatten();
+        let removed = match note {
+            Some(note) => folder.leave(&note),
+            None => folder.remove(has_ended),
+        };
+        if let Err(error) = removed {
             crate::say::say_line(chain_text(&error));
         }
+    }
+
+    fn end_note(&self) -> Result<Vec<u8>> {
+        let bad = self.bad_count();
+        let told = lock(&self.bench.told);
+        let outputs = told.outputs.iter().map(|output| output.path.clone());
+        EndNote::new(&self.bench, bad, outputs)?.encode()
     }
 
     /// Removes a job's folder and what was written aside, whatever the job was.
@@ -115,7 +133,7 @@ impl FileWorkshop {
     pub(crate) fn discard(folder: &Path) -> Result<()> {
         let folder = JobFolder::take(folder)?;
         // A journal that cannot be read tells of nothing that could be removed.
-        if let Ok((_, mut told)) = Notebook::open(&folder.file("journal")) {
+        if let Ok((_, mut told)) = Notebook::open(&folder.file(JOURNAL)) {
             writing::forget(&mut told, &ObjectStores::new(0));
         }
         folder.remove(false)
