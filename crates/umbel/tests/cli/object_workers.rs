@@ -68,10 +68,16 @@ fn workers_write_objects_as_they_write_files() {
     let workers = Workers::new();
     workers.assert_end([workers.start(0), workers.start(1)]);
     assert_eq!(workers.twice.store.open_uploads(), 0);
+    let outputs = workers.outputs();
+    // As if they had been killed behind the end: they find that, and what they have written.
+    let asked = workers.twice.store.asked().len();
+    workers.assert_end([workers.start(0), workers.start(1)]);
+    assert!(workers.outputs() == outputs);
+    let asked = workers.twice.store.asked().split_off(asked);
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.method == "HEAD"), "{asked:?}");
     workers.twice.run("local/0/ local/1/ -o all/ -q").kept();
     let of_one = files_below(&workers.twice, "all/");
     let expected = |name: &str| of_one.iter().find(|(known, _)| known == name).unwrap().1.clone();
-    let outputs = workers.outputs();
     assert_eq!(
         names(&outputs),
         ["0/long.txt", "0/short.txt", "1/empty.txt", "1/long.txt.gz", "0", "1"]
@@ -80,12 +86,6 @@ fn workers_write_objects_as_they_write_files() {
         assert!(*bytes == expected(name), "{name}");
     }
     assert!(workers.twice.store.below("s0").len() == 1);
-    // As if they had been killed behind the end: they find that, and what they have written.
-    let asked = workers.twice.store.asked().len();
-    workers.assert_end([workers.start(0), workers.start(1)]);
-    assert!(workers.outputs() == outputs);
-    let asked = workers.twice.store.asked().split_off(asked);
-    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.method == "HEAD"), "{asked:?}");
 }
 
 #[test]
