@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::dedup::{Route, WorkerId};
 use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
@@ -20,6 +19,7 @@ use super::limits::{
     CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
 };
 use super::wire::{Carries, Identity, hello_of};
+use crate::ports::PeerIdentity;
 use crate::raft::encoding::decode;
 
 /// A stream of a call.
@@ -98,13 +98,14 @@ impl JobHost {
     }
 
     /// The door that a caller means, if it may pass.
-    fn enter(&self, metadata: &MetadataMap) -> Result<(Arc<Door>, JobHello, WorkerId), Status> {
-        let hello = hello_of(metadata)?;
+    fn enter<T>(&self, request: &Request<T>) -> Result<(Arc<Door>, JobHello, WorkerId), Status> {
+        let hello = hello_of(request.metadata())?;
         let door = self.lock().get(&hello.job).cloned();
         let door = door.ok_or_else(|| {
             Status::not_found(format!("no worker of job {:016x} is here", hello.job))
         })?;
-        let from = door.identity.check(&hello).inspect_err(|status| {
+        let connection = request.extensions().get::<PeerIdentity>();
+        let from = door.identity.check(&hello, connection).inspect_err(|status| {
             let cause = status.message();
             tracing::warn!(job = hello.job, worker = hello.worker, cause, "a worker was refused");
         })?;
@@ -125,7 +126,7 @@ impl JobControl for JobService {
         &self,
         request: Request<Streaming<JobWord>>,
     ) -> Result<Response<Self::ControlStream>, Status> {
-        let (door, hello, worker) = self.host.enter(request.metadata())?;
+        let (door, hello, worker) = self.host.enter(&request)?;
         let coordinator = door.coordinator.clone().ok_or_else(|| {
             let here = door.identity.worker.0;
             Status::failed_precondition(format!("worker {here} is here, worker 0 coordinates"))
@@ -146,7 +147,7 @@ impl JobExchange for JobService {
         &self,
         request: Request<Streaming<JobFrames>>,
     ) -> Result<Response<Self::FramesStream>, Status> {
-        let (door, hello, from) = self.host.enter(request.metadata())?;
+        let (door, hello, from) = self.host.enter(&request)?;
         let worker = door.identity.worker;
         if !door.identity.grid().are_neighbours(worker, from) {
             return Err(Status::failed_precondition(format!(

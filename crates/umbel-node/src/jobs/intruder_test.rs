@@ -24,6 +24,7 @@ fn reach_of(world: &World, worker: u16) -> Reach {
         options: Vec::new(),
         worker: WorkerId(worker),
         workers: u32::try_from(config.peers.len()).unwrap(),
+        nodes: config.nodes,
         route: config.route,
         key: ProofKey::of(b"secret"),
         incarnation: 1 << 60,

@@ -172,6 +172,7 @@ impl World {
             worker,
             listen: peers[usize::from(worker)].clone(),
             peers,
+            nodes: Vec::new(),
             job: 77,
             spec_digest: [5; 16],
             options: Vec::new(),

@@ -310,6 +310,7 @@ async fn work(
     let config = MemberConfig {
         worker,
         peers,
+        nodes: order.workers.clone(),
         listen: String::new(),
         job: job_number(local.cluster(), job, record.run),
         spec_digest: digest(record),

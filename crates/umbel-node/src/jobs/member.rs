@@ -8,6 +8,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use umbel_engine::NodeId;
 use umbel_engine::dedup::job::{
     Forecast, JobCoordinator, JobFailure, JobResult, JobRules, JobWorker, WorkerMark,
 };
@@ -40,6 +41,9 @@ pub struct MemberConfig {
     /// Address (`host:port`) of every worker, in the order of their numbers; all workers have one
     /// list.
     pub peers: Vec<String>,
+    /// On which node of a cluster every worker is, in the same order; empty if they are on none. A caller whose
+    /// certificate says which node it is must be on the worker's.
+    pub nodes: Vec<NodeId>,
     /// Where [`run_member`] listens; a hosted member does not listen itself.
     pub listen: String,
     /// The job. All its workers have one number.
@@ -165,6 +169,7 @@ impl Member {
             options: config.options.clone(),
             worker: WorkerId(config.worker),
             workers,
+            nodes: config.nodes.clone(),
             route: config.route,
             key: ProofKey::of(&config.secret),
             incarnation: ports.seed.number(Purpose::Identity),

@@ -7,11 +7,12 @@ use prost::Message;
 use serde::Serialize;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
+use umbel_engine::NodeId;
 use umbel_engine::dedup::{Grid, Route, WorkerId};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
 
 use super::limits::BODY_BYTES_MAX;
-use crate::ports::NotProved;
+use crate::ports::{NotProved, PeerIdentity};
 use crate::raft::encoding::encode;
 
 /// Version of the protocol between workers. Another one is refused.
@@ -81,6 +82,8 @@ pub(super) struct Identity {
     pub(super) options: Vec<OptionDigest>,
     pub(super) worker: WorkerId,
     pub(super) workers: u32,
+    /// On which nodes the workers are, in their order; empty where they are on none.
+    pub(super) nodes: Vec<NodeId>,
     /// How frames go. The same at all workers: those that are told another one refuse the streams.
     pub(super) route: Route,
     pub(super) key: ProofKey,
@@ -121,8 +124,12 @@ impl Identity {
         request
     }
 
-    /// Whether the caller means this worker of this job, and may.
-    pub(super) fn check(&self, hello: &JobHello) -> Result<WorkerId, Status> {
+    /// Whether the caller means this worker of this job, and may; what its connection proves where that is known.
+    pub(super) fn check(
+        &self,
+        hello: &JobHello,
+        connection: Option<&PeerIdentity>,
+    ) -> Result<WorkerId, Status> {
         let job = self.job;
         if !self.key.is_proved(hello) {
             return Err(Status::unauthenticated(format!(
@@ -147,12 +154,38 @@ impl Identity {
             ));
         }
         match u16::try_from(hello.worker) {
-            Ok(worker) if hello.worker < self.workers => Ok(WorkerId(worker)),
+            Ok(worker) if hello.worker < self.workers => {
+                self.check_node(WorkerId(worker), connection)?;
+                Ok(WorkerId(worker))
+            }
             _ => refused(format!(
                 "a worker {} of job {job:016x}, which has {} workers",
                 hello.worker, self.workers
             )),
         }
+    }
+
+    /// Every node knows the secrets of all jobs: whose certificate says which node it is speaks for the worker there
+    /// and for no other.
+    fn check_node(
+        &self,
+        worker: WorkerId,
+        connection: Option<&PeerIdentity>,
+    ) -> Result<(), Status> {
+        let (Some(node), Some(PeerIdentity::Member(shown))) =
+            (self.nodes.get(worker.index()), connection)
+        else {
+            return Ok(());
+        };
+        if shown.node == node.0 {
+            return Ok(());
+        }
+        Err(Status::unauthenticated(format!(
+            "worker {} of job {:016x} is on {node}, the caller's certificate is for {}",
+            worker.0,
+            self.job,
+            NodeId(shown.node)
+        )))
     }
 
     /// The refusal of a worker that was told another job, with what this one was told.
@@ -252,23 +285,25 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::NodeIdentity;
 
     fn identity() -> Identity {
         let (job, spec_digest, key) = (7, [3; 16], ProofKey::of(b"secret"));
         let (worker, route) = (WorkerId(0), Route::Direct);
         let digest = |name, digest| OptionDigest { name, digest };
         let options = vec![digest("--key", 1), digest("--keep", 2), digest("--scope", 3)];
-        Identity { job, spec_digest, options, worker, workers: 4, route, key, incarnation: 1 }
+        let (workers, nodes, incarnation) = (4, [2, 3, 5, 8].map(NodeId).to_vec(), 1);
+        Identity { job, spec_digest, options, worker, workers, nodes, route, key, incarnation }
     }
 
     fn refusal(change: impl Fn(&mut JobHello)) -> Status {
         let other = Identity { worker: WorkerId(2), ..identity() };
         let request = other.request((), WorkerId(0), 0, Carries::Own);
         let mut hello = hello_of(request.metadata()).unwrap();
-        assert_eq!(identity().check(&hello).unwrap(), WorkerId(2));
+        assert_eq!(identity().check(&hello, None).unwrap(), WorkerId(2));
         change(&mut hello);
         hello.proof = Bytes::copy_from_slice(other.key.proof(&hello).as_bytes());
-        identity().check(&hello).unwrap_err()
+        identity().check(&hello, None).unwrap_err()
     }
 
     #[test]
@@ -285,6 +320,28 @@ mod tests {
         let status = refusal(|hello| hello.worker = 70_000);
         assert!(status.message().contains("a worker 70000 of job"), "{status}");
         assert!(is_final(&status));
+    }
+
+    #[test]
+    fn a_node_speaks_for_its_own_worker_alone() {
+        let other = Identity { worker: WorkerId(2), ..identity() };
+        let hello = other.request((), WorkerId(0), 0, Carries::Own);
+        let hello = hello_of(hello.metadata()).unwrap();
+        let member = |node| PeerIdentity::Member(NodeIdentity { cluster: 1, node });
+        let check = |connection: &PeerIdentity| identity().check(&hello, Some(connection));
+        assert_eq!(check(&member(5)).unwrap(), WorkerId(2));
+        for node in [2, 3, 8, 9] {
+            let status = check(&member(node)).unwrap_err();
+            assert_eq!(status.code(), Code::Unauthenticated, "{status}");
+            assert!(is_final(&status) && status.message().contains("worker 2 of job"), "{status}");
+        }
+        // Without TLS nothing is proved, and some certificates say that somebody is a node and not which.
+        for connection in [PeerIdentity::Unchecked, PeerIdentity::Node] {
+            assert_eq!(check(&connection).unwrap(), WorkerId(2));
+        }
+        // Workers of no cluster.
+        let apart = Identity { nodes: Vec::new(), ..identity() };
+        assert_eq!(apart.check(&hello, Some(&member(9))).unwrap(), WorkerId(2));
     }
 
     #[test]
@@ -317,7 +374,7 @@ mod tests {
     fn who_does_not_know_the_secret_proves_nothing() {
         let request = identity().request((), WorkerId(0), 3, Carries::Own);
         let hello = hello_of(request.metadata()).unwrap();
-        assert_eq!(identity().check(&hello).unwrap(), WorkerId(0));
+        assert_eq!(identity().check(&hello, None).unwrap(), WorkerId(0));
         let sent = hello.encode_to_vec();
         assert!(!sent.windows(6).any(|bytes| bytes == b"secret"), "it travels");
         let stranger = Identity { key: ProofKey::of(b"Secret"), ..identity() };
@@ -328,7 +385,7 @@ mod tests {
             JobHello { proof: Bytes::new(), ..hello.clone() },
             JobHello { proof: hello.proof.slice(..31), ..hello },
         ] {
-            let status = identity().check(&wrong).unwrap_err();
+            let status = identity().check(&wrong, None).unwrap_err();
             assert_eq!(status.code(), Code::Unauthenticated, "{status}");
             assert!(status.message().contains("worker 0 does not know the secret"), "{status}");
         }

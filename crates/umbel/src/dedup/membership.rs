@@ -191,6 +191,7 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     let config = MemberConfig {
         worker: peers.rank,
         peers: peers.peers.clone(),
+        nodes: Vec::new(),
         listen: peers.listen(),
         job,
         spec_digest,
