@@ -133,6 +133,8 @@ planted! {
     RemovedNodeAdmitted = "removed_node_admitted",
     /// Who calls a node that starts is judged by however much of the catalogue that has read already.
     StartUnheard = "start_unheard",
+    /// A token that a node does not know is refused without asking the majority.
+    NewTokenUnasked = "new_token_unasked",
     /// A quota is looked at before a create is proposed, and not again when that is applied.
     QuotaRaced = "quota_raced",
     /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
@@ -222,6 +224,7 @@ impl Planted {
             }
             Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
             Self::RemovedNodeAdmitted => &["removed_stay_out"],
+            Self::NewTokenUnasked => &["new_tokens_count_at_once"],
             Self::QuotaRaced => &["quotas_hold"],
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
@@ -283,6 +286,7 @@ impl Planted {
             | Self::ForeignSessionAccepted
             | Self::RemovedNodeAdmitted
             | Self::StartUnheard
+            | Self::NewTokenUnasked
             | Self::QuotaRaced
             | Self::QuotaByOldCopy
             | Self::HelloUnproved => "access",

@@ -18,6 +18,7 @@ use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::CellCount;
 
+pub(crate) use self::callers::CaughtUp;
 pub(crate) use self::jobs::NewJob;
 pub(crate) use self::levels::{AckLevel, ReadLevel};
 use self::old_map::OldMap;

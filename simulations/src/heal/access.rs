@@ -24,6 +24,12 @@ use crate::world::World;
 /// Name of the invariant. The bound is that of docs/security.md and of the design of the gate.
 const NAME: &str = "changes_count_within_a_second";
 
+/// Name of the invariant: a node asks the majority about a token that it does not know.
+const AT_ONCE: &str = "new_tokens_count_at_once";
+
+/// Tokens that are shown as soon as they are made: one of them comes to a node before what says so.
+const NEW_TOKENS: u32 = 5;
+
 /// Within this time a change counts on every node that hears the majority.
 const COUNTS_WITHIN: Duration = Duration::from_secs(1);
 
@@ -38,6 +44,11 @@ const TRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The token of a principal that is added and revoked here.
 const LATE: &str = "late.k0";
+
+/// The same of one that is given another token several times.
+fn new_token(number: u32) -> String {
+    format!("new.k{number}")
+}
 
 type Client = FiltersClient<NodeChannel>;
 
@@ -63,6 +74,9 @@ pub(crate) fn heal(world: &mut World) -> Result<(), String> {
 }
 
 async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>) {
+    for number in 0..NEW_TOKENS {
+        check_new(&clerk, &net, &addresses, &new_token(number)).await;
+    }
     let principal = named("late", LATE, "*", &[FilterVerb::Read]);
     while clerk.put(principal.clone()).await.is_err() {
         tokio::time::sleep(TRY_PAUSE).await;
@@ -103,6 +117,26 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>) {
         }
     }
     counters::checked(nothing_ungranted_is_done::NAME, items.len() as u64);
+}
+
+/// Shows a token to all nodes at once as soon as it is acknowledged.
+async fn check_new(clerk: &Clerk, net: &SimNet, addresses: &[String], token: &str) {
+    while clerk.put(named("new", token, "*", &[FilterVerb::Read])).await.is_err() {
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    for address in addresses {
+        let client = Client::new(node_channel(net, address.clone(), Some(token)));
+        let address = address.clone();
+        asking.spawn_local(async move { (address, ask(&client).await) });
+    }
+    while let Some(asked) = asking.join_next().await {
+        let Ok((address, answer)) = asked else { continue };
+        if let Answer::Denied(text) = answer {
+            watch::violated(AT_ONCE, format!("{address} denies what was granted: {text}"));
+        }
+        counters::checked(AT_ONCE, 1);
+    }
 }
 
 /// Asks until there is an answer.

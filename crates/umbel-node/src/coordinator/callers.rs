@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::PrincipalName;
+use umbel_engine::planted::{self, Planted};
 
 use super::Coordinator;
 use crate::failure::CallFailure;
@@ -16,6 +17,17 @@ const CONFIRMATIONS_PER_SECOND: f64 = 20.0;
 
 /// How long such a caller waits at most: for one round trip, and what is on its way.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What came of catching up with the meta group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CaughtUp {
+    /// This node has all that the majority had.
+    Done,
+    /// It was done too often: what this node has must do.
+    NotAsked,
+    /// The majority was not heard: what this node has may be old.
+    Unheard,
+}
 
 impl Coordinator {
     /// Takes what a principal's call needs from its rates.
@@ -35,13 +47,19 @@ impl Coordinator {
         self.taken.take(principal, rates, node_count, amounts, Instant::now())
     }
 
-    /// Catches up with the meta group, if that was not done too often: whether it was.
-    pub(crate) async fn catch_up_for_stranger(&self) -> bool {
+    /// Catches up with the meta group, if that was not done too often.
+    pub(crate) async fn catch_up_for_stranger(&self) -> CaughtUp {
         let now = Instant::now();
         let is_due = {
             let mut limiter = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
             limiter.take_one(now, CONFIRMATIONS_PER_SECOND)
         };
-        is_due && self.meta_refresh(now + CONFIRMATION_TIMEOUT).await.is_ok()
+        if !is_due || planted::on(Planted::NewTokenUnasked) {
+            return CaughtUp::NotAsked;
+        }
+        match self.meta_refresh(now + CONFIRMATION_TIMEOUT).await {
+            Ok(()) => CaughtUp::Done,
+            Err(_) => CaughtUp::Unheard,
+        }
     }
 }

@@ -186,8 +186,8 @@ impl Caller {
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
 
-    /// A caller of a node that has only begun to hear what the cluster grants to whom.
-    pub(super) fn too_early(connection: &PeerIdentity, coordinator: &Arc<Coordinator>) -> Self {
+    /// A caller of a node that cannot hear, or has only begun to, what the cluster grants to whom.
+    pub(super) fn unheard(connection: &PeerIdentity, coordinator: &Arc<Coordinator>) -> Self {
         let standing = match connection {
             PeerIdentity::Node | PeerIdentity::Member(_) => Standing::Unlimited,
             _ => Standing::Unknown,
@@ -473,7 +473,7 @@ mod tests {
     fn before_a_node_has_heard_of_grants_it_decides_by_the_connection_alone() {
         let coordinator =
             Arc::new(Coordinator::new(Arc::default(), Arc::new(crate::ports::RealSeed)));
-        let early = |connection: &PeerIdentity| Caller::too_early(connection, &coordinator);
+        let early = |connection: &PeerIdentity| Caller::unheard(connection, &coordinator);
         let client = PeerIdentity::Client("alice".into());
         for connection in [&client, &PeerIdentity::Unchecked, &PeerIdentity::Anonymous] {
             let caller = early(connection);

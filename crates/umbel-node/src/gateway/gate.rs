@@ -13,7 +13,7 @@ use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
 use super::caller::{Caller, Need};
 use super::errors;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{CaughtUp, Coordinator};
 use crate::failure::CallFailure;
 use crate::metrics;
 use crate::ports::{Connection, PeerIdentity};
@@ -104,14 +104,20 @@ pub(super) async fn gate(
     let need = Need::of(&path);
     // Measurements are wanted most where the majority cannot be reached.
     let must_hear = path != "/metrics" && need.asks_for_grants(&connection);
+    let unheard = || Caller::unheard(&connection, &coordinator);
     let caller = match must_hear && !coordinator.has_heard().await {
-        true => Caller::too_early(&connection, &coordinator),
+        true => unheard(),
         false => {
             let token = request.headers().get(header::AUTHORIZATION);
             let identify = || Caller::identify(&connection, token, (&coordinator, needs_member));
             let known = identify();
-            match known.may_be_new() && coordinator.catch_up_for_stranger().await {
-                true => identify(),
+            match known.may_be_new() {
+                true => match coordinator.catch_up_for_stranger().await {
+                    CaughtUp::Done => identify(),
+                    // The majority may know who that is: another node can tell.
+                    CaughtUp::Unheard if must_hear => unheard(),
+                    CaughtUp::Unheard | CaughtUp::NotAsked => known,
+                },
                 false => known,
             }
         }

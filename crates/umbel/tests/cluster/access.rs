@@ -170,6 +170,59 @@ async fn verbs_of_the_cluster_are_apart_from_those_of_filters() {
     }
 }
 
+/// So many tokens are shown as soon as they are made: some come to a node before the news of them.
+const NEW_TOKENS: usize = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
+    let (cluster, _addresses, root) = guarded().await;
+    let name = |number| format!("new{number}");
+    for number in 0..NEW_TOKENS {
+        let name = name(number);
+        let clients: Vec<Client> =
+            cluster.nodes.iter().map(|node| with_token(&node.address, &name)).collect();
+        add(&root, principal(&name, vec![("*", &[FilterVerb::Read])], &[])).await;
+        for client in &clients {
+            assert_eq!(denial(call(client, "info", "none").await), None, "{name}");
+        }
+    }
+    // A node that slept while one was added and one revoked, and finds no majority when it wakes.
+    let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
+    let (others, asleep) = ([first, second], third);
+    let once = ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
+    let of_third = |name: &str| with_token_and(&asleep.address, name, once.clone());
+    let revoked = of_third(&name(0));
+    revoked.who_am_i().await.unwrap();
+    asleep.signal("STOP");
+    until("a majority without it has revoked the one", || async {
+        // Where the answer to that is lost, the list tells.
+        let _ = root.revoke_principal(&name(0)).await;
+        let left = root.principals().await.ok()?;
+        left.iter().all(|principal| principal.name != name(0)).then_some(())
+    })
+    .await;
+    add(&root, principal("late", vec![("*", &[FilterVerb::Read])], &[])).await;
+    others.iter().for_each(|server| server.signal("STOP"));
+    asleep.signal("CONT");
+    // It cannot tell, and says so: the majority knows the one and not the other.
+    for token in ["late", "made-up"] {
+        let error = of_third(token).who_am_i().await.unwrap_err();
+        assert_eq!(
+            error.failure().map(|failure| failure.cause),
+            Some(ErrorCode::NotFormed),
+            "{token}"
+        );
+    }
+    others.iter().for_each(|server| server.signal("CONT"));
+    let late = of_third("late");
+    until("it takes the new one", || async { late.who_am_i().await.ok() }).await;
+    // It has heard of what came after the other's end, which came before.
+    let error = revoked.who_am_i().await.unwrap_err();
+    assert_eq!(error.failure().map(|failure| failure.cause), Some(ErrorCode::Denied));
+    let error = of_third("made-up").who_am_i().await.unwrap_err();
+    assert_eq!(error.failure().map(|failure| failure.cause), Some(ErrorCode::Denied));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_revoked_is_refused_on_every_node_and_open_connection() {
     let (cluster, addresses, root) = guarded().await;

@@ -185,9 +185,14 @@ impl Server {
 
     /// Asks the process to stop and waits: its status.
     pub(crate) async fn stop(&mut self) -> ExitStatus {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.signal("TERM");
         self.ended().await
+    }
+
+    /// Sends the running process a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let (name, id) = (format!("-{name}"), self.pid().to_string());
+        assert!(Command::new("kill").args([name, id]).status().unwrap().success());
     }
 
     /// Waits until the process ends by itself: its status.
