@@ -2,9 +2,12 @@
 
 use crate::aside::{lock_of_dead, name_aside, own_anchor, own_writer, own_writer_in_directory};
 use crate::sync::{folder_of, sync_folder};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -189,6 +192,25 @@ impl PartialFile {
         let guard = Self::guard(path);
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&guard.path)?;
         Ok((guard, file))
+    }
+
+    /// The same in a folder that is open, whatever the path of the folder leads to by now. What is not finished is
+    /// removed by the path: it bears a name that only such files have.
+    ///
+    /// # Errors
+    ///
+    /// As the system says; if the path has no name.
+    pub fn again_in(folder: impl AsFd, path: PathBuf, mode: u32) -> io::Result<(Self, File)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        match unlinkat(&folder, &name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let guard = Self::guard(path);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&folder, &name, flags, Mode::from_raw_mode(mode))?;
+        Ok((guard, File::from(file)))
     }
 
     fn create_new(

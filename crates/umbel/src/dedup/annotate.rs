@@ -76,7 +76,7 @@ impl Annotations<'_> {
                 continue;
             }
             let path = output_path(spec, root, source);
-            make_directory(path.parent().unwrap_or(root))?;
+            make_directory(spec, path.parent().unwrap_or(root))?;
             let mut lines = JsonLines::new(places.sink(number, &path, Compression::Plain)?);
             (first..next).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
             places.add(number, lines.complete()?)?;

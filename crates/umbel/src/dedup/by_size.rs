@@ -122,10 +122,10 @@ fn counted(
                     continue;
                 }
                 let path = output_path(job.spec, root, source);
-                if copy_source(source, index, &path, &places)? {
+                if copy_source(job.spec, (source, index), &path, &places)? {
                     continue;
                 }
-                make_directory(path.parent().unwrap_or(root))?;
+                make_directory(job.spec, path.parent().unwrap_or(root))?;
                 let sink = places.sink(index, &path, source.compression)?;
                 places.add(index, counter.source(index, sink)?)?;
             }

@@ -244,7 +244,7 @@ impl Workshops for FileWorkshops {
 
     fn discard(&self, job: JobId) {
         let folder = self.0.folder(job);
-        if let Err(error) = FileWorkshop::discard(&folder) {
+        if let Err(error) = FileWorkshop::discard(&folder, &self.0.roots) {
             crate::say::say_line(format_args!("what {job} left cannot be removed: {error:#}"));
         }
     }

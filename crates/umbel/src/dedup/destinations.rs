@@ -4,20 +4,24 @@ use super::addresses::{is_object, object_at};
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Sink, refuse_existing_file};
 use super::spec::JobSpec;
-use crate::dedup::error::{Context, Result};
+use crate::dedup::error::{Context, DedupError, Result};
 use crate::exit::UsageError;
+use crate::files::OutputFolder;
 use std::path::Path;
 use std::sync::Arc;
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 
-/// Makes the directory that an output goes to. Objects need none.
-pub(crate) fn make_directory(directory: &Path) -> Result<()> {
+/// Makes the directory that an output goes to, below the job's roots if it has any. Objects need none.
+pub(crate) fn make_directory(spec: &JobSpec, directory: &Path) -> Result<()> {
     if is_object(directory) {
         return Ok(());
     }
-    std::fs::create_dir_all(directory)
-        .with_context(|| format!("{}: cannot create directory", directory.display()))
+    let made = match &spec.roots {
+        Some(roots) => OutputFolder::make(roots, directory).map_err(DedupError::from),
+        None => std::fs::create_dir_all(directory).map_err(DedupError::from),
+    };
+    made.with_context(|| format!("{}: cannot create directory", directory.display()))
 }
 
 /// A sink for a file or an object under this name, packed like this.

@@ -1,7 +1,7 @@
 //! Why a job ends without a result: the cause, and what was being done.
 
 use crate::exit::UsageError;
-use crate::files::NotBelow;
+use crate::files::{NotBelow, OpenBelowError};
 use std::error::Error;
 use std::io;
 use std::num::TryFromIntError;
@@ -125,6 +125,15 @@ from_errors!(
     TryFromIntError,
     serde_json::Error
 );
+
+impl From<OpenBelowError> for DedupError {
+    fn from(error: OpenBelowError) -> Self {
+        match error {
+            OpenBelowError::NotBelow(error) => error.into(),
+            OpenBelowError::Io(error) => error.into(),
+        }
+    }
+}
 
 /// Adds to an error what was being done.
 pub(crate) trait Context<T> {

@@ -34,7 +34,7 @@ pub(crate) struct IndexFacts {
 }
 
 fn open(path: &Path, stores: &ObjectStores) -> Result<IndexFile> {
-    IndexFile::open(path, stores, "")
+    IndexFile::open(path, stores)
 }
 
 /// What indexes say of themselves.

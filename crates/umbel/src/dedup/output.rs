@@ -209,13 +209,13 @@ pub(crate) fn directory(
         }
         let path = output_path(job.spec, root, &job.sources[index]);
         let source = &job.sources[index];
-        if copy_source(source, index, &path, places)? {
+        if copy_source(job.spec, (source, index), &path, places)? {
             return Ok(());
         }
         if job.spec.in_place && loses_nothing(job, facts, index) {
             return read_again(job, facts, index, kept, times, bar);
         }
-        make_directory(path.parent().unwrap_or(root))?;
+        make_directory(job.spec, path.parent().unwrap_or(root))?;
         let sink = places.sink(index, &path, source.compression)?;
         places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };
@@ -224,14 +224,14 @@ pub(crate) fn directory(
 
 /// Copies a source if it is only copied; false if it is not.
 pub(crate) fn copy_source(
-    source: &Source,
-    index: usize,
+    spec: &JobSpec,
+    (source, index): (&Source, usize),
     path: &Path,
     places: &dyn Places,
 ) -> Result<bool> {
     // In place it is there already.
     if source.is_copied && !source.stands_at(path) {
-        make_directory(path.parent().unwrap_or(path))?;
+        make_directory(spec, path.parent().unwrap_or(path))?;
         let sink = places.sink(index, path, Compression::Plain)?;
         places.add(index, copy_stored(source, sink)?)?;
     }

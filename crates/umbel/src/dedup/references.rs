@@ -8,7 +8,7 @@ use super::object_inputs::ObjectStores;
 use super::spec::{JobSpec, SaveIndex};
 use crate::dedup::error::{Context, Result, bail};
 use crate::exit::UsageError;
-use crate::files::{Inode, inode_of, open_regular};
+use crate::files::{Inode, OpenBelowError, Roots, inode_of, open_regular};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -102,7 +102,7 @@ impl References {
         let digest = spec_digest(spec);
         let mut files = Vec::new();
         for path in &spec.references {
-            let file = IndexFile::open(path, &spec.stores, "--reference ")?;
+            let file = IndexFile::open_of(spec, path)?;
             check(spec, digest, &file.name, file.directory.header())?;
             files.push(file);
         }
@@ -189,8 +189,23 @@ impl References {
 }
 
 impl IndexFile {
-    /// Opens one; messages call it by what it is for and its name.
-    pub(super) fn open(path: &Path, stores: &ObjectStores, role: &str) -> Result<Self> {
+    /// Opens one that a job refers to.
+    fn open_of(spec: &JobSpec, path: &Path) -> Result<Self> {
+        Self::open_below(path, &spec.stores, "--reference ", spec.roots.as_ref())
+    }
+
+    /// Opens one.
+    pub(super) fn open(path: &Path, stores: &ObjectStores) -> Result<Self> {
+        Self::open_below(path, stores, "", None)
+    }
+
+    /// Opens one, below these folders if there are any; messages call it by what it is for and its name.
+    fn open_below(
+        path: &Path,
+        stores: &ObjectStores,
+        role: &str,
+        roots: Option<&Roots>,
+    ) -> Result<Self> {
         let name = path.display().to_string();
         let shown = format!("{role}{name}");
         let cannot_read = || format!("{shown}: cannot read");
@@ -201,7 +216,7 @@ impl IndexFile {
                 IndexBytes::Object(Arc::new(object))
             }
             None => {
-                let file = open_file(path, &shown)?;
+                let file = open_file(path, &shown, roots)?;
                 let inode = inode_of(&file.metadata().with_context(cannot_read)?);
                 let path = std::fs::canonicalize(path).with_context(cannot_read)?;
                 place = inode.map(|inode| (path, inode));
@@ -279,10 +294,14 @@ impl IndexFile {
     }
 }
 
-fn open_file(path: &Path, shown: &str) -> Result<File> {
+fn open_file(path: &Path, shown: &str, roots: Option<&Roots>) -> Result<File> {
     let cannot_read = || format!("{shown}: cannot read");
-    match open_regular(path) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+    let opened = match roots {
+        Some(roots) => roots.open(path),
+        None => open_regular(path).map_err(OpenBelowError::Io),
+    };
+    match opened {
+        Err(OpenBelowError::Io(error)) if error.kind() == io::ErrorKind::InvalidInput => {
             Err(UsageError(format!("{shown} is not a regular file")).into())
         }
         opened => opened.with_context(cannot_read),
@@ -337,7 +356,7 @@ fn check_update(spec: &JobSpec, save: &SaveIndex, index: &IndexFile) -> Result<(
 /// If it cannot be read.
 pub(crate) fn seed_of_first(spec: &JobSpec) -> Result<Option<u64>> {
     let Some(path) = spec.references.first() else { return Ok(None) };
-    Ok(Some(IndexFile::open(path, &spec.stores, "--reference ")?.header().spec.seed))
+    Ok(Some(IndexFile::open_of(spec, path)?.header().spec.seed))
 }
 
 /// What decides which bytes of a record are hashed, and with what: its parts, in words.

@@ -228,20 +228,29 @@ impl Sink {
         like: Option<Likeness>,
         create: impl FnOnce(&Path, u32) -> io::Result<(PartialFile, File)>,
     ) -> Result<Self> {
+        if !is_device(path) {
+            return Self::new_file(path, compression, like, create);
+        }
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
-        let modified = None;
-        if is_device(path) {
-            let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
-            let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
-            return Ok(Self {
-                name,
-                encoder,
-                aside: Aside::Nowhere,
-                modified,
-                unterminated: false,
-            });
-        }
+        let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
+        let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
+        Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
+    }
+
+    /// The same where no device stands, and none may be written to.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, with the path.
+    pub(crate) fn new_file(
+        path: &Path,
+        compression: Compression,
+        like: Option<Likeness>,
+        create: impl FnOnce(&Path, u32) -> io::Result<(PartialFile, File)>,
+    ) -> Result<Self> {
+        let name = path.display().to_string();
+        let cannot = || format!("{name}: cannot create");
         let mode = if like.is_some() { OWNER_ONLY } else { ANY_NEW_FILE };
         let (aside, file) = create(path, mode).with_context(cannot)?;
         if let Some(like) = like {
@@ -249,7 +258,7 @@ impl Sink {
         }
         let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
         let aside = Aside::File(aside, path.to_owned());
-        Ok(Self { name, encoder, aside, modified, unterminated: false })
+        Ok(Self { name, encoder, aside, modified: None, unterminated: false })
     }
 
     /// The file is what it was at this time: it bears that instead of the present.

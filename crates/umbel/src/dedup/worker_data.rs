@@ -35,6 +35,8 @@ mod reading;
 #[cfg(test)]
 mod reading_test;
 mod report;
+#[cfg(test)]
+mod roots_test;
 mod same_job;
 mod segments;
 #[cfg(test)]

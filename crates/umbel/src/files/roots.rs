@@ -13,12 +13,12 @@ use thiserror::Error;
 
 /// A folder on the way to a file: only a place to go on from.
 #[cfg(target_os = "linux")]
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+pub(super) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// A file that is read. Whoever opens a pipe without waiting learns that it is one.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Some folders, with everything below them.
 #[derive(Clone, Debug, Default)]
@@ -26,16 +26,21 @@ pub(crate) struct Roots(Arc<[PathBuf]>);
 
 /// A file that is not below any of the folders. Name another one.
 #[derive(Debug, Error)]
-#[error("{}: may not be read by jobs here: it is not below {roots} (job_roots)", path.display())]
+#[error("{}: may not be {what} by jobs here: it is not below {roots} (job_roots)", path.display())]
 pub(crate) struct NotBelow {
     path: PathBuf,
+    what: &'static str,
     roots: String,
 }
 
-/// Why a file was not opened.
-#[derive(Debug)]
+/// Why a file or a folder was not opened.
+#[derive(Debug, Error)]
 pub(crate) enum OpenBelowError {
+    /// Name another one.
+    #[error(transparent)]
     NotBelow(NotBelow),
+    /// What the system said.
+    #[error(transparent)]
     Io(io::Error),
 }
 
@@ -57,11 +62,25 @@ impl Roots {
     /// If it is below none of them, or no regular file, or something on the way was swapped.
     pub(crate) fn open(&self, path: &Path) -> Result<File, OpenBelowError> {
         let place = std::fs::canonicalize(path).map_err(OpenBelowError::Io)?;
-        let Some(root) = self.above(&place) else {
-            let path = path.to_owned();
-            return Err(OpenBelowError::NotBelow(NotBelow { path, roots: self.to_string() }));
-        };
+        let root = self.above_or(&place, path, "read")?;
         open_below(root, &place).map_err(OpenBelowError::Io)
+    }
+
+    /// The folder that a place is below; `path` is what people call it, `what` is not done to it else.
+    ///
+    /// # Errors
+    ///
+    /// If it is below none.
+    pub(super) fn above_or(
+        &self,
+        place: &Path,
+        path: &Path,
+        what: &'static str,
+    ) -> Result<&Path, OpenBelowError> {
+        self.above(place).ok_or_else(|| {
+            let (path, roots) = (path.to_owned(), self.to_string());
+            OpenBelowError::NotBelow(NotBelow { path, what, roots })
+        })
     }
 }
 

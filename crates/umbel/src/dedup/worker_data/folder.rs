@@ -284,6 +284,7 @@ mod tests {
         let data = DataFile::open(&folder, "runs", 4).unwrap();
         assert_eq!(data.append(b"new").unwrap(), 4);
         assert!(DataFile::open(&folder, "runs", 9).unwrap_err().to_string().contains("expected 9"));
+        std::fs::write(folder.file(JOURNAL), "").unwrap();
         folder.leave(b"note").unwrap();
         let left: Vec<_> =
             std::fs::read_dir(&path).unwrap().map(|it| it.unwrap().file_name()).collect();

@@ -15,6 +15,7 @@ use super::notes::{Note, Notebook};
 use super::times::Part;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
 use crate::dedup::error::{Context, DedupError, Result, chain_text};
+use crate::files::Roots;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -130,11 +131,11 @@ impl FileWorkshop {
     /// # Errors
     ///
     /// If a process works on it; if it cannot be removed.
-    pub(crate) fn discard(folder: &Path) -> Result<()> {
+    pub(crate) fn discard(folder: &Path, roots: &Roots) -> Result<()> {
         let folder = JobFolder::take(folder)?;
         // A journal that cannot be read tells of nothing that could be removed.
         if let Ok((_, mut told)) = Notebook::open(&folder.file(JOURNAL)) {
-            writing::forget(&mut told, &ObjectStores::new(0));
+            writing::forget(&mut told, &ObjectStores::new(0), Some(roots));
         }
         folder.remove(false)
     }
@@ -440,7 +441,8 @@ impl Workshop for FileWorkshop {
         if keep_scratch {
             return;
         }
-        writing::forget(&mut lock(&self.bench.told), &self.bench.spec.stores);
+        let JobSpec { stores, roots, .. } = &self.bench.spec;
+        writing::forget(&mut lock(&self.bench.told), stores, roots.as_ref());
         self.is_done_with.store(true, Ordering::Relaxed);
         if !self.removes_last {
             self.remove_folder();

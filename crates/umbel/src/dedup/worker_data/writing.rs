@@ -1,5 +1,6 @@
 //! Outputs of a worker: written aside under names that a later process finds, renamed at the commit.
 
+use super::super::addresses::is_object;
 use super::super::bad::BadRecords;
 use super::super::chunk_facts::ChunkFacts;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
@@ -7,7 +8,7 @@ use super::super::output::{OutputTimes, Places, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
 use super::super::progress::{Bar, Unit};
 use super::super::report::records_before;
-use super::super::sink::{Complete, Kept, Sink, compression_of_name, is_device, path_aside};
+use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
 use super::super::spec::OutputTarget;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
@@ -21,9 +22,10 @@ use super::times::Part;
 use super::uploads;
 use crate::clock::{Stopwatch, rss_bytes_max};
 use crate::dedup::error::{Context, Result, bail};
-use crate::files::Likeness;
-use crate::interrupt::PartialFile;
+use crate::files::{Likeness, OutputFolder, Roots};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,9 +53,32 @@ fn sink(
     match uploads::begin(bench, path)? {
         Some(upload) => Sink::object(path, compression, upload),
         None => {
-            let create = |path: &Path, mode| PartialFile::again(aside(bench, path), mode);
-            Sink::file_aside(path, compression, like, create)
+            let folder = folder_for(bench, path)?;
+            let create = |path: &Path, mode| folder.create_again(aside(bench, path), mode);
+            if bench.spec.roots.is_none() {
+                return Sink::file_aside(path, compression, like, create);
+            }
+            // Others may not have a node write to its devices.
+            let cannot = || format!("{}: cannot create", path.display());
+            if folder.is_occupied(path).with_context(cannot)? {
+                bail!("{}: neither a regular file nor a new one", path.display());
+            }
+            Sink::new_file(path, compression, like, create)
         }
+    }
+}
+
+/// The folder that an output goes to.
+fn folder_for(bench: &Bench, path: &Path) -> Result<OutputFolder> {
+    let opened = OutputFolder::of(bench.spec.roots.as_ref(), path);
+    opened.with_context(|| format!("{}: cannot open", folder_of(path).display()))
+}
+
+/// What an output takes over from the file that it replaces.
+fn likeness(bench: &Bench, path: &Path) -> Result<Option<Likeness>> {
+    match bench.spec.roots {
+        Some(_) if !is_object(path) => Ok(folder_for(bench, path)?.likeness(path)),
+        _ => Ok(std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata))),
     }
 }
 
@@ -205,7 +230,7 @@ fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Re
 }
 
 /// Writes one output aside, packed as its name says, unless it is there.
-fn write_one(
+pub(super) fn write_one(
     bench: &Bench,
     path: &Path,
     write: impl FnOnce(Sink) -> Result<Complete>,
@@ -223,7 +248,7 @@ fn write_packed(
     if is_noted && whole(bench)?.iter().any(|output| output.path == path) {
         return Ok(());
     }
-    let like = std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata));
+    let like = likeness(bench, path)?;
     let complete = write(sink(bench, path, compression, like)?)?;
     let Some(output) = note_of(None, complete)? else { return Ok(()) };
     if let Some(aside) = output.aside.file() {
@@ -332,36 +357,44 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
     let last: BTreeMap<&Path, &OutputNote> =
         told.outputs.iter().map(|output| (&*output.path, output)).collect();
     uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
-    let mut folders = BTreeSet::new();
+    let mut folders: BTreeMap<&Path, OutputFolder> = BTreeMap::new();
     for OutputNote { aside, path, .. } in &told.outputs {
         let Some(aside) = aside.file() else { continue };
-        if !bench.spec.overwrite && aside.exists() && path.exists() && !is_device(path) {
-            bail!(
-                "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
-                 away and start this worker again",
-                path.display()
-            );
-        }
-        match std::fs::rename(aside, path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.exists() => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("{}: cannot rename into place", path.display()));
-            }
-        }
-        folders.insert(folder_of(path));
+        let folder = match folders.entry(folder_of(path)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(folder_for(bench, path)?),
+        };
+        put_in_place(bench, folder, aside, path)?;
     }
-    folders.into_iter().try_for_each(sync_folder)
+    folders.into_iter().try_for_each(|(path, folder)| {
+        folder.sync().with_context(|| format!("{}: cannot sync", path.display()))
+    })
+}
+
+fn put_in_place(bench: &Bench, folder: &OutputFolder, aside: &Path, path: &Path) -> Result<()> {
+    let cannot = || format!("{}: cannot rename into place", path.display());
+    let is_written = folder.has(aside).with_context(cannot)?;
+    if !bench.spec.overwrite && is_written && folder.is_taken(path).with_context(cannot)? {
+        bail!(
+            "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
+             away and start this worker again",
+            path.display()
+        );
+    }
+    match folder.rename(aside, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.has(path)? => Ok(()),
+        renamed => renamed.with_context(cannot),
+    }
 }
 
 /// Removes outputs that will never be committed.
-pub(super) fn forget(told: &mut Told, stores: &ObjectStores) {
+pub(super) fn forget(told: &mut Told, stores: &ObjectStores, roots: Option<&Roots>) {
     if told.committing {
         return;
     }
     uploads::abort_all(told, stores);
     for aside in told.outputs.iter().filter_map(|output| output.aside.file()) {
-        let _ = std::fs::remove_file(aside);
+        let folder = OutputFolder::of(roots, aside);
+        let _ = folder.map(|folder| folder.remove(aside));
     }
 }
