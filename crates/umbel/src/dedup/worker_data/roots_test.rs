@@ -4,7 +4,7 @@ use super::super::references::References;
 use super::bench::Bench;
 use super::crash_test::Place;
 use super::writing::{commit, write_one};
-use crate::dedup::error::Result;
+use crate::dedup::error::{Result, chain_text};
 use crate::files::Roots;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -60,7 +60,7 @@ fn names(folder: &Path) -> Vec<String> {
 fn nothing_is_written_outside_of_the_roots_whenever_a_folder_is_swapped() {
     let kept = Kept::new();
     kept.swap();
-    let error = format!("{:#}", kept.write("root/out/a").unwrap_err());
+    let error = chain_text(&kept.write("root/out/a").unwrap_err());
     assert!(error.contains("may not be written by jobs here"), "{error}");
     kept.swap_back();
     kept.write("root/out/a").unwrap();
@@ -69,7 +69,7 @@ fn nothing_is_written_outside_of_the_roots_whenever_a_folder_is_swapped() {
     let aside = names(&kept.path("root/out")).remove(0);
     fs::write(kept.path("outside").join(&aside), "theirs").unwrap();
     kept.swap();
-    let error = format!("{:#}", commit(&kept.bench).unwrap_err());
+    let error = chain_text(&commit(&kept.bench).unwrap_err());
     assert!(error.contains("may not be written by jobs here"), "{error}");
     assert_eq!(names(&kept.path("outside")), [aside]);
     kept.swap_back();
@@ -103,11 +103,11 @@ fn references_are_opened_below_the_roots() {
     symlink(kept.path("outside/index"), kept.path("root/index")).unwrap();
     for index in ["outside/index", "root/index"] {
         kept.bench.spec.references = vec![kept.path(index)];
-        let error = format!("{:#}", References::open(&kept.bench.spec).err().unwrap());
+        let error = chain_text(&References::open(&kept.bench.spec).err().unwrap());
         assert!(error.contains("may not be read by jobs here"), "{index}: {error}");
     }
     fs::write(kept.path("root/own"), "no index").unwrap();
     kept.bench.spec.references = vec![kept.path("root/own")];
-    let error = format!("{:#}", References::open(&kept.bench.spec).err().unwrap());
+    let error = chain_text(&References::open(&kept.bench.spec).err().unwrap());
     assert!(error.contains("not an index: 8 bytes"), "{error}");
 }
