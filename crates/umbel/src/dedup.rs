@@ -12,13 +12,13 @@
 //! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers.
 
 mod addresses;
+mod agreement;
 mod annotate;
 mod bad;
 mod best;
 mod by_size;
 mod chunk_facts;
 mod chunks;
-mod cluster_jobs;
 mod commit;
 mod compare;
 mod content;
@@ -39,10 +39,10 @@ mod inputs;
 mod join_indexes;
 mod json_lines;
 mod local_pass;
-mod membership;
 mod memory;
 mod name_filter;
 mod object_inputs;
+mod observer;
 mod online;
 mod output;
 mod outputs;
@@ -73,23 +73,26 @@ mod whole_file;
 mod worker_data;
 
 pub(crate) use addresses::{is_directory, is_object};
+pub(crate) use agreement::{agreed, check_possible, rules, spec_digest};
 pub(crate) use best::BestField;
-pub(crate) use cluster_jobs::{FileWorkshops, NodeJobs};
 pub(crate) use commit::commit;
-pub(crate) use error::DedupError;
+pub(crate) use error::{DedupError, chain_text};
 pub(crate) use filter_address::FilterAddress;
 pub(crate) use format_rule::FormatRule;
+pub(crate) use inputs::identity;
 pub(crate) use join_indexes::{index_facts, join_indexes};
-pub(crate) use membership::{PeerSpec, run_as_member};
 pub(crate) use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
 pub(crate) use name_filter::{NameFilter, NamePattern};
 pub(crate) use object_inputs::ObjectStores;
+pub(crate) use observer::{Observer, Unit};
 pub(crate) use online::check_own;
+pub(crate) use plan::JobPlan;
 pub(crate) use references::seed_of_first;
-pub(crate) use run::run;
+pub(crate) use run::{Done, plan, run};
 pub(crate) use scope::Scope;
+pub(crate) use search::{Search, resolve};
 pub(crate) use sink::{Sink, is_closed_pipe, refuse_existing_file};
 pub(crate) use spec::{
     BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,
 };
-pub(crate) use summary::summary_table;
+pub(crate) use worker_data::{FOLDER_PREFIX, FileWorkshop, Membership, ended_before, remove_old};

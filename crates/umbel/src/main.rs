@@ -15,6 +15,7 @@ mod files;
 mod interrupt;
 mod say;
 mod units;
+mod workshop;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -6,23 +6,30 @@ mod choices;
 mod cluster;
 mod cutting;
 mod machines;
+mod membership;
+mod plan;
+mod summary;
+mod terminal;
 mod values;
 
 pub(crate) use cluster::spec_of;
+pub(super) use membership::start_lanes;
 pub(super) use values::parse_index_bits;
 
 use crate::cluster_client::{Credentials, Reach, TlsPaths};
 use crate::dedup::{
-    EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern, ObjectStores,
-    OutputTarget, PeerSpec, SaveIndex, Scope, default_memory_bytes, is_closed_pipe, is_directory,
-    is_object, parse_bytes, run as run_job, run_as_member, seed_of_first,
+    DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
+    ObjectStores, OutputTarget, SaveIndex, Scope, Sink, default_memory_bytes, is_closed_pipe,
+    is_directory, is_object, parse_bytes, plan as plan_job, run as run_job, seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
 use choices::{EmptyArg, ExactnessArg, FilterArg, GranularityArg, MissingKeyArg, ScopeArg};
 use clap::Args;
+use membership::{PeerSpec, run_as_member};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use terminal::Terminal;
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Granularity, Normaliser};
 use values::{KeepArg, parse_keep, parse_seed};
@@ -190,12 +197,25 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
     };
     if let Some(peers) = peers {
-        return run_as_member(spec, &peers);
+        return run_as_member(spec, &peers, args.quiet);
     }
-    match run_job(&spec) {
+    match work(&spec, args) {
         Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
         outcome => Ok(outcome?),
     }
+}
+
+/// Plans the job or carries it out.
+fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
+    let terminal = Terminal::new(args.quiet);
+    if args.plan {
+        let plan = plan::text(spec, &plan_job(spec, &terminal)?);
+        Sink::stdout()?.write(plan.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let Done { summary, was_closed } = run_job(spec, &terminal)?;
+    summary::show(summary.value(), args.quiet || was_closed);
+    Ok(summary::exit(summary.value()))
 }
 
 /// What is read where no input is named: standard input, as by `sort`, unless nobody has put anything there.
@@ -385,8 +405,6 @@ impl DedupArgs {
             skip_bad: self.skip_bad,
             binary: self.binary.files(&self.output())?,
             overwrite: self.overwrite,
-            quiet: self.quiet,
-            plan_only: self.plan,
             stores: ObjectStores::new(self.memory_bytes()?),
             rank: None,
         })

@@ -2,15 +2,16 @@
 
 mod job_settings;
 mod logs;
+mod node_jobs;
 mod settings;
 mod signals;
 
-use crate::dedup::{FileWorkshops, NodeJobs};
 use crate::exit::{Exit, UsageError};
 use crate::say::{say, say_line};
 use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use node_jobs::{FileWorkshops, NodeJobs};
 use settings::{Layer, Settings, about};
 use signals::StopSignal;
 use std::path::{Path, PathBuf};

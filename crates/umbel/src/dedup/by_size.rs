@@ -58,7 +58,7 @@ pub(crate) fn write(
     facts: &[ChunkFacts],
     drops: &mut Drops<'_>,
     scratch: &Arc<ScratchFile>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Written> {
     let by_size = job.spec.by_size;
     if !by_size.needs_sizes() {
@@ -102,7 +102,7 @@ fn counted(
     kept: Option<Named>,
     facts: &[ChunkFacts],
     sizes: &SortedRows<2>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Written> {
     let mut sizes = sizes.read()?;
     let next = sizes.next()?;
@@ -144,7 +144,7 @@ struct Counter<'a> {
     sizes: RowReader<'a, 2>,
     next: Option<[u64; 2]>,
     gathered: Vec<u8>,
-    bar: &'a Bar,
+    bar: &'a Bar<'a>,
 }
 
 impl Counter<'_> {
@@ -189,7 +189,7 @@ impl Counter<'_> {
         }
         sink.write(&self.gathered)?;
         self.gathered.clear();
-        self.bar.add(chunk.bytes);
+        self.bar.add(chunk.bytes)?;
         check_digest(source, reader.digest(), facts)
     }
 

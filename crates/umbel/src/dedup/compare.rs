@@ -44,7 +44,7 @@ pub(crate) fn run(
     exchange: &mut Exchange<'_>,
     decisions: &Decisions<'_>,
     scratch: &Arc<ScratchFile>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<()> {
     let groups = job.cells().get() as usize;
     // What writers gather and what stays in memory share what the entries have had.
@@ -68,12 +68,12 @@ pub(crate) fn read_items(
     suspects: &Suspects,
     facts: &ChunkFacts,
     writer: &mut GroupWriter<'_>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<()> {
     let chunk = job.chunks[index];
     let source = &job.sources[chunk.source];
     let (suspects, shared) = &suspects.rows[index];
-    bar.add(chunk.bytes);
+    bar.add(chunk.bytes)?;
     if suspects.count() == 0 {
         return Ok(());
     }

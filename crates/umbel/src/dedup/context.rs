@@ -4,6 +4,7 @@ use super::best::Ranker;
 use super::chunks::Chunk;
 use super::inputs::Source;
 use super::memory::resident_bytes;
+use super::observer::Observer;
 use super::references::References;
 use super::scope::ScopedHasher;
 use super::spec::JobSpec;
@@ -19,6 +20,8 @@ pub(crate) struct Job<'a> {
     pub(crate) sources: &'a [Source],
     /// Their parts in order.
     pub(crate) chunks: &'a [Chunk],
+    /// Hears of it while it is under way.
+    pub(crate) observer: &'a dyn Observer,
     /// What earlier jobs have kept.
     pub(crate) references: &'a References,
     /// Workers and cells.

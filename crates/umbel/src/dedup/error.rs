@@ -43,6 +43,9 @@ pub(crate) enum DedupError {
     /// The reader of standard output has gone: no failure, but nothing more to do.
     #[error("standard output was closed")]
     ClosedPipe,
+    /// Whoever looks on has ended it.
+    #[error("the job was cancelled")]
+    Cancelled,
     /// An error of another crate, which nobody acts on.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
@@ -81,6 +84,11 @@ impl DedupError {
             Self::Context { what, cause } => cause.into_io().map_err(|cause| cause.context(what)),
             other => Err(other),
         }
+    }
+
+    /// Whether another try fails as well.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.innermost(), Self::Input(_) | Self::Usage(_))
     }
 
     /// Whether the job makes no sense as given.

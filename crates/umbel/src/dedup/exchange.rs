@@ -141,7 +141,7 @@ pub(crate) fn run<'a>(
     job: &Job<'_>,
     runs: &HashRuns,
     decisions: &Decisions<'a>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Exchange<'a>> {
     let mut sampling = Lane::new(job, None, None)?;
     let plan = plan(job, runs, decisions.facts, &mut sampling)?;
@@ -165,7 +165,7 @@ pub(crate) fn run<'a>(
             bail!("cell {cell} was left undecided: a bug in the exchange");
         }
         lane.settle_time += watch.elapsed();
-        bar.add(1);
+        bar.add(1)?;
         Ok(())
     };
     let new_lane = || Lane::new(job, Some(plan), decisions.dropped);

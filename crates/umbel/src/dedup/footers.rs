@@ -14,13 +14,14 @@ use umbel_records::{Format, Granularity, KeyPath, ParquetFile, ParquetSelection}
 /// # Errors
 ///
 /// A [`UsageError`] that names the files and what they differ in; any other error names the file that cannot be read.
-pub(crate) fn read_footers(spec: &JobSpec, sources: &mut [Source]) -> Result<()> {
+pub(crate) fn read_footers(spec: &JobSpec, is_written: bool, sources: &mut [Source]) -> Result<()> {
     if spec.granularity == Granularity::File {
         return Ok(()); // Whole files are compared and copied, whatever is in them.
     }
+    let is_written = is_written && !spec.annotates;
     let recent = Arc::new(RecentFiles::default());
     let mut first: Option<FirstTable> = None;
-    let writes_one_file = check_output(spec, sources)?;
+    let writes_one_file = is_written && check_output(spec, sources)?;
     let is_table = |index: &usize| sources[*index].format == Format::Parquet;
     let tables: Vec<usize> = (0..sources.len()).filter(is_table).collect();
     let threads = opening_threads(sources);
@@ -35,7 +36,6 @@ pub(crate) fn read_footers(spec: &JobSpec, sources: &mut [Source]) -> Result<()>
             let source = &mut sources[index];
             let selection = select(&file, spec)
                 .map_err(|text| UsageError(format!("{}: {text}", source.name)))?;
-            let is_written = !spec.plan_only && !spec.annotates;
             if is_written {
                 file.check_codecs().with_context(|| source.name.clone())?;
             }
@@ -101,7 +101,6 @@ fn check_output(spec: &JobSpec, sources: &[Source]) -> Result<bool> {
     let name = &table.name;
     let refuse = |text: String| Err(UsageError(text).into());
     match &spec.output {
-        _ if spec.plan_only || spec.annotates => Ok(false),
         OutputTarget::Directory(_) => Ok(false),
         OutputTarget::File(path) if path.extension().is_some_and(|name| name == "parquet") => {
             let mut readable = sources.iter().filter(|source| !source.is_unreadable());

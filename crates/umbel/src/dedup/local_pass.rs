@@ -84,7 +84,7 @@ pub(crate) fn run(
     job: &Job<'_>,
     store: &RunStore,
     dropped: Option<&DropRows>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<LocalPass> {
     let mut facts = Vec::new();
     facts.resize_with(job.chunks.len(), ChunkFacts::default);
@@ -99,7 +99,7 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
     todo: &[usize],
     facts: Vec<ChunkFacts>,
     new_sink: impl Fn() -> Sink + Sync,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<LocalPass> {
     let facts = Mutex::new(facts);
     let times = Mutex::new(LocalTimes::default());
@@ -187,7 +187,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         Self { job, builder, sink, times: LocalTimes::default() }
     }
 
-    fn read(&mut self, index: usize, bar: &Bar) -> Result<ChunkFacts> {
+    fn read(&mut self, index: usize, bar: &Bar<'_>) -> Result<ChunkFacts> {
         let job = self.job;
         let chunk = job.chunks[index];
         let source = &job.sources[chunk.source];
@@ -219,7 +219,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
             }
             self.times.hash += watch.lap();
             let stored = content.stored_bytes_read();
-            bar.add(stored - stored_before);
+            bar.add(stored - stored_before)?;
             stored_before = stored;
             if found.facts.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0) {
                 break;

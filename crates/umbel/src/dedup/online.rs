@@ -9,8 +9,9 @@ use super::content::{Found, open_content};
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::filter_address::{FilterAddress, SCHEME};
+use super::observer::Unit;
 use super::output::check_digest;
-use super::progress::{Bar, Unit};
+use super::progress::Bar;
 use super::scope::Scope;
 use super::spec::JobSpec;
 use super::turns::{lock, run_tasks};
@@ -196,10 +197,10 @@ impl Online {
     ) -> Result<Asked> {
         let OnlineFilter { name, filter, rate } = reference;
         let (asked, present) = (AtomicU64::new(0), AtomicU64::new(0));
-        let bar = Bar::new("ask", job.input_bytes(), Unit::Bytes, job.spec.quiet);
+        let bar = Bar::new(job.observer, "ask", job.input_bytes(), Unit::Bytes);
         let is_ranked = job.shape.ranks_entries() && job.spec.reports_kept();
         let work = |(): &mut (), chunk: usize| {
-            bar.add(job.chunks[chunk].bytes);
+            bar.add(job.chunks[chunk].bytes)?;
             let source = &job.sources[job.chunks[chunk].source];
             let ranker = if is_ranked { job.ranker(source)? } else { None };
             in_batches(job, facts, chunk, ranker, &mut |batch, items| {
@@ -231,9 +232,9 @@ impl Online {
         go_on: &(dyn Fn() -> Result<()> + Sync),
     ) -> Result<()> {
         let Some(OnlineFilter { name, filter, .. }) = &self.add_to else { return Ok(()) };
-        let bar = Bar::new("add", job.input_bytes(), Unit::Bytes, job.spec.quiet);
+        let bar = Bar::new(job.observer, "add", job.input_bytes(), Unit::Bytes);
         let work = |(): &mut (), chunk: usize| {
-            bar.add(job.chunks[chunk].bytes);
+            bar.add(job.chunks[chunk].bytes)?;
             in_batches(job, facts, chunk, None, &mut |batch, _| {
                 go_on()?;
                 self.runtime.block_on(filter.insert_packed(batch))?;

@@ -125,7 +125,7 @@ pub(crate) fn run(
     job: &Job<'_>,
     kept: Option<Named>,
     facts: &[ChunkFacts],
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Written> {
     let times = Mutex::new(OutputTimes::default());
     let mut was_closed = false;
@@ -156,7 +156,7 @@ pub(crate) fn stream(
     facts: &[ChunkFacts],
     mut sink: Sink,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Complete> {
     if job.sources.iter().any(|source| source.row_groups.is_some()) {
         // All are Parquet then, and have one schema.
@@ -201,7 +201,7 @@ pub(crate) fn directory(
     root: &Path,
     places: &dyn Places,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<()> {
     let work = |kept: &mut Vec<u8>, index: usize| {
         if places.has(index) || is_left_away(job, facts, index) {
@@ -284,7 +284,7 @@ fn read_again(
     index: usize,
     kept: &mut Vec<u8>,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<()> {
     if job.sources[index].row_groups.is_some() {
         return Ok(());
@@ -304,7 +304,7 @@ fn write_source(
     mut sink: Sink,
     kept: &mut Vec<u8>,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Complete> {
     let source = &job.sources[index];
     if source.row_groups.is_some() {
@@ -346,7 +346,7 @@ fn copy_chunk(
     index: usize,
     kept: &mut Vec<u8>,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
     flush: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let chunk = job.chunks[index];
@@ -363,7 +363,7 @@ fn copy_chunk(
     let record_end = source.format.record_end();
     let mut picked = Picker { facts, pieces, record_end, place: 0, bar, stored: 0 };
     let mut watch = Stopwatch::start();
-    while picked.next_block(&mut reader, kept) {
+    while picked.next_block(&mut reader, kept)? {
         if kept.len() >= WAITING_BYTES_MAX {
             lock(times).pick += watch.lap();
             flush(kept)?;
@@ -380,10 +380,10 @@ fn copy_whole(
     source: &Source,
     facts: &ChunkFacts,
     kept: &mut Vec<u8>,
-    bar: &Bar,
+    bar: &Bar<'_>,
     flush: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    bar.add(source.bytes);
+    bar.add(source.bytes)?;
     if !facts.is_kept_whole() {
         return Ok(());
     }
@@ -406,15 +406,15 @@ struct Picker<'a> {
     pieces: Option<PieceCopier>,
     record_end: u8,
     place: u64,
-    bar: &'a Bar,
+    bar: &'a Bar<'a>,
     stored: u64,
 }
 
 impl Picker<'_> {
     /// Appends the kept records of the next block; false at the end. A damaged end was reported by the first reading;
     /// whether the second one saw the same, the digest tells.
-    fn next_block(&mut self, reader: &mut RecordReader, kept: &mut Vec<u8>) -> bool {
-        let Ok(Some(_)) = reader.next_block() else { return false };
+    fn next_block(&mut self, reader: &mut RecordReader, kept: &mut Vec<u8>) -> Result<bool> {
+        let Ok(Some(_)) = reader.next_block() else { return Ok(false) };
         if let Some(pieces) = &mut self.pieces {
             reader.block_records().for_each(|(_, record)| pieces.copy(record, self.facts, kept));
         } else if reader.is_table() {
@@ -428,9 +428,9 @@ impl Picker<'_> {
             self.pick(reader.block(), numbered, kept);
         }
         let stored = reader.stored_bytes_read();
-        self.bar.add(stored - self.stored);
+        self.bar.add(stored - self.stored)?;
         self.stored = stored;
-        true
+        Ok(true)
     }
 
     /// Appends the records of a block that stay. Neighbours are copied together.

@@ -9,12 +9,12 @@ use super::destinations::{open_sink, refuse_existing, store_of};
 use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
+use super::observer::Observer;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
 use super::spec::{JobSpec, OutputTarget, SaveIndex};
 use crate::dedup::error::{Context, Result};
 use crate::exit::UsageError;
 use crate::files::{FileRoles, remove_leftovers};
-use crate::say::say_line;
 use std::path::{Path, PathBuf};
 use umbel_records::Compression;
 
@@ -269,6 +269,7 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
 /// Lists the bad records where the user wants them, or shows some.
 pub(crate) fn write_bad(
     spec: &JobSpec,
+    observer: &dyn Observer,
     named: Option<Named>,
     bad: &BadRecords,
 ) -> Result<Option<Complete>> {
@@ -283,10 +284,10 @@ pub(crate) fn write_bad(
         }
         (None, _) => {
             let shown = lines.iter().take(BAD_LINES_SHOWN);
-            shown.for_each(|line| say_line(format_args!("left out: {}", line.text())));
+            shown.for_each(|line| observer.warn(&format!("left out: {}", line.text())));
             if lines.len() > BAD_LINES_SHOWN {
                 let more = lines.len() - BAD_LINES_SHOWN;
-                say_line(format_args!("left out: {more} more; --bad FILE lists them all"));
+                observer.warn(&format!("left out: {more} more; --bad FILE lists them all"));
             }
             return Ok(None);
         }

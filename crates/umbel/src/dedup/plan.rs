@@ -10,10 +10,8 @@ use super::row_groups::RowGroups;
 use super::spec::JobSpec;
 use crate::dedup::error::Result;
 use crate::exit::UsageError;
-use crate::units::{count, size};
-use std::fmt::Write as _;
 use umbel_engine::dedup::{
-    Coordinator, JobShape, Keep, Level, Mode, ReferenceShape, tally_bits_per_entry,
+    Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, tally_bits_per_entry,
 };
 use umbel_engine::limits::DEDUP_CELLS_MAX;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
@@ -189,86 +187,63 @@ pub(crate) fn shape(
 /// Shares of entries that other workers hold too, for which the exchange is forecast.
 const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
 
-/// The forecast for people.
-pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> String {
-    let mut text = String::new();
+/// What a job will need.
+pub(crate) struct JobPlan {
+    /// Input files.
+    pub(crate) files: usize,
+    /// Their bytes, as stored.
+    pub(crate) stored_bytes: u64,
+    /// Their bytes once unpacked, about.
+    pub(crate) content_bytes: u64,
+    /// Their records, about.
+    pub(crate) records: u64,
+    /// Workers in this process.
+    pub(crate) workers: u32,
+    /// Threads that they run on.
+    pub(crate) threads: usize,
+    /// Hash ranges that are settled one by one.
+    pub(crate) cells: u32,
+    /// Bytes of entries that are held in memory, about.
+    pub(crate) resident_bytes: u64,
+    /// Bytes of entries that go to scratch disk, about.
+    pub(crate) scratch_bytes: u64,
+    /// Hashes of earlier jobs.
+    pub(crate) references: Option<ReferenceShape>,
+    /// Whether items are read once more to be compared.
+    pub(crate) compares_bytes: bool,
+    /// What the exchange costs, by the share of entries that several workers hold; empty if there is one worker.
+    pub(crate) exchange: Vec<(f64, Cost)>,
+    /// Bits an entry that workers on many machines send beside that to count groups, by the same share; empty where
+    /// nobody wants to know of groups.
+    pub(crate) group_bits: Vec<(f64, f64)>,
+}
+
+/// What a job will need.
+pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let Forecast { stored_bytes, content_bytes, records } = *forecast;
-    let entries_bytes = records * entry_bytes(job.shape.ranks_entries()) as u64;
-    let resident = job.resident_bytes().min(entries_bytes);
-    let workers = job.shape.workers;
-    let cells = job.cells().get();
-    let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
-    };
-    row(
-        "input",
-        format!(
-            "{} file(s), {} stored, about {} of content",
-            job.sources.len(),
-            size(stored_bytes as f64),
-            size(content_bytes as f64)
-        ),
-    );
-    row("records", format!("about {}", count(records as f64)));
-    row("workers", format!("{workers} on {} threads, {cells} hash ranges", job.threads));
-    let [allowed, held, spilt] =
-        [job.spec.memory_bytes, resident, entries_bytes - resident].map(|bytes| size(bytes as f64));
-    row("memory", format!("{allowed} allowed, about {held} for entries"));
-    row("scratch", format!("about {spilt} in {}", job.spec.scratch.display()));
-    if let Some(ReferenceShape { entries, bits }) = job.references.shape() {
-        row("references", format!("{} hashes of {} bits", count(entries as f64), bits.get()));
+    let Job { spec, shape, threads, .. } = *job;
+    let entries_bytes = records * entry_bytes(shape.ranks_entries()) as u64;
+    let resident_bytes = job.resident_bytes().min(entries_bytes);
+    let (workers, references) = (shape.workers, job.references.shape());
+    let cost = |delta| Coordinator::expected_cost(shape, records, delta, spec.filter, references);
+    let group_bits = |delta| tally_bits_per_entry(delta, workers, spec.annotates, spec.has_parts());
+    let deltas = || DELTAS.into_iter().filter(|_| workers > 1);
+    JobPlan {
+        files: job.sources.len(),
+        stored_bytes,
+        content_bytes,
+        records,
+        workers,
+        threads,
+        cells: job.cells().get(),
+        resident_bytes,
+        scratch_bytes: entries_bytes - resident_bytes,
+        references,
+        compares_bytes: shape.level == Level::Bytes,
+        exchange: deltas().map(|delta| (delta, cost(delta))).collect(),
+        group_bits: deltas()
+            .filter(|_| shape.report_kept)
+            .map(|delta| (delta, group_bits(delta)))
+            .collect(),
     }
-    row("phases", phases(job));
-    if workers > 1 {
-        row("exchange", "shared entries -> how, expected bits an entry and bytes in all,".into());
-        row("", format!("of which one part in {workers} stays on its own machine"));
-        for delta in DELTAS {
-            let cost = Coordinator::expected_cost(
-                job.shape,
-                records,
-                delta,
-                job.spec.filter,
-                job.references.shape(),
-            );
-            let how = match cost.mode {
-                Mode::Wide | Mode::Local => "whole hashes".to_owned(),
-                Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),
-                Mode::Filter => format!("filter + {} refinement bits", cost.refine_bits),
-            };
-            let bytes = size(cost.bits_per_entry * records as f64 / 8.0);
-            let percent = 100.0 * delta;
-            row(
-                "",
-                format!(
-                    "{percent:>5.1} % -> {how}, {:.1} bits an entry, {bytes}",
-                    cost.bits_per_entry
-                ),
-            );
-        }
-        if job.shape.report_kept {
-            explain_groups(job, records, &mut row);
-        }
-    }
-    text
-}
-
-/// What workers on many machines tell each other of groups; those of one process have them in common.
-fn explain_groups(job: &Job<'_>, records: u64, row: &mut impl FnMut(&str, String)) {
-    row("groups", "shared entries -> on many machines so much more, to count them".into());
-    for delta in DELTAS {
-        let (annotates, has_parts) = (job.spec.annotates, job.spec.has_parts());
-        let bits = tally_bits_per_entry(delta, job.shape.workers, annotates, has_parts);
-        let bytes = size(bits * records as f64 / 8.0);
-        let percent = 100.0 * delta;
-        row("", format!("{percent:>5.1} % -> {bits:.2} bits an entry, {bytes}"));
-    }
-}
-
-fn phases(job: &Job<'_>) -> String {
-    let mut phases = vec!["read and hash", "exchange and settle"];
-    if job.shape.level == Level::Bytes {
-        phases.push("read again and compare");
-    }
-    phases.push("read again and write");
-    phases.join(", ")
 }

@@ -37,7 +37,7 @@ pub(crate) fn write_rows(
     sources: Range<usize>,
     sink: Sink,
     times: &Mutex<OutputTimes>,
-    bar: &Bar,
+    bar: &Bar<'_>,
 ) -> Result<Complete> {
     let mut watch = Stopwatch::start();
     let mut tables = sources.filter(|index| !job.sources[*index].is_unreadable()).peekable();
@@ -60,7 +60,7 @@ pub(crate) fn write_rows(
             if let Some(digest) = digest {
                 check_digest(source, digest, facts)?;
             }
-            bar.add(chunk.bytes);
+            bar.add(chunk.bytes)?;
         }
     }
     let sink = copy.finish().map_err(|error| explain(first, error))?.0;

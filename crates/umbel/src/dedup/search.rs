@@ -10,12 +10,12 @@ use super::inputs::{
 };
 use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
+use super::observer::Observer;
 use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
 use crate::dedup::error::{Context, Result};
 use crate::exit::UsageError;
 use crate::files::{Inode, Roots, inode_of, is_unfinished_output};
-use crate::say::say_line;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -46,13 +46,17 @@ pub(crate) struct Search<'a> {
     pub(crate) skips_bad: bool,
     /// Below which folders files may be, none of them a device or pipe, as a node has it for others.
     pub(crate) roots: Option<&'a Roots>,
-    /// Whether nobody wants to know what was left out.
-    pub(crate) quiet: bool,
+    /// Hears what was left out.
+    pub(crate) observer: &'a dyn Observer,
 }
 
 impl JobSpec {
     /// How inputs are found.
-    pub(crate) fn search(&self, format: FormatRule) -> Search<'_> {
+    pub(crate) fn search<'a>(
+        &'a self,
+        format: FormatRule,
+        observer: &'a dyn Observer,
+    ) -> Search<'a> {
         Search {
             args: &self.inputs,
             names: &self.names,
@@ -72,7 +76,7 @@ impl JobSpec {
             },
             skips_bad: self.skip_bad.is_some(),
             roots: self.roots.as_ref(),
-            quiet: self.quiet,
+            observer,
         }
     }
 }
@@ -352,15 +356,16 @@ impl<'a> Finding<'a> {
                 return Err(UsageError(text).into());
             }
         }
-        if self.passed_over && !self.search.quiet {
+        if self.passed_over {
             let output = self.search.output.unwrap_or(Path::new("")).display();
-            say_line(format_args!(
+            self.search.observer.notice(&format!(
                 "{output} is inside of the input, and was left out: outputs go there"
             ));
         }
-        if let (Some((first, kind)), false) = (self.skipped.first(), self.search.quiet) {
+        if let Some((first, kind)) = self.skipped.first() {
             let count = self.skipped.len();
-            say_line(format_args!("binary files left out: {count}, the first is {first} ({kind})"));
+            let text = format!("binary files left out: {count}, the first is {first} ({kind})");
+            self.search.observer.notice(&text);
         }
         if self.sources.is_empty() && !self.skipped.is_empty() {
             return Err(UsageError("no input is text: all files are binary".into()).into());
@@ -372,12 +377,13 @@ impl<'a> Finding<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::observer::Unwatched;
     use super::*;
     use crate::dedup::error::chain_text;
 
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
-        let (format, quiet) = (FormatRule::default(), true);
+        let (format, observer) = (FormatRule::default(), &Unwatched);
         let (skips_bad, roots) = (false, None);
         let names = &NameFilter::default();
         resolve(&Search {
@@ -390,7 +396,7 @@ mod tests {
             binary,
             skips_bad,
             roots,
-            quiet,
+            observer,
         })
     }
 

@@ -170,10 +170,6 @@ pub(crate) struct JobSpec {
     pub(crate) binary: BinaryFiles,
     /// Whether existing outputs are replaced.
     pub(crate) overwrite: bool,
-    /// No progress, no closing table.
-    pub(crate) quiet: bool,
-    /// Only say what the job would need.
-    pub(crate) plan_only: bool,
     /// The object store, for inputs and outputs.
     pub(crate) stores: ObjectStores,
 }

@@ -1,4 +1,4 @@
-//! The summary of a job: JSON for programs, a table for people.
+//! The summary of a job, for programs.
 //!
 //! Field names are a public interface. Only `job`, `seed`, `plan`, `exchange` and `run` may differ between equal jobs.
 
@@ -11,9 +11,7 @@ use super::output::OutputTimes;
 use super::spec::{EmptyItems, MissingKey, OutputTarget};
 use crate::clock::rss_bytes_max;
 use crate::dedup::error::{Context, Result};
-use crate::units::size;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::time::Duration;
 use umbel_engine::dedup::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
 use umbel_records::Granularity;
@@ -119,103 +117,10 @@ impl Summary {
         serde_json::to_vec(&self.value).context("summary")
     }
 
-    /// As a table.
-    pub(crate) fn table(&self) -> String {
-        let get = |path: &str| self.value.pointer(path).cloned().unwrap_or(Value::Null);
-        let number = |path: &str| get(path).as_f64().unwrap_or(0.0);
-        let count = |path: &str| grouped(get(path).as_u64().unwrap_or(0));
-        let mut text = String::new();
-        let mut row = |name: &str, value: String| {
-            let _ = writeln!(text, "  {name:<10} {value}");
-        };
-        let records = number("/records").max(1.0);
-        let share = 100.0 * number("/dropped/input") / records;
-        row("records", count("/records"));
-        let kept = |path: &str| get(path).as_u64().unwrap_or(0);
-        let annotates = get("/spec/annotates") == true;
-        let kept = grouped(kept("/distinct") + kept("/exempt"));
-        let is_chosen = !get("/written").is_null();
-        row(if annotates || is_chosen { "distinct" } else { "kept" }, kept);
-        if is_chosen {
-            row("written", count("/written"));
-        }
-        row(
-            if annotates { "repeats" } else { "dropped" },
-            format!("{} ({share:.2} %)", count("/dropped/input")),
-        );
-        if number("/dropped/missing_key") > 0.0 {
-            row("no key", format!("{} records dropped", count("/dropped/missing_key")));
-        }
-        if !get("/references").is_null() {
-            let wrong = number("/references/expected_wrong_drops");
-            let known = count("/dropped/reference");
-            row(
-                "known",
-                format!("{known} dropped for references, {wrong:.1e} wrongly in expectation"),
-            );
-        }
-        if number("/bad/total") > 0.0 {
-            row(
-                "left out",
-                format!("{} bad records: {}", count("/bad/total"), get("/bad/by_cause")),
-            );
-        }
-        if number("/collisions") > 0.0 {
-            row("collisions", count("/collisions"));
-        }
-        row("equal by", equal_by(get("/level").as_str().unwrap_or_default()).into());
-        if number("/plan/workers") > 1.0 {
-            let workers = count("/plan/workers");
-            let bytes = number("/exchange/network_bytes");
-            let each = bytes / number("/items").max(1.0);
-            let bytes = size(bytes);
-            row("exchange", format!("{bytes} between {workers} workers, {each:.2} bytes a record"));
-        }
-        let wall = number("/run/wall_s");
-        let rate = rate(records / wall.max(1e-9));
-        let cpu = number("/run/cpu_s");
-        let memory = size(number("/run/rss_bytes_max/0"));
-        let scratch = size(number("/run/scratch_bytes_max/0"));
-        row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate} records/s"));
-        row("memory", format!("{memory}, {scratch} of scratch disk"));
-        text
+    /// Its fields. Names are a public interface.
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
     }
-}
-
-/// The table of a summary that came from elsewhere.
-pub(crate) fn summary_table(value: Value) -> String {
-    Summary { value }.table()
-}
-
-/// What an exactness looks at, in words.
-fn equal_by(level: &str) -> &'static str {
-    match level {
-        "approximate" => "some bits of their hashes",
-        "bytes" => "their bytes",
-        _ => "128 bits of their hashes",
-    }
-}
-
-/// A rate in the unit that suits it.
-fn rate(per_second: f64) -> String {
-    if per_second >= 1e6 {
-        format!("{:.1} million", per_second / 1e6)
-    } else {
-        format!("{per_second:.0}")
-    }
-}
-
-/// A number with a comma at every third digit.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn level_name(facts: &Facts<'_>) -> &'static str {
@@ -377,15 +282,4 @@ fn run(facts: &Facts<'_>) -> Value {
             "write": seconds(output.write),
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let groups = [0, 7, 999, 1000, 12_345, 1_234_567].map(grouped);
-        assert_eq!(groups, ["0", "7", "999", "1,000", "12,345", "1,234,567"]);
-    }
 }

@@ -14,6 +14,8 @@
 //! what they do not speak of, and goes on from there.
 
 mod bench;
+#[cfg(test)]
+mod cancel_test;
 mod catalogue;
 mod claims;
 mod conclusion;
@@ -46,6 +48,6 @@ mod uploads;
 mod workshop;
 mod writing;
 
-pub(crate) use bench::{Membership, agreed};
+pub(crate) use bench::Membership;
 pub(crate) use ended::{FOLDER_PREFIX, ended_before, remove_old};
 pub(crate) use workshop::FileWorkshop;

@@ -1,15 +1,13 @@
 //! Arguments of a job that a cluster does, and its description.
 
-use super::DedupArgs;
+use super::{DedupArgs, summary};
 use crate::cluster_client;
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
-use crate::dedup::{
-    JobSpec, OutputTarget, Sink, check_own, commit, refuse_existing_file, summary_table,
-};
+use crate::dedup::{JobSpec, OutputTarget, Sink, check_own, commit, refuse_existing_file};
 use crate::exit::{Exit, UsageError};
-use crate::say::{say, say_line};
+use crate::say::say_line;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
@@ -160,11 +158,8 @@ async fn follow(client: &Client, request: SubmitJobRequest, args: &DedupArgs) ->
         sink.write(text.as_bytes())?;
         commit(vec![sink.complete()?])?;
     }
-    if !quiet {
-        say(summary_table(value.clone()));
-    }
-    let bad = value.pointer("/bad/total").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done })
+    summary::show(&value, quiet);
+    Ok(summary::exit(&value))
 }
 
 /// Tells this request from all others.

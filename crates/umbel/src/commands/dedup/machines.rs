@@ -1,6 +1,6 @@
 //! Arguments of a worker that is one of several, each on a machine of its own.
 
-use crate::dedup::PeerSpec;
+use super::membership::PeerSpec;
 use crate::exit::UsageError;
 use anyhow::Result;
 use clap::Args;

@@ -1,7 +1,8 @@
 //! What jobs may do on a node.
 
+use super::node_jobs::NodeJobs;
 use super::settings::Settings;
-use crate::dedup::{MEMORY_BYTES_MIN, NodeJobs};
+use crate::dedup::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::path::{Path, PathBuf};

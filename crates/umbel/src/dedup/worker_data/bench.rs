@@ -4,8 +4,8 @@ use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::{Chunk, cut};
 use super::super::context::Job;
 use super::super::drops::SharedBits;
-use super::super::filter_address::FilterAddress;
 use super::super::inputs::{Source, identity};
+use super::super::observer::Observer;
 use super::super::online::Online;
 use super::super::outputs::try_objects;
 use super::super::outputs::{check_against_inputs, check_named, remove_leftovers_beside};
@@ -30,9 +30,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
-use umbel_engine::dedup::{ExchangeReport, JobShape, Level, Place, RecordPart};
+use umbel_engine::dedup::{ExchangeReport, JobShape, Place, RecordPart};
 use umbel_filter::ItemHasher;
-use umbel_records::{ContentDigest, Granularity};
+use umbel_records::ContentDigest;
 
 /// Memory that a thread needs to read, hash, sort and write: see the single-process job.
 const THREAD_BYTES: u64 = 24 << 20;
@@ -51,6 +51,7 @@ pub(crate) struct Membership {
 /// All that a workshop knows.
 pub(super) struct Bench {
     pub(super) spec: JobSpec,
+    pub(super) observer: Arc<dyn Observer>,
     pub(super) member: Membership,
     pub(super) sources: Vec<Source>,
     pub(super) chunks: Vec<Chunk>,
@@ -136,21 +137,26 @@ impl ReadingNote {
 
 impl Bench {
     /// Opens the folder of a worker's job, and its input as far as that is still needed.
-    pub(super) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
+    pub(super) fn open(
+        spec: JobSpec,
+        member: Membership,
+        folder: &Path,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self> {
         let clocks = (Stopwatch::start(), ProcessorTime::start());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads_for(spec.memory_bytes, cores);
         let references = References::open(&spec)?;
         // Before the folder is made: a command that cannot work leaves nothing behind.
         let is_new = !folder.join(JOURNAL).exists();
-        let input = is_new.then(|| new_input(&spec)).transpose()?;
+        let input = is_new.then(|| new_input(&spec, &*observer)).transpose()?;
         let folder = JobFolder::take(folder)?;
         let (mut notebook, told) = Notebook::open(&folder.file(JOURNAL))?;
         let needs_input = told.needs_input(spec.add_to.is_some());
         let (sources, chunks) = match input {
             Some(input) => input,
-            None if told.opened.is_none() => new_input(&spec)?,
-            None if needs_input => open_input(&spec, &told)?,
+            None if told.opened.is_none() => new_input(&spec, &*observer)?,
+            None if needs_input => open_input(&spec, &*observer, &told)?,
             None => (Vec::new(), Vec::new()),
         };
         let forecast = match &told.opened {
@@ -180,6 +186,7 @@ impl Bench {
         let settling = Mutex::new(Settling::of(&told));
         let bench = Self {
             spec,
+            observer,
             member,
             sources,
             chunks,
@@ -237,6 +244,7 @@ impl Bench {
         };
         Job {
             spec: &self.spec,
+            observer: &*self.observer,
             sources: &self.sources,
             chunks: &self.chunks,
             references: &self.references,
@@ -385,9 +393,9 @@ fn threads_for(memory_bytes: u64, cores: usize) -> usize {
 }
 
 /// The input of a new job, and whether its outputs can be written.
-fn new_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
+fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Vec<Chunk>)> {
     check_named(spec)?;
-    let input = open_input(spec, &Told::default())?;
+    let input = open_input(spec, observer, &Told::default())?;
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
     remove_leftovers_beside(spec, &input.0);
@@ -398,9 +406,14 @@ fn new_input(spec: &JobSpec) -> Result<(Vec<Source>, Vec<Chunk>)> {
 
 /// The input files and their parts, without outputs that have come beside them since. A worker's parts do not depend on
 /// the machine, so that another one can go on.
-fn open_input(spec: &JobSpec, told: &Told) -> Result<(Vec<Source>, Vec<Chunk>)> {
+fn open_input(
+    spec: &JobSpec,
+    observer: &dyn Observer,
+    told: &Told,
+) -> Result<(Vec<Source>, Vec<Chunk>)> {
     let outputs = told.outputs.iter().filter(|_| told.committing);
-    let sources = open_sources_but(spec, &outputs.map(|output| identity(&output.path)).collect())?;
+    let outputs = outputs.map(|output| identity(&output.path)).collect();
+    let sources = open_sources_but(spec, observer, true, &outputs)?;
     for source in &sources {
         if source.identity.is_none() {
             let text = format!(
@@ -425,44 +438,4 @@ fn forecast(
     let memory_bytes = spec.memory_bytes;
     let references = references.known();
     Ok(Forecast { stored_bytes, content_bytes, records, chunks, memory_bytes, references })
-}
-
-/// What all workers of a job must agree on: the name of each option, and its value in words.
-pub(crate) fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
-    let exactness = match spec.level {
-        Level::Approximate { false_positive_rate } => {
-            format!("approximate {false_positive_rate:e}")
-        }
-        Level::Fingerprint => "fingerprint".to_owned(),
-        Level::Bytes => "bytes".to_owned(),
-    };
-    // Machines may reach one cluster at different addresses.
-    let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();
-    let added_to = spec.add_to.as_ref().map(FilterAddress::filter);
-    let (what, keys) = match &spec.granularity {
-        Granularity::Line => ("line", String::new()),
-        Granularity::Record => ("record", String::new()),
-        Granularity::File => ("file", String::new()),
-        Granularity::Key(fields) => ("key", format!("{fields:?}")),
-        Granularity::Paragraph(field) => ("paragraph", field.clone()),
-    };
-    vec![
-        ("--granularity", format!("{what} {}", spec.names_granularity)),
-        ("--key", keys),
-        ("--scope", format!("{:?}", spec.scope)),
-        ("--normalise", format!("{:?}", spec.normalise)),
-        ("--missing-key", format!("{:?}", spec.missing_key)),
-        ("--empty", format!("{:?}", spec.empty)),
-        ("--paragraph-bytes-min", spec.paragraph_bytes_min.to_string()),
-        ("--format", format!("{:?}", spec.format)),
-        ("--exactness", exactness),
-        ("--keep", format!("{:?} {:?}", spec.keep, spec.best)),
-        ("--filter", format!("{:?}", spec.filter)),
-        ("--duplicates or --groups", spec.reports_kept().to_string()),
-        ("--annotate", spec.annotates.to_string()),
-        ("--skip-bad", format!("{:?}", spec.skip_bad)),
-        ("--seed", format!("{:#x}", spec.seed)),
-        ("--reference (filters)", format!("{asked:?}")),
-        ("--add-to", format!("{added_to:?}")),
-    ]
 }

@@ -18,14 +18,13 @@ use super::times::Part;
 use crate::dedup::error::{Context, Result};
 use crate::files::Likeness;
 use crate::interrupt::PartialFile;
-use crate::say::say;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use umbel_engine::dedup::job::JobResult;
 
-/// Writes the summary, durably, says what came of the job, and returns the summary in one line.
+/// Writes the summary, durably, and returns it in one line.
 pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
     let parts: Vec<Part> = result
         .written
@@ -53,9 +52,6 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
         };
         sink.write(summary.json()?.as_bytes())?;
         commit(vec![sink.complete()?])?;
-    }
-    if !bench.spec.quiet {
-        say(summary.table());
     }
     summary.line()
 }

@@ -2,7 +2,9 @@
 //! process, and what was durable is not done again.
 
 use super::super::best::BestField;
+use super::super::error::chain_text;
 use super::super::object_inputs::ObjectStores;
+use super::super::observer::Unwatched;
 use super::super::run::run;
 use super::super::spec::{BinaryFiles, BySize, EmptyItems, JobSpec, MissingKey, OutputTarget};
 use super::super::{format_rule::FormatRule, name_filter::NameFilter, scope::Scope};
@@ -12,8 +14,8 @@ use super::workshop::FileWorkshop;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::job::{
     Counts, JobResult, JobRules, ReadOrder, WriteOrder, Written, shape_for,
@@ -22,7 +24,6 @@ use umbel_engine::dedup::{
     Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
     JobShape, Keep, Level, Output, Plan, Suspect, Worker, WorkerId,
 };
-use umbel_node::jobs::Workshop;
 use umbel_records::Granularity;
 
 const WORKERS: u16 = 3;
@@ -61,7 +62,13 @@ impl Place {
         std::fs::read_to_string(self.path(name)).expect(name)
     }
 
-    fn spec(&self, inputs: Vec<String>, level: Level, keep: Keep, output: &str) -> JobSpec {
+    pub(super) fn spec(
+        &self,
+        inputs: Vec<String>,
+        level: Level,
+        keep: Keep,
+        output: &str,
+    ) -> JobSpec {
         JobSpec {
             names: NameFilter::default(),
             in_place: false,
@@ -104,8 +111,6 @@ impl Place {
             skip_bad: None,
             binary: BinaryFiles::Refuse,
             overwrite: false,
-            quiet: true,
-            plan_only: false,
             stores: ObjectStores::new(64 << 20),
         }
     }
@@ -117,7 +122,8 @@ impl Place {
     /// Kept records of one process over all inputs.
     fn expected(&self, level: Level, keep: Keep) -> String {
         let inputs = (0..WORKERS).map(|worker| self.input(worker)).collect();
-        run(&JobSpec { summary: None, ..self.spec(inputs, level, keep, "all.txt") }).unwrap();
+        let spec = JobSpec { summary: None, ..self.spec(inputs, level, keep, "all.txt") };
+        run(&spec, &Unwatched).unwrap();
         self.read("all.txt")
     }
 
@@ -125,7 +131,7 @@ impl Place {
         let (inputs, output) = (vec![self.input(worker)], format!("out{worker}.txt"));
         let spec = self.spec(inputs, Level::Fingerprint, Keep::First, &output);
         let member = Membership { worker, job: 77, spec_digest: [3; 16] };
-        Bench::open(spec, member, folder).unwrap()
+        Bench::open(spec, member, folder, Arc::new(Unwatched)).unwrap()
     }
 
     /// The workshop of worker 0.
@@ -137,7 +143,8 @@ impl Place {
         let output = if directory { format!("out{worker}/") } else { format!("out{worker}.txt") };
         let spec = self.spec(vec![self.input(worker)], level, keep, &output);
         let member = Membership { worker, job: 77, spec_digest: [3; 16] };
-        FileWorkshop::open(spec, member, &self.path(&format!("job{worker}"))).unwrap()
+        let folder = self.path(&format!("job{worker}"));
+        FileWorkshop::open(spec, member, &folder, Arc::new(Unwatched)).unwrap()
     }
 }
 
@@ -146,12 +153,17 @@ struct Carrier<'a> {
     place: &'a Place,
     rules: JobRules,
     directory: bool,
-    runtime: Runtime,
     shops: Vec<FileWorkshop>,
     /// What each worker has sent and found.
     reports: Vec<ExchangeReport>,
     steps: u32,
     crash_at: u32,
+}
+
+fn fetch(shop: &FileWorkshop) {
+    if let Some(suspects) = shop.take_suspects() {
+        shop.fetch(&suspects).unwrap();
+    }
 }
 
 impl Carrier<'_> {
@@ -168,7 +180,7 @@ impl Carrier<'_> {
     }
 
     fn read(&mut self) -> (JobShape, Vec<u32>, Vec<Counts>) {
-        let forecasts: Vec<_> = self.shops.iter().map(|shop| shop.forecast().unwrap()).collect();
+        let forecasts: Vec<_> = self.shops.iter().map(FileWorkshop::forecast).collect();
         let mut shape = shape_for(self.rules, &forecasts);
         shape.cells_per_owner = 2;
         let mut bases = vec![0];
@@ -180,7 +192,7 @@ impl Carrier<'_> {
         let mut counts = Vec::new();
         for (worker, &chunk_base) in bases.iter().enumerate() {
             let order = ReadOrder { shape, chunk_base };
-            counts.push(self.runtime.block_on(self.shops[worker].read(order)).unwrap());
+            counts.push(self.shops[worker].read(order).unwrap());
             self.step();
         }
         (shape, bases, counts)
@@ -190,7 +202,7 @@ impl Carrier<'_> {
         let mut coordinator = Coordinator::new(shape, FilterChoice::Auto).unwrap();
         let mut outbox = Outbox::new();
         for (worker, counts) in (0u16..).zip(counts) {
-            let chunks = self.shops[usize::from(worker)].forecast().unwrap().chunks;
+            let chunks = self.shops[usize::from(worker)].forecast().chunks;
             let counted = CoordinatorInput::Counted {
                 worker: WorkerId(worker),
                 items: counts.items,
@@ -228,7 +240,7 @@ impl Carrier<'_> {
                     inputs.push((to, Input::Frame { from, bytes: frame }));
                 }
                 Some((id, Output::Settled { cell, drops })) => {
-                    self.shops[id.index()].settle(cell, drops).unwrap();
+                    self.shops[id.index()].settle(cell, &drops).unwrap();
                 }
                 Some((id, Output::Compare { suspects: found, .. })) => {
                     suspects.insert(id, found);
@@ -238,8 +250,8 @@ impl Carrier<'_> {
                 None => {
                     for (id, found) in std::mem::take(&mut suspects) {
                         let shop = &self.shops[id.index()];
-                        shop.suspect(cell, &found).unwrap();
-                        self.runtime.block_on(shop.fetch()).unwrap();
+                        shop.suspect(&found).unwrap();
+                        fetch(shop);
                         inputs.push((id, Input::Items { cell, items: shop.items(cell).unwrap() }));
                     }
                 }
@@ -264,7 +276,7 @@ impl Carrier<'_> {
         }
         // Broken off behind the seals: it is made again, and nothing is learned twice.
         for _ in 0..2 {
-            tally_test::carry(&self.runtime, &self.shops, &bases);
+            tally_test::carry(&self.shops, &bases);
             self.step();
         }
         let order = WriteOrder {
@@ -274,16 +286,17 @@ impl Carrier<'_> {
         let mut written: Vec<Written> = Vec::new();
         for worker in 0..usize::from(WORKERS) {
             let shop = &self.shops[worker];
-            written.push(self.runtime.block_on(shop.write(order.clone())).unwrap());
-            let again = self.runtime.block_on(self.shops[worker].write(order.clone())).unwrap();
+            shop.forget_claims();
+            written.push(shop.write(&order).unwrap());
+            let again = self.shops[worker].write(&order).unwrap();
             assert_eq!(again, written[worker]);
             self.step();
             // A coordinator that was started again exchanges the cells that are left: none.
-            self.runtime.block_on(self.shops[worker].fetch()).unwrap();
+            fetch(&self.shops[worker]);
         }
         for _ in 0..2 {
             for worker in 0..usize::from(WORKERS) {
-                self.runtime.block_on(self.shops[worker].commit()).unwrap();
+                self.shops[worker].commit().unwrap();
                 self.step();
             }
         }
@@ -295,7 +308,7 @@ impl Carrier<'_> {
             report += *expected;
         }
         let result = JobResult { plan, report, counts, written, attempts: 1 };
-        self.runtime.block_on(self.shops[0].conclude(&result)).unwrap();
+        self.shops[0].conclude(&result).unwrap();
         self.step();
         self.shops.iter().for_each(|shop| shop.end(false));
         self.steps >= self.crash_at
@@ -303,11 +316,10 @@ impl Carrier<'_> {
 }
 
 fn carrier(place: &Place, rules: JobRules, directory: bool, crash_at: u32) -> Carrier<'_> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let JobRules { level, keep, .. } = rules;
     let shops = (0..WORKERS).map(|worker| place.open(worker, level, keep, directory)).collect();
     let reports = vec![ExchangeReport::default(); WORKERS.into()];
-    Carrier { place, rules, directory, runtime, shops, reports, steps: 0, crash_at }
+    Carrier { place, rules, directory, shops, reports, steps: 0, crash_at }
 }
 
 fn rules(level: Level, keep: Keep) -> JobRules {
@@ -423,9 +435,9 @@ fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
     let open = |job: u64| {
         let spec = place.spec(vec![place.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
         let member = Membership { worker: 0, job, spec_digest: [3; 16] };
-        FileWorkshop::open(spec, member, &place.path("job0"))
+        FileWorkshop::open(spec, member, &place.path("job0"), Arc::new(Unwatched))
             .err()
-            .map(|error| format!("{error:#}"))
+            .map(|error| chain_text(&error))
     };
     assert_eq!(open(77), None);
     assert!(open(78).unwrap().contains("belongs to worker 0 of another job"));

@@ -8,7 +8,8 @@ use super::super::context::Job;
 use super::super::drop_rows::DropRow;
 use super::super::hash_runs::{Run, entry_bytes};
 use super::super::local_pass::{ChunkSink, read_chunks};
-use super::super::progress::{Bar, Unit};
+use super::super::observer::Unit;
+use super::super::progress::Bar;
 use super::super::run_builder::RUN_ENTRIES_MAX;
 use super::super::turns::lock;
 use super::bench::{Bench, Restored};
@@ -59,8 +60,8 @@ pub(super) fn read(bench: &Bench, order: ReadOrder) -> Result<Counts> {
         segment_bytes: segment_bytes(bench, &job.shape),
         seal_bytes: (bytes / SEALS_MIN).min(SEAL_INPUT_BYTES),
     };
-    let bar = Bar::new("read", bytes, Unit::Bytes, bench.spec.quiet);
-    bar.add(bytes - todo.iter().map(|&chunk| bench.chunks[chunk].bytes).sum::<u64>());
+    let bar = Bar::new(&*bench.observer, "read", bytes, Unit::Bytes);
+    bar.add(bytes - todo.iter().map(|&chunk| bench.chunks[chunk].bytes).sum::<u64>())?;
     let pass = read_chunks(&job, &todo, facts, || Gatherer::new(&shared), &bar)?;
     check_memory(bench, &pass.facts)?;
     let (segments, pairs) = std::mem::take(&mut *lock(&shared.sealed));

@@ -2,24 +2,21 @@
 
 use super::workshop::FileWorkshop;
 use std::collections::VecDeque;
-use tokio::runtime::Runtime;
 use umbel_engine::Outbox;
-use umbel_engine::dedup::job::TallyOrder;
 use umbel_engine::dedup::{Group, Tally, TallyInput, TallyOutput, TallyShape, WorkerId};
-use umbel_node::jobs::Workshop;
 
 /// Counts the groups in processes that live so long; who knows them already only answers.
-pub(super) fn carry(runtime: &Runtime, shops: &[FileWorkshop], chunk_bases: &[u32]) {
+pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) {
     let (chunk_bases, tells_sizes) = (chunk_bases.to_vec(), true);
     let names_parts = false;
-    let order = TallyOrder { chunk_bases: chunk_bases.clone(), tells_sizes, names_parts };
     let shape = TallyShape { job: 77, attempt: 1, chunk_bases, tells_sizes, names_parts };
     let workers = (0u16..).map(WorkerId).zip(shops);
     let mut tallies = Vec::new();
     let mut inputs = Vec::new();
     for (id, shop) in workers {
         tallies.push(Tally::new(id, shape.clone()).unwrap());
-        let places = runtime.block_on(shop.gather(order.clone())).unwrap();
+        shop.forget_groups().unwrap();
+        let places = shop.gather().unwrap();
         inputs.push((id, TallyInput::Begin { places }));
     }
     let mut outbox = Outbox::new();
@@ -39,13 +36,14 @@ pub(super) fn carry(runtime: &Runtime, shops: &[FileWorkshop], chunk_bases: &[u3
                 let claims = shop.claims(range).unwrap();
                 inputs.push((id, TallyInput::Claims { keeper, claims }));
             }
-            TallyOutput::Groups(groups) => shop.learn(id, groups).unwrap(),
+            TallyOutput::Groups(groups) => shop.learn(id, &groups).unwrap(),
             TallyOutput::Sizes { keeper, range, sizes } => {
                 let claims = shop.claims(range).unwrap();
                 let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
-                let groups =
-                    groups.map(|(kept, told)| Group { kept, size: told.size, part: told.part });
-                shop.learn(keeper, groups.collect()).unwrap();
+                let groups: Vec<Group> = groups
+                    .map(|(kept, told)| Group { kept, size: told.size, part: told.part })
+                    .collect();
+                shop.learn(keeper, &groups).unwrap();
             }
             TallyOutput::Name(places) => {
                 inputs.push((id, TallyInput::Parts(shop.parts(&places).unwrap())));

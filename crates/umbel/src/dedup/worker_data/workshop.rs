@@ -1,9 +1,13 @@
-//! The workshop of a worker: [`umbel_node::jobs::Workshop`] on files and threads.
+//! The workshop of a worker: what a job over many machines asks of it, on files and threads.
+//!
+//! Whoever drives it calls what takes long (reading, fetching, gathering, writing, the commit and what follows it) on
+//! threads that may block; [`FileWorkshop::end`] waits for that.
 
 use super::super::compare::{self, Suspects};
 use super::super::hash_runs::CellEntries;
 use super::super::object_inputs::ObjectStores;
-use super::super::progress::{Bar, Unit};
+use super::super::observer::{Observer, Unit};
+use super::super::progress::Bar;
 use super::super::spec::JobSpec;
 use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::super::turns::{lock, run_tasks};
@@ -14,64 +18,37 @@ use super::folder::{JOURNAL, JobFolder};
 use super::notes::{Note, Notebook};
 use super::times::Part;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
-use crate::dedup::error::{Context, DedupError, Result, chain_text};
+use crate::dedup::error::{Context, Result, chain_text};
 use crate::files::Roots;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::dedup::job::{
-    CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
 };
 use umbel_engine::dedup::{
     Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
     WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
-use umbel_node::jobs::{Workshop, WorkshopError};
-use umbel_node::ports::PortFuture;
 
 /// Bytes of items that are gathered for all cells together before they go to disk, as a share of the memory.
 const GATHERED_MEMORY_SHARE: u64 = 8;
 
 /// A worker's data on files and threads.
 pub(crate) struct FileWorkshop {
-    bench: Arc<Bench>,
+    bench: Bench,
     /// Which records' items are to be compared; none yet where it is empty.
     suspects: Mutex<Option<Suspects>>,
-    fetched: Arc<Mutex<Option<GroupedBytes>>>,
+    fetched: Mutex<Option<GroupedBytes>>,
     /// What was dropped, by the records that were kept.
-    claims: Arc<Mutex<Option<ClaimFile>>>,
+    claims: Mutex<Option<ClaimFile>>,
     /// What the job came to, in one line.
-    summary: Arc<Mutex<Vec<u8>>>,
+    summary: Mutex<Vec<u8>>,
     /// Whether the folder is removed at the end of the process, not at that of the job, and but for a note of the end.
     removes_last: bool,
     /// Whether it is to be.
     is_done_with: AtomicBool,
-}
-
-fn explain(error: &DedupError) -> WorkshopError {
-    let is_final = matches!(error.innermost(), DedupError::Input(_) | DedupError::Usage(_));
-    WorkshopError { cause: chain_text(error), resumable: !is_final }
-}
-
-/// Does what takes long on a thread of its own, which [`Workshop::end`] waits for.
-fn apart<'a, Outcome: Send + 'static>(
-    bench: &Arc<Bench>,
-    work: impl FnOnce(&Bench) -> Result<Outcome> + Send + 'static,
-) -> PortFuture<'a, Result<Outcome, WorkshopError>> {
-    let bench = Arc::clone(bench);
-    Box::pin(async move {
-        let work = tokio::task::spawn_blocking(move || {
-            let _busy = bench.busy.read().unwrap_or_else(PoisonError::into_inner);
-            bench.check_wanted()?;
-            work(&bench)
-        });
-        let outcome = match work.await {
-            Ok(outcome) => outcome,
-            Err(stopped) => Err(DedupError::Failed(stopped.to_string()).context("a bug of umbel")),
-        };
-        outcome.map_err(|error| explain(&error))
-    })
 }
 
 impl FileWorkshop {
@@ -81,12 +58,21 @@ impl FileWorkshop {
     ///
     /// If another process works in it, if it belongs to another job, if the input has changed since the job began, or
     /// if it is damaged.
-    pub(crate) fn open(spec: JobSpec, member: Membership, folder: &Path) -> Result<Self> {
-        let bench = Arc::new(Bench::open(spec, member, folder)?);
-        let (fetched, claims, summary) = (Arc::default(), Arc::default(), Arc::default());
-        let (removes_last, is_done_with) = (false, AtomicBool::new(false));
-        let suspects = Mutex::default();
-        Ok(Self { bench, suspects, fetched, claims, summary, removes_last, is_done_with })
+    pub(crate) fn open(
+        spec: JobSpec,
+        member: Membership,
+        folder: &Path,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self> {
+        Ok(Self {
+            bench: Bench::open(spec, member, folder, observer)?,
+            suspects: Mutex::default(),
+            fetched: Mutex::default(),
+            claims: Mutex::default(),
+            summary: Mutex::default(),
+            removes_last: false,
+            is_done_with: AtomicBool::new(false),
+        })
     }
 
     /// The same, whose folder stays until [`FileWorkshop::remove_done`], and a note of the end behind that: a process
@@ -115,7 +101,7 @@ impl FileWorkshop {
             None => folder.remove(has_ended),
         };
         if let Err(error) = removed {
-            crate::say::say_line(chain_text(&error));
+            self.bench.observer.warn(&chain_text(&error));
         }
     }
 
@@ -157,7 +143,95 @@ impl FileWorkshop {
         lock(&self.bench.told).ended
     }
 
-    fn settle_cell(&self, cell: u32, drops: &Drops) -> Result<()> {
+    /// Does what takes long, which [`FileWorkshop::end`] waits for.
+    fn busy<T>(&self, work: impl FnOnce(&Bench) -> Result<T>) -> Result<T> {
+        let _busy = self.bench.busy.read().unwrap_or_else(PoisonError::into_inner);
+        self.bench.check_wanted()?;
+        work(&self.bench)
+    }
+
+    /// What was marked before, oldest first.
+    pub(crate) fn marks(&self) -> Vec<Vec<u8>> {
+        lock(&self.bench.told).marks.clone()
+    }
+
+    /// Adds a mark, durably, behind everything that returned before.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made durable.
+    pub(crate) fn mark(&self, mark: &[u8]) -> Result<()> {
+        lock(&self.bench.notebook).mark(mark)
+    }
+
+    /// The same, of a mark behind which nothing else in the folder is needed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FileWorkshop::mark`].
+    pub(crate) fn mark_end(&self, mark: &[u8]) -> Result<()> {
+        lock(&self.bench.notebook).mark_end(mark)?;
+        lock(&self.bench.told).ended = true;
+        Ok(())
+    }
+
+    /// What the worker expects of its input.
+    pub(crate) fn forecast(&self) -> Forecast {
+        self.bench.forecast
+    }
+
+    /// Reads what was not read before. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// The first bad record that may not be left out, a full disk, an input that has changed.
+    pub(crate) fn read(&self, order: ReadOrder) -> Result<Counts> {
+        self.busy(|bench| reading::read(bench, order))
+    }
+
+    /// The worker's entries in the sample of every owner, one list an owner.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn sample(&self) -> Result<Vec<Vec<Entry>>> {
+        let state = self.bench.read_state()?;
+        let shape = self.bench.job(state.reading).shape;
+        let list = |owner: u32| {
+            let range = shape.sample_range(owner);
+            let cell = owner * shape.cells_per_owner;
+            let CellEntries { mut entries, .. } = state.cells.entries(cell)?;
+            entries.retain(|entry| range.contains(entry.hash.hi()));
+            Ok(entries)
+        };
+        (0..shape.workers).map(list).collect()
+    }
+
+    /// The worker's entries in a cell, repeats included, in any order; and how each ranks, where the job keeps the best.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>)> {
+        let CellEntries { entries, ranks } = self.bench.read_state()?.cells.entries(cell)?;
+        Ok((entries, ranks))
+    }
+
+    /// What earlier jobs have kept in a range of the hash space.
+    ///
+    /// # Errors
+    ///
+    /// If an index cannot be read or is damaged.
+    pub(crate) fn references(&self, range: HashRange) -> Result<Vec<ItemHash>> {
+        self.bench.references.hashes(range)
+    }
+
+    /// The cell is settled: these items are dropped. Not durable before the next [`FileWorkshop::seal`].
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be written.
+    pub(crate) fn settle(&self, cell: u32, drops: &Drops) -> Result<()> {
         let state = self.bench.read_state()?;
         for &place in &drops.places {
             self.bench.mark_dropped(&state, place)?;
@@ -178,7 +252,12 @@ impl FileWorkshop {
         Ok(())
     }
 
-    fn seal_cells(&self, report: &ExchangeReport) -> Result<()> {
+    /// Makes everything settled so far durable, and the figures with it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made durable: what is sealed is then what was before.
+    pub(crate) fn seal(&self, report: &ExchangeReport) -> Result<()> {
         let mut settling = lock(&self.bench.settling);
         if settling.open.is_empty() && settling.report == *report {
             return Ok(());
@@ -195,7 +274,14 @@ impl FileWorkshop {
         Ok(())
     }
 
-    fn sealed_cells(&self) -> Result<(CellSet, ExchangeReport)> {
+    /// The cells that are settled durably, and the figures of the last seal. Forgets what was settled and not sealed, and
+    /// all suspects.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn sealed(&self) -> Result<(CellSet, ExchangeReport)> {
+        *lock(&self.suspects) = None;
         let mut settling = lock(&self.bench.settling);
         settling.open.clear();
         settling.open_reference_drops = 0;
@@ -203,62 +289,12 @@ impl FileWorkshop {
         Ok((settling.sealed.clone(), settling.report))
     }
 
-    fn read_sample(&self) -> Result<Vec<Vec<Entry>>> {
-        let state = self.bench.read_state()?;
-        let shape = self.bench.job(state.reading).shape;
-        let list = |owner: u32| {
-            let range = shape.sample_range(owner);
-            let cell = owner * shape.cells_per_owner;
-            let CellEntries { mut entries, .. } = state.cells.entries(cell)?;
-            entries.retain(|entry| range.contains(entry.hash.hi()));
-            Ok(entries)
-        };
-        (0..shape.workers).map(list).collect()
-    }
-
-    fn seal_counted(&self) -> Result<()> {
-        let mut told = lock(&self.bench.told);
-        if told.group_bytes.is_some() {
-            return Ok(());
-        }
-        self.bench.groups.sync()?;
-        let group_bytes = self.bench.groups.bytes();
-        self.bench.note(&Note::Counted { group_bytes })?;
-        told.group_bytes = Some(group_bytes);
-        Ok(())
-    }
-
-    fn learn_groups(&self, keeper: WorkerId, groups: &[Group]) -> Result<()> {
-        // What is durable was learned in an attempt before, and was the same.
-        if lock(&self.bench.told).group_bytes.is_some() {
-            return Ok(());
-        }
-        group_file::append(&self.bench.groups, keeper, groups)
-    }
-
-    fn read_claims(&self, range: PlaceRange) -> Result<Vec<Claim>> {
-        let claims = lock(&self.claims);
-        claims.as_ref().context("no claims were gathered")?.in_range(range)
-    }
-
-    fn read_items(&self, cell: u32) -> Result<Vec<Item>> {
-        let state = self.bench.read_state()?;
-        let fetched = lock(&self.fetched);
-        let store = fetched.as_ref().context("no items were fetched")?;
-        let items = compare::decode(&store.read(cell as usize)?)?;
-        let base = state.reading.chunk_base;
-        Ok(items
-            .into_iter()
-            .map(|(_, item)| {
-                let place = Place::new(item.place.chunk() + base, item.place.item());
-                Item { place, ..item }
-            })
-            .collect())
-    }
-}
-
-impl FileWorkshop {
-    fn add_suspects(&self, suspects: &[Suspect]) -> Result<()> {
+    /// Notes records whose items are to be compared, until [`FileWorkshop::sealed`] is called for the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn suspect(&self, suspects: &[Suspect]) -> Result<()> {
         if suspects.is_empty() {
             return Ok(());
         }
@@ -272,6 +308,184 @@ impl FileWorkshop {
             noted.add(Suspect { place: Place::new(chunk, record), ..suspect });
         }
         Ok(())
+    }
+
+    /// Hands out what was noted, once; `None` if there is nothing. A worker that has written its outputs has no input any
+    /// more, and is asked for nothing.
+    pub(crate) fn take_suspects(&self) -> Option<Suspects> {
+        lock(&self.suspects).take()
+    }
+
+    /// Reads the items of suspects again, to be had by [`FileWorkshop::items`]. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// As for [`FileWorkshop::read`].
+    pub(crate) fn fetch(&self, suspects: &Suspects) -> Result<()> {
+        self.busy(|bench| {
+            *lock(&self.fetched) = Some(fetch(bench, suspects)?);
+            Ok(())
+        })
+    }
+
+    /// The items of a cell that were fetched.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn items(&self, cell: u32) -> Result<Vec<Item>> {
+        let state = self.bench.read_state()?;
+        let fetched = lock(&self.fetched);
+        let store = fetched.as_ref().context("no items were fetched")?;
+        let items = compare::decode(&store.read(cell as usize)?)?;
+        let base = state.reading.chunk_base;
+        Ok(items
+            .into_iter()
+            .map(|(_, item)| {
+                let place = Place::new(item.place.chunk() + base, item.place.item());
+                Item { place, ..item }
+            })
+            .collect())
+    }
+
+    /// Forgets all groups that were not sealed: those of another attempt are to be learned.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be written.
+    pub(crate) fn forget_groups(&self) -> Result<()> {
+        let is_counted = lock(&self.bench.told).group_bytes.is_some();
+        if is_counted { Ok(()) } else { self.bench.groups.cut(0) }
+    }
+
+    /// Sorts what this worker has dropped by what was kept, to be had by [`FileWorkshop::claims`]; how many places each of
+    /// its own chunks has. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read or written.
+    pub(crate) fn gather(&self) -> Result<Vec<u64>> {
+        self.busy(|bench| {
+            let state = bench.read_state()?;
+            *lock(&self.claims) = Some(ClaimFile::gather(bench, &state)?);
+            Ok(state.facts.iter().map(|facts| facts.places).collect())
+        })
+    }
+
+    /// How many of this worker's records were dropped for each in a range, by places of the job, in rising order.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    pub(crate) fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>> {
+        let claims = lock(&self.claims);
+        claims.as_ref().context("no claims were gathered")?.in_range(range)
+    }
+
+    /// Forgets the claims: nobody asks for them any more.
+    pub(crate) fn forget_claims(&self) {
+        *lock(&self.claims) = None;
+    }
+
+    /// Which part of a record each of these places of this worker is.
+    ///
+    /// # Errors
+    ///
+    /// If one is no such place.
+    pub(crate) fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>> {
+        let state = self.bench.read_state()?;
+        places.iter().map(|place| self.bench.own_part(&state, *place)).collect()
+    }
+
+    /// These groups, of this worker's or of another one's records, are so large. Not durable before
+    /// [`FileWorkshop::seal_groups`].
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be written.
+    pub(crate) fn learn(&self, keeper: WorkerId, groups: &[Group]) -> Result<()> {
+        // What is durable was learned in an attempt before, and was the same.
+        if lock(&self.bench.told).group_bytes.is_some() {
+            return Ok(());
+        }
+        group_file::append(&self.bench.groups, keeper, groups)
+    }
+
+    /// Makes all that was learned durable.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be written.
+    pub(crate) fn seal_groups(&self) -> Result<()> {
+        let mut told = lock(&self.bench.told);
+        if told.group_bytes.is_some() {
+            return Ok(());
+        }
+        self.bench.groups.sync()?;
+        let group_bytes = self.bench.groups.bytes();
+        self.bench.note(&Note::Counted { group_bytes })?;
+        told.group_bytes = Some(group_bytes);
+        Ok(())
+    }
+
+    /// Writes what an earlier process has not, aside. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// A full disk, an input that has changed, an output that stands already.
+    pub(crate) fn write(&self, order: &WriteOrder) -> Result<Written> {
+        self.busy(|bench| writing::write(bench, order))
+    }
+
+    /// Puts all outputs under their names. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be put there.
+    pub(crate) fn commit(&self) -> Result<()> {
+        self.busy(writing::commit)
+    }
+
+    /// Adds what stays to the filter that the job adds to. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// If the filter does not answer, or an input has changed.
+    pub(crate) fn add(&self) -> Result<()> {
+        self.busy(filters::add)
+    }
+
+    /// At the coordinator: writes the summary of all workers. Takes long.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub(crate) fn conclude(&self, result: &JobResult) -> Result<()> {
+        self.busy(|bench| {
+            *lock(&self.summary) = conclusion::conclude(bench, result)?;
+            // The exit code of a process that is started again is the same.
+            let bad = result.counts.iter().map(|counts| counts.bad).sum();
+            bench.note(&Note::Concluded { bad })
+        })
+    }
+
+    /// What the job came to, in one line of JSON; empty before it is concluded here.
+    pub(crate) fn summary(&self) -> Vec<u8> {
+        lock(&self.summary).clone()
+    }
+
+    /// The job has ended: ends what is under way, and removes the scratch unless it shall be taken up again.
+    pub(crate) fn end(&self, keep_scratch: bool) {
+        self.bench.stop();
+        if keep_scratch {
+            return;
+        }
+        let JobSpec { stores, roots, .. } = &self.bench.spec;
+        writing::forget(&mut lock(&self.bench.told), stores, roots.as_ref());
+        self.is_done_with.store(true, Ordering::Relaxed);
+        if !self.removes_last {
+            self.remove_folder();
+        }
     }
 }
 
@@ -287,7 +501,7 @@ fn fetch(bench: &Bench, suspects: &Suspects) -> Result<GroupedBytes> {
         cells,
     ));
     let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
-    let bar = Bar::new("compare", bytes, Unit::Bytes, bench.spec.quiet);
+    let bar = Bar::new(&*bench.observer, "compare", bytes, Unit::Bytes);
     run_tasks(
         bench.threads,
         bench.chunks.len(),
@@ -298,154 +512,4 @@ fn fetch(bench: &Bench, suspects: &Suspects) -> Result<GroupedBytes> {
         GroupWriter::finish,
     )?;
     Ok(store)
-}
-
-impl Workshop for FileWorkshop {
-    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
-        Ok(lock(&self.bench.told).marks.clone())
-    }
-
-    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
-        lock(&self.bench.notebook).mark(mark).map_err(|error| explain(&error))
-    }
-
-    fn mark_end(&self, mark: &[u8]) -> Result<(), WorkshopError> {
-        lock(&self.bench.notebook).mark_end(mark).map_err(|error| explain(&error))?;
-        lock(&self.bench.told).ended = true;
-        Ok(())
-    }
-
-    fn forecast(&self) -> Result<Forecast, WorkshopError> {
-        Ok(self.bench.forecast)
-    }
-
-    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
-        apart(&self.bench, move |bench| reading::read(bench, order))
-    }
-
-    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError> {
-        self.read_sample().map_err(|error| explain(&error))
-    }
-
-    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
-        self.ranked_entries(cell).map(|(entries, _)| entries)
-    }
-
-    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
-        let state = self.bench.read_state();
-        let found = state.and_then(|state| state.cells.entries(cell));
-        let CellEntries { entries, ranks } = found.map_err(|error| explain(&error))?;
-        Ok((entries, ranks))
-    }
-
-    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
-        self.bench.references.hashes(range).map_err(|error| explain(&error))
-    }
-
-    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
-        self.settle_cell(cell, &drops).map_err(|error| explain(&error))
-    }
-
-    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
-        self.seal_cells(report).map_err(|error| explain(&error))
-    }
-
-    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
-        *lock(&self.suspects) = None;
-        self.sealed_cells().map_err(|error| explain(&error))
-    }
-
-    fn suspect(&self, _: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
-        self.add_suspects(suspects).map_err(|error| explain(&error))
-    }
-
-    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        // A worker that has written its outputs has no input any more, and is asked for nothing.
-        let Some(suspects) = lock(&self.suspects).take() else {
-            return Box::pin(async { Ok(()) });
-        };
-        let fetched = Arc::clone(&self.fetched);
-        apart(&self.bench, move |bench| {
-            let store = fetch(bench, &suspects)?;
-            *lock(&fetched) = Some(store);
-            Ok(())
-        })
-    }
-
-    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
-        self.read_items(cell).map_err(|error| explain(&error))
-    }
-
-    fn gather(&self, _: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
-        // At once: what an attempt before has left running must not forget what this one learns.
-        let is_counted = lock(&self.bench.told).group_bytes.is_some();
-        let begun = if is_counted { Ok(()) } else { self.bench.groups.cut(0) };
-        let gathered = Arc::clone(&self.claims);
-        apart(&self.bench, move |bench| {
-            begun?;
-            let state = bench.read_state()?;
-            let claims = ClaimFile::gather(bench, &state)?;
-            *lock(&gathered) = Some(claims);
-            Ok(state.facts.iter().map(|facts| facts.places).collect())
-        })
-    }
-
-    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
-        self.read_claims(range).map_err(|error| explain(&error))
-    }
-
-    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
-        let state = self.bench.read_state().map_err(|error| explain(&error))?;
-        let part = |place: &Place| self.bench.own_part(&state, *place);
-        places.iter().map(part).collect::<Result<_>>().map_err(|error| explain(&error))
-    }
-
-    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        self.learn_groups(keeper, &groups).map_err(|error| explain(&error))
-    }
-
-    fn seal_groups(&self) -> Result<(), WorkshopError> {
-        self.seal_counted().map_err(|error| explain(&error))
-    }
-
-    fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
-        // Nobody asks for claims any more.
-        *lock(&self.claims) = None;
-        apart(&self.bench, move |bench| writing::write(bench, &order))
-    }
-
-    fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        apart(&self.bench, writing::commit)
-    }
-
-    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        apart(&self.bench, filters::add)
-    }
-
-    fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {
-        let (result, summary) = (result.clone(), Arc::clone(&self.summary));
-        apart(&self.bench, move |bench| {
-            *lock(&summary) = conclusion::conclude(bench, &result)?;
-            // The exit code of a process that is started again is the same.
-            bench
-                .note(&Note::Concluded { bad: result.counts.iter().map(|counts| counts.bad).sum() })
-        })
-    }
-
-    fn summary(&self) -> Vec<u8> {
-        lock(&self.summary).clone()
-    }
-
-    fn end(&self, keep_scratch: bool) {
-        self.bench.stop();
-        if keep_scratch {
-            return;
-        }
-        let JobSpec { stores, roots, .. } = &self.bench.spec;
-        writing::forget(&mut lock(&self.bench.told), stores, roots.as_ref());
-        self.is_done_with.store(true, Ordering::Relaxed);
-        if !self.removes_last {
-            self.remove_folder();
-        }
-    }
 }

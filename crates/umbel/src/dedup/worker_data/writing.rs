@@ -4,9 +4,10 @@ use super::super::addresses::is_object;
 use super::super::bad::BadRecords;
 use super::super::chunk_facts::ChunkFacts;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
+use super::super::observer::Unit;
 use super::super::output::{OutputTimes, Places, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
-use super::super::progress::{Bar, Unit};
+use super::super::progress::Bar;
 use super::super::report::records_before;
 use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
 use super::super::spec::OutputTarget;
@@ -198,7 +199,7 @@ fn places(bench: &Bench) -> Result<JobPlaces<'_>> {
 fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
     let job = bench.job(state.reading);
     let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
-    let bar = Bar::new("write", bytes, Unit::BytesWritten, bench.spec.quiet);
+    let bar = Bar::new(&*bench.observer, "write", bytes, Unit::BytesWritten);
     match &bench.spec.output {
         OutputTarget::Directory(root) => {
             let places = places(bench)?;
@@ -273,12 +274,13 @@ fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
         (Some(path), _) => path.clone(),
         (None, OutputTarget::Directory(root)) => root.join(BAD_LIST_NAME),
         (None, _) => {
-            write_bad(&bench.spec, None, &list)?;
+            write_bad(&bench.spec, &*bench.observer, None, &list)?;
             return Ok(());
         }
     };
     write_one(bench, &path, |sink| {
-        let complete = write_bad(&bench.spec, Some(Named::Open(Box::new(sink))), &list)?;
+        let complete =
+            write_bad(&bench.spec, &*bench.observer, Some(Named::Open(Box::new(sink))), &list)?;
         complete.context("a list of bad records has lines")
     })
 }

@@ -1,15 +1,15 @@
 //! A worker of a job over many machines, as a process of its own: its workshop, its place among the others.
 
-use super::inputs::is_dash;
-use super::online::Online;
-use super::scope::Scope;
-use super::spec::{JobSpec, OutputTarget};
-use super::worker_data::{
-    FOLDER_PREFIX, FileWorkshop, Membership, agreed, ended_before, remove_old,
-};
+use super::summary;
+use super::terminal::Terminal;
 use crate::clock::unix_seconds;
+use crate::dedup::{
+    FOLDER_PREFIX, FileWorkshop, JobSpec, Membership, OutputTarget, agreed, chain_text,
+    check_possible, ended_before, remove_old, rules, spec_digest,
+};
 use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
+use crate::workshop::AsWorkshop;
 use anyhow::{Context, Error, Result};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use umbel_engine::dedup::Route;
-use umbel_engine::dedup::job::{JobEvent, JobFailure, JobRules};
+use umbel_engine::dedup::job::{JobEvent, JobFailure};
 use umbel_filter::ItemHasher;
 use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
 use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};
@@ -44,29 +44,29 @@ const HAD_ENDED: &str = "the job had ended before this start, and its outputs st
 
 /// A worker among others, as the user describes it.
 #[derive(Clone, Debug)]
-pub(crate) struct PeerSpec {
+pub(super) struct PeerSpec {
     /// Number of this worker, from 0.
-    pub(crate) rank: u16,
+    pub(super) rank: u16,
     /// Addresses of all workers, in order.
-    pub(crate) peers: Vec<String>,
+    pub(super) peers: Vec<String>,
     /// Where to listen; `None`: where the others expect it.
-    pub(crate) listen: Option<String>,
+    pub(super) listen: Option<String>,
     /// Folder of the job; `None`: one in the scratch directory.
-    pub(crate) job_dir: Option<PathBuf>,
+    pub(super) job_dir: Option<PathBuf>,
     /// What comes from the secret of the job.
-    pub(crate) keys: Derived,
+    pub(super) keys: Derived,
     /// How long the job waits for a worker that is away.
-    pub(crate) worker_timeout: Duration,
+    pub(super) worker_timeout: Duration,
 }
 
 impl PeerSpec {
     /// Number of the job: by its secret, for a job that is taken up again may have moved to other machines.
-    pub(crate) fn job(&self) -> u64 {
+    pub(super) fn job(&self) -> u64 {
         self.number("number")
     }
 
     /// A seed that all workers know and nobody else.
-    pub(crate) fn seed(&self) -> u64 {
+    pub(super) fn seed(&self) -> u64 {
         self.number("seed")
     }
 
@@ -161,7 +161,7 @@ impl Refusals {
 ///
 /// A [`UsageError`] where the command makes no sense; else why the job or this worker ended without a result: names
 /// worker, host, and file and record or path.
-pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit> {
+pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) -> Result<Exit> {
     peers.check()?;
     if matches!(spec.output, OutputTarget::Stdout) {
         let text = "a worker of a job over many machines needs an --output FILE or DIR/: nothing is written before \
@@ -173,7 +173,6 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     if peers.rank != 0 {
         spec.summary = None; // Worker 0 writes it, with sums over all.
     }
-    let quiet = spec.quiet;
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
     let job = peers.job();
     let member = Membership { worker: peers.rank, job, spec_digest };
@@ -185,7 +184,9 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
         return Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done });
     }
     let (lanes, lanes_runtime) = start_lanes(spec.memory_bytes)?;
-    let workshop = Arc::new(FileWorkshop::open(spec, member, &folder)?.removing_last());
+    let workshop = Arc::new(
+        FileWorkshop::open(spec, member, &folder, Arc::new(Terminal::new(quiet)))?.removing_last(),
+    );
     let had_ended = workshop.has_ended();
     let network = runtime(NETWORK_THREADS, "network")?;
     let config = MemberConfig {
@@ -211,11 +212,15 @@ pub(crate) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec) -> Result<Exit>
     let outcome = network.block_on(run_member(
         config,
         &ports,
-        Arc::clone(&workshop) as _,
+        Arc::new(AsWorkshop(Arc::clone(&workshop))),
         Arc::new(Teller { quiet }),
     ));
     network.shutdown_timeout(THREADS_END);
     lanes_runtime.shutdown_timeout(THREADS_END);
+    // At the coordinator, once it is written.
+    if let Ok(found) = serde_json::from_slice(&workshop.summary()) {
+        summary::show(&found, quiet);
+    }
     workshop.remove_done();
     if outcome.is_ok() && !quiet {
         tell_end(had_ended, &workshop, &folder);
@@ -240,7 +245,7 @@ fn job_folder(spec: &JobSpec, peers: &PeerSpec) -> PathBuf {
     })
 }
 
-/// Tells people of an end that they may not have expected.
+/// Says of a worker that has come to its end what the end of the others does not tell.
 fn tell_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
     if had_ended {
         say_line(HAD_ENDED);
@@ -253,32 +258,6 @@ fn tell_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
     }
 }
 
-/// What the machines of a job decide by.
-pub(super) fn rules(spec: &JobSpec) -> JobRules {
-    JobRules {
-        level: spec.level,
-        keep: spec.keep,
-        report_kept: spec.reports_kept(),
-        report_sizes: spec.annotates,
-        names_parts: spec.has_parts() && spec.reports_kept(),
-        choice: spec.filter,
-        bad_max: spec.skip_bad.unwrap_or(0),
-        adds: spec.add_to.is_some(),
-    }
-}
-
-/// Over all that workers must agree on.
-pub(super) fn spec_digest(spec: &JobSpec) -> [u8; 16] {
-    let options = agreed(spec);
-    let options = options.iter().map(|(name, value)| format!("{name} {value}; "));
-    let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), options.collect::<String>());
-    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(agreed.as_bytes());
-    let mut digest = [0; 16];
-    digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
-    digest[8..].copy_from_slice(&hash.lo().to_le_bytes());
-    digest
-}
-
 /// What workers must agree on, option by option.
 fn option_digests(spec: &JobSpec) -> Vec<OptionDigest> {
     let digest = |(name, value): (&'static str, String)| {
@@ -289,29 +268,10 @@ fn option_digests(spec: &JobSpec) -> Vec<OptionDigest> {
 }
 
 /// As many lanes as the memory allows, and the threads that they run on.
-pub(super) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
+pub(in crate::commands) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
     let lanes = (memory_bytes / 2 / LANE_BYTES).clamp(1, LANES_MAX);
     let lanes = u32::try_from(lanes).expect("a handful");
     Ok((lanes, runtime(lanes as usize, "lanes")?))
-}
-
-/// Refuses what needs more than workers tell each other.
-pub(super) fn check_possible(spec: &JobSpec) -> Result<()> {
-    let refused = [(
-        spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),
-        "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
-             of the two out",
-    )];
-    let index = spec.save_index.as_ref().map(|index| &index.path);
-    let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
-    if named.chain(index).any(|path| is_dash(path)) {
-        let text = "standard output cannot wait for all workers: name files for outputs";
-        return Err(UsageError(text.into()).into());
-    }
-    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, text)) => Err(UsageError(text.into()).into()),
-        None => Ok(Online::check(spec)?),
-    }
 }
 
 fn runtime(threads: usize, name: &str) -> Result<Runtime> {
@@ -337,15 +297,7 @@ fn explain(error: &MemberError, peers: &PeerSpec, folder: &Path) -> Error {
         MemberError::Workshop(error) => {
             peers.with_host(&format!("worker {}: {}", peers.rank, error.cause))
         }
-        other => {
-            let mut text = other.to_string();
-            let mut source = std::error::Error::source(other);
-            while let Some(cause) = source {
-                text = format!("{text}: {cause}");
-                source = cause.source();
-            }
-            text
-        }
+        other => chain_text(other),
     };
     if error.is_resumable() {
         Error::msg(format!(

@@ -1,18 +1,15 @@
 //! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
 
-use super::inputs::identity;
-use super::membership::{check_possible, rules, spec_digest, start_lanes};
-use super::object_inputs::ObjectStores;
-use super::online::check_own;
-use super::references::seed_of_first;
-use super::search::{Search, resolve};
-use super::spec::BinaryFiles;
-use super::spec::{JobSpec, OutputTarget};
-use super::worker_data::{FileWorkshop, Membership};
 use crate::cluster_client::{Credentials, Reach};
-use crate::commands::dedup::spec_of;
+use crate::commands::dedup::{spec_of, start_lanes};
+use crate::dedup::{
+    BinaryFiles, FileWorkshop, JobSpec, Membership, ObjectStores, Observer, OutputTarget, Search,
+    chain_text, check_own, check_possible, identity, resolve, rules, seed_of_first, spec_digest,
+};
 use crate::exit::UsageError;
 use crate::files::{PATH_BYTES_MAX, Roots};
+use crate::say::say_line;
+use crate::workshop::AsWorkshop;
 use anyhow::{Context, Result, bail};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -29,6 +26,15 @@ const SCRATCH_MODE: u32 = 0o700;
 
 /// Prefix of the folders that hold jobs' scratch.
 const FOLDER_PREFIX: &str = "job-";
+
+/// Nobody looks on; what was left behind is told where the node writes its lines.
+struct Log;
+
+impl Observer for Log {
+    fn warn(&self, text: &str) {
+        say_line(text);
+    }
+}
 
 /// What a node allows its jobs.
 pub(crate) struct NodeJobs {
@@ -76,7 +82,7 @@ impl NodeJobs {
     /// What a node makes of a description, and whether the user gave the seed.
     fn spec(&self, description: &[u8], node: u64, seed: u64) -> Result<(JobSpec, bool)> {
         let (mut spec, names_seed) = spec_of(description, node)?;
-        (spec.seed, spec.memory_bytes, spec.quiet) = (seed, self.memory_bytes, true);
+        (spec.seed, spec.memory_bytes) = (seed, self.memory_bytes);
         spec.scratch.clone_from(&self.scratch);
         spec.roots = Some(self.roots.clone());
         // Whoever asked gets it from the ledger.
@@ -135,8 +141,7 @@ impl NodeJobs {
             stores: &stores,
             binary: BinaryFiles::Text,
             skips_bad: true,
-            quiet: true,
-            ..spec.search(spec.format)
+            ..spec.search(spec.format, &Log)
         };
         for input in inputs {
             if !Path::new(&input).is_absolute() {
@@ -181,8 +186,8 @@ impl NodeJobs {
         let rules = rules(&spec);
         let digest = spec_digest(&spec);
         let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };
-        let workshop = FileWorkshop::open(spec, member, &self.folder(site.job))?;
-        Ok(OpenJob { workshop: Arc::new(workshop), rules, route: None })
+        let workshop = FileWorkshop::open(spec, member, &self.folder(site.job), Arc::new(Log))?;
+        Ok(OpenJob { workshop: Arc::new(AsWorkshop(Arc::new(workshop))), rules, route: None })
     }
 }
 
@@ -245,7 +250,8 @@ impl Workshops for FileWorkshops {
     fn discard(&self, job: JobId) {
         let folder = self.0.folder(job);
         if let Err(error) = FileWorkshop::discard(&folder, &self.0.roots) {
-            crate::say::say_line(format_args!("what {job} left cannot be removed: {error:#}"));
+            let cause = chain_text(&error);
+            say_line(format_args!("what {job} left cannot be removed: {cause}"));
         }
     }
 

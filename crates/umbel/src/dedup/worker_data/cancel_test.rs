@@ -1,0 +1,75 @@
+//! Jobs that are cancelled, wherever they are asked whether to go on: nothing of them is left.
+
+use super::super::error::DedupError;
+use super::super::observer::Observer;
+use super::super::run::run;
+use super::crash_test::Place;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use umbel_engine::dedup::{Keep, Level};
+
+/// Ends the job at the question with this number.
+struct EndsAt {
+    question: u32,
+    asked: AtomicU32,
+}
+
+impl Observer for EndsAt {
+    fn warn(&self, text: &str) {
+        panic!("{text}");
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) >= self.question
+    }
+}
+
+fn files(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.insert(path);
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_cancelled_leaves_nothing() {
+    let place = Place::new();
+    let root = place.path("");
+    let all = || {
+        let mut found = BTreeSet::new();
+        files(&root, &mut found);
+        found
+    };
+    let before = all();
+    for level in [Level::Fingerprint, Level::Bytes] {
+        let inputs = (0..3).map(|worker| place.path(&format!("in{worker}")).display().to_string());
+        let inputs: Vec<String> = inputs.collect();
+        for output in ["all.txt", "out/"] {
+            let mut question = 0;
+            loop {
+                let spec = place.spec(inputs.clone(), level, Keep::Last, output);
+                let observer = EndsAt { question, asked: AtomicU32::new(0) };
+                match run(&spec, &observer) {
+                    Ok(_) => break,
+                    Err(error) => {
+                        let is_cancelled = matches!(error.innermost(), DedupError::Cancelled);
+                        assert!(is_cancelled, "{error}");
+                    }
+                }
+                assert_eq!(all(), before, "question {question}");
+                question += 1;
+            }
+            // Reading and writing of nine files, and cells between.
+            assert!(question > 18, "{question} questions");
+            assert!(all().len() > before.len());
+            for path in all().difference(&before) {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The data of a worker on files, as a node or a member of a job drives it.
+
+use crate::dedup::{DedupError, FileWorkshop, chain_text};
+use std::sync::Arc;
+use umbel_engine::dedup::job::{
+    CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
+};
+use umbel_engine::dedup::{
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
+    WorkerId,
+};
+use umbel_filter::{HashRange, ItemHash};
+use umbel_node::jobs::{Workshop, WorkshopError};
+use umbel_node::ports::PortFuture;
+
+type Outcome<T> = Result<T, WorkshopError>;
+
+/// A [`FileWorkshop`] whose long work has threads of its own.
+pub(crate) struct AsWorkshop(pub(crate) Arc<FileWorkshop>);
+
+fn explain(error: &DedupError) -> WorkshopError {
+    WorkshopError { cause: chain_text(error), resumable: !error.is_final() }
+}
+
+fn explained<T>(outcome: Result<T, DedupError>) -> Outcome<T> {
+    outcome.map_err(|error| explain(&error))
+}
+
+impl AsWorkshop {
+    /// Does what takes long on a thread of its own, which [`Workshop::end`] waits for.
+    fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&FileWorkshop) -> Result<T, DedupError> + Send + 'static,
+    ) -> PortFuture<'_, Outcome<T>> {
+        let workshop = Arc::clone(&self.0);
+        Box::pin(async move {
+            match tokio::task::spawn_blocking(move || work(&workshop)).await {
+                Ok(outcome) => explained(outcome),
+                Err(stopped) => {
+                    let cause = format!("a bug of umbel: {stopped}");
+                    Err(WorkshopError { cause, resumable: true })
+                }
+            }
+        })
+    }
+}
+
+impl Workshop for AsWorkshop {
+    fn marks(&self) -> Outcome<Vec<Vec<u8>>> {
+        Ok(self.0.marks())
+    }
+
+    fn mark(&self, mark: &[u8]) -> Outcome<()> {
+        explained(self.0.mark(mark))
+    }
+
+    fn mark_end(&self, mark: &[u8]) -> Outcome<()> {
+        explained(self.0.mark_end(mark))
+    }
+
+    fn forecast(&self) -> Outcome<Forecast> {
+        Ok(self.0.forecast())
+    }
+
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Outcome<Counts>> {
+        self.apart(move |workshop| workshop.read(order))
+    }
+
+    fn sample(&self) -> Outcome<Vec<Vec<Entry>>> {
+        explained(self.0.sample())
+    }
+
+    fn entries(&self, cell: u32) -> Outcome<Vec<Entry>> {
+        self.ranked_entries(cell).map(|(entries, _)| entries)
+    }
+
+    fn ranked_entries(&self, cell: u32) -> Outcome<(Vec<Entry>, Vec<Rank>)> {
+        explained(self.0.ranked_entries(cell))
+    }
+
+    fn references(&self, range: HashRange) -> Outcome<Vec<ItemHash>> {
+        explained(self.0.references(range))
+    }
+
+    fn settle(&self, cell: u32, drops: Drops) -> Outcome<()> {
+        explained(self.0.settle(cell, &drops))
+    }
+
+    fn seal(&self, report: &ExchangeReport) -> Outcome<()> {
+        explained(self.0.seal(report))
+    }
+
+    fn sealed(&self) -> Outcome<(CellSet, ExchangeReport)> {
+        explained(self.0.sealed())
+    }
+
+    fn suspect(&self, _: u32, suspects: &[Suspect]) -> Outcome<()> {
+        explained(self.0.suspect(suspects))
+    }
+
+    fn fetch(&self) -> PortFuture<'_, Outcome<()>> {
+        match self.0.take_suspects() {
+            Some(suspects) => self.apart(move |workshop| workshop.fetch(&suspects)),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn items(&self, cell: u32) -> Outcome<Vec<Item>> {
+        explained(self.0.items(cell))
+    }
+
+    fn gather(&self, _: TallyOrder) -> PortFuture<'_, Outcome<Vec<u64>>> {
+        // At once: what an attempt before has left running must not forget what this one learns.
+        let begun = self.0.forget_groups();
+        self.apart(move |workshop| begun.and_then(|()| workshop.gather()))
+    }
+
+    fn claims(&self, range: PlaceRange) -> Outcome<Vec<Claim>> {
+        explained(self.0.claims(range))
+    }
+
+    fn parts(&self, places: &[Place]) -> Outcome<Vec<RecordPart>> {
+        explained(self.0.parts(places))
+    }
+
+    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Outcome<()> {
+        explained(self.0.learn(keeper, &groups))
+    }
+
+    fn seal_groups(&self) -> Outcome<()> {
+        explained(self.0.seal_groups())
+    }
+
+    fn write(&self, order: WriteOrder) -> PortFuture<'_, Outcome<Written>> {
+        self.0.forget_claims();
+        self.apart(move |workshop| workshop.write(&order))
+    }
+
+    fn commit(&self) -> PortFuture<'_, Outcome<()>> {
+        self.apart(FileWorkshop::commit)
+    }
+
+    fn add(&self) -> PortFuture<'_, Outcome<()>> {
+        self.apart(FileWorkshop::add)
+    }
+
+    fn conclude(&self, result: &JobResult) -> PortFuture<'_, Outcome<()>> {
+        let result = result.clone();
+        self.apart(move |workshop| workshop.conclude(&result))
+    }
+
+    fn summary(&self) -> Vec<u8> {
+        self.0.summary()
+    }
+
+    fn end(&self, keep_scratch: bool) {
+        self.0.end(keep_scratch);
+    }
+}
