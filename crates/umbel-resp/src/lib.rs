@@ -1,22 +1,40 @@
 //! The Redis protocol (<https://redis.io/docs/latest/develop/reference/protocol-spec/>) as pure
-//! functions: bytes of a client become [`Request`]s, [`Reply`] values become bytes. No socket, no
-//! clock, no knowledge of what a command does.
+//! functions: bytes of a client become [`Request`]s and these [`Command`]s, [`Reply`] values become bytes.
+//! No socket, no clock, nothing that carries a command out.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`limits`] | what a client may send, each number with its reason |
 //! | [`Decoder`] | bytes in pieces of any length to requests, arrays and inline lines |
 //! | [`Request`] | the arguments of one command, in one allocation |
+//! | [`table`] | every command: name, arity, flags, keys |
+//! | [`Command`] | a request whose arguments are understood |
+//! | [`Refusal`] | every error text of the dialect |
+//! | [`glob`], [`slot`] | patterns of names, hash slots of keys |
 //! | [`number`] | integers and floats as the dialect reads them |
 //! | [`Reply`] | answers, encoded for RESP2 or RESP3 |
 
+mod arguments;
+mod command;
 mod decode;
+mod describe;
+pub mod glob;
 mod inline;
 pub mod limits;
 pub mod number;
+mod refusal;
 mod reply;
 mod request;
+pub mod slot;
+pub mod table;
 
+pub use arguments::Arguments;
+pub use command::{
+    ClientAttribute, ClusterQuery, Command, CommandQuery, ConnectionCommand, Credentials, Hello,
+    InfoField, Insert, Items, KeysCommand, ListFilter, NewBloom, NewFilter, NewSize, ReplyMode,
+    RequestName, Scan, Transaction,
+};
 pub use decode::{Decoder, ProtocolError};
+pub use refusal::Refusal;
 pub use reply::{Protocol, Reply};
 pub use request::Request;

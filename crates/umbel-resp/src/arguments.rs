@@ -1,0 +1,72 @@
+//! The arguments of a command: those of a request from one on, because a command may stand inside another.
+
+use crate::request::Request;
+
+/// A command's name and what follows it, in a request.
+///
+/// ```
+/// use umbel_resp::{Arguments, Request};
+/// let request: Request = ["UMBEL.REQUEST", "7:1", "BF.ADD", "users", "alice"].iter().collect();
+/// let inner = Arguments::new(&request).from(2);
+/// assert_eq!((inner.len(), inner.get(1)), (3, Some(&b"users"[..])));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a> {
+    request: &'a Request,
+    first: usize,
+}
+
+impl<'a> Arguments<'a> {
+    /// All of a request.
+    #[must_use]
+    pub const fn new(request: &'a Request) -> Self {
+        Self { request, first: 0 }
+    }
+
+    /// Those from one on.
+    #[must_use]
+    pub const fn from(self, first: usize) -> Self {
+        Self { request: self.request, first: self.first.saturating_add(first) }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.request.len().saturating_sub(self.first)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them; None behind the last one.
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<&'a [u8]> {
+        self.request.get(self.first.checked_add(index)?)
+    }
+
+    /// One that is there: the number of arguments was checked. Empty where it is not.
+    pub(crate) fn at(self, index: usize) -> &'a [u8] {
+        self.get(index).unwrap_or_default()
+    }
+
+    /// In their order.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.len()).map(move |index| self.at(index))
+    }
+
+    /// The bytes of all of them behind each other, and appends the length of each: a batch of items
+    /// without a copy of each.
+    pub fn pack(self, data: &mut Vec<u8>, lengths: &mut Vec<u32>) {
+        let (bytes, item_bytes) = self.request.packed_from(self.first);
+        data.extend_from_slice(bytes);
+        lengths.extend(item_bytes);
+    }
+}
+
+/// Whether an argument is this word, written in whatever case.
+pub(crate) fn is_word(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

@@ -1,0 +1,142 @@
+//! What arguments mean, and what is said of those that mean nothing.
+
+use super::*;
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::{Decoder, Reply, table};
+
+fn parsed(request: &Request) -> Result<Command<'_>, Refusal> {
+    let arguments = Arguments::new(request);
+    table::find(arguments)?.parse(arguments)
+}
+
+/// Reads a line as the decoder does.
+fn line(text: &str) -> Request {
+    let bytes = format!("{text}\n");
+    Decoder::new(true).decode(&mut bytes.as_bytes()).unwrap().expect("a line")
+}
+
+#[test]
+fn every_refusal_has_its_text() {
+    let transcript = include_str!("../../testdata/transcripts/refusals.txt");
+    let mut lines = transcript.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut count = 0;
+    while let Some(request) = lines.next() {
+        let request = request.strip_prefix("> ").expect("a request");
+        let expected = lines.next().expect("an answer");
+        let request_line = line(request);
+        let refusal = parsed(&request_line).map(|_| ()).expect_err(request);
+        let mut bytes = Vec::new();
+        Reply::from(refusal).encode(Protocol::Two, &mut bytes);
+        assert_eq!(String::from_utf8(bytes).unwrap(), format!("-{expected}\r\n"), "{request}");
+        count += 1;
+    }
+    assert!(count > 80, "{count} requests");
+}
+
+fn reserved(text: &str) -> NewBloom {
+    let request = line(text);
+    let Ok(Command::Reserve { key: b"k", new }) = parsed(&request) else { panic!("{text}") };
+    new
+}
+
+#[test]
+fn reserve_reads_options_anywhere() {
+    let new = |error_rate, capacity, expansion| NewBloom { error_rate, capacity, expansion };
+    assert_eq!(reserved("bf.reserve k .01 100"), new(0.01, 100, 2));
+    assert_eq!(reserved("BF.RESERVE k 0.9 1073741824 nonscaling"), new(0.25, 1 << 30, 0));
+    assert_eq!(reserved("BF.RESERVE k 1e-3 1 what Expansion 4"), new(0.001, 1, 4));
+    assert_eq!(reserved("BF.RESERVE k 0.1 1 EXPANSION 0"), new(0.1, 1, 0));
+    assert_eq!(reserved("BF.RESERVE k 0.1 1 EXPANSION 0 NONSCALING"), new(0.1, 1, 0));
+}
+
+fn inserted(text: &str) -> (Option<NewBloom>, Vec<String>, Option<RequestName>, bool) {
+    let request = line(text);
+    let Ok(Command::Insert(Insert { items, new, request })) = parsed(&request) else {
+        panic!("{text}")
+    };
+    assert_eq!(items.key, b"k");
+    let words = items.items.iter().map(|item| String::from_utf8(item.to_vec()).unwrap());
+    (new, words.collect(), request, items.is_list)
+}
+
+#[test]
+fn insert_looks_at_a_few_letters() {
+    let (new, items, _, is_list) = inserted("BF.INSERT k errr .1 expo 4 cap 7 i a ITEMS b");
+    assert_eq!(new, Some(NewBloom { error_rate: 0.1, capacity: 7, expansion: 4 }));
+    assert_eq!((items, is_list), (vec!["a".into(), "ITEMS".into(), "b".into()], true));
+    let (new, items, ..) = inserted("bf.insert k nocreate items a");
+    assert_eq!((new, items), (None, vec!["a".to_owned()]));
+    let (new, ..) = inserted("bf.insert k NONSCALING EXPANSION 3 ITEMS a");
+    assert_eq!(new, Some(NewBloom { expansion: 0, ..NewBloom::default() }));
+    let (new, items, request, is_list) = inserted("BF.ADD k \"\"");
+    assert_eq!((new, items, request), (Some(NewBloom::default()), vec![String::new()], None));
+    assert!(!is_list);
+}
+
+#[test]
+fn a_request_has_a_name() {
+    let (_, items, request, is_list) = inserted("UMBEL.REQUEST 7:9 below 8 bf.madd k a b");
+    let name = RequestName { session: 7, sequence: 9, acknowledged_below: 8 };
+    assert_eq!((items.len(), request, is_list), (2, Some(name), true));
+    let (.., request, _) = inserted(&format!("umbel.request {}:0 BF.ADD k a", u64::MAX));
+    assert_eq!(request.map(|name| name.session), Some(u64::MAX));
+}
+
+#[test]
+fn items_are_packed_from_where_they_begin() {
+    let request = line("UMBEL.REQUEST 1:1 BF.INSERT k ITEMS ab \"\" c");
+    let Ok(Command::Insert(insert)) = parsed(&request) else { panic!("an insert") };
+    let (mut data, mut lengths) = (b"x".to_vec(), vec![1]);
+    insert.items.items.pack(&mut data, &mut lengths);
+    assert_eq!((&data[..], &lengths[..]), (&b"xabc"[..], &[1, 2, 0, 1][..]));
+}
+
+#[test]
+fn hello_reads_its_options() {
+    let request = line("HELLO 3 SETNAME me AUTH alice secret");
+    let Ok(Command::Connection(ConnectionCommand::Hello(hello))) = parsed(&request) else {
+        panic!("hello")
+    };
+    let credentials = Credentials { user: Some(b"alice"), password: b"secret" };
+    assert_eq!(
+        hello,
+        Hello {
+            protocol: Some(Protocol::Three),
+            credentials: Some(credentials),
+            name: Some(b"me")
+        }
+    );
+}
+
+#[test]
+fn scan_reads_its_options() {
+    let request = line("SCAN 17 COUNT 5 TYPE MBbloom-- MATCH a*");
+    let Ok(Command::Keys(KeysCommand::Scan(scan))) = parsed(&request) else { panic!("scan") };
+    let (pattern, of_type) = (Some(&b"a*"[..]), Some(&b"MBbloom--"[..]));
+    assert_eq!(scan, Scan { cursor: 17, pattern, count: 5, of_type });
+}
+
+#[test]
+fn a_filter_of_any_kind_is_described() {
+    let request = line("UMBEL.CREATE k CAPACITY 5 KIND blocked REPLICATED BYTES 64");
+    let Ok(Command::Create { key: b"k", new }) = parsed(&request) else { panic!("create") };
+    let size = NewSize::Bytes(64);
+    assert_eq!(
+        new,
+        NewFilter::Planned { kind: b"blocked", capacity: 5, size, is_replicated: true }
+    );
+    let request = line("UMBEL.CREATE k LIKE other");
+    let Ok(Command::Create { new, .. }) = parsed(&request) else { panic!("create") };
+    assert_eq!(new, NewFilter::Like(b"other"));
+}
+
+#[test]
+fn long_unknown_commands_are_cut() {
+    let request: Request = ["x".repeat(300), "a".repeat(100), "b".repeat(100)].iter().collect();
+    let refusal = parsed(&request).map(|_| ()).unwrap_err();
+    let Refusal::UnknownCommand { name, arguments } = refusal else { panic!("unknown") };
+    assert_eq!(name.len(), 128);
+    // A hundred and three bytes of the first one leave room for 25 of the second.
+    assert_eq!(arguments, format!("'{}' '{}' ", "a".repeat(100), "b".repeat(25)));
+}

@@ -1,0 +1,272 @@
+//! Arguments of commands about the connection and the server.
+
+use super::{
+    ClientAttribute, ClusterQuery, Command, CommandQuery, ConnectionCommand, Credentials, Hello,
+    ListFilter, ReplyMode, Transaction,
+};
+use crate::arguments::{Arguments, is_word};
+use crate::number::integer;
+use crate::refusal::{Refusal, shown};
+use crate::reply::Protocol;
+use crate::table;
+
+/// Databases that a connection may select: 0 to 15. As in Redis.
+const DATABASE_COUNT: i64 = 16;
+
+type Parsed<'a> = Result<Command<'a>, Refusal>;
+
+fn done(command: ConnectionCommand<'_>) -> Parsed<'_> {
+    Ok(Command::Connection(command))
+}
+
+pub(crate) fn ping(arguments: Arguments<'_>) -> Parsed<'_> {
+    match arguments.len() {
+        1 | 2 => done(ConnectionCommand::Ping(arguments.get(1))),
+        _ => Err(Refusal::Arity { command: "ping" }),
+    }
+}
+
+pub(crate) fn echo(arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Echo(arguments.at(1)))
+}
+
+pub(crate) fn quit(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Quit)
+}
+
+pub(crate) fn reset(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Reset)
+}
+
+pub(crate) fn select(arguments: Arguments<'_>) -> Parsed<'_> {
+    let number = integer(arguments.at(1)).ok_or(Refusal::NotInteger)?;
+    let number = u8::try_from(number).ok().filter(|&number| i64::from(number) < DATABASE_COUNT);
+    done(ConnectionCommand::Select(number.ok_or(Refusal::DatabaseRange)?))
+}
+
+pub(crate) fn hello(arguments: Arguments<'_>) -> Parsed<'_> {
+    let mut hello = Hello::default();
+    let Some(version) = arguments.get(1) else {
+        return done(ConnectionCommand::Hello(hello));
+    };
+    hello.protocol = Some(match integer(version).ok_or(Refusal::BadProtocol)? {
+        2 => Protocol::Two,
+        3 => Protocol::Three,
+        _ => return Err(Refusal::NoProtocol),
+    });
+    let mut at = 2;
+    while let Some(option) = arguments.get(at) {
+        let wrong = || Refusal::HelloOption { option: shown(option) };
+        let value = |offset: usize| arguments.get(at + offset).ok_or_else(wrong);
+        at += if is_word(option, "AUTH") {
+            hello.credentials = Some(Credentials { user: Some(value(1)?), password: value(2)? });
+            3
+        } else if is_word(option, "SETNAME") {
+            hello.name = Some(client_name(value(1)?)?);
+            2
+        } else {
+            return Err(wrong());
+        };
+    }
+    done(ConnectionCommand::Hello(hello))
+}
+
+pub(crate) fn auth(arguments: Arguments<'_>) -> Parsed<'_> {
+    let credentials = match arguments.len() {
+        2 => Credentials { user: None, password: arguments.at(1) },
+        3 => Credentials { user: Some(arguments.at(1)), password: arguments.at(2) },
+        _ => return Err(Refusal::Syntax),
+    };
+    done(ConnectionCommand::Auth(credentials))
+}
+
+pub(crate) fn read_only(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ReadOnly)
+}
+
+pub(crate) fn read_write(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ReadWrite)
+}
+
+pub(crate) fn asking(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Asking)
+}
+
+/// Whether a text is printed as one word.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn client_name(name: &[u8]) -> Result<&[u8], Refusal> {
+    if is_plain(name) { Ok(name) } else { Err(Refusal::ClientName) }
+}
+
+pub(crate) fn set_name(arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::SetName(client_name(arguments.at(2))?))
+}
+
+pub(crate) fn get_name(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::GetName)
+}
+
+pub(crate) fn id(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Id)
+}
+
+pub(crate) fn client_info(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ClientInfo)
+}
+
+pub(crate) fn client_list(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ClientList)
+}
+
+pub(crate) fn set_info(arguments: Arguments<'_>) -> Parsed<'_> {
+    let (name, value) = (arguments.at(2), arguments.at(3));
+    let attribute = if is_word(name, "LIB-NAME") {
+        ClientAttribute::LibraryName
+    } else if is_word(name, "LIB-VER") {
+        ClientAttribute::LibraryVersion
+    } else {
+        return Err(Refusal::ClientAttribute { option: shown(name) });
+    };
+    if !is_plain(value) {
+        return Err(Refusal::ClientAttributeValue { attribute: shown(name) });
+    }
+    done(ConnectionCommand::SetInfo(attribute, value))
+}
+
+pub(crate) fn replies(arguments: Arguments<'_>) -> Parsed<'_> {
+    let modes = [("ON", ReplyMode::On), ("OFF", ReplyMode::Off), ("SKIP", ReplyMode::Skip)];
+    let mode = modes.into_iter().find(|(word, _)| is_word(arguments.at(2), word));
+    done(ConnectionCommand::Replies(mode.ok_or(Refusal::Syntax)?.1))
+}
+
+pub(crate) fn switch(arguments: Arguments<'_>) -> Parsed<'_> {
+    let word = arguments.at(2);
+    match is_word(word, "ON") || is_word(word, "OFF") {
+        true => done(ConnectionCommand::NoEffect),
+        false => Err(Refusal::Syntax),
+    }
+}
+
+pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Info(arguments.from(1)))
+}
+
+pub(crate) fn config_get(arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ConfigGet(arguments.from(2)))
+}
+
+pub(crate) fn time(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Time)
+}
+
+pub(crate) fn role(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Role)
+}
+
+pub(crate) fn wait(arguments: Arguments<'_>) -> Parsed<'_> {
+    for at in [1, 2] {
+        integer(arguments.at(at)).ok_or(Refusal::NotInteger)?;
+    }
+    done(ConnectionCommand::Wait)
+}
+
+pub(crate) fn module_list(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ModuleList)
+}
+
+pub(crate) fn who_am_i(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::WhoAmI)
+}
+
+pub(crate) fn multi(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Transaction(Transaction::Begin))
+}
+
+pub(crate) fn exec(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Transaction(Transaction::Execute))
+}
+
+pub(crate) fn discard(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Transaction(Transaction::Discard))
+}
+
+pub(crate) fn commands(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Commands(CommandQuery::All))
+}
+
+pub(crate) fn command_count(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Commands(CommandQuery::Count))
+}
+
+pub(crate) fn command_list(arguments: Arguments<'_>) -> Parsed<'_> {
+    let filter = match arguments.len() {
+        2 => None,
+        5 if is_word(arguments.at(2), "FILTERBY") => {
+            let (by, value) = (arguments.at(3), arguments.at(4));
+            Some(if is_word(by, "PATTERN") {
+                ListFilter::Pattern(value)
+            } else if is_word(by, "ACLCAT") {
+                ListFilter::Category(value)
+            } else if is_word(by, "MODULE") {
+                ListFilter::Module(value)
+            } else {
+                return Err(Refusal::Syntax);
+            })
+        }
+        _ => return Err(Refusal::Syntax),
+    };
+    Ok(Command::Commands(CommandQuery::List(filter)))
+}
+
+pub(crate) fn command_info(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Commands(CommandQuery::Info(arguments.from(2))))
+}
+
+pub(crate) fn command_docs(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Commands(CommandQuery::Docs(arguments.from(2))))
+}
+
+pub(crate) fn command_keys(arguments: Arguments<'_>) -> Parsed<'_> {
+    let inner = arguments.from(2);
+    let spec = table::find(inner).map_err(|refusal| match refusal {
+        Refusal::Arity { .. } => {
+            Refusal::Other("ERR Invalid number of arguments specified for command".into())
+        }
+        _ => Refusal::InvalidCommand,
+    })?;
+    if spec.keys.is_none() {
+        return Err(Refusal::NoKeys);
+    }
+    Ok(Command::Commands(CommandQuery::GetKeys(spec, inner)))
+}
+
+fn cluster(query: ClusterQuery<'_>) -> Parsed<'_> {
+    Ok(Command::Cluster(query))
+}
+
+pub(crate) fn cluster_slots(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::Slots)
+}
+
+pub(crate) fn cluster_shards(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::Shards)
+}
+
+pub(crate) fn cluster_nodes(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::Nodes)
+}
+
+pub(crate) fn cluster_my_id(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::MyId)
+}
+
+pub(crate) fn cluster_key_slot(arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::KeySlot(arguments.at(2)))
+}
+
+pub(crate) fn cluster_info(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::Info)
+}

@@ -1,0 +1,59 @@
+//! Arguments of commands about keys.
+
+use super::{Command, KeysCommand, Scan};
+use crate::arguments::{Arguments, is_word};
+use crate::number::integer;
+use crate::refusal::Refusal;
+
+/// Names that one `SCAN` looks at where none says how many. As in Redis.
+const SCAN_COUNT_DEFAULT: u64 = 10;
+
+type Parsed<'a> = Result<Command<'a>, Refusal>;
+
+pub(crate) fn drop_keys(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::Drop(arguments.from(1))))
+}
+
+pub(crate) fn count_keys(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::Count(arguments.from(1))))
+}
+
+pub(crate) fn type_of(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::Type(arguments.at(1))))
+}
+
+pub(crate) fn list(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::List(arguments.at(1))))
+}
+
+pub(crate) fn size(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::Size))
+}
+
+pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {
+    let cursor = cursor(arguments.at(1)).ok_or(Refusal::Cursor)?;
+    let mut scan = Scan { cursor, pattern: None, count: SCAN_COUNT_DEFAULT, of_type: None };
+    let mut at = 2;
+    while let Some(option) = arguments.get(at) {
+        let value = arguments.get(at + 1).ok_or(Refusal::Syntax)?;
+        if is_word(option, "MATCH") {
+            scan.pattern = Some(value);
+        } else if is_word(option, "COUNT") {
+            let count = integer(value).ok_or(Refusal::NotInteger)?;
+            let count = u64::try_from(count).ok().filter(|&count| count > 0);
+            scan.count = count.ok_or(Refusal::Syntax)?;
+        } else if is_word(option, "TYPE") {
+            scan.of_type = Some(value);
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        at += 2;
+    }
+    Ok(Command::Keys(KeysCommand::Scan(scan)))
+}
+
+/// A cursor: digits alone.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+}

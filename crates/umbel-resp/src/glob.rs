@@ -1,0 +1,123 @@
+//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what stands for itself.
+
+/// Steps that one comparison may take: far more than names of 1,024 bytes need, and few enough that no
+/// pattern of many stars holds a node up.
+const STEPS_MAX: usize = 1 << 18;
+
+/// Whether a name is one of those that a pattern means.
+///
+/// ```
+/// use umbel_resp::glob::matches;
+/// assert!(matches(b"user:*", b"user:7") && matches(b"h[^a-d]?lo", b"hello"));
+/// assert!(!matches(b"user:?", b"user:77") && !matches(b"a\\*", b"ab"));
+/// ```
+#[must_use]
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut pattern_at, mut name_at) = (0, 0);
+    // Where to go on when what follows the last star does not fit.
+    let mut retry: Option<(usize, usize)> = None;
+    for _ in 0..STEPS_MAX {
+        let (rest, left) = (
+            pattern.get(pattern_at..).unwrap_or_default(),
+            name.get(name_at..).unwrap_or_default(),
+        );
+        if let Some((b'*', _)) = rest.split_first() {
+            pattern_at += 1;
+            retry = Some((pattern_at, name_at));
+            continue;
+        }
+        let Some((&byte, _)) = left.split_first() else {
+            return rest.is_empty();
+        };
+        match one(rest, byte) {
+            Some(used) => {
+                pattern_at += used;
+                name_at += 1;
+            }
+            None => {
+                let Some((after_star, tried)) = retry else { return false };
+                (pattern_at, name_at) = (after_star, tried + 1);
+                retry = Some((after_star, tried + 1));
+            }
+        }
+    }
+    false
+}
+
+/// How many bytes of the pattern mean this byte; None if they mean another one.
+fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'[', class @ ..] => {
+            let (is_in, used) = in_class(class, byte);
+            is_in.then_some(used + 1)
+        }
+        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
+        [plain, ..] => (*plain == byte).then_some(1),
+    }
+}
+
+/// Whether a byte is in a class, and the class's length with the bracket that ends it.
+fn in_class(class: &[u8], byte: u8) -> (bool, usize) {
+    let is_negated = class.first() == Some(&b'^');
+    let mut at = usize::from(is_negated);
+    let mut is_in = false;
+    loop {
+        match class.get(at..).unwrap_or_default() {
+            [] => break,
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [b'\\', escaped, ..] => {
+                is_in |= *escaped == byte;
+                at += 2;
+            }
+            [low, b'-', high, ..] => {
+                let range = *low.min(high)..=*low.max(high);
+                is_in |= range.contains(&byte);
+                at += 3;
+            }
+            [plain, ..] => {
+                is_in |= *plain == byte;
+                at += 1;
+            }
+        }
+    }
+    (is_in != is_negated, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_redis_means() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("a**", "a", true),
+            ("[abc]x", "bx", true),
+            ("[c-a]x", "bx", true),
+            ("[^a]", "a", false),
+            ("[^a]", "b", true),
+            ("\\[a]", "[a]", true),
+            ("[\\]]", "]", true),
+            ("[a", "a", true),
+            ("a?", "a", false),
+            ("*?", "a", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn many_stars_end() {
+        let pattern = "*a".repeat(400) + "b";
+        assert!(!matches(pattern.as_bytes(), "a".repeat(1024).as_bytes()));
+    }
+}
