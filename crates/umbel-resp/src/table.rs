@@ -4,7 +4,9 @@ use crate::arguments::Arguments;
 use crate::command::Command;
 use crate::refusal::{Refusal, shown, unknown_command};
 
+mod build;
 mod entries;
+mod subcommands;
 
 #[cfg(test)]
 mod table_test;
