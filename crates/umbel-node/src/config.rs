@@ -4,147 +4,22 @@
 //! `umbel serve --print-config` prints are made of the same words.
 
 mod address;
+mod error;
+mod setting;
 
 pub(crate) use address::host_of;
+pub use error::ConfigError;
+pub use setting::{Setting, SettingKind, SettingValue};
 
 use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
+use umbel_filter::Kind;
 
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
-/// One setting as people meet it: in a file, in the environment, in help texts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Setting {
-    /// Its name in files; in the environment it is upper case behind `UMBEL_`.
-    pub name: &'static str,
-    /// What it means: one or more lines, each begins with a blank.
-    pub doc: &'static str,
-    /// What it holds.
-    pub kind: SettingKind,
-}
-
-impl Setting {
-    /// The lines of its description, without blanks around them.
-    ///
-    /// ```
-    /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
-    /// assert!(listen.lines().next().is_some_and(|line| line.starts_with("Where to listen")));
-    /// ```
-    pub fn lines(&self) -> impl Iterator<Item = &'static str> {
-        self.doc.lines().map(str::trim)
-    }
-
-    /// The variable of the environment that sets it.
-    ///
-    /// ```
-    /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
-    /// assert_eq!(listen.variable(), "UMBEL_LISTEN");
-    /// ```
-    #[must_use]
-    pub fn variable(&self) -> String {
-        format!("UMBEL_{}", self.name.to_ascii_uppercase())
-    }
-}
-
-/// What a setting holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SettingKind {
-    /// A text.
-    Text,
-    /// Several texts; in the environment with commas between them.
-    Texts,
-    /// A whole number.
-    Number,
-    /// `true` or `false`.
-    Switch,
-}
-
-/// A type that a setting may have.
-pub trait SettingValue {
-    /// What it holds.
-    const KIND: SettingKind;
-}
-
-impl SettingValue for String {
-    const KIND: SettingKind = SettingKind::Text;
-}
-
-impl SettingValue for Option<String> {
-    const KIND: SettingKind = SettingKind::Text;
-}
-
-impl SettingValue for Vec<String> {
-    const KIND: SettingKind = SettingKind::Texts;
-}
-
-impl SettingValue for u32 {
-    const KIND: SettingKind = SettingKind::Number;
-}
-
-impl SettingValue for u64 {
-    const KIND: SettingKind = SettingKind::Number;
-}
-
-impl SettingValue for bool {
-    const KIND: SettingKind = SettingKind::Switch;
-}
-
-/// Makes a struct of settings with their defaults and a table of their descriptions from one list.
-///
-/// ```
-/// umbel_node::settings! {
-///     /// Settings of an example.
-///     pub struct Example {
-///         /// How many, from 1.
-///         count: u32 = 3,
-///     }
-/// }
-/// assert_eq!(Example::default().count, 3);
-/// assert_eq!(Example::SETTINGS[0].lines().next(), Some("How many, from 1."));
-/// ```
-#[macro_export]
-macro_rules! settings {
-    (
-        $(#[$outer:meta])*
-        $visibility:vis struct $struct:ident {
-            $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr,)+
-        }
-    ) => {
-        $(#[$outer])*
-        #[derive(Clone, PartialEq, Eq, Debug, ::serde::Serialize, ::serde::Deserialize)]
-        #[serde(default, deny_unknown_fields)]
-        $visibility struct $struct {
-            $($(#[doc = $doc])+ pub $name: $type,)+
-        }
-
-        impl Default for $struct {
-            fn default() -> Self {
-                Self { $($name: $default,)+ }
-            }
-        }
-
-        impl $struct {
-            /// All settings in the order in which they are printed.
-            $visibility const SETTINGS: &'static [$crate::config::Setting] = &[
-                $($crate::config::Setting {
-                    name: stringify!($name),
-                    doc: concat!($($doc, "\n"),+),
-                    kind: <$type as $crate::config::SettingValue>::KIND,
-                },)+
-            ];
-
-            /// The description of the setting with this name.
-            #[must_use]
-            $visibility fn setting(name: &str) -> Option<&'static $crate::config::Setting> {
-                Self::SETTINGS.iter().find(|setting| setting.name == name)
-            }
-        }
-    };
-}
-
-settings! {
+crate::settings! {
     /// What a node must be told. Every field has a default; a file or the environment sets those
     /// that differ.
     ///
@@ -225,6 +100,13 @@ settings! {
         /// Serves also who speaks no TLS, who may do everything then, and calls nodes without it that speak
         /// none: for the time in which a running cluster moves to TLS. Needs `insecure` as no TLS does.
         tls_optional: bool = false,
+        /// Where to speak the Redis protocol, HOST:PORT; without it, nowhere. What `listen` says of TLS and
+        /// `insecure` counts here, too.
+        /// With `dev` and no address named, `umbel serve` takes 127.0.0.1:6379 if that is free.
+        resp_listen: Option<String> = None,
+        /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` make: `scalable`, which
+        /// grow; `blocked` or `classic`, which do not. With NONSCALING it is `blocked`, unless this is `classic`.
+        resp_default_kind: String = "scalable".to_owned(),
         /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
         /// request that asks for more gets this.
         request_timeout_ms_max: u64 = 60_000,
@@ -259,120 +141,8 @@ settings! {
     }
 }
 
-/// A setting is wrong. Nothing was started; the message names the setting and what it may be.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// An address is not of the form `host:port`. Write it so.
-    #[error(
-        "{setting} = \"{address}\": expected HOST:PORT, like 127.0.0.1:7300, node-1:7300 or [::1]:7300"
-    )]
-    Address {
-        /// Name of the setting.
-        setting: &'static str,
-        /// Its value.
-        address: String,
-    },
-    /// Other nodes cannot reach port 0. Name the port.
-    #[error("{setting} = \"{address}\": the port must not be 0, because others connect to it")]
-    PortZero {
-        /// Name of the setting.
-        setting: &'static str,
-        /// Its value.
-        address: String,
-    },
-    /// Other machines could reach the node, and nothing would protect it. Listen on a loopback
-    /// address, or allow it where the network is private.
-    #[error(
-        "listen = \"{address}\": other machines could connect without TLS; name certificates (tls_cert, \
-         tls_key, tls_ca; `umbel cluster certs` makes them), listen on 127.0.0.1, or say insecure = true \
-         (--insecure) if the network is private"
-    )]
-    Insecure {
-        /// The address.
-        address: String,
-    },
-    /// TLS needs three files, and one of them is not named. Name it, or none.
-    #[error("TLS needs tls_cert, tls_key and tls_ca, and {missing} is not set")]
-    TlsIncomplete {
-        /// Name of the setting.
-        missing: &'static str,
-    },
-    /// Without certificates there is nothing optional. Name them, or leave it out.
-    #[error("tls_optional without tls_cert: name certificates, or leave it out")]
-    OptionalWithoutTls,
-    /// A setting counts with TLS alone. Name certificates, or leave it out.
-    #[error(
-        "{setting} without tls_cert, or with tls_optional, protects nothing: name certificates, or leave it out"
-    )]
-    NeedsTls {
-        /// Name of the setting.
-        setting: &'static str,
-    },
-    /// A token is for joining. Name a node of the cluster.
-    #[error("join_token_file without join: name a node of the cluster that the token is for")]
-    TokenWithoutJoin,
-    /// Nobody can connect to "all addresses". Say which address others shall use.
-    #[error(
-        "listen = \"{address}\" means all addresses, so advertise must say which one others use, \
-         like advertise = \"node-1:7300\""
-    )]
-    NoAdvertise {
-        /// The address.
-        address: String,
-    },
-    /// The advertised address stands for all addresses, so nobody can connect to it.
-    #[error("advertise = \"{address}\" means all addresses: name one that others can connect to")]
-    AdvertisesAll {
-        /// The address.
-        address: String,
-    },
-    /// Two settings contradict each other. Take one away.
-    #[error("{one} and {other} exclude each other: give one of them")]
-    Both {
-        /// Name of a setting.
-        one: &'static str,
-        /// Name of the other.
-        other: &'static str,
-    },
-    /// The founders' list lacks the node itself. All founders need the same list.
-    #[error(
-        "initial_cluster names {}, but not this node, which is \"{own}\" to others: add it, or set \
-         advertise to the name in the list", named.join(", ")
-    )]
-    NotInitial {
-        /// The own advertised address.
-        own: String,
-        /// The list.
-        named: Vec<String>,
-    },
-    /// The founders' list names a node twice. Take one away.
-    #[error("initial_cluster names \"{address}\" twice")]
-    Twice {
-        /// The address.
-        address: String,
-    },
-    /// The founders' list is too long. Start with fewer nodes.
-    #[error("initial_cluster names {count} nodes, at most {NODE_COUNT_MAX}")]
-    TooManyNodes {
-        /// Length of the list.
-        count: usize,
-    },
-    /// A number is out of its range. Choose one within.
-    #[error("{setting} = {value}: expected {least} to {most}")]
-    Range {
-        /// Name of the setting.
-        setting: &'static str,
-        /// Its value.
-        value: u64,
-        /// The least that it may be.
-        least: u64,
-        /// The most that it may be.
-        most: u64,
-    },
-    /// The data folder has no name. Name one.
-    #[error("data is empty: name a folder")]
-    NoData,
-}
+/// Kinds that plain commands of the Redis protocol may make.
+const RESP_KINDS: [Kind; 3] = [Kind::Scalable, Kind::Blocked, Kind::Classic];
 
 /// Longest interval of heartbeats, in milliseconds: a minute without a leader is an outage.
 const HEARTBEAT_MS_MAX: u64 = 60_000;
@@ -445,6 +215,9 @@ impl Config {
         self.validate_addresses()?;
         self.validate_origin()?;
         self.validate_numbers()?;
+        if self.default_kind().is_none() {
+            return Err(ConfigError::DefaultKind { kind: self.resp_default_kind.clone() });
+        }
         if self.data.is_empty() {
             return Err(ConfigError::NoData);
         }
@@ -473,9 +246,9 @@ impl Config {
 
     fn validate_addresses(&self) -> Result<(), ConfigError> {
         let listen = Address::parse("listen", &self.listen)?;
-        let takes_plain = self.tls_cert.is_none() || self.tls_optional;
-        if !listen.is_loopback() && takes_plain && !self.insecure {
-            return Err(ConfigError::Insecure { address: self.listen.clone() });
+        self.check_protected("listen", &self.listen)?;
+        if let Some(address) = &self.resp_listen {
+            self.check_protected("resp_listen", address)?;
         }
         if let Some(text) = &self.advertise {
             let advertised = Address::reachable("advertise", text)?;
@@ -486,6 +259,20 @@ impl Config {
             return Err(ConfigError::NoAdvertise { address: self.listen.clone() });
         }
         Ok(())
+    }
+
+    /// Whether other machines reach an address, and nothing would protect it.
+    fn check_protected(&self, setting: &'static str, address: &str) -> Result<(), ConfigError> {
+        let takes_plain = self.tls_cert.is_none() || self.tls_optional;
+        if !Address::parse(setting, address)?.is_loopback() && takes_plain && !self.insecure {
+            return Err(ConfigError::Insecure { setting, address: address.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The kind of filters that plain commands of the Redis protocol make.
+    pub(crate) fn default_kind(&self) -> Option<Kind> {
+        RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
     }
 
     /// Where the node's cluster comes from.

@@ -37,10 +37,12 @@ mod items;
 mod jobs;
 mod limits;
 mod measure;
+pub(crate) mod resp;
 
 #[cfg(test)]
 mod gateway_test;
 
+pub(crate) use admission::Budget;
 pub(crate) use items::ItemBatch;
 
 use limits::{
@@ -58,8 +60,8 @@ pub(crate) struct Gateway {
     pub(crate) render_metrics: Option<RenderMetrics>,
     /// The longest time that a client's call is granted.
     pub(crate) timeout_max: Duration,
-    /// What clients' requests that are under way may hold; 0 for a share of the memory.
-    pub(crate) request_bytes_max: u64,
+    /// What clients' requests that are under way may hold.
+    pub(crate) budget: Arc<Budget>,
     /// Whether certificates of nodes must say which node it is.
     pub(crate) needs_member: bool,
 }
@@ -132,8 +134,7 @@ impl Gateway {
         let gate =
             gate::Gate { coordinator: Arc::clone(&coordinator), needs_member: self.needs_member };
         let gated = axum::middleware::from_fn_with_state(gate, gate::gate);
-        let budget = admission::Budget::new(self.request_bytes_max);
-        let admitted = axum::middleware::from_fn_with_state(budget, admission::admit);
+        let admitted = axum::middleware::from_fn_with_state(self.budget, admission::admit);
         let describe = || {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)

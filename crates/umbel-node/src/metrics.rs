@@ -52,6 +52,8 @@ const REQUESTS_REFUSED: &str = "umbel_requests_refused_total";
 const STREAMS_ENDED: &str = "umbel_streams_ended_total";
 const LINKS_REPLACED: &str = "umbel_links_replaced_total";
 const REQUEST_BYTES: &str = "umbel_request_bytes_under_way_max";
+const RESP_COMMANDS: &str = "umbel_resp_commands_total";
+const RESP_CONNECTIONS: &str = "umbel_resp_connections";
 const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
 
 /// Describes all measurements to the recorder that is installed.
@@ -68,6 +70,8 @@ pub(crate) fn describe() {
         Unit::Seconds,
         "Time of a write of the log, with its sync."
     );
+    describe_counter!(RESP_COMMANDS, Unit::Count, "Commands of the Redis protocol.");
+    describe_gauge!(RESP_CONNECTIONS, Unit::Count, "Open connections of the Redis protocol.");
     describe_gauge!(WAL_BYTES, Unit::Bytes, "Bytes of the log on disk.");
     describe_counter!(WAL_WRITTEN_BYTES, Unit::Bytes, "Bytes written to the log.");
     describe_gauge!(DISK_FREE, Unit::Bytes, "Bytes that the data folder's disk has left.");
@@ -159,6 +163,16 @@ pub(crate) fn stream_ended(cause: &'static str) {
 /// A link ended because its node has made others since.
 pub(crate) fn link_replaced() {
     counter!(LINKS_REPLACED).increment(1);
+}
+
+/// Commands of the Redis protocol came.
+pub(crate) fn resp_commands(count: u64) {
+    counter!(RESP_COMMANDS).increment(count);
+}
+
+/// So many connections of the Redis protocol are open.
+pub(crate) fn resp_connections(count: usize) {
+    gauge!(RESP_CONNECTIONS).set(count as f64);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]

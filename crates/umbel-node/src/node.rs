@@ -17,7 +17,8 @@ use crate::coordinator::Coordinator;
 use crate::cube;
 use crate::door::Door;
 use crate::formation;
-use crate::gateway::{self, Gateway};
+use crate::gateway::resp::{self, RespGateway};
+use crate::gateway::{self, Budget, Gateway};
 use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
@@ -25,7 +26,7 @@ use crate::memory_limit;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
-use crate::ports::{PortFuture, Ports, Purpose, Rare};
+use crate::ports::{Listener, PortFuture, Ports, Purpose, Rare};
 use crate::renewal::keep_certificate;
 use crate::shard_leader;
 use crate::storage::{
@@ -93,6 +94,7 @@ pub struct NodeFailure(String);
 /// A running node.
 pub struct Node {
     address: String,
+    resp_address: Option<String>,
     local: Arc<Local>,
     failure: watch::Receiver<Option<String>>,
     stop: watch::Sender<bool>,
@@ -123,9 +125,13 @@ impl Node {
     ) -> Result<Self, StartError> {
         config.validate()?;
         metrics::describe();
+        // Before anything is touched: where the address is a guess, the start is tried without it.
+        let resp = match &config.resp_listen {
+            Some(address) => Some(listen(&ports, address).await?),
+            None => None,
+        };
         let (identity, storage) = open_data(&config, &ports).await?;
-        let listen = |source| StartError::Listen { address: config.listen.clone(), source };
-        let listener = ports.net.listen(&config.listen).await.map_err(listen)?;
+        let listener = listen(&ports, &config.listen).await?;
         let address = config.advertise.clone().unwrap_or_else(|| listener.local_address());
         check_address(&config, &identity, &address)?;
         let founders = formation::founders(&config, &address);
@@ -140,17 +146,23 @@ impl Node {
         let links = peers.closer();
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
+        let budget = Budget::new(config.request_bytes_max);
         let gateway = Gateway {
             coordinator: Arc::clone(&coordinator),
             peers,
             jobs: Arc::clone(&jobs),
             render_metrics,
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
-            request_bytes_max: config.request_bytes_max,
+            budget: Arc::clone(&budget),
             needs_member: config.require_node_identity,
         };
         let (failure, failed) = watch::channel(None);
-        let server = tokio::spawn(serve(listener, gateway, stopped, failure.clone()));
+        let resp_address = resp.as_ref().map(|listener| listener.local_address());
+        let resp = resp.map(|listener| {
+            let gateway = RespGateway::new(&config, &address, &*listener, &coordinator, budget);
+            (listener, gateway)
+        });
+        let server = tokio::spawn(serve((listener, gateway), resp, stopped, failure.clone()));
 
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
@@ -173,13 +185,19 @@ impl Node {
             .await
             .map_err(StartError::Membership)?;
         let (stop, links, server) = starting.done();
-        Ok(Self { address, local, failure: failed, stop, links, tasks, server })
+        Ok(Self { address, resp_address, local, failure: failed, stop, links, tasks, server })
     }
 
     /// Where others reach the node, with the port that was chosen.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it speaks the Redis protocol, with the port that was chosen; None if it does not.
+    #[must_use]
+    pub fn resp_address(&self) -> Option<&str> {
+        self.resp_address.as_deref()
     }
 
     /// Its number.
@@ -290,6 +308,11 @@ impl Node {
     }
 }
 
+async fn listen(ports: &Ports, address: &str) -> Result<Box<dyn Listener>, StartError> {
+    let failed = |source| StartError::Listen { address: address.to_owned(), source };
+    ports.net.listen(address).await.map_err(failed)
+}
+
 /// What must be stopped again if the start fails in the middle.
 struct Starting {
     stop: Option<watch::Sender<bool>>,
@@ -396,16 +419,25 @@ async fn become_part(
 
 /// Serves until the node stops.
 async fn serve(
-    listener: Box<dyn crate::ports::Listener>,
-    gateway: Gateway,
-    mut stopped: watch::Receiver<bool>,
+    (listener, gateway): (Box<dyn Listener>, Gateway),
+    resp: Option<(Box<dyn Listener>, RespGateway)>,
+    stopped: watch::Receiver<bool>,
     failure: watch::Sender<Option<String>>,
 ) {
-    let stop = async move {
+    let stop = |mut stopped: watch::Receiver<bool>| async move {
         // A dropped sender means that the node is gone.
         let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
     };
-    if let Err(error) = gateway::serve(listener, gateway, stop).await {
-        failure.send_replace(Some(format!("the server stopped: {error}")));
-    }
+    let resp_stop = stop(stopped.clone());
+    let serving_resp = async {
+        if let Some((listener, gateway)) = resp {
+            resp::serve(listener, gateway, resp_stop).await;
+        }
+    };
+    let serving = async {
+        if let Err(error) = gateway::serve(listener, gateway, stop(stopped)).await {
+            failure.send_replace(Some(format!("the server stopped: {error}")));
+        }
+    };
+    tokio::join!(serving_resp, serving);
 }

@@ -36,5 +36,5 @@ pub use command::{
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;
-pub use reply::{Protocol, Reply};
+pub use reply::{Protocol, Reply, encode_array_head};
 pub use request::Request;

@@ -1,7 +1,9 @@
 //! Answers, and how both versions of the protocol write them.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+
+/// Digits of the largest number of 64 bits.
+const DIGITS_MAX: usize = 20;
 
 /// The version that a connection speaks. It begins with the second one and changes it with `HELLO`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -77,7 +79,7 @@ impl Reply {
             }),
             Self::Bulk(bytes) => bulk(bytes, out),
             Self::Verbatim(text) if is_three => {
-                number_line(b'=', text.len() + 4, out);
+                length_line(b'=', text.len() + 4, out);
                 out.extend_from_slice(b"txt:");
                 out.extend_from_slice(text.as_bytes());
                 out.extend_from_slice(b"\r\n");
@@ -93,8 +95,8 @@ impl Reply {
             Self::Set(values) => list(if is_three { b'~' } else { b'*' }, values, protocol, out),
             Self::Map(pairs) => {
                 match is_three {
-                    true => number_line(b'%', pairs.len(), out),
-                    false => number_line(b'*', pairs.len() * 2, out),
+                    true => length_line(b'%', pairs.len(), out),
+                    false => length_line(b'*', pairs.len() * 2, out),
                 }
                 for (key, value) in pairs {
                     key.encode(protocol, out);
@@ -106,7 +108,7 @@ impl Reply {
 }
 
 fn list(sign: u8, values: &[Reply], protocol: Protocol, out: &mut Vec<u8>) {
-    number_line(sign, values.len(), out);
+    length_line(sign, values.len(), out);
     for value in values {
         value.encode(protocol, out);
     }
@@ -120,15 +122,45 @@ fn line(sign: u8, text: &str, out: &mut Vec<u8>) {
 }
 
 /// A number behind the sign of its type, or of the values that follow.
-pub(crate) fn number_line(sign: u8, number: impl std::fmt::Display, out: &mut Vec<u8>) {
-    let mut text = String::with_capacity(24);
-    let _ = write!(text, "{number}");
-    line(sign, &text, out);
+pub(crate) fn number_line(sign: u8, number: i64, out: &mut Vec<u8>) {
+    out.push(sign);
+    if number < 0 {
+        out.push(b'-');
+    }
+    let mut left = number.unsigned_abs();
+    let mut digits = [0; DIGITS_MAX];
+    let mut length = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
+        left /= 10;
+        length += 1;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(DIGITS_MAX - length..).unwrap_or_default());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A length behind the sign of what has it.
+pub(crate) fn length_line(sign: u8, length: usize, out: &mut Vec<u8>) {
+    number_line(sign, i64::try_from(length).unwrap_or(i64::MAX), out);
+}
+
+/// Begins a list of so many answers, which the caller writes behind it.
+///
+/// ```
+/// let mut bytes = Vec::new();
+/// umbel_resp::encode_array_head(2, &mut bytes);
+/// assert_eq!(bytes, b"*2\r\n");
+/// ```
+pub fn encode_array_head(count: usize, out: &mut Vec<u8>) {
+    length_line(b'*', count, out);
 }
 
 /// Any bytes behind their number.
 pub(crate) fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
-    number_line(b'$', bytes.len(), out);
+    length_line(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }

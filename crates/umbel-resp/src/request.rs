@@ -1,6 +1,6 @@
 //! One request: its arguments behind each other, and where each ends.
 
-use crate::reply::{bulk, number_line};
+use crate::reply::{bulk, length_line};
 
 /// The arguments of one command. The first one is the command's name.
 ///
@@ -79,7 +79,7 @@ impl Request {
     /// assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
-        number_line(b'*', self.len(), out);
+        length_line(b'*', self.len(), out);
         self.iter().for_each(|argument| bulk(argument, out));
     }
 

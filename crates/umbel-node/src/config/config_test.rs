@@ -118,3 +118,15 @@ fn tls_is_set_as_a_whole() {
     let said = refused(|config| config.tls_optional = true);
     assert!(said.contains("tls_optional without tls_cert"), "{said}");
 }
+
+#[test]
+fn the_redis_protocol_is_as_protected_as_the_other() {
+    accepted(|config| config.resp_listen = Some("127.0.0.1:6379".into()));
+    let said = refused(|config| config.resp_listen = Some("0.0.0.0:6379".into()));
+    assert!(said.starts_with("resp_listen = \"0.0.0.0:6379\": other machines"), "{said}");
+    let said = refused(|config| config.resp_listen = Some("6379".into()));
+    assert!(said.contains("resp_listen = \"6379\": expected HOST:PORT"), "{said}");
+    accepted(|config| config.resp_default_kind = "classic".into());
+    let said = refused(|config| config.resp_default_kind = "cuckoo".into());
+    assert!(said.contains("expected scalable, blocked or classic"), "{said}");
+}

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
@@ -34,7 +35,7 @@ use body::AdmittedBody;
 const MEMORY_SHARE: u64 = 8;
 
 /// What the requests of clients may hold altogether.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     bytes_max: u64,
     used: AtomicU64,
     /// Requests that have not come as a whole and hold something, the oldest first.
@@ -57,7 +58,7 @@ struct Spent;
 
 impl Budget {
     /// Of so many bytes; 0 for a share of the memory that the process may have.
-    pub(super) fn new(bytes_max: u64) -> Arc<Self> {
+    pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         let bytes_max = match bytes_max {
             0 => (memory_limit_bytes() / MEMORY_SHARE).max(CLIENT_MESSAGE_BYTES_MAX as u64),
             named => named,
@@ -130,6 +131,55 @@ impl Lease {
     /// All of the request has come, or nothing more is wanted.
     fn note_arrived(&self) {
         self.budget.lock().remove(&self.number);
+    }
+}
+
+/// What a connection that is no HTTP holds of the budget, for requests that are long or come slowly.
+pub(super) struct Holding(Arc<Lease>);
+
+/// There is no room for what a connection holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoRoom;
+
+impl Holding {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self(budget.lease())
+    }
+
+    /// Says how much is held now, and whether more of a request is to come.
+    ///
+    /// # Errors
+    /// If there is no room for it, or it has made room for others.
+    pub(super) fn set(&self, byte_count: u64, is_arriving: bool) -> Result<(), NoRoom> {
+        if self.is_over() {
+            return Err(NoRoom);
+        }
+        let held = self.0.held.load(Ordering::Relaxed);
+        match byte_count.checked_sub(held) {
+            Some(more) => self.0.take(more).map_err(|Spent| NoRoom)?,
+            None => self.0.give_back(held - byte_count),
+        }
+        match is_arriving {
+            true => self.0.note_arriving(),
+            false => self.0.note_arrived(),
+        }
+        Ok(())
+    }
+
+    /// Whether it has made room for others; wakes the task when it has.
+    pub(super) fn poll_over(&self, cx: &Context<'_>) -> bool {
+        self.0.reader.register(cx.waker());
+        self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.note_arrived();
     }
 }
 
@@ -264,6 +314,22 @@ mod tests {
         assert_eq!(used(), 60);
         drop(two);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn a_connection_holds_what_it_says() {
+        let budget = Budget::new(100);
+        let used = || budget.used.load(Ordering::Relaxed);
+        let (one, two) = (Holding::new(&budget), Holding::new(&budget));
+        assert_eq!((one.set(70, true), used()), (Ok(()), 70));
+        assert_eq!((one.set(50, true), used()), (Ok(()), 50));
+        // It began earlier and is still coming, so it makes room.
+        assert_eq!((two.set(60, false), used()), (Ok(()), 60));
+        assert_eq!((one.set(1, true), one.set(0, false)), (Err(NoRoom), Err(NoRoom)));
+        assert_eq!(two.set(101, false), Err(NoRoom));
+        drop((one, two));
+        assert_eq!(used(), 0);
+        assert!(budget.lock().is_empty());
     }
 
     #[test]

@@ -81,16 +81,46 @@ const NO_MEMBER: &str = "that node was removed from the cluster, or never was in
 
 const OTHER_CLUSTER: &str = "its certificate is for another cluster than this one";
 
-/// The name and the secret of a token.
-fn split_token(header: &HeaderValue) -> Option<(&str, &str)> {
-    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
-    let is_one = scheme.eq_ignore_ascii_case("bearer") && token.len() <= TOKEN_BYTES_MAX;
-    is_one.then(|| token.trim().rsplit_once('.')).flatten()
+/// What a client shows beside its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Credential<'a> {
+    /// Nothing.
+    None,
+    /// The name and the secret of a token.
+    Token { name: &'a str, secret: &'a str },
+    /// Something that is no token: whoever shows it meant to prove something, and has not.
+    Malformed,
 }
 
-/// The principal that a token proves.
-fn of_token(state: &MetaState, now_ms: u64, header: &HeaderValue) -> Option<PrincipalName> {
-    let (name, secret) = split_token(header)?;
+impl<'a> Credential<'a> {
+    /// By the header `authorization` of a call.
+    pub(super) fn of_header(header: Option<&'a HeaderValue>) -> Self {
+        let Some(header) = header else { return Self::None };
+        let split = || {
+            let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+            let is_one = scheme.eq_ignore_ascii_case("bearer") && token.len() <= TOKEN_BYTES_MAX;
+            is_one.then(|| token.trim().rsplit_once('.')).flatten()
+        };
+        split().map_or(Self::Malformed, |(name, secret)| Self::Token { name, secret })
+    }
+
+    /// By a name and a password: the secret of a token, or all of it.
+    pub(super) fn of_password(user: Option<&'a str>, password: &'a str) -> Self {
+        let whole = password.rsplit_once('.').filter(|_| password.len() <= TOKEN_BYTES_MAX);
+        match (user, whole) {
+            (Some(user), Some((name, secret))) if name == user => Self::Token { name, secret },
+            (Some(name), _) if password.len() <= TOKEN_BYTES_MAX => {
+                Self::Token { name, secret: password }
+            }
+            (None, Some((name, secret))) => Self::Token { name, secret },
+            _ => Self::Malformed,
+        }
+    }
+}
+
+/// The principal that a credential proves.
+fn of_token(state: &MetaState, now_ms: u64, shown: Credential<'_>) -> Option<PrincipalName> {
+    let Credential::Token { name, secret } = shown else { return None };
     let Principal { proof: Proof::Token { digest }, .. } = valid(state, now_ms, name)? else {
         return None;
     };
@@ -124,19 +154,22 @@ impl Standing {
     /// By what the cluster knows; None if this node has not heard of the cluster yet.
     fn of(
         connection: &PeerIdentity,
-        token: Option<&HeaderValue>,
+        shown: Credential<'_>,
         state: Option<&MetaState>,
         now_ms: u64,
     ) -> Self {
+        use Credential::None as Nothing;
         let is_guarded = state.map(MetaState::is_guarded);
-        match (connection, token, is_guarded, state) {
+        match (connection, shown, is_guarded, state) {
             (PeerIdentity::Node, ..) => Self::Unlimited,
             (PeerIdentity::Member(member), ..) => Self::of_member(*member, state),
-            (_, Some(token), Some(true), Some(state)) => {
-                of_token(state, now_ms, token).map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
+            (_, shown, Some(true), Some(state)) if shown != Nothing => {
+                of_token(state, now_ms, shown).map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
             }
-            (PeerIdentity::Unchecked | PeerIdentity::Client(_), None, None, _) => Self::Unlimited,
-            (_, Some(_), None, _) => Self::Unknown,
+            (PeerIdentity::Unchecked | PeerIdentity::Client(_), Nothing, None, _) => {
+                Self::Unlimited
+            }
+            (_, shown, None, _) if shown != Nothing => Self::Unknown,
             (PeerIdentity::Anonymous, ..) => Self::Nobody(NO_PROOF),
             (PeerIdentity::Unchecked, _, Some(true), _) => Self::Nobody(NO_TOKEN),
             (PeerIdentity::Client(name), _, Some(true), Some(state)) => {
@@ -166,14 +199,14 @@ impl Standing {
 }
 
 impl Caller {
-    /// Who sends a request with this `authorization` header on such a connection.
+    /// Who sends a request and shows this on such a connection.
     pub(super) fn identify(
         connection: &PeerIdentity,
-        token: Option<&HeaderValue>,
+        shown: Credential<'_>,
         (coordinator, needs_member): (&Arc<Coordinator>, bool),
     ) -> Self {
         let now_ms = coordinator.seed().wall_ms();
-        let with = |state: Option<&MetaState>| Standing::of(connection, token, state, now_ms);
+        let with = |state: Option<&MetaState>| Standing::of(connection, shown, state, now_ms);
         let is_generic = *connection == PeerIdentity::Node;
         let standing = match coordinator.read_meta(|state| with(Some(state))) {
             Ok(standing) => standing,
@@ -200,7 +233,7 @@ impl Caller {
     pub(super) fn node() -> Self {
         let seed = Arc::new(crate::ports::RealSeed);
         let coordinator = Arc::new(Coordinator::new(Arc::default(), seed));
-        Self::identify(&PeerIdentity::Node, None, (&coordinator, false))
+        Self::identify(&PeerIdentity::Node, Credential::None, (&coordinator, false))
     }
 
     /// Who sent a request that has passed the gate.
@@ -418,7 +451,7 @@ mod tests {
         state: Option<&MetaState>,
     ) -> Standing {
         let token = token.map(|token| HeaderValue::from_str(token).unwrap());
-        Standing::of(connection, token.as_ref(), state, 5)
+        Standing::of(connection, Credential::of_header(token.as_ref()), state, 5)
     }
 
     fn named(name: &str) -> Standing {
@@ -459,13 +492,26 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_a_secret_or_a_whole_token() {
+        let token = |name, secret| Credential::Token { name, secret };
+        assert_eq!(Credential::of_password(Some("root.a"), "s"), token("root.a", "s"));
+        assert_eq!(Credential::of_password(Some("root.a"), "root.a.s"), token("root.a", "s"));
+        assert_eq!(Credential::of_password(Some("a"), "b.s"), token("a", "b.s"));
+        assert_eq!(Credential::of_password(None, "root.a.s"), token("root.a", "s"));
+        assert_eq!(Credential::of_password(None, "s"), Credential::Malformed);
+        let long = "s".repeat(TOKEN_BYTES_MAX + 1);
+        assert_eq!(Credential::of_password(Some("a"), &long), Credential::Malformed);
+    }
+
+    #[test]
     fn a_certificate_proves_its_own_name_until_it_expires() {
         let state = guarded();
         let of = |name: &str| standing(&PeerIdentity::Client(name.into()), None, Some(&state));
         assert_eq!(of("alice"), named("alice"));
         assert_eq!(of("root.a"), Standing::Nobody(NO_PRINCIPAL), "it has a token");
         assert_eq!(of("bob"), Standing::Nobody(NO_PRINCIPAL));
-        let late = Standing::of(&PeerIdentity::Client("alice".into()), None, Some(&state), 10);
+        let late =
+            Standing::of(&PeerIdentity::Client("alice".into()), Credential::None, Some(&state), 10);
         assert_eq!(late, Standing::Nobody(NO_PRINCIPAL));
     }
 
@@ -535,7 +581,8 @@ mod tests {
         let seed = Arc::new(crate::ports::RealSeed);
         let coordinator = Arc::new(Coordinator::new(Arc::default(), seed));
         let may = |connection, needs_member| {
-            let caller = Caller::identify(&connection, None, (&coordinator, needs_member));
+            let caller =
+                Caller::identify(&connection, Credential::None, (&coordinator, needs_member));
             (caller.may(Need::Node), caller.may(Need::Cluster(ClusterVerb::Admin)))
         };
         let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 5 });
@@ -543,7 +590,7 @@ mod tests {
         assert_eq!(may(PeerIdentity::Node, true), (false, false), "it does not say which");
         assert_eq!(may(member, true), (true, false), "who it is is not known yet");
         assert_eq!(may(PeerIdentity::Anonymous, false), (false, false));
-        let generic = Caller::identify(&PeerIdentity::Node, None, (&coordinator, true));
+        let generic = Caller::identify(&PeerIdentity::Node, Credential::None, (&coordinator, true));
         assert!(generic.refusal(Need::Node).contains("require_node_identity"));
     }
 

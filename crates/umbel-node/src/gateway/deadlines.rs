@@ -37,6 +37,16 @@ impl Deadlines {
         self.after(None, metadata, LONG_CALL_TIMEOUT_DEFAULT)
     }
 
+    /// Of a command of a protocol in which clients name no time.
+    pub(super) fn of_command(self) -> Instant {
+        Instant::now() + CALL_TIMEOUT_DEFAULT.min(self.timeout_max)
+    }
+
+    /// Of such a command that waits until all shards have done something.
+    pub(super) fn of_long_command(self) -> Instant {
+        Instant::now() + LONG_CALL_TIMEOUT_DEFAULT.min(self.timeout_max)
+    }
+
     fn after(self, named: Option<Duration>, metadata: &MetadataMap, default: Duration) -> Instant {
         let header = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
         let header = header.and_then(parse_timeout).map(before_client);

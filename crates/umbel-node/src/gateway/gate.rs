@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use tonic::Status;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
-use super::caller::{Caller, Need};
+use super::caller::{Caller, Credential, Need};
 use super::errors;
 use crate::coordinator::{CaughtUp, Coordinator};
 use crate::failure::CallFailure;
@@ -108,8 +108,8 @@ pub(super) async fn gate(
     let caller = match must_hear && !coordinator.has_heard().await {
         true => unheard(),
         false => {
-            let token = request.headers().get(header::AUTHORIZATION);
-            let identify = || Caller::identify(&connection, token, (&coordinator, needs_member));
+            let shown = Credential::of_header(request.headers().get(header::AUTHORIZATION));
+            let identify = || Caller::identify(&connection, shown, (&coordinator, needs_member));
             let known = identify();
             match known.may_be_new() {
                 true => match coordinator.catch_up_for_stranger().await {

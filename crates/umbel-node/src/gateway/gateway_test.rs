@@ -11,7 +11,7 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 
-use super::{Gateway, serve};
+use super::{Budget, Gateway, serve};
 use crate::coordinator::Coordinator;
 use crate::peer::{
     CallHandler, CallKind, LocalIdentity, PeerService, Refusal, RefusalReason, channel,
@@ -65,7 +65,7 @@ async fn all_services_share_a_port() {
         jobs: crate::jobs::JobHost::new(),
         render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
         timeout_max: Duration::from_secs(10),
-        request_bytes_max: 0,
+        budget: Budget::new(0),
         needs_member: false,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

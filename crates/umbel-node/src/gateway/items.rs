@@ -62,6 +62,17 @@ impl ItemBatch {
         Ok(Self { form })
     }
 
+    /// Items behind each other, whose lengths add up to that of the data. None is too long, and there are
+    /// not too many: the protocol that they came by allows fewer bytes.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub(crate) fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
+        debug_assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
+        assert!(item_bytes.len() <= REQUEST_ITEMS_MAX, "a batch is cut before");
+        Self { form: Form::Packed { data, item_bytes } }
+    }
+
     /// Number of items, at most [`REQUEST_ITEMS_MAX`].
     pub(crate) fn len(&self) -> usize {
         match &self.form {

@@ -74,3 +74,32 @@ pub(super) const PASSED_ON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Life of a certificate that the cluster issues, in days; its node asks for the next one after two thirds.
 pub(super) const ISSUED_DAYS: u32 = 90;
+
+/// Connections of the Redis protocol that a node has at once, as Redis by default.
+pub(super) const RESP_CONNECTIONS_MAX: usize = 10_000;
+
+/// Commands of one connection that are read before their answers are written; then reading stops.
+pub(super) const RESP_COMMANDS_IN_FLIGHT_MAX: usize = 1024;
+
+/// Bytes that one read of such a connection takes: a pipeline of some hundred short commands. They lie
+/// on the stack, so that a connection that says nothing has no buffer.
+pub(super) const RESP_READ_BYTES: usize = 32 << 10;
+
+/// Bytes of requests that such a connection may hold before they count among those of all clients: as
+/// much as one read brings. They are answered before the next read.
+pub(super) const RESP_FREE_BYTES: usize = RESP_READ_BYTES;
+
+/// Bytes of answers that are kept before they are written.
+pub(super) const RESP_WRITE_BYTES: usize = 64 << 10;
+
+/// Commands that a transaction may queue: as many as fit its bytes if they are short.
+pub(super) const RESP_TRANSACTION_COMMANDS_MAX: usize = 65_536;
+
+/// Bytes of arguments that a transaction may queue: as many as one request may have.
+pub(super) const RESP_TRANSACTION_BYTES_MAX: usize = 64 << 20;
+
+/// Names that one `SCAN` looks at, whatever the client asks for.
+pub(super) const RESP_SCAN_COUNT_MAX: u64 = 10_000;
+
+/// How long a command waits for a filter that is being made, emptied or dropped.
+pub(super) const RESP_BUSY_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -80,6 +80,7 @@ impl Connection {
 }
 
 /// Room for connections. Who comes when there is none waits in the system's queue.
+#[derive(Clone)]
 pub(super) struct ConnectionSlots(Arc<Places>);
 
 struct Places {
@@ -123,16 +124,21 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some((places, number)) = &self.connection.0.place {
             places.lock().free(*number);
-            places.freed.notify_one();
+            // One listener may wait for room, and another one for somebody who connects.
+            places.freed.notify_waiters();
         }
     }
 }
 
 impl ConnectionSlots {
-    /// As many as the process's descriptors allow.
+    /// As many as the process's descriptors allow, for all its listeners together.
     pub(super) fn of_process() -> Self {
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
-        Self::new(slot_count(limit))
+        static OF_PROCESS: OnceLock<ConnectionSlots> = OnceLock::new();
+        let count = || {
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(DESCRIPTORS_MAX);
+            Self::new(slot_count(limit))
+        };
+        OF_PROCESS.get_or_init(count).clone()
     }
 
     fn new(count_max: usize) -> Self {

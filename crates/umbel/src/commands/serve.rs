@@ -23,10 +23,13 @@ use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_node::ports::{
     IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_node::{Config, Node, enrol};
+use umbel_node::{Config, Node, RenderMetrics, StartError, enrol};
 
 /// How often histograms are folded, so that they stay small when nobody reads the metrics.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// Where Redis listens by default.
+const REDIS_ADDRESS: &str = "127.0.0.1:6379";
 
 /// Arguments of `umbel serve`.
 #[derive(Args)]
@@ -45,6 +48,8 @@ pub(crate) struct ServeArgs {
     dev: bool,
     #[arg(long, value_name = "HOST:PORT", help = about("listen"))]
     listen: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", help = about("resp_listen"))]
+    resp: Option<String>,
     #[arg(long, value_name = "HOST:PORT", help = about("advertise"))]
     advertise: Option<String>,
     #[arg(long, value_name = "DIR", help = about("data"))]
@@ -171,15 +176,25 @@ async fn serve(
     }
     ports.workshops = jobs.map(|jobs| Arc::new(FileWorkshops(jobs)) as _);
     let rendered = metrics.clone();
-    let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || rendered.render());
+    let render: RenderMetrics = Arc::new(move || rendered.render());
     tokio::spawn(keep_metrics_small(metrics));
     let node = tokio::select! {
         biased;
         () = signal.asked() => return Ok(Exit::Done),
-        node = Node::start(config, ports, Some(render)) => node?,
+        node = start(config, ports, render) => node?,
     };
+    let (node, taken) = node;
     let (address, id, cluster) = (node.address(), node.id(), node.cluster());
     say(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
+    if let Some(address) = node.resp_address() {
+        say(format_args!("speaking the Redis protocol on {address}\n"));
+    }
+    if let Some(error) = taken {
+        say(format_args!(
+            "not speaking the Redis protocol: {REDIS_ADDRESS}: {error}; --resp HOST:PORT names another \
+             address\n"
+        ));
+    }
     let outcome = tokio::select! {
         biased;
         () = signal.asked() => Ok(()),
@@ -188,6 +203,26 @@ async fn serve(
     node.shutdown().await;
     outcome?;
     Ok(Exit::Done)
+}
+
+/// Starts the node. A development cluster that nobody has told where to speak the Redis protocol takes
+/// Redis's own address, or says why it cannot.
+async fn start(
+    config: Config,
+    ports: Ports,
+    render: RenderMetrics,
+) -> Result<(Node, Option<std::io::Error>), StartError> {
+    let mut taken = None;
+    if config.dev && config.resp_listen.is_none() {
+        let guess = Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() };
+        match Node::start(guess, ports.clone(), Some(Arc::clone(&render))).await {
+            Err(StartError::Listen { address, source }) if address == REDIS_ADDRESS => {
+                taken = Some(source);
+            }
+            outcome => return Ok((outcome?, None)),
+        }
+    }
+    Ok((Node::start(config, ports, Some(render)).await?, taken))
 }
 
 /// The encrypted network, if the settings name certificates.
@@ -254,6 +289,7 @@ impl ServeArgs {
         let number = |value: Option<u32>| value.map(|number| Value::Integer(number.into()));
         set("dev", self.dev.then_some(Value::Boolean(true)));
         set("listen", text(&self.listen));
+        set("resp_listen", text(&self.resp));
         set("advertise", text(&self.advertise));
         set("data", text(&self.data));
         let founders = self.initial_cluster.iter().map(String::as_str);

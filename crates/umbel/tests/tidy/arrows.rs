@@ -20,7 +20,10 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("umbel-proto", &[]),
     ("umbel-tls", &[]),
     ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),
-    ("umbel-node", &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-tls"]),
+    (
+        "umbel-node",
+        &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-resp", "umbel-tls"],
+    ),
     // The binary may use all of them.
     ("umbel", &[]),
     // Beside the binary, with the same rights; nobody depends on them.

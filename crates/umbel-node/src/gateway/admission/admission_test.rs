@@ -45,7 +45,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
         jobs: crate::jobs::JobHost::new(),
         render_metrics: None,
         timeout_max: Duration::from_secs(10),
-        request_bytes_max,
+        budget: Budget::new(request_bytes_max),
         needs_member: false,
     };
     let server = tokio::spawn(async move {

@@ -1,0 +1,147 @@
+//! The Redis protocol: clients of Redis, RedisBloom and their cluster modes see filters as keys.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `connection` | bytes to commands and back, within limits |
+//! | `pipeline` | commands in their order, neighbours joined, transactions |
+//! | `filters`, `keys`, `server` | what commands do |
+//! | `session` | who a connection is, what it has chosen |
+//! | `needs`, `answers` | rights that commands need; failures as clients know them |
+//! | `shared` | what connections share |
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use umbel_filter::Kind;
+
+use self::shared::{Clients, Counts, Shared};
+use super::admission::Budget;
+use super::deadlines::Deadlines;
+use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
+use crate::config::{Config, host_of};
+use crate::coordinator::Coordinator;
+use crate::metrics;
+use crate::ports::{Incoming, Listener};
+
+mod answers;
+mod connection;
+mod filters;
+mod keys;
+mod needs;
+mod pipeline;
+mod server;
+mod session;
+mod shared;
+
+#[cfg(test)]
+mod resp_test;
+
+/// Pause after a connection could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is served.
+pub(crate) struct RespGateway {
+    pub(crate) coordinator: Arc<Coordinator>,
+    /// The longest time that a client's command is granted.
+    pub(crate) timeout_max: Duration,
+    /// What clients' requests that are under way may hold.
+    pub(crate) budget: Arc<Budget>,
+    /// Whether certificates of nodes must say which node it is.
+    pub(crate) needs_member: bool,
+    /// What plain commands make.
+    pub(crate) default_kind: Kind,
+    /// Where clients reach this listener: host and port.
+    pub(crate) address: (String, u16),
+}
+
+impl RespGateway {
+    /// By a node's settings. Clients reach the listener at the host that the node advertises, unless it
+    /// listens at a certain one.
+    pub(crate) fn new(
+        config: &Config,
+        advertised: &str,
+        listener: &dyn Listener,
+        coordinator: &Arc<Coordinator>,
+        budget: Arc<Budget>,
+    ) -> Self {
+        let local = listener.local_address();
+        let port = local.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let is_certain = |host: &&str| !matches!(*host, "0.0.0.0" | "::");
+        let host = host_of(&local).filter(is_certain).or_else(|| host_of(advertised));
+        Self {
+            coordinator: Arc::clone(coordinator),
+            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
+            budget,
+            needs_member: config.require_node_identity,
+            default_kind: config.default_kind().unwrap_or(Kind::Scalable),
+            address: (host.unwrap_or("127.0.0.1").to_owned(), port),
+        }
+    }
+}
+
+/// Serves until `stop` is done, then takes no further connections and lets commands end that are
+/// running, for a while.
+pub(crate) async fn serve(
+    mut listener: Box<dyn Listener>,
+    gateway: RespGateway,
+    stop: impl Future<Output = ()>,
+) {
+    let RespGateway { coordinator, timeout_max, budget, needs_member, default_kind, address } =
+        gateway;
+    let deadlines = Deadlines::new(timeout_max);
+    let (clients, counts, started) = (Clients::default(), Counts::default(), Instant::now());
+    let shared = Arc::new(Shared {
+        coordinator,
+        deadlines,
+        budget,
+        needs_member,
+        default_kind,
+        address,
+        started,
+        clients,
+        counts,
+    });
+    let (stopping, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    tokio::pin!(stop);
+    loop {
+        let taken = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = tasks.join_next() => continue,
+            taken = listener.accept() => taken,
+        };
+        match taken {
+            Ok(taken) if shared.clients.count() >= RESP_CONNECTIONS_MAX => {
+                metrics::connection_refused("no_room");
+                tasks.spawn(refuse(taken));
+            }
+            Ok(taken) => {
+                tasks.spawn(connection::serve(taken, Arc::clone(&shared), stopped.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be taken");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+        metrics::resp_connections(shared.clients.count());
+    }
+    drop(listener);
+    stopping.send_replace(true);
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    if timeout(STOP_GRACE_MAX, ended).await.is_err() {
+        tracing::warn!("commands that were still running were cut off");
+    }
+}
+
+/// Tells a connection that there are too many.
+async fn refuse(mut taken: Incoming) {
+    use tokio::io::AsyncWriteExt as _;
+    let said = taken.stream.write_all(b"-ERR max number of clients reached\r\n");
+    // Whoever does not listen is gone.
+    let _ = timeout(ACCEPT_PAUSE, said).await;
+}

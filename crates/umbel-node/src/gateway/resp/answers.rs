@@ -1,0 +1,122 @@
+//! From a failure to what a client of the Redis protocol is told of it.
+//!
+//! Clients send a command again by themselves behind `TRYAGAIN`, `LOADING` and `CLUSTERDOWN`, so these
+//! are said only where nothing was applied. Behind `UNCERTAIN` none does.
+
+use umbel_engine::meta::MetaError;
+use umbel_engine::shard::PartError;
+use umbel_resp::Refusal;
+
+use crate::failure::CallFailure;
+
+/// A filter takes no more items.
+pub(super) const FULL: &str = "ERR non scaling filter is full";
+
+/// With the code of a class of failures in front.
+fn coded(code: &str, what: &dyn std::fmt::Display) -> Refusal {
+    Refusal::Other(format!("{code} {what}").into())
+}
+
+/// What is said of a failure.
+pub(super) fn refusal(failure: &CallFailure) -> Refusal {
+    match failure {
+        CallFailure::UnknownFilter { .. } => Refusal::NotFound,
+        CallFailure::Part(error) => part_refusal(error),
+        CallFailure::Meta(error) => meta_refusal(error),
+        CallFailure::FilterBusy { .. }
+        | CallFailure::Overloaded { .. }
+        | CallFailure::RateExceeded { .. } => coded("TRYAGAIN", failure),
+        CallFailure::NoQuorum { .. } => coded("CLUSTERDOWN", failure),
+        CallFailure::NotFormed => coded("LOADING", failure),
+        CallFailure::DiskFull { is_partial: false, .. } => coded("OOM", failure),
+        CallFailure::DiskFull { is_partial: true, .. } | CallFailure::OutcomeUnknown { .. } => {
+            coded("UNCERTAIN", failure)
+        }
+        CallFailure::Denied { .. } => Refusal::NoKeyPermission,
+        CallFailure::Invalid { .. } | CallFailure::TooSlow { .. } | CallFailure::Storage { .. } => {
+            coded("ERR", failure)
+        }
+    }
+}
+
+fn part_refusal(error: &PartError) -> Refusal {
+    match error {
+        // The filter was dropped, or cleared, while the command was on its way.
+        PartError::UnknownSlice { .. } => Refusal::NotFound,
+        PartError::StaleGeneration { .. } => coded("TRYAGAIN", error),
+        PartError::RequestExpired { .. }
+        | PartError::SessionExpired { .. }
+        | PartError::RequestReused { .. } => coded("REQUEST", error),
+        PartError::WrongKind { .. } => Refusal::WrongType,
+        PartError::Full { .. } => Refusal::Other(FULL.into()),
+        PartError::ShapeMismatch { .. }
+        | PartError::BadFrame { .. }
+        | PartError::ForeignHash { .. }
+        | PartError::Malformed { .. } => coded("ERR", error),
+    }
+}
+
+fn meta_refusal(error: &MetaError) -> Refusal {
+    match error {
+        MetaError::UnknownFilter { .. } => Refusal::NotFound,
+        MetaError::NameTaken { .. } => Refusal::ItemExists,
+        MetaError::Quota { .. } => Refusal::NoMemoryToCreate,
+        MetaError::Busy { .. } => coded("TRYAGAIN", error),
+        MetaError::NotFormed => coded("LOADING", error),
+        _ => coded("ERR", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::{FilterId, Generation, RequestId, SessionId};
+    use umbel_resp::Reply;
+
+    use super::*;
+
+    fn said(failure: &CallFailure) -> String {
+        match Reply::from(refusal(failure)) {
+            Reply::Error(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_clients_send_again_was_not_applied() {
+        let (name, what) = ("k".to_owned(), "w".to_owned());
+        let within = Duration::from_secs(5);
+        let busy = CallFailure::FilterBusy { name: name.clone(), state: "being created".into() };
+        assert_eq!(said(&busy), "TRYAGAIN filter \"k\" is being created");
+        assert!(
+            said(&CallFailure::NoQuorum { what: what.clone(), within })
+                .starts_with("CLUSTERDOWN w")
+        );
+        assert!(said(&CallFailure::NotFormed).starts_with("LOADING this node"));
+        assert_eq!(said(&CallFailure::Overloaded { what: what.clone() }), "TRYAGAIN w");
+        let unknown = CallFailure::OutcomeUnknown { what: what.clone() };
+        assert_eq!(said(&unknown), "UNCERTAIN w; the outcome is unknown");
+        let disk = |is_partial| CallFailure::DiskFull { free_bytes: 1, is_partial };
+        assert!(
+            said(&disk(false)).starts_with("OOM ") && said(&disk(true)).starts_with("UNCERTAIN ")
+        );
+        assert_eq!(said(&CallFailure::UnknownFilter { name: name.clone() }), "ERR not found");
+        assert_eq!(said(&CallFailure::Meta(MetaError::NameTaken { name })), "ERR item exists");
+        assert_eq!(said(&CallFailure::Denied { what }), "NOPERM No permissions to access a key");
+    }
+
+    #[test]
+    fn what_shards_refuse_has_its_code() {
+        let filter = FilterId(1);
+        let id = RequestId { session: SessionId(1), sequence: 2 };
+        let (got, current) = (Generation(1), Generation(2));
+        let part = |error: PartError| said(&CallFailure::Part(error));
+        assert_eq!(part(PartError::Full { filter, what: "x".into() }), FULL);
+        assert!(part(PartError::SessionExpired { id }).starts_with("REQUEST "));
+        assert!(part(PartError::StaleGeneration { filter, got, current }).starts_with("TRYAGAIN "));
+        assert!(part(PartError::WrongKind { what: "x".into() }).starts_with("WRONGTYPE "));
+        let quota = CallFailure::Meta(MetaError::Quota { what: "x".into() });
+        assert_eq!(said(&quota), "ERR Insufficient memory to create filter");
+    }
+}

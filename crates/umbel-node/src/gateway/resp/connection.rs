@@ -1,0 +1,277 @@
+//! One connection: bytes in, commands, bytes out, one after the other. While commands are carried out
+//! nothing more is read, so a client that does not read its answers stops by itself.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
+
+use super::pipeline;
+use super::session::{Queue, Session};
+use super::shared::{Counts, Shared};
+use crate::gateway::admission::{Holding, NoRoom};
+use crate::gateway::limits::{
+    ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
+    RESP_READ_BYTES, RESP_WRITE_BYTES, UNREAD_TIMEOUT,
+};
+use crate::metrics;
+use crate::ports::{Connection, Incoming, PeerIdentity, Stream};
+
+/// Serves a connection to its end.
+pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+    let Incoming { stream, from, identity, slot } = taken;
+    let connection = slot.as_ref().map(|slot| slot.connection().clone()).unwrap_or_default();
+    if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
+        connection.prove();
+    }
+    let client = shared.clients.enter(from);
+    let id = client.id;
+    let session = Session::new(Arc::clone(&shared), client, identity).await;
+    let input = Input {
+        connection,
+        decoder: Decoder::new(session.is_known()),
+        rest: Vec::new(),
+        requests: Vec::new(),
+        failed: None,
+        began: None,
+        came: 0,
+        late: None,
+        holding: None,
+    };
+    let mut served = Served { stream, session, input, out: Vec::new() };
+    // Whoever has gone hears nothing.
+    let _ = served.run(stop).await;
+    shared.clients.leave(id);
+}
+
+struct Served {
+    stream: Box<dyn Stream>,
+    session: Session,
+    input: Input,
+    /// Answers that are not written yet.
+    out: Vec<u8>,
+}
+
+/// What comes.
+struct Input {
+    connection: Connection,
+    decoder: Decoder,
+    /// Bytes that have come and are not decoded: there were too many commands in front.
+    rest: Vec<u8>,
+    /// Commands that are to be carried out.
+    requests: Vec<Request>,
+    /// What came behind them is no command.
+    failed: Option<ProtocolError>,
+    /// Since when a request has been coming that has not come as a whole.
+    began: Option<Instant>,
+    /// Bytes of it.
+    came: u64,
+    late: Option<Pin<Box<Sleep>>>,
+    /// What is held of the room of all clients, if it is more than little.
+    holding: Option<Holding>,
+}
+
+/// Why nothing more is read.
+enum End {
+    /// The client has closed its side, or the connection must go.
+    Closed,
+    /// There is no room for its requests.
+    NoRoom,
+    /// A request has not come in time.
+    Late,
+}
+
+impl Served {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        loop {
+            let end = tokio::select! {
+                biased;
+                end = self.input.read(&mut self.stream) => end,
+                // What has come is answered first.
+                _ = stop.wait_for(|&is_stopped| is_stopped) => Some(End::Closed),
+            };
+            let held = match end {
+                Some(End::Closed) => return Ok(()),
+                Some(End::NoRoom) => Err(NoRoom),
+                Some(End::Late) => {
+                    metrics::connection_refused("late");
+                    return Ok(());
+                }
+                None => self.input.hold(&self.session.queue, &self.session.shared),
+            };
+            if held.is_err() {
+                self.session.answer(Refusal::NoRoom, &mut self.out);
+                return self.flush().await;
+            }
+            self.carry_out().await?;
+            if let Some(error) = self.input.failed {
+                let text = Refusal::Other(format!("ERR {error}").into());
+                self.session.answer(text, &mut self.out);
+            }
+            self.flush().await?;
+            if self.session.is_ending || self.input.failed.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out what has come.
+    async fn carry_out(&mut self) -> io::Result<()> {
+        self.session.look_again().await;
+        let requests = std::mem::take(&mut self.input.requests);
+        Counts::add(&self.session.shared.counts.commands, requests.len());
+        metrics::resp_commands(requests.len() as u64);
+        let mut at = 0;
+        while let Some(left) = requests.get(at..).filter(|left| !left.is_empty()) {
+            if self.session.is_ending {
+                break;
+            }
+            at += pipeline::run_some(&mut self.session, left, &mut self.out).await;
+            if self.out.len() >= RESP_WRITE_BYTES {
+                self.flush().await?;
+            }
+        }
+        let is_known = self.session.is_known();
+        if is_known {
+            self.input.connection.prove();
+        }
+        self.input.decoder.set_known(is_known);
+        Ok(())
+    }
+
+    /// Writes the answers.
+    async fn flush(&mut self) -> io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            let mut late: Option<Pin<Box<Sleep>>> = None;
+            let stream = &mut self.stream;
+            let written =
+                std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, rest) {
+                    Poll::Ready(written) => Poll::Ready(written),
+                    Poll::Pending => {
+                        let late = late.get_or_insert_with(|| Box::pin(sleep(UNREAD_TIMEOUT)));
+                        late.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+                    }
+                });
+            match written.await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => rest = rest.get(count..).unwrap_or_default(),
+            }
+        }
+        let stream = &mut self.stream;
+        std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+    }
+}
+
+impl Input {
+    /// Waits for the next commands, and reads what has come of them; Some if nothing more will come.
+    async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
+        self.decode_rest();
+        while self.requests.is_empty() && self.failed.is_none() {
+            let end = std::future::poll_fn(|cx| self.poll_read(stream, cx)).await;
+            if end.is_some() {
+                return end;
+            }
+        }
+        None
+    }
+
+    /// Reads once. Ready when something came, or will not come.
+    fn poll_read(
+        &mut self,
+        stream: &mut Box<dyn Stream>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        if self.connection.poll_ended(cx).is_ready() {
+            return Poll::Ready(Some(End::Closed));
+        }
+        let mut space = [const { MaybeUninit::<u8>::uninit() }; RESP_READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut space);
+        match Pin::new(stream).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.take(buffer.filled());
+                Poll::Ready(match self.note_arrival() {
+                    Ok(()) => None,
+                    Err(NoRoom) => Some(End::NoRoom),
+                })
+            }
+            Poll::Ready(_) => Poll::Ready(Some(End::Closed)),
+            Poll::Pending if self.holding.as_ref().is_some_and(|held| held.poll_over(cx)) => {
+                Poll::Ready(Some(End::NoRoom))
+            }
+            Poll::Pending => self.poll_late(cx).map(|()| Some(End::Late)),
+        }
+    }
+
+    /// Decodes what has come. Commands beyond those that may be in flight are left for later.
+    fn take(&mut self, bytes: &[u8]) {
+        let mut left = bytes;
+        while self.requests.len() < RESP_COMMANDS_IN_FLIGHT_MAX {
+            match self.decoder.decode(&mut left) {
+                Ok(Some(request)) => self.requests.push(request),
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed = Some(error);
+                    return;
+                }
+            }
+        }
+        self.rest = left.to_vec();
+    }
+
+    fn decode_rest(&mut self) {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            self.take(&rest);
+        }
+    }
+
+    /// Notes that a request has come in part.
+    fn note_arrival(&mut self) -> Result<(), NoRoom> {
+        let pending = self.decoder.pending_bytes();
+        if !self.requests.is_empty() || pending == 0 {
+            (self.began, self.came, self.late) = (None, 0, None);
+        }
+        if pending > 0 {
+            self.began.get_or_insert_with(Instant::now);
+            self.came = pending as u64;
+        }
+        match &self.holding {
+            Some(holding) => holding.set(pending as u64, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts what the connection holds among what all clients do.
+    fn hold(&mut self, queue: &Option<Queue>, shared: &Shared) -> Result<(), NoRoom> {
+        let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
+        let queued = queue.as_ref().map_or(0, |queue| queue.byte_count);
+        let held = of_requests + queued + self.decoder.pending_bytes();
+        if held <= RESP_FREE_BYTES {
+            self.holding = None;
+            return Ok(());
+        }
+        let holding = self.holding.get_or_insert_with(|| Holding::new(&shared.budget));
+        holding.set(held as u64, false)
+    }
+
+    /// Ready once a request has been coming for too long: it holds memory.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(began) = self.began else { return Poll::Pending };
+        let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);
+        let deadline = began + ARRIVAL_TIMEOUT + earned;
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if late.deadline() != deadline {
+            late.as_mut().reset(deadline);
+        }
+        late.as_mut().poll(cx)
+    }
+}

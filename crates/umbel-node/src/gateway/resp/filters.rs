@@ -1,0 +1,421 @@
+//! Commands about filters: made, asked, described.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use umbel_engine::limits::REQUEST_ITEMS_MAX;
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
+use umbel_engine::shard::{Bitmap, SliceShape};
+use umbel_engine::{OwnerId, RequestId, SessionId};
+use umbel_filter::Kind;
+use umbel_resp::{InfoField, NewBloom, NewFilter, NewSize, Refusal, Reply, RequestName};
+
+use super::answers::{FULL, refusal};
+use super::session::{NoFilter, Session};
+use super::shared::Counts;
+use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use crate::coordinator::sizes::FilterSize;
+use crate::coordinator::{ClientRequest, ReadLevel};
+use crate::failure::CallFailure;
+use crate::gateway::ItemBatch;
+use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
+use crate::limits::RETRY_WAIT_MIN;
+
+/// Items of one command or several, behind each other.
+#[derive(Default)]
+pub(super) struct Packed {
+    pub(super) data: Vec<u8>,
+    pub(super) lengths: Vec<u32>,
+}
+
+/// What became of items: an answer for each of the first ones, and why there is none for the others.
+pub(super) struct Answered {
+    pub(super) bits: Vec<bool>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Answered {
+    fn refused(refusal: impl Into<Refusal>) -> Self {
+        Self { bits: Vec::new(), refusal: Some(refusal.into()) }
+    }
+
+    /// Writes the answer to the command that has these of the items.
+    pub(super) fn encode(
+        &self,
+        session: &Session,
+        items: Range<usize>,
+        is_list: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let answered = self.bits.get(items.start..items.end.min(self.bits.len()));
+        let answered = answered.unwrap_or_default();
+        let error = match &self.refusal {
+            Some(refusal) if answered.len() < items.len() => Some(refusal.clone()),
+            _ => None,
+        };
+        // A full filter is the last element of the list; other errors are the answer, if nothing was done.
+        let is_full = matches!(&error, Some(Refusal::Other(text)) if text == FULL);
+        match error {
+            Some(error) if !is_list || (answered.is_empty() && !is_full) => {
+                session.answer(error, out);
+            }
+            error if is_list => {
+                let count = answered.len() + usize::from(error.is_some());
+                umbel_resp::encode_array_head(count, out);
+                answered.iter().for_each(|&bit| session.answer(Reply::Boolean(bit), out));
+                if let Some(error) = error {
+                    session.answer(error, out);
+                }
+            }
+            _ => session.answer(Reply::Boolean(answered.first() == Some(&true)), out),
+        }
+    }
+}
+
+impl Packed {
+    /// In batches that the service takes.
+    fn batches(self) -> impl Iterator<Item = ItemBatch> {
+        let mut data = Bytes::from(self.data);
+        let lengths = self.lengths;
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let count = (lengths.len() - at).min(REQUEST_ITEMS_MAX);
+            let batch = lengths.get(at..at + count).filter(|batch| !batch.is_empty())?.to_vec();
+            at += count;
+            let byte_count = batch.iter().map(|&length| length as usize).sum();
+            Some(ItemBatch::packed(data.split_to(byte_count), batch))
+        })
+    }
+}
+
+/// Inserts, and makes the filter if it is not there and that is wanted.
+pub(super) async fn insert(
+    session: &Session,
+    key: &[u8],
+    new: Option<NewBloom>,
+    items: Packed,
+    request: Option<RequestName>,
+) -> Answered {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Insert, key) {
+        Ok(name) => name,
+        Err(why) => return Answered::refused(why),
+    };
+    if request.is_some() && items.lengths.len() > REQUEST_ITEMS_MAX {
+        let what = format!("ERR a named request has at most {REQUEST_ITEMS_MAX} items");
+        return Answered::refused(Refusal::Other(what.into()));
+    }
+    let request = match client_request(session, request, deadline).await {
+        Ok(request) => request,
+        Err(refusal) => return Answered::refused(refusal),
+    };
+    let mut bits = Vec::with_capacity(items.lengths.len());
+    for batch in items.batches() {
+        match insert_batch(session, &name, new, &batch, (request, deadline)).await {
+            Ok(answers) => bits.extend(answers.iter()),
+            Err(refusal) => return Answered { bits, refusal: Some(refusal) },
+        }
+    }
+    Answered { bits, refusal: None }
+}
+
+/// The request as shards know it.
+async fn client_request(
+    session: &Session,
+    request: Option<RequestName>,
+    deadline: Instant,
+) -> Result<Option<ClientRequest>, Refusal> {
+    let Some(RequestName { session: number, sequence, acknowledged_below }) = request else {
+        return Ok(None);
+    };
+    if number == 0 || sequence == 0 || acknowledged_below > sequence {
+        let what = "ERR SESSION and SEQUENCE are from 1 on, and BELOW is at most SEQUENCE";
+        return Err(Refusal::Other(what.into()));
+    }
+    let id = RequestId { session: SessionId(number), sequence };
+    let request = ClientRequest { id, acknowledged_below, owner: OwnerId::default() };
+    let owner = session.caller.owner();
+    let checked = session.shared.coordinator.check_session(Some(request), &owner, deadline);
+    checked.await.map_err(|failure| refusal(&failure))
+}
+
+async fn insert_batch(
+    session: &Session,
+    name: &FilterName,
+    new: Option<NewBloom>,
+    batch: &ItemBatch,
+    (request, deadline): (Option<ClientRequest>, Instant),
+) -> Result<Bitmap, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    loop {
+        match coordinator.insert(name.as_str(), batch, request, None, deadline).await {
+            Ok((bits, _)) => return Ok(bits),
+            Err(CallFailure::UnknownFilter { .. }) => {
+                let new = new.ok_or(Refusal::NotFound)?;
+                match create(session, name, plan(session, new)).await {
+                    // Somebody else was as quick.
+                    Ok(()) | Err(Refusal::ItemExists) if Instant::now() < deadline => {}
+                    Ok(()) => return Err(Refusal::NotFound),
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+            Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
+                tokio::time::sleep(RETRY_WAIT_MIN).await;
+            }
+            Err(failure) => return Err(refusal(&failure)),
+        }
+    }
+}
+
+/// Asks about items.
+pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> Answered {
+    let deadline = session.shared.deadlines.of_command();
+    let count = items.lengths.len();
+    let absent = || {
+        Counts::add(&session.shared.counts.misses, 1);
+        Answered { bits: vec![false; count], refusal: None }
+    };
+    let name = match session.filter(FilterVerb::Read, key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return absent(),
+        Err(why @ NoFilter::Denied) => return Answered::refused(why),
+    };
+    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    let mut bits = Vec::with_capacity(count);
+    for batch in items.batches() {
+        loop {
+            let level = read_level(session, name.as_str());
+            let coordinator = &session.shared.coordinator;
+            match coordinator.contains(name.as_str(), &batch, level, deadline).await {
+                Ok((present, _)) => bits.extend(present.iter()),
+                Err(CallFailure::UnknownFilter { .. }) => return absent(),
+                Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
+                    tokio::time::sleep(RETRY_WAIT_MIN).await;
+                    continue;
+                }
+                Err(failure) => return Answered { bits, refusal: Some(refusal(&failure)) },
+            }
+            break;
+        }
+    }
+    Counts::add(&session.shared.counts.hits, 1);
+    Answered { bits, refusal: None }
+}
+
+/// The level of `READONLY`; of filters that do not have it, their own.
+fn read_level(session: &Session, name: &str) -> Option<ReadLevel> {
+    if !session.reads_anywhere {
+        return None;
+    }
+    let is_replicated = session.shared.coordinator.read_meta(|state| {
+        state.filter_by_name(name).is_some_and(|(_, record)| record.is_replicated())
+    });
+    matches!(is_replicated, Ok(false)).then_some(ReadLevel::AnyReplica)
+}
+
+/// What a plain command makes.
+fn plan(session: &Session, new: NewBloom) -> Plan {
+    let kind = match (session.shared.default_kind, new.expansion) {
+        (Kind::Scalable, 0) => Kind::Blocked,
+        (kind, _) => kind,
+    };
+    let size = FilterSize::Rate(new.error_rate);
+    let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
+    Plan::Planned { kind, distribution, capacity: new.capacity, size, hashing }
+}
+
+/// Makes a filter, if the caller may.
+async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
+    let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
+    let name = name.map_err(|_| Refusal::NoKeyPermission)?;
+    let (deadline, owner) =
+        (session.shared.deadlines.of_long_command(), session.caller.principal_name());
+    let created = session.shared.coordinator.create(&name, &new, owner, deadline).await;
+    created.map(|_| ()).map_err(|failure| refusal(&failure))
+}
+
+/// `BF.RESERVE`.
+pub(super) async fn reserve(
+    session: &Session,
+    key: &[u8],
+    new: NewBloom,
+) -> Result<Reply, Refusal> {
+    let name = session.filter(FilterVerb::Manage, key)?;
+    create(session, &name, plan(session, new)).await?;
+    Ok(Reply::OK)
+}
+
+/// `UMBEL.CREATE`.
+pub(super) async fn create_any(
+    session: &Session,
+    key: &[u8],
+    new: NewFilter<'_>,
+) -> Result<Reply, Refusal> {
+    let name = session.filter(FilterVerb::Manage, key)?;
+    let plan = match new {
+        NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
+        NewFilter::Planned { kind, capacity, size, is_replicated } => {
+            let is_it = |known: &Kind| known.to_string().as_bytes().eq_ignore_ascii_case(kind);
+            let kind = Kind::ALL.into_iter().find(is_it).ok_or(Refusal::CreateOption)?;
+            let size = match size {
+                NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
+                NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),
+            };
+            let distribution = match is_replicated {
+                true => Distribution::Replicated,
+                false => Distribution::Partitioned,
+            };
+            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
+        }
+    };
+    create(session, &name, plan).await?;
+    Ok(Reply::OK)
+}
+
+/// A filter's numbers, or None if it is not there.
+async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Read, key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Ok(None),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    loop {
+        match session.shared.coordinator.info(&name, deadline).await {
+            Ok(info) => return Ok(Some(info)),
+            Err(
+                CallFailure::UnknownFilter { .. }
+                | CallFailure::Meta(MetaError::UnknownFilter { .. }),
+            ) => return Ok(None),
+            Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
+                tokio::time::sleep(RETRY_WAIT_MIN).await;
+            }
+            Err(failure) => return Err(refusal(&failure)),
+        }
+    }
+}
+
+fn number(value: u64) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn new_count(info: &FilterInfo) -> u64 {
+    match &info.copies {
+        Some(copies) => copies.own.new_count,
+        None => info.sum(|slice| slice.new_count),
+    }
+}
+
+fn memory_bytes(info: &FilterInfo) -> u64 {
+    match &info.copies {
+        Some(copies) => copies.own.memory_bytes,
+        None => info.sum(|slice| slice.memory_bytes),
+    }
+}
+
+/// Parts of the longest chain: one that grows opens the next part, twice as large, with the first item
+/// that the others have no room for.
+fn level_count(info: &FilterInfo) -> u32 {
+    let SliceShape::Scalable { item_count: first, .. } = info.record.settings.shape else {
+        return 1;
+    };
+    let levels = |new_count: u64| {
+        let mut room = u128::from(first);
+        (1_u32..64).find(|_| {
+            let fits = u128::from(new_count) <= room;
+            room = room * 2 + u128::from(first);
+            fits
+        })
+    };
+    let counts = info.slices.iter().map(|(_, slice)| levels(slice.new_count).unwrap_or(64));
+    counts.max().unwrap_or(1)
+}
+
+/// `BF.CARD`.
+pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = described(session, key).await?;
+    Ok(number(info.as_ref().map_or(0, new_count)))
+}
+
+/// `BF.INFO`.
+pub(super) async fn bloom_info(
+    session: &Session,
+    key: &[u8],
+    field: Option<InfoField>,
+) -> Result<Reply, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    let levels = level_count(&info);
+    let is_growing = matches!(info.record.settings.shape, SliceShape::Scalable { .. });
+    let capacity = info.record.settings.capacity;
+    let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
+    let rows = [
+        (InfoField::Capacity, "Capacity", number(capacity)),
+        (InfoField::Size, "Size", number(memory_bytes(&info))),
+        (InfoField::Filters, "Number of filters", number(levels.into())),
+        (InfoField::Items, "Number of items inserted", number(new_count(&info))),
+        (
+            InfoField::Expansion,
+            "Expansion rate",
+            if is_growing { Reply::Integer(2) } else { Reply::Null },
+        ),
+    ];
+    let pair =
+        |(_, name, value): (InfoField, &'static str, Reply)| (Reply::Status(name.into()), value);
+    let Some(field) = field else { return Ok(Reply::Map(rows.into_iter().map(pair).collect())) };
+    let row = rows.into_iter().find(|(known, ..)| *known == field);
+    let (name, value) = pair(row.expect("each field has its row"));
+    Ok(match session.protocol {
+        umbel_resp::Protocol::Two => Reply::Array(vec![value]),
+        umbel_resp::Protocol::Three => Reply::Map(vec![(name, value)]),
+    })
+}
+
+/// `UMBEL.INFO`.
+pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    let settings = &info.record.settings;
+    let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
+    let distribution = match info.record.is_replicated() {
+        true => "replicated",
+        false => "partitioned",
+    };
+    let (positions, ones, estimate, rate) = match &info.copies {
+        Some(copies) => {
+            let own = &copies.own;
+            (own.position_count, own.one_count, own.item_count, own.false_positive_rate)
+        }
+        None => (
+            info.sum(|slice| slice.position_count),
+            info.sum(|slice| slice.one_count),
+            info.item_count(),
+            info.false_positive_rate(),
+        ),
+    };
+    let rows = vec![
+        ("id", number(info.id.0)),
+        ("kind", Reply::bulk(kind)),
+        ("distribution", Reply::bulk(distribution)),
+        ("state", Reply::bulk(info.record.state.to_string())),
+        ("generation", number(info.record.generation.0)),
+        ("capacity", number(settings.capacity)),
+        ("false_positive_rate", Reply::Double(settings.false_positive_rate)),
+        ("false_positive_rate_now", Reply::Double(rate)),
+        ("new_count", number(new_count(&info))),
+        ("item_count", estimate.map_or(Reply::Null, Reply::Double)),
+        ("position_count", number(positions)),
+        ("one_count", number(ones)),
+        ("memory_bytes", number(memory_bytes(&info))),
+        ("shards", number(info.slices.len() as u64)),
+    ];
+    Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
+}
+
+/// `UMBEL.SESSION`.
+pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let opened = session.shared.coordinator.open_session(session.caller.owner(), deadline).await;
+    Ok(number(opened.map_err(|failure| refusal(&failure))?.0))
+}

@@ -1,0 +1,148 @@
+//! Commands about keys, which are names of filters.
+
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
+use umbel_resp::{Arguments, KeysCommand, Refusal, Reply, Scan, glob};
+
+use super::answers::refusal;
+use super::session::{NoFilter, Session};
+use crate::failure::CallFailure;
+use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
+
+/// What `TYPE` says of every filter: RedisBloom's type, which clients know.
+const TYPE: &str = "MBbloom--";
+
+pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Result<Reply, Refusal> {
+    match command {
+        KeysCommand::Drop(keys) => drop_filters(session, keys).await,
+        KeysCommand::Count(keys) => {
+            let names = named(session, FilterVerb::Read, keys.iter())?;
+            let count =
+                look(session, |state| names.iter().filter(|name| is_there(state, name)).count());
+            Ok(number(count.await?))
+        }
+        KeysCommand::Type(key) => {
+            let names = named(session, FilterVerb::Read, [key].into_iter())?;
+            let is_there = look(session, |state| names.iter().any(|name| is_there(state, name)));
+            Ok(Reply::Status(if is_there.await? { TYPE.into() } else { "none".into() }))
+        }
+        KeysCommand::List(pattern) => {
+            let keys = listed(session).await?.into_iter().map(|(_, key)| key);
+            let keys = keys.filter(|key| glob::matches(pattern, key.as_bytes()));
+            Ok(Reply::Array(keys.map(Reply::bulk).collect()))
+        }
+        KeysCommand::Scan(scan) => Ok(scanned(listed(session).await?, &scan)),
+        KeysCommand::Size => Ok(number(listed(session).await?.len())),
+    }
+}
+
+fn number(count: usize) -> Reply {
+    Reply::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// The filters that keys stand for, if the caller may do that with all of them; those that stand for none
+/// are left out.
+fn named<'a>(
+    session: &Session,
+    verb: FilterVerb,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<FilterName>, Refusal> {
+    let mut names = Vec::new();
+    for key in keys {
+        match session.filter(verb, key) {
+            Ok(name) => names.push(name),
+            Err(NoFilter::NoName) => {}
+            Err(why @ NoFilter::Denied) => return Err(why.into()),
+        }
+    }
+    Ok(names)
+}
+
+fn is_there(state: &MetaState, name: &FilterName) -> bool {
+    let found = state.filter_by_name(name.as_str());
+    found.is_some_and(|(_, record)| record.state != FilterState::Dropping)
+}
+
+/// Looks at a catalogue that is as new as the command.
+async fn look<T>(session: &Session, read: impl FnOnce(&MetaState) -> T) -> Result<T, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let deadline = session.shared.deadlines.of_command();
+    let refreshed = coordinator.meta_refresh(deadline).await;
+    let read = refreshed.and_then(|()| coordinator.read_meta(read));
+    read.map_err(|failure| refusal(&failure))
+}
+
+/// The keys of the connection's database that the caller may see, by when they were made.
+async fn listed(session: &Session) -> Result<Vec<(FilterId, String)>, Refusal> {
+    let is_visible = session.caller.visible();
+    look(session, |state| {
+        let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
+        let shown = filters.filter_map(|(id, record)| {
+            let name = record.name.as_str();
+            let key = session.key_of(name).filter(|_| is_visible(name))?;
+            Some((id, key.to_owned()))
+        });
+        shown.collect()
+    })
+    .await
+}
+
+/// The keys behind the cursor, which is the number of a filter: numbers rise and are never used again, so
+/// who is there all the time is met.
+fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
+    let count = usize::try_from(scan.count.min(RESP_SCAN_COUNT_MAX)).unwrap_or(usize::MAX);
+    let mut behind = keys.into_iter().filter(|(id, _)| id.0 > scan.cursor).peekable();
+    let mut cursor = 0;
+    let mut found = Vec::new();
+    let is_type = scan.of_type.is_none_or(|name| name.eq_ignore_ascii_case(TYPE.as_bytes()));
+    for (id, key) in behind.by_ref().take(count) {
+        cursor = id.0;
+        let fits = scan.pattern.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()));
+        if fits && is_type {
+            found.push(Reply::bulk(key));
+        }
+    }
+    if behind.peek().is_none() {
+        cursor = 0;
+    }
+    Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(found)])
+}
+
+async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, Refusal> {
+    let names = named(session, FilterVerb::Manage, keys.iter())?;
+    let deadline = session.shared.deadlines.of_long_command();
+    let mut count = 0;
+    for name in &names {
+        match session.shared.coordinator.drop_filter(name, deadline).await {
+            Ok(_) => count += 1,
+            Err(CallFailure::UnknownFilter { .. }) => {}
+            Err(failure) => return Err(refusal(&failure)),
+        }
+    }
+    Ok(number(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(cursor: u64, count: u64, pattern: Option<&[u8]>) -> String {
+        let keys = [(3, "a"), (5, "ab"), (9, "b")];
+        let keys = keys.map(|(id, key)| (FilterId(id), key.to_owned())).to_vec();
+        let reply = scanned(keys, &Scan { cursor, pattern, count, of_type: None });
+        let mut bytes = Vec::new();
+        reply.encode(umbel_resp::Protocol::Two, &mut bytes);
+        String::from_utf8(bytes).unwrap().replace("\r\n", "|")
+    }
+
+    #[test]
+    fn a_scan_goes_on_behind_the_last_filter() {
+        assert_eq!(scan(0, 2, None), "*2|$1|5|*2|$1|a|$2|ab|");
+        assert_eq!(scan(5, 2, None), "*2|$1|0|*1|$1|b|");
+        // The one that the cursor names may be gone.
+        assert_eq!(scan(4, 1, None), "*2|$1|5|*1|$2|ab|");
+        assert_eq!(scan(0, 3, Some(b"b")), "*2|$1|0|*1|$1|b|");
+        assert_eq!(scan(0, 1, Some(b"b")), "*2|$1|3|*0|");
+        assert_eq!(scan(9, 1, None), "*2|$1|0|*0|");
+    }
+}

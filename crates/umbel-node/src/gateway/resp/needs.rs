@@ -1,0 +1,68 @@
+//! What each command of the Redis protocol needs of who sends it.
+
+use umbel_engine::meta::{ClusterVerb, FilterVerb};
+
+use crate::gateway::caller::Need;
+
+/// What a command asks for, by its name in the table. One that nobody thought of is an
+/// administrator's.
+pub(super) fn need_of(name: &str) -> Need {
+    match name {
+        "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" => Need::Filter(FilterVerb::Insert),
+        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "umbel.info" | "exists" | "touch"
+        | "type" => Need::Filter(FilterVerb::Read),
+        "bf.reserve" | "umbel.create" | "del" | "unlink" => Need::Filter(FilterVerb::Manage),
+        "hello" | "auth" | "quit" | "reset" => Need::Nothing,
+        // It shows where others come from, and what they are called.
+        "client|list" => Need::Cluster(ClusterVerb::Admin),
+        // What is listed is what the caller may see; the rest is about the connection, or tells no more
+        // than a client of a Redis server finds out anyway.
+        "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
+        | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
+        | "wait" | "config|get" | "module|list" | "acl|whoami" | "command" => Need::Somebody,
+        name if name.starts_with("client|")
+            || name.starts_with("command|")
+            || name.starts_with("cluster|") =>
+        {
+            Need::Somebody
+        }
+        _ => Need::Cluster(ClusterVerb::Admin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_resp::table;
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_need() {
+        let mut for_admins = Vec::new();
+        for command in table::all() {
+            let leaves = match command.subcommands {
+                [] => std::slice::from_ref(command),
+                subcommands => subcommands,
+            };
+            for spec in leaves {
+                let need = need_of(spec.name);
+                if need == Need::Cluster(ClusterVerb::Admin) {
+                    for_admins.push(spec.name);
+                }
+                assert_eq!(need == Need::Nothing, spec.is_for_strangers(), "{}", spec.name);
+                let changes = [FilterVerb::Insert, FilterVerb::Manage].map(Need::Filter);
+                assert_eq!(changes.contains(&need), spec.is_write(), "{}", spec.name);
+                // What names a filter needs a right on it.
+                let is_about_one = matches!(need, Need::Filter(_));
+                assert_eq!(
+                    spec.keys.is_some() || spec.name == "umbel.request",
+                    is_about_one,
+                    "{}",
+                    spec.name
+                );
+            }
+        }
+        assert_eq!(for_admins, ["client|list"]);
+        assert_eq!(need_of("flushall"), Need::Cluster(ClusterVerb::Admin));
+    }
+}

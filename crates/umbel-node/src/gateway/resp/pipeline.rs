@@ -1,0 +1,246 @@
+//! The commands of a connection, one after the other; neighbours that are about items of one filter go
+//! to the cluster together.
+//!
+//! Answers are what they would be one by one: a batch is applied in its order, and of two equal items the
+//! second is present.
+
+use umbel_engine::limits::REQUEST_ITEMS_MAX;
+use umbel_resp::table::CommandSpec;
+use umbel_resp::{
+    Arguments, Command, Insert, Items, NewBloom, Refusal, Reply, Request, RequestName, Transaction,
+    encode_array_head, table,
+};
+
+use super::answers::refusal;
+use super::filters::{self, Packed};
+use super::session::{Queue, Session};
+use super::{keys, server};
+
+/// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
+const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
+
+/// Bytes of items that travel together, beyond those of the first command: what one read brings, and more
+/// where a node is slow.
+const JOINED_BYTES_MAX: usize = 1 << 20;
+
+/// Carries out the first of these commands, and some that follow it: how many.
+pub(super) async fn run_some(
+    session: &mut Session,
+    requests: &[Request],
+    out: &mut Vec<u8>,
+) -> usize {
+    let Some(request) = requests.first() else { return 0 };
+    let begin = out.len();
+    // Answers that are not sent are counted one by one.
+    let joined = if session.replies_to_all() { requests } else { std::slice::from_ref(request) };
+    let group = session.queue.is_none().then(|| Group::of(session, joined)).flatten();
+    let count = match group {
+        Some(group) => group.run(session, out).await,
+        None => {
+            run_one(session, request, out).await;
+            1
+        }
+    };
+    session.settle_answer(begin, out);
+    count
+}
+
+/// What a group does with its items.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Deed {
+    Insert(Option<NewBloom>, Option<RequestName>),
+    Contains,
+}
+
+/// Neighbouring commands on items of one filter.
+struct Group<'a> {
+    key: &'a [u8],
+    deed: Deed,
+    /// The items of each, or why they are not done.
+    members: Vec<Result<Items<'a>, Refusal>>,
+}
+
+/// The items of a command, if it is about items.
+fn about_items(request: &Request) -> Option<(&'static CommandSpec, Deed, Items<'_>)> {
+    let arguments = Arguments::new(request);
+    let spec = table::find(arguments).ok()?;
+    let (deed, items) = deed_of(spec.parse(arguments).ok()?)?;
+    Some((spec, deed, items))
+}
+
+fn deed_of(command: Command<'_>) -> Option<(Deed, Items<'_>)> {
+    match command {
+        Command::Insert(Insert { items, new, request }) => {
+            Some((Deed::Insert(new, request), items))
+        }
+        Command::Contains(items) => Some((Deed::Contains, items)),
+        _ => None,
+    }
+}
+
+impl<'a> Group<'a> {
+    /// The first command and its neighbours; None if it is none, or may not be sent. A command that is
+    /// refused is carried out, and answered, alone.
+    fn of(session: &Session, requests: &'a [Request]) -> Option<Self> {
+        let (first, behind) = requests.split_first()?;
+        let (spec, deed, items) = about_items(first)?;
+        session.admit(spec).ok()?;
+        let mut group = Self::alone(session, first, deed, items);
+        let is_alone = matches!(deed, Deed::Insert(_, Some(_)));
+        let (mut item_count, mut byte_count) = (items.items.len(), 0);
+        for request in behind.iter().take_while(|_| !is_alone) {
+            let Some((spec, other, items)) = about_items(request) else { break };
+            item_count += items.items.len();
+            byte_count += request.byte_count();
+            if other != deed
+                || items.key != group.key
+                || item_count > REQUEST_ITEMS_MAX
+                || byte_count > JOINED_BYTES_MAX
+                || session.admit(spec).is_err()
+            {
+                break;
+            }
+            group.members.push(charged(session, request, items));
+        }
+        Some(group)
+    }
+
+    /// One command that may be sent.
+    fn alone(session: &Session, request: &Request, deed: Deed, items: Items<'a>) -> Self {
+        Self { key: items.key, deed, members: vec![charged(session, request, items)] }
+    }
+
+    async fn run(self, session: &mut Session, out: &mut Vec<u8>) -> usize {
+        let mut packed = Packed::default();
+        for items in self.members.iter().flatten() {
+            items.items.pack(&mut packed.data, &mut packed.lengths);
+        }
+        let answered = match self.deed {
+            Deed::Insert(new, request) => {
+                filters::insert(session, self.key, new, packed, request).await
+            }
+            Deed::Contains => filters::contains(session, self.key, packed).await,
+        };
+        let count = self.members.len();
+        let mut at = 0;
+        for member in self.members {
+            match member {
+                Ok(items) => {
+                    let end = at + items.items.len();
+                    answered.encode(session, at..end, items.is_list, out);
+                    at = end;
+                }
+                Err(refusal) => session.answer(refusal, out),
+            }
+        }
+        count
+    }
+}
+
+/// The items, taken from the caller's rates.
+fn charged<'a>(
+    session: &Session,
+    request: &Request,
+    items: Items<'a>,
+) -> Result<Items<'a>, Refusal> {
+    let amounts = [0, items.items.len() as u64, request.byte_count() as u64];
+    session.caller.take(amounts).map(|()| items).map_err(|failure| refusal(&failure))
+}
+
+/// Carries one command out, or queues it.
+async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
+    let arguments = Arguments::new(request);
+    let found = table::find(arguments);
+    if matches!(found, Err(Refusal::UnknownCommand { .. }))
+        && BROWSER_WORDS
+            .iter()
+            .any(|word| arguments.get(0).is_some_and(|n| n.eq_ignore_ascii_case(word)))
+    {
+        tracing::warn!(from = session.client.from, "a browser was made to speak to this port");
+        session.is_ending = true;
+        return;
+    }
+    let admitted = found.and_then(|spec| session.admit(spec).map(|()| spec));
+    let spec = match admitted {
+        Ok(spec) => spec,
+        Err(refusal) => {
+            if let Some(queue) = &mut session.queue {
+                queue.is_broken = true;
+            }
+            return session.answer(refusal, out);
+        }
+    };
+    let runs_at_once = matches!(spec.name, "multi" | "exec" | "discard" | "quit" | "reset");
+    if let Some(queue) = session.queue.as_mut().filter(|_| !runs_at_once) {
+        let queued = queue.push(request);
+        queue.is_broken |= queued.is_err();
+        return match queued {
+            Ok(()) => session.answer(Reply::Status("QUEUED".into()), out),
+            Err(refusal) => session.answer(refusal, out),
+        };
+    }
+    let answer = match spec.parse(arguments) {
+        Err(refusal) => Err(refusal),
+        Ok(Command::Transaction(transaction)) => {
+            return run_transaction(session, transaction, out).await;
+        }
+        Ok(command @ (Command::Insert(_) | Command::Contains(_))) => {
+            if let Some((deed, items)) = deed_of(command) {
+                Group::alone(session, request, deed, items).run(session, out).await;
+            }
+            return;
+        }
+        Ok(command) => answer(session, command).await,
+    };
+    match answer {
+        Ok(reply) => session.answer(reply, out),
+        Err(refusal) => session.answer(refusal, out),
+    }
+}
+
+async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Refusal> {
+    match command {
+        Command::Reserve { key, new } => filters::reserve(session, key, new).await,
+        Command::Create { key, new } => filters::create_any(session, key, new).await,
+        Command::Cardinality { key } => filters::cardinality(session, key).await,
+        Command::BloomInfo { key, field } => filters::bloom_info(session, key, field).await,
+        Command::FilterInfo { key } => filters::filter_info(session, key).await,
+        Command::Session => filters::open_session(session).await,
+        Command::Keys(command) => keys::answer(session, command).await,
+        Command::Connection(command) => server::answer(session, command).await,
+        Command::Commands(query) => Ok(query.answer()),
+        Command::Cluster(query) => Ok(server::cluster(session, query)),
+        Command::Insert(_) | Command::Contains(_) | Command::Transaction(_) => {
+            unreachable!("these have been carried out")
+        }
+    }
+}
+
+async fn run_transaction(session: &mut Session, transaction: Transaction, out: &mut Vec<u8>) {
+    let reply = match (transaction, session.queue.take()) {
+        (Transaction::Begin, None) => {
+            session.queue = Some(Queue::default());
+            Reply::OK
+        }
+        (Transaction::Begin, queue) => {
+            session.queue = queue;
+            Refusal::NestedMulti.into()
+        }
+        (Transaction::Discard, Some(_)) => Reply::OK,
+        (Transaction::Discard, None) => Refusal::DiscardWithoutMulti.into(),
+        (Transaction::Execute, None) => Refusal::ExecWithoutMulti.into(),
+        (Transaction::Execute, Some(queue)) if queue.is_broken => Refusal::ExecAbort.into(),
+        (Transaction::Execute, Some(queue)) => {
+            encode_array_head(queue.requests.len(), out);
+            // Whether the client wants the list decides about all that is in it.
+            let replies = session.suspend_replies();
+            let mut rest = &queue.requests[..];
+            while !rest.is_empty() {
+                let done = Box::pin(run_some(session, rest, out)).await;
+                rest = rest.get(done..).unwrap_or_default();
+            }
+            return session.resume_replies(replies);
+        }
+    };
+    session.answer(reply, out);
+}

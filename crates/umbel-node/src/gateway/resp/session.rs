@@ -1,0 +1,296 @@
+//! One connection of the Redis protocol: who it is, and what it has chosen.
+
+use std::sync::Arc;
+
+use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
+use umbel_resp::table::CommandSpec;
+use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
+
+use super::answers::refusal;
+use super::needs::need_of;
+use super::shared::{Client, Shared};
+use crate::gateway::caller::{Caller, Credential, Need};
+use crate::gateway::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
+use crate::metrics;
+use crate::ports::PeerIdentity;
+
+/// The user of those who name none.
+const DEFAULT_USER: &str = "default";
+
+/// A connection's state.
+pub(super) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Arc<Client>,
+    identity: PeerIdentity,
+    /// Name and password that have been shown.
+    shown: Option<(Option<String>, String)>,
+    /// Who it is, as of the last look.
+    pub(super) caller: Caller,
+    pub(super) protocol: Protocol,
+    pub(super) database: u8,
+    /// Whether any replica may say that an item is present.
+    pub(super) reads_anywhere: bool,
+    /// Commands that wait for `EXEC`.
+    pub(super) queue: Option<Queue>,
+    replies: Replies,
+    /// Nothing more is read from it.
+    pub(super) is_ending: bool,
+}
+
+/// Commands of a transaction.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) requests: Vec<Request>,
+    pub(super) byte_count: usize,
+    /// One of them could not be queued.
+    pub(super) is_broken: bool,
+}
+
+impl Queue {
+    /// Queues one more.
+    pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
+        let byte_count = self.byte_count + request.byte_count();
+        if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
+            || byte_count > RESP_TRANSACTION_BYTES_MAX
+        {
+            let (commands, bytes) = (RESP_TRANSACTION_COMMANDS_MAX, RESP_TRANSACTION_BYTES_MAX);
+            return Err(Refusal::TransactionTooLarge { commands, bytes });
+        }
+        self.byte_count = byte_count;
+        self.requests.push(request.clone());
+        Ok(())
+    }
+}
+
+/// Why a key stands for no filter.
+pub(super) enum NoFilter {
+    /// There can be none of this name.
+    NoName,
+    /// The caller may not.
+    Denied,
+}
+
+impl From<NoFilter> for Refusal {
+    fn from(why: NoFilter) -> Self {
+        match why {
+            NoFilter::NoName => Self::Other(
+                "ERR a filter's name has 1 to 1024 bytes of UTF-8 without control characters"
+                    .into(),
+            ),
+            NoFilter::Denied => Self::NoKeyPermission,
+        }
+    }
+}
+
+impl Session {
+    pub(super) async fn new(
+        shared: Arc<Shared>,
+        client: Arc<Client>,
+        identity: PeerIdentity,
+    ) -> Self {
+        let caller = look(&shared, &identity, None).await;
+        Self {
+            shared,
+            client,
+            identity,
+            shown: None,
+            caller,
+            protocol: Protocol::default(),
+            database: 0,
+            reads_anywhere: false,
+            queue: None,
+            replies: Replies::On,
+            is_ending: false,
+        }
+    }
+
+    /// Looks again who the connection is: principals come and go.
+    pub(super) async fn look_again(&mut self) {
+        self.caller = look(&self.shared, &self.identity, self.shown.as_ref()).await;
+    }
+
+    /// Whether it has said who it is, or need not.
+    pub(super) fn is_known(&self) -> bool {
+        self.caller.is_somebody()
+    }
+
+    /// The user's name, as clients know it.
+    pub(super) fn user(&self) -> String {
+        let name = self.caller.principal_name();
+        name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
+    }
+
+    /// Whether the connection may send a command, whatever filter it is about; takes it from the caller's
+    /// rates.
+    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
+        if spec.is_for_strangers() {
+            return Ok(());
+        }
+        let need = need_of(spec.name);
+        if self.caller.is_unknown() {
+            return Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into()));
+        }
+        if !self.caller.is_somebody() {
+            return Err(Refusal::NoAuth);
+        }
+        if !self.caller.may(need) {
+            tracing::warn!(
+                target: "umbel::audit", who = %self.caller, command = spec.name, "denied"
+            );
+            metrics::call_denied();
+            return Err(Refusal::NoPermission { user: self.user(), command: spec.name });
+        }
+        if matches!(need, Need::Cluster(_)) {
+            tracing::info!(
+                target: "umbel::audit", who = %self.caller, command = spec.name, "called"
+            );
+        }
+        self.caller.take([1, 0, 0]).map_err(|failure| refusal(&failure))
+    }
+
+    /// The filter that a key stands for, if the caller may do that with it.
+    pub(super) fn filter(&self, verb: FilterVerb, key: &[u8]) -> Result<FilterName, NoFilter> {
+        let text = std::str::from_utf8(key).map_err(|_| NoFilter::NoName)?;
+        let name = match self.database {
+            0 => text.to_owned(),
+            number => format!("{}{text}", prefix(number)),
+        };
+        if text.is_empty() || FilterName::new(name.as_str()).is_err() {
+            return Err(NoFilter::NoName);
+        }
+        self.caller.filter(verb, "key", name).map_err(|_| NoFilter::Denied)
+    }
+
+    /// The key that stands for a filter in the connection's database; None if it is in another one.
+    pub(super) fn key_of<'a>(&self, filter: &'a str) -> Option<&'a str> {
+        match self.database {
+            0 => (1..16).all(|number| !filter.starts_with(&prefix(number))).then_some(filter),
+            number => filter.strip_prefix(&prefix(number)),
+        }
+    }
+
+    /// `AUTH`, and that of `HELLO`.
+    pub(super) async fn authenticate(
+        &mut self,
+        credentials: Credentials<'_>,
+    ) -> Result<(), Refusal> {
+        let bare = look(&self.shared, &self.identity, None).await;
+        let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
+        if !is_guarded && bare.is_somebody() {
+            return match credentials.user {
+                None => Err(Refusal::NoPasswordSet),
+                Some(user) if user == DEFAULT_USER.as_bytes() => Ok(()),
+                Some(_) => Err(Refusal::WrongPassword),
+            };
+        }
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(ToOwned::to_owned);
+        let user = credentials.user.filter(|&user| user != DEFAULT_USER.as_bytes()).map(text);
+        let (Ok(user), Ok(password)) = (user.transpose(), text(credentials.password)) else {
+            return Err(Refusal::WrongPassword);
+        };
+        let shown = Some((user, password));
+        let mut caller = look(&self.shared, &self.identity, shown.as_ref()).await;
+        if caller.may_be_new() && self.shared.coordinator.catch_up_for_stranger().await {
+            caller = look(&self.shared, &self.identity, shown.as_ref()).await;
+        }
+        if caller.is_unknown() {
+            let why = caller.refusal(Need::Somebody);
+            return Err(Refusal::Other(format!("LOADING {why}").into()));
+        }
+        if !caller.is_somebody() {
+            tracing::warn!(target: "umbel::audit", from = self.client.from, "a password is wrong");
+            metrics::call_denied();
+            return Err(Refusal::WrongPassword);
+        }
+        (self.shown, self.caller) = (shown, caller);
+        let user = self.user();
+        self.client.change(|details| details.user = user);
+        Ok(())
+    }
+
+    /// `RESET`: as at the start.
+    pub(super) async fn reset(&mut self) {
+        (self.shown, self.protocol, self.database) = (None, Protocol::default(), 0);
+        (self.reads_anywhere, self.queue, self.replies) = (false, None, Replies::On);
+        self.look_again().await;
+        let user = self.user();
+        self.client.change(|details| {
+            (details.database, details.protocol, details.user) = (0, Protocol::default(), user);
+            details.name.clear();
+        });
+    }
+
+    pub(super) fn set_replies(&mut self, mode: ReplyMode) {
+        self.replies = match (mode, self.replies) {
+            (ReplyMode::On, _) => Replies::On,
+            (ReplyMode::Off, _) | (ReplyMode::Skip, Replies::Off) => Replies::Off,
+            (ReplyMode::Skip, _) => Replies::SkipNext,
+        };
+    }
+
+    /// Whether every answer is sent.
+    pub(super) fn replies_to_all(&self) -> bool {
+        self.replies == Replies::On
+    }
+
+    /// Writes an answer.
+    pub(super) fn answer(&self, reply: impl Into<Reply>, out: &mut Vec<u8>) {
+        reply.into().encode(self.protocol, out);
+    }
+
+    /// Has every answer be sent, until [`resume_replies`](Self::resume_replies).
+    pub(super) fn suspend_replies(&mut self) -> Replies {
+        std::mem::replace(&mut self.replies, Replies::On)
+    }
+
+    /// Which answers were sent before, unless the client has said otherwise since.
+    pub(super) fn resume_replies(&mut self, before: Replies) {
+        if self.replies == Replies::On {
+            self.replies = before;
+        }
+    }
+
+    /// Takes a command's answer back, which begins there, if the client does not want it.
+    pub(super) fn settle_answer(&mut self, begin: usize, out: &mut Vec<u8>) {
+        self.replies = match self.replies {
+            Replies::On => return,
+            Replies::Off => Replies::Off,
+            Replies::SkipNext => Replies::Skipping,
+            Replies::Skipping => Replies::On,
+        };
+        out.truncate(begin);
+    }
+}
+
+/// Which answers are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replies {
+    On,
+    Off,
+    /// Not that of this command, which said so, nor that of the next one.
+    SkipNext,
+    /// Not that of this command.
+    Skipping,
+}
+
+/// What the names of a database's filters begin with.
+fn prefix(database: u8) -> String {
+    format!("db{database}:")
+}
+
+/// Who a connection is that shows this.
+async fn look(
+    shared: &Shared,
+    identity: &PeerIdentity,
+    shown: Option<&(Option<String>, String)>,
+) -> Caller {
+    let coordinator = &shared.coordinator;
+    if Need::Somebody.asks_for_grants(identity) && !coordinator.has_heard().await {
+        return Caller::too_early(identity, coordinator);
+    }
+    let credential = match shown {
+        None => Credential::None,
+        Some((user, password)) => Credential::of_password(user.as_deref(), password),
+    };
+    Caller::identify(identity, credential, (coordinator, shared.needs_member))
+}
