@@ -30,6 +30,7 @@ mod leftovers;
 mod machines;
 mod machines_cutting;
 mod machines_filters;
+mod machines_killed;
 mod many_machines;
 mod model;
 mod object_outputs;
