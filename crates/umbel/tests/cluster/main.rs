@@ -37,3 +37,8 @@ mod secure;
 #[allow(dead_code, reason = "shared with the hostile suite")]
 #[path = "../support/servers.rs"]
 mod servers;
+
+/// Of the room for clusters all of it: most tests wait for what takes its time.
+const fn room_of_a_test() -> u32 {
+    servers::CLUSTERS_MAX
+}

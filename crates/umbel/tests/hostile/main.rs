@@ -35,3 +35,8 @@ mod sessions;
 mod siege;
 mod streams;
 mod unfolding;
+
+/// Of the room for clusters: all of it where throughput is measured.
+fn room_of_a_test() -> u32 {
+    if siege::is_long() { servers::CLUSTERS_MAX } else { 1 }
+}

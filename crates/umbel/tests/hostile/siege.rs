@@ -11,8 +11,11 @@ use crate::servers::{Cluster, Server, number_of, until};
 /// Descriptors that a node at rest may have more than before: connections to be closed soon, a new segment.
 const DESCRIPTORS_SLACK: u64 = 12;
 
-/// Calls that the honest client makes while an attack is looked at.
-const CALLS_BESIDE: u64 = 10;
+/// Calls that the honest client makes while an attack is looked at: inserts and questions in turn.
+const CALLS_BESIDE: u64 = 4;
+
+/// The same in the long form, in which attacks last longer.
+const CALLS_BESIDE_LONG: u64 = 10;
 
 /// From this scale on throughput is measured, too.
 const SCALE_MEASURED: u64 = 4;
@@ -33,6 +36,10 @@ pub(crate) fn scaled(count: u64) -> usize {
 /// Whether limits in time are waited for, and throughput is measured.
 pub(crate) fn is_long() -> bool {
     scale() >= SCALE_MEASURED
+}
+
+fn calls_beside() -> u64 {
+    if is_long() { CALLS_BESIDE_LONG } else { CALLS_BESIDE }
 }
 
 /// A client of one node that waits for a busy machine.
@@ -104,7 +111,7 @@ impl Siege {
     /// Around the first node of a cluster that stands, with clients made so.
     pub(crate) async fn around(cluster: Cluster, connect: Connect) -> Self {
         let honest = Honest::begin(connect).await;
-        honest.makes_calls(CALLS_BESIDE).await;
+        honest.makes_calls(calls_beside()).await;
         let calls_before = if is_long() { Some(honest.count_for(MEASURED).await) } else { None };
         let rest = Usage::of(cluster.nodes[0].pid());
         let mut siege = Self { cluster, honest, rest, calls_before };
@@ -129,7 +136,7 @@ impl Siege {
         node.start();
         node.ready().await;
         self.honest.goes_on();
-        self.honest.makes_calls(CALLS_BESIDE).await;
+        self.honest.makes_calls(calls_beside()).await;
         let rest = Usage::of(self.node().pid());
         Self { rest, ..self }
     }
@@ -157,7 +164,7 @@ impl Siege {
 
     /// Asserts the bounds while the attack lasts.
     pub(crate) async fn holds(&self, attack: &str, bounds: Bounds) {
-        self.honest.makes_calls(CALLS_BESIDE).await;
+        self.honest.makes_calls(calls_beside()).await;
         if let Some(before) = self.calls_before {
             let during = self.honest.count_for(MEASURED).await;
             println!("{attack}: {before} calls before, {during} during the attack");
@@ -191,7 +198,7 @@ impl Siege {
             (Usage::of(pid).descriptors <= most).then_some(())
         })
         .await;
-        self.honest.makes_calls(CALLS_BESIDE).await;
+        self.honest.makes_calls(calls_beside()).await;
         self.honest.comes_anew().await;
         self.honest.finish().await;
         let node = &mut self.cluster.nodes[0];

@@ -9,15 +9,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use umbel_client::proto::NodeStatus;
 use umbel_client::{Client, ClientOptions, StatusResponse};
 
 use crate::free_ports::free_port;
 
-/// One cluster at a time.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// Clusters that run at once at most: more have nothing to wait for on two cores.
+pub(crate) const CLUSTERS_MAX: u32 = 2;
+
+/// Whose turn it is. A test takes the room of so many clusters as its program says.
+static TURNS: Semaphore = Semaphore::const_new(CLUSTERS_MAX as usize);
 
 /// Longest wait for any condition: far above what it takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -308,13 +311,13 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
     /// Where the nodes' folders lie.
     pub(crate) folder: TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: SemaphorePermit<'static>,
 }
 
 impl Cluster {
     /// A folder without nodes.
     pub(crate) async fn none() -> Self {
-        let turn = TURN.lock().await;
+        let turn = TURNS.acquire_many(crate::room_of_a_test()).await.unwrap();
         let mut folder = tempfile::Builder::new().prefix("umbel-cluster-").tempdir().unwrap();
         folder.disable_cleanup(std::env::var_os("UMBEL_CLUSTER_TEST_KEEP").is_some());
         Self { nodes: Vec::new(), folder, _turn: turn }
