@@ -21,7 +21,7 @@ use super::answers::paced;
 use crate::coordinator::Coordinator;
 use crate::gateway::gateway_test::Nobody;
 use crate::gateway::limits::{STREAM_TIMEOUT_DEFAULT, UNREAD_TIMEOUT};
-use crate::gateway::{Gateway, serve};
+use crate::gateway::{Budget, Gateway, serve};
 use crate::peer::memory_net::MemoryNet;
 use crate::peer::{PeerService, channel};
 use crate::ports::{Connection, Net, RealSeed};

@@ -9,6 +9,7 @@ use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
 use super::answers::refusal;
 use super::needs::need_of;
 use super::shared::{Client, Shared};
+use crate::coordinator::CaughtUp;
 use crate::gateway::caller::{Caller, Credential, Need};
 use crate::gateway::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
 use crate::metrics;
@@ -190,8 +191,13 @@ impl Session {
         };
         let shown = Some((user, password));
         let mut caller = look(&self.shared, &self.identity, shown.as_ref()).await;
-        if caller.may_be_new() && self.shared.coordinator.catch_up_for_stranger().await {
-            caller = look(&self.shared, &self.identity, shown.as_ref()).await;
+        if caller.may_be_new() {
+            caller = match self.shared.coordinator.catch_up_for_stranger().await {
+                CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
+                // The majority may know who that is: another node can tell.
+                CaughtUp::Unheard => Caller::unheard(&self.identity, &self.shared.coordinator),
+                CaughtUp::NotAsked => caller,
+            };
         }
         if caller.is_unknown() {
             let why = caller.refusal(Need::Somebody);
@@ -286,7 +292,7 @@ async fn look(
 ) -> Caller {
     let coordinator = &shared.coordinator;
     if Need::Somebody.asks_for_grants(identity) && !coordinator.has_heard().await {
-        return Caller::too_early(identity, coordinator);
+        return Caller::unheard(identity, coordinator);
     }
     let credential = match shown {
         None => Credential::None,
