@@ -3,17 +3,10 @@
 use crate::error::AddressError;
 use std::fmt;
 use std::path::PathBuf;
-
-/// What addresses of objects begin with.
-const SCHEME: &str = "s3://";
+use umbel_files::OBJECT_SCHEME;
 
 /// Longest key that a store may have, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
-
-/// Whether an argument means objects, and no file.
-pub fn is_object_address(text: &str) -> bool {
-    text.starts_with(SCHEME)
-}
 
 /// A bucket and a key in it; or, where it is asked for, a prefix or a pattern of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +24,7 @@ impl ObjectAddress {
     ///
     /// If the bucket cannot be one, or the key is too long.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        let rest = text.strip_prefix(SCHEME).unwrap_or(text);
+        let rest = text.strip_prefix(OBJECT_SCHEME).unwrap_or(text);
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let is_sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         let is_name = bucket.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -79,7 +72,7 @@ impl ObjectAddress {
 
 impl fmt::Display for ObjectAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/{}", self.bucket, self.key)
+        write!(f, "{OBJECT_SCHEME}{}/{}", self.bucket, self.key)
     }
 }
 

@@ -27,7 +27,7 @@ mod sign;
 mod store;
 mod upload;
 
-pub use address::{ObjectAddress, is_object_address};
+pub use address::ObjectAddress;
 pub use error::{AddressError, ObjectError, Refusal, StoreError};
 pub use object::{Failure, Object};
 pub use open_uploads::abort_open_uploads;

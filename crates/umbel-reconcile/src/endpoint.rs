@@ -2,7 +2,6 @@
 
 use super::form::Form;
 use super::offline::SketchPlace;
-use crate::error::UsageError;
 use crate::error::{Context, Result};
 use std::ffi::OsString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -10,6 +9,7 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use umbel_files::UsageError;
 use umbel_tls::{SecretReader, SecretRefusal, SecretTls, SecretWriter};
 
 /// What the folder of journals beside a set of another machine is called, behind the set's name.

@@ -3,16 +3,12 @@
 use std::error::Error;
 use std::{fmt, io};
 use umbel_engine::reconcile::{ResumeError, SessionError, SketchError, SketchFormatError};
+use umbel_files::UsageError;
 use umbel_records::{ExtractorError, ItemError, ReadError};
 use umbel_tls::SecretRefusal;
 
 /// The result of most functions of this crate.
 pub(crate) type Result<T, E = ReconcileError> = std::result::Result<T, E>;
-
-/// The call makes no sense as given, or there is nothing to do. Nothing was done; change the call.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
 
 /// Why a set could not be read, compared or changed.
 ///

@@ -7,12 +7,12 @@ use super::offline::{SketchFile, check_form};
 use super::open::{id_bytes_of, open_set};
 use super::records::check_plain;
 use super::set::{Contents, ItemSet, Shown};
-use crate::error::UsageError;
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass, StoredSketch};
+use umbel_files::UsageError;
 use umbel_records::Compression;
 
 /// A set and its sketch.

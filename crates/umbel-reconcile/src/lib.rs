@@ -41,7 +41,7 @@ mod tree;
 pub use change::{Change, OnConflict};
 pub use drive::{Driving, Ended, Initiative, answer, reconcile};
 pub use endpoint::{Beside, Connection, Endpoint};
-pub use error::{ReconcileError, UsageError};
+pub use error::ReconcileError;
 pub use form::Form;
 pub use kept::KeptSet;
 pub use link::Patience;
@@ -52,3 +52,4 @@ pub use offline::{
 };
 pub use open::open_set;
 pub use set::{Contents, ItemSet, Shown, Wanted};
+pub use umbel_files::UsageError;

@@ -9,7 +9,6 @@
 use super::drive::{Driving, answer};
 use super::endpoint::{Connection, HANDSHAKE_TIMEOUT};
 use super::set::ItemSet;
-use crate::error::UsageError;
 use crate::error::{Context, Result, ensure, failed};
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -17,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use umbel_engine::reconcile::Options;
+use umbel_files::UsageError;
 use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 
 /// Connections that prove themselves or wait for their turn; more wait in the system's queue. Each has a socket and a

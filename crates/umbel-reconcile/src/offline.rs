@@ -5,7 +5,6 @@ use super::form::Form;
 use super::frozen::FrozenFile;
 use super::open::open_set;
 use super::set::{ItemSet, Shown};
-use crate::error::UsageError;
 use crate::error::{Context, ReconcileError, Result, ensure, failed};
 use std::fmt;
 use std::fs::File;
@@ -15,6 +14,7 @@ use umbel_engine::reconcile::{
     Item, Kind, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
     SketchHeader, SketchReader, SketchSpec, StoredSketch,
 };
+use umbel_files::UsageError;
 use umbel_files::{ANY_NEW_FILE, PartialFile};
 
 /// What names of sketch files end in.

@@ -1,23 +1,16 @@
 //! How this process reaches a cluster, and what it proves itself by.
 
+use crate::dedup::Reach;
 use crate::exit::UsageError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles, Token};
 
 /// Bytes of a token's file that are read: more is no token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
-
-/// How a job reaches the clusters of online filters.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Reach {
-    /// Where the cluster is reached that does the job, if one does.
-    pub(crate) own_cluster: Option<String>,
-    /// What this process proves itself by.
-    pub(crate) credentials: Credentials,
-}
 
 /// What this process proves itself by.
 #[derive(Clone, Default, Debug)]
@@ -29,6 +22,12 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
+    /// How a job that proves itself so reaches clusters, of which one may do it.
+    pub(crate) fn reach(self, own_cluster: Option<String>) -> Reach {
+        let connect = move |addresses: &str| connect(addresses, ClientOptions::default(), &self);
+        Reach { own_cluster, connect: Arc::new(connect) }
+    }
+
     /// What flags name, and the environment where they do not.
     ///
     /// # Errors

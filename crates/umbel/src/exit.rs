@@ -4,7 +4,7 @@ use crate::dedup::DedupError;
 use std::process::ExitCode;
 use umbel_reconcile::ReconcileError;
 
-pub(crate) use umbel_reconcile::UsageError;
+pub(crate) use umbel_files::UsageError;
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

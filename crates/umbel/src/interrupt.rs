@@ -3,7 +3,7 @@
 
 use umbel_objects::abort_open_uploads;
 
-pub(crate) use umbel_files::{ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialFile};
+pub(crate) use umbel_files::{BegunEmpty, OWNER_ONLY, PartialFile};
 
 /// Exit code of a process that was interrupted, as shells have it: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -11,7 +11,6 @@ mod cluster_client;
 mod commands;
 mod dedup;
 mod exit;
-mod files;
 mod interrupt;
 mod say;
 mod units;

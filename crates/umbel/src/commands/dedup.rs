@@ -16,11 +16,12 @@ pub(crate) use cluster::spec_of;
 pub(super) use membership::start_lanes;
 pub(super) use values::parse_index_bits;
 
-use crate::cluster_client::{Credentials, Reach, TlsPaths};
+use crate::cluster_client::{Credentials, TlsPaths};
 use crate::dedup::{
     DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
-    ObjectStores, OutputTarget, SaveIndex, Scope, Sink, default_memory_bytes, is_closed_pipe,
-    is_directory, is_object, parse_bytes, plan as plan_job, run as run_job, seed_of_first,
+    ObjectStores, OutputTarget, Reach, SaveIndex, Scope, Sink, default_memory_bytes,
+    is_closed_pipe, is_directory, is_object, parse_bytes, plan as plan_job, run as run_job,
+    seed_of_first,
 };
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
@@ -279,7 +280,7 @@ impl DedupArgs {
             online: online.into_iter().map(address).collect::<Result<_, _>>()?,
             add_to: self.add_to.as_ref().map(address).transpose()?,
             save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
-            reach: Reach { own_cluster: None, credentials },
+            reach: credentials.reach(None),
         })
     }
 

@@ -2,7 +2,6 @@
 
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
-use crate::files::FileRoles;
 use crate::interrupt::BegunEmpty;
 use crate::say::say;
 use anyhow::{Context, Result};
@@ -11,6 +10,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_engine::reconcile::{Aim, Direction, Optimize, Options, Role};
+use umbel_files::FileRoles;
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
     Observer, ReconcileError, answer, listen, open_set, reconcile,

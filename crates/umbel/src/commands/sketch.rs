@@ -3,13 +3,13 @@
 use super::filter::count::parse_count;
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
-use crate::files::FileRoles;
 use crate::say::say_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use umbel_engine::reconcile::{SketchSpec, StoredSketch};
+use umbel_files::FileRoles;
 use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
 
 /// Arguments of `umbel sketch`.

@@ -1,9 +1,10 @@
 //! What the name of an input or output means: a file, a directory, or an object of a store.
 
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use std::path::Path;
-use umbel_objects::{ObjectAddress, is_object_address};
+use umbel_files::UsageError;
+use umbel_files::is_object_address;
+use umbel_objects::ObjectAddress;
 
 /// The address that an argument means.
 ///

@@ -6,9 +6,9 @@ use super::online::Online;
 use super::scope::Scope;
 use super::spec::JobSpec;
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use umbel_engine::dedup::Level;
 use umbel_engine::dedup::job::JobRules;
+use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::Granularity;
 

@@ -20,10 +20,10 @@ use super::sorted_rows::{RowReader, RowSorter, SortedRows};
 use super::spec::{Groups, JobSpec, OutputTarget};
 use super::spill::ScratchFile;
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use std::io::Write as _;
 use std::sync::Arc;
 use umbel_engine::dedup::Place;
+use umbel_files::UsageError;
 use umbel_records::Format;
 
 /// Bytes of records with their counts that are gathered before they are written: as much as a block that is read.

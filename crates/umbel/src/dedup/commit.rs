@@ -6,8 +6,8 @@
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Complete, Finished};
 use crate::dedup::error::{Context, Result};
-use crate::interrupt::PartialFile;
 use std::path::PathBuf;
+use umbel_files::PartialFile;
 use umbel_files::{folder_of, sync_folder};
 use umbel_objects::PendingObject;
 

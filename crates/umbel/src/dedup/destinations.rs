@@ -5,10 +5,10 @@ use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Sink, refuse_existing_file};
 use super::spec::JobSpec;
 use crate::dedup::error::{Context, DedupError, Result};
-use crate::exit::UsageError;
-use crate::files::OutputFolder;
 use std::path::Path;
 use std::sync::Arc;
+use umbel_files::OutputFolder;
+use umbel_files::UsageError;
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 

@@ -1,12 +1,12 @@
 //! Why a job ends without a result: the cause, and what was being done.
 
-use crate::exit::UsageError;
-use crate::files::{NotBelow, OpenBelowError};
 use std::error::Error;
 use std::io;
 use std::num::TryFromIntError;
 use umbel_client::ClientError;
 use umbel_engine::dedup::{DedupError as ExchangeError, IndexError};
+use umbel_files::UsageError;
+use umbel_files::{NotBelow, OpenBelowError};
 use umbel_filter::CellCountOutOfRange;
 use umbel_objects::{ObjectError, StoreError};
 use umbel_records::{ExtractorError, ParquetError, ReadError, ScoreError};

@@ -1,8 +1,8 @@
 //! Addresses of filters of clusters, as a job names them.
 
-use crate::exit::UsageError;
 use std::fmt;
 use std::str::FromStr;
+use umbel_files::UsageError;
 
 /// The port of an address without one: where `umbel serve` listens by default.
 const DEFAULT_PORT: u16 = 7300;

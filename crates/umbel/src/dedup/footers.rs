@@ -5,8 +5,8 @@ use super::object_inputs::{each_of, opening_threads};
 use super::row_groups::{RecentFiles, RowGroup, RowGroups};
 use super::spec::{JobSpec, OutputTarget};
 use crate::dedup::error::{Context, Result};
-use crate::exit::UsageError;
 use std::sync::Arc;
+use umbel_files::UsageError;
 use umbel_records::{Format, Granularity, KeyPath, ParquetFile, ParquetSelection};
 
 /// Reads the footers of all Parquet inputs, and refuses what cannot be compared or written.

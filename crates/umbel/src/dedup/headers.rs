@@ -4,8 +4,8 @@ use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
 use super::spec::{JobSpec, OutputTarget};
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use std::sync::Arc;
+use umbel_files::UsageError;
 use umbel_records::{Format, Granularity, ReadLimits, TableHeader};
 
 /// Reads the headers of all tables.

@@ -7,10 +7,10 @@
 use super::inputs::Source;
 use super::spec::JobSpec;
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
-use crate::files::Inode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use umbel_files::Inode;
+use umbel_files::UsageError;
 
 /// Most files that are held open until all are done, each with a lock of its own; of more, one lock in the directory that
 /// they have in common stands for all. A quarter of the 1,024 files that a process may usually open.

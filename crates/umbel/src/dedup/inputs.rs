@@ -4,7 +4,7 @@ use super::addresses::is_object;
 use super::format_rule::FormatRule;
 use super::row_groups::RowGroups;
 use super::unreadable::Unreadable;
-use crate::files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
+use umbel_files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
 use umbel_objects::{Failure, Object};
 
 use crate::dedup::error::{Context, DedupError, InputError, Result};

@@ -7,10 +7,10 @@ use super::save_index::Blocks;
 use super::sink::Sink;
 use super::spill::ScratchFile;
 use crate::dedup::error::{Context, Result};
-use crate::exit::UsageError;
-use crate::files::FileRoles;
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{IndexBits, IndexSpec};
+use umbel_files::FileRoles;
+use umbel_files::UsageError;
 use umbel_filter::{CellCount, HashRange};
 use umbel_records::Compression;
 

@@ -1,9 +1,9 @@
 //! How much memory a job may use, and how it divides it.
 
 use crate::dedup::error::{Result, bail};
-use crate::exit::UsageError;
 use std::path::Path;
 use umbel_engine::dedup::Level;
+use umbel_files::UsageError;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;

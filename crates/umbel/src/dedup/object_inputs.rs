@@ -6,10 +6,10 @@ use super::inputs::{Place, Source, detected};
 use super::name_filter::NameFilter;
 use super::turns::{lock, run_tasks};
 use crate::dedup::error::{Context, Result};
-use crate::exit::UsageError;
 use glob::{MatchOptions, Pattern};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use umbel_files::UsageError;
 use umbel_objects::{ObjectAddress, ObjectStore, StoreError};
 use umbel_records::{Format, RemoteBytes};
 

@@ -15,15 +15,14 @@ use super::progress::Bar;
 use super::scope::Scope;
 use super::spec::JobSpec;
 use super::turns::{lock, run_tasks};
-use crate::cluster_client;
 use crate::dedup::error::{Context, Result, bail};
-use crate::exit::UsageError;
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
-use umbel_client::{ClientOptions, Filter, PackedBatch, ReadLevel};
+use umbel_client::{Filter, PackedBatch, ReadLevel};
 use umbel_engine::dedup::{Level, Place, Rank};
+use umbel_files::UsageError;
 use umbel_records::Granularity;
 
 /// Items of a batch: a request of some hundred kilobytes, which no node holds up for long.
@@ -133,9 +132,8 @@ impl Online {
                 let text = "names no node, and no cluster does this job: expected umbel://HOST[:PORT][,..]/FILTER";
                 UsageError(format!("{name} {text}"))
             })?;
-            let client =
-                cluster_client::connect(nodes, ClientOptions::default(), &spec.reach.credentials)
-                    .map_err(|error| UsageError(format!("{name}: {error}")))?;
+            let client = (spec.reach.connect)(nodes)
+                .map_err(|error| UsageError(format!("{name}: {error}")))?;
             let info = runtime.block_on(client.info(address.filter()));
             let rate = info.with_context(|| name.clone())?.false_positive_rate_now;
             Ok(OnlineFilter { name, filter: client.filter(address.filter()), rate })

@@ -18,11 +18,11 @@ use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
 use crate::clock::Stopwatch;
 use crate::dedup::error::{Context, DedupError, InputError, Result};
-use crate::interrupt::PartialFile;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use umbel_files::PartialFile;
 use umbel_records::{
     Compression, ContentDigest, ContentReader, Granularity, RecordReader, TableHeader,
     records_ending,

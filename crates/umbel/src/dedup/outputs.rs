@@ -13,9 +13,9 @@ use super::observer::Observer;
 use super::sink::{Complete, Sink, compression_of_name, is_device};
 use super::spec::{JobSpec, OutputTarget, SaveIndex};
 use crate::dedup::error::{Context, Result};
-use crate::exit::UsageError;
-use crate::files::{FileRoles, remove_leftovers};
 use std::path::{Path, PathBuf};
+use umbel_files::UsageError;
+use umbel_files::{FileRoles, remove_leftovers};
 use umbel_records::Compression;
 
 /// Name of the list of bad records in an output directory.

@@ -9,11 +9,11 @@ use super::paragraphs::pieces_of;
 use super::row_groups::RowGroups;
 use super::spec::JobSpec;
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use umbel_engine::dedup::{
     Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, tally_bits_per_entry,
 };
 use umbel_engine::limits::DEDUP_CELLS_MAX;
+use umbel_files::UsageError;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
 
 /// Files whose beginnings are looked at.

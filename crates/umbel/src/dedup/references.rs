@@ -7,8 +7,6 @@ use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
 use super::spec::{JobSpec, SaveIndex};
 use crate::dedup::error::{Context, Result, bail};
-use crate::exit::UsageError;
-use crate::files::{Inode, OpenBelowError, Roots, inode_of, open_regular};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,6 +16,8 @@ use umbel_engine::dedup::job::KnownReferences;
 use umbel_engine::dedup::{
     INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
 };
+use umbel_files::UsageError;
+use umbel_files::{Inode, OpenBelowError, Roots, inode_of, open_regular};
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
 use umbel_objects::Object;
 use umbel_records::{ByteSpan, Granularity, RemoteBytes};

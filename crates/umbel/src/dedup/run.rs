@@ -33,9 +33,9 @@ use super::spill::ScratchFile;
 use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use std::sync::Arc;
 use umbel_engine::dedup::{JobShape, Level};
+use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 
 /// What a job came to.

@@ -14,13 +14,13 @@ use super::observer::Observer;
 use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
 use crate::dedup::error::{Context, Result};
-use crate::exit::UsageError;
-use crate::files::{Inode, Roots, inode_of, is_unfinished_output};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_objects::is_object_address;
+use umbel_files::UsageError;
+use umbel_files::is_object_address;
+use umbel_files::{Inode, Roots, inode_of, is_unfinished_output};
 use umbel_records::{
     BINARY_HEAD_BYTES, Compression, Format, binary_kind, content_head, magic_kind,
 };

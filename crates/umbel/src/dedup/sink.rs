@@ -5,15 +5,15 @@
 //! A name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
 
 use crate::dedup::error::{Context, DedupError, Result};
-use crate::exit::UsageError;
-use crate::files::Likeness;
-use crate::interrupt::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
 use lz4_flex::frame::{BlockSize, FrameInfo};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use umbel_files::Likeness;
+use umbel_files::UsageError;
+use umbel_files::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
 use umbel_objects::{KeptUpload, PendingObject, Upload};
 use umbel_records::Compression;
 

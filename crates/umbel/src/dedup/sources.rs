@@ -10,9 +10,9 @@ use super::observer::Observer;
 use super::search::resolve;
 use super::spec::JobSpec;
 use crate::dedup::error::Result;
-use crate::exit::UsageError;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use umbel_files::UsageError;
 use umbel_records::{ExtractorError, Format};
 
 /// Finds the inputs, and whether they can be read as they are to be, and written, if they are.

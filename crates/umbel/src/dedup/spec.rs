@@ -7,11 +7,11 @@ use super::format_rule::FormatRule;
 use super::memory::pairs_bytes;
 use super::name_filter::NameFilter;
 use super::object_inputs::ObjectStores;
+use super::reach::Reach;
 use super::scope::Scope;
-use crate::cluster_client::Reach;
-use crate::files::{Inode, Roots, inode_of};
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
+use umbel_files::{Inode, Roots, inode_of};
 use umbel_records::{Granularity, Normaliser};
 
 /// Where kept records go.

@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("umbel-resp", &[]),
     ("umbel-records", &[]),
     ("umbel-files", &[]),
-    ("umbel-objects", &["umbel-filter", "umbel-records"]),
+    ("umbel-objects", &["umbel-files", "umbel-filter", "umbel-records"]),
     ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
     (
         "umbel-reconcile",

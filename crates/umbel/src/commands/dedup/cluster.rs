@@ -1,7 +1,6 @@
 //! Arguments of a job that a cluster does, and its description.
 
 use super::{DedupArgs, summary};
-use crate::cluster_client;
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
@@ -11,9 +10,9 @@ use crate::say::say_line;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
+use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
-use umbel_client::{Client, ClientOptions};
-use umbel_objects::is_object_address;
+use umbel_files::is_object_address;
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]
@@ -117,8 +116,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let description = serde_json::to_vec(&Description { release, words });
     let description = description.context("description of the job")?;
     // By the environment alone: the words of a job are for its nodes.
-    let client =
-        cluster_client::connect(addresses, ClientOptions::default(), &spec.reach.credentials)?;
+    let client = (spec.reach.connect)(addresses)?;
     let request =
         SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
     block_on(follow(&client, request, args))

@@ -1,13 +1,12 @@
 //! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
 
-use crate::cluster_client::{Credentials, Reach};
+use crate::cluster_client::Credentials;
 use crate::commands::dedup::{spec_of, start_lanes};
 use crate::dedup::{
     BinaryFiles, FileWorkshop, JobSpec, Membership, ObjectStores, Observer, OutputTarget, Search,
     chain_text, check_own, check_possible, identity, resolve, rules, seed_of_first, spec_digest,
 };
 use crate::exit::UsageError;
-use crate::files::{PATH_BYTES_MAX, Roots};
 use crate::say::say_line;
 use crate::workshop::AsWorkshop;
 use anyhow::{Context, Result, bail};
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
 use umbel_client::TlsFiles;
 use umbel_engine::JobId;
+use umbel_files::{PATH_BYTES_MAX, Roots};
 use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
 
@@ -179,7 +179,7 @@ impl NodeJobs {
         }
         spec.rank = Some(site.worker.0);
         let credentials = Credentials { tls: self.tls.clone(), token: None };
-        spec.reach = Reach { own_cluster: Some(site.address.clone()), credentials };
+        spec.reach = credentials.reach(Some(site.address.clone()));
         if !names_seed {
             spec.seed = seed_of_first(&spec)?.unwrap_or(spec.seed);
         }

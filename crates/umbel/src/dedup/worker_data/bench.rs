@@ -25,12 +25,12 @@ use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::dedup::error::{Context, Result, bail};
-use crate::exit::UsageError;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
 use umbel_engine::dedup::{ExchangeReport, JobShape, Place, RecordPart};
+use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 

@@ -16,13 +16,13 @@ use super::notes::ReadingNote;
 use super::part_names::ToldNames;
 use super::times::Part;
 use crate::dedup::error::{Context, Result};
-use crate::files::Likeness;
-use crate::interrupt::PartialFile;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use umbel_engine::dedup::job::JobResult;
+use umbel_files::Likeness;
+use umbel_files::PartialFile;
 
 /// Writes the summary, durably, and returns it in one line.
 pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {

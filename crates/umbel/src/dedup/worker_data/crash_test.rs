@@ -5,6 +5,7 @@ use super::super::best::BestField;
 use super::super::error::chain_text;
 use super::super::object_inputs::ObjectStores;
 use super::super::observer::Unwatched;
+use super::super::reach::Reach;
 use super::super::run::run;
 use super::super::spec::{BinaryFiles, BySize, EmptyItems, JobSpec, MissingKey, OutputTarget};
 use super::super::{format_rule::FormatRule, name_filter::NameFilter, scope::Scope};
@@ -99,7 +100,7 @@ impl Place {
             online: Vec::new(),
             add_to: None,
             roots: None,
-            reach: crate::cluster_client::Reach::default(),
+            reach: Reach { own_cluster: None, connect: Arc::new(|_| unreachable!()) },
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             level,

@@ -1,7 +1,6 @@
 //! The folder of a worker's job: one process at a time, and what is in it.
 
 use crate::dedup::error::{Context, Result, bail};
-use crate::exit::UsageError;
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -10,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use umbel_files::OWNER_ONLY;
+use umbel_files::UsageError;
 
 /// Permissions of the folder: what lies in it tells of records, and of a job's secret.
 const FOLDER_MODE: u32 = 0o700;

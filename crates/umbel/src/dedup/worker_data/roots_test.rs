@@ -5,11 +5,11 @@ use super::bench::Bench;
 use super::crash_test::Place;
 use super::writing::{commit, write_one};
 use crate::dedup::error::{Result, chain_text};
-use crate::files::Roots;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use umbel_files::Roots;
 
 /// A worker that may use `root`, beside `outside`.
 struct Kept {

@@ -6,7 +6,7 @@ use super::bench::Membership;
 use super::folder::JobFolder;
 use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
 use crate::dedup::error::{InputError, Result, bail};
-use crate::exit::UsageError;
+use umbel_files::UsageError;
 
 /// The inputs as they are now.
 pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {

@@ -19,7 +19,6 @@ use super::notes::{Note, Notebook};
 use super::times::Part;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
 use crate::dedup::error::{Context, Result, chain_text};
-use crate::files::Roots;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +29,7 @@ use umbel_engine::dedup::{
     Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
     WorkerId,
 };
+use umbel_files::Roots;
 use umbel_filter::{HashRange, ItemHash};
 
 /// Bytes of items that are gathered for all cells together before they go to disk, as a share of the memory.

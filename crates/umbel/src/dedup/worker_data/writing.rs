@@ -23,7 +23,6 @@ use super::times::Part;
 use super::uploads;
 use crate::clock::{Stopwatch, rss_bytes_max};
 use crate::dedup::error::{Context, Result, bail};
-use crate::files::{Likeness, OutputFolder, Roots};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,6 +31,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use umbel_engine::dedup::job::{WriteOrder, Written};
 use umbel_files::folder_of;
+use umbel_files::{Likeness, OutputFolder, Roots};
 use umbel_records::Compression;
 
 /// Outputs of a directory that are noted together: noting each would sync the disk once more a file.

@@ -22,12 +22,12 @@ pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFl
 
 /// Some folders, with everything below them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Roots(Arc<[PathBuf]>);
+pub struct Roots(Arc<[PathBuf]>);
 
 /// A file that is not below any of the folders. Name another one.
 #[derive(Debug, Error)]
 #[error("{}: may not be {what} by jobs here: it is not below {roots} (job_roots)", path.display())]
-pub(crate) struct NotBelow {
+pub struct NotBelow {
     path: PathBuf,
     what: &'static str,
     roots: String,
@@ -35,7 +35,7 @@ pub(crate) struct NotBelow {
 
 /// Why a file or a folder was not opened.
 #[derive(Debug, Error)]
-pub(crate) enum OpenBelowError {
+pub enum OpenBelowError {
     /// Name another one.
     #[error(transparent)]
     NotBelow(NotBelow),
@@ -46,12 +46,12 @@ pub(crate) enum OpenBelowError {
 
 impl Roots {
     /// These folders, whose paths have no links.
-    pub(crate) fn new(roots: Vec<PathBuf>) -> Self {
+    pub fn new(roots: Vec<PathBuf>) -> Self {
         Self(roots.into())
     }
 
     /// The folder that a path without links and detours is below, or is.
-    pub(crate) fn above(&self, place: &Path) -> Option<&Path> {
+    pub fn above(&self, place: &Path) -> Option<&Path> {
         self.0.iter().find(|root| place.starts_with(root)).map(PathBuf::as_path)
     }
 
@@ -60,7 +60,7 @@ impl Roots {
     /// # Errors
     ///
     /// If it is below none of them, or no regular file, or something on the way was swapped.
-    pub(crate) fn open(&self, path: &Path) -> Result<File, OpenBelowError> {
+    pub fn open(&self, path: &Path) -> Result<File, OpenBelowError> {
         let place = std::fs::canonicalize(path).map_err(OpenBelowError::Io)?;
         let root = self.above_or(&place, path, "read")?;
         open_below(root, &place).map_err(OpenBelowError::Io)
@@ -113,7 +113,7 @@ fn open_below(root: &Path, place: &Path) -> io::Result<File> {
 /// # Errors
 ///
 /// If it is something else, or as the system.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+pub fn open_regular(path: &Path) -> io::Result<File> {
     let opened = rustix::fs::open(path, READ | OFlags::CLOEXEC, Mode::empty())?;
     regular(File::from(opened))
 }

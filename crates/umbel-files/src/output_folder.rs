@@ -6,14 +6,14 @@
 
 use super::Likeness;
 use super::roots::{FOLDER, OpenBelowError, READ, Roots};
-use crate::interrupt::PartialFile;
+use crate::PartialFile;
+use crate::folder_of;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use umbel_files::folder_of;
 
 /// Folders of outputs are made for whoever the process's mask lets in.
 const ANY_NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
@@ -23,7 +23,7 @@ const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags
 
 /// A folder that is open.
 #[derive(Debug)]
-pub(crate) struct OutputFolder(OwnedFd);
+pub struct OutputFolder(OwnedFd);
 
 impl OutputFolder {
     /// Opens the folder that a file stands, or is to stand, in; below these roots if there are any.
@@ -31,7 +31,7 @@ impl OutputFolder {
     /// # Errors
     ///
     /// If it is not there, or below none of them.
-    pub(crate) fn of(roots: Option<&Roots>, file: &Path) -> Result<Self, OpenBelowError> {
+    pub fn of(roots: Option<&Roots>, file: &Path) -> Result<Self, OpenBelowError> {
         Self::open(roots, folder_of(file), false)
     }
 
@@ -40,7 +40,7 @@ impl OutputFolder {
     /// # Errors
     ///
     /// As the system, or if it is below none of the roots.
-    pub(crate) fn make(roots: &Roots, folder: &Path) -> Result<(), OpenBelowError> {
+    pub fn make(roots: &Roots, folder: &Path) -> Result<(), OpenBelowError> {
         Self::open(Some(roots), folder, true).map(drop)
     }
 
@@ -62,25 +62,25 @@ impl OutputFolder {
     /// # Errors
     ///
     /// As the system.
-    pub(crate) fn create_again(&self, path: PathBuf, mode: u32) -> io::Result<(PartialFile, File)> {
+    pub fn create_again(&self, path: PathBuf, mode: u32) -> io::Result<(PartialFile, File)> {
         PartialFile::again_in(&self.0, path, mode)
     }
 
     /// Whether a file stands in it under the name of this path that is to be neither opened nor replaced: a device, a
     /// pipe, a folder. A link is not followed: what is renamed takes its place.
-    pub(crate) fn is_occupied(&self, path: &Path) -> io::Result<bool> {
+    pub fn is_occupied(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(!matches!(kind, None | Some(FileType::RegularFile | FileType::Symlink)))
     }
 
     /// Whether something stands there that an output would replace.
-    pub(crate) fn is_taken(&self, path: &Path) -> io::Result<bool> {
+    pub fn is_taken(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::empty())?;
         Ok(matches!(kind, Some(FileType::RegularFile | FileType::Directory)))
     }
 
     /// Whether anything stands there.
-    pub(crate) fn has(&self, path: &Path) -> io::Result<bool> {
+    pub fn has(&self, path: &Path) -> io::Result<bool> {
         Ok(self.kind(path, AtFlags::empty())?.is_some())
     }
 
@@ -93,7 +93,7 @@ impl OutputFolder {
     }
 
     /// Permissions and owner of the regular file that stands there, if one does. A link is not followed.
-    pub(crate) fn likeness(&self, path: &Path) -> Option<Likeness> {
+    pub fn likeness(&self, path: &Path) -> Option<Likeness> {
         let flags = READ | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.0, name_of(path).ok()?, flags, Mode::empty()).ok()?;
         Likeness::of(&File::from(opened).metadata().ok()?)
@@ -104,7 +104,7 @@ impl OutputFolder {
     /// # Errors
     ///
     /// As the system.
-    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(renameat(&self.0, name_of(from)?, &self.0, name_of(to)?)?)
     }
 
@@ -113,7 +113,7 @@ impl OutputFolder {
     /// # Errors
     ///
     /// As the system.
-    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
         Ok(unlinkat(&self.0, name_of(path)?, AtFlags::empty())?)
     }
 
@@ -122,7 +122,7 @@ impl OutputFolder {
     /// # Errors
     ///
     /// As the system.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.0)?)
     }
 }

@@ -11,16 +11,23 @@
 //! roles.add_output("--report", report)?;      // then each output: refused if it is an input or another output
 //! ```
 
-use crate::exit::UsageError;
+use crate::UsageError;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use umbel_objects::is_object_address;
 
-/// A file by what it is, not by what it is called.
-pub(crate) type Inode = (u64, u64);
+/// How addresses of objects of a store begin.
+pub const OBJECT_SCHEME: &str = "s3://";
+
+/// Whether an argument means objects, and no file.
+pub fn is_object_address(text: &str) -> bool {
+    text.starts_with(OBJECT_SCHEME)
+}
+
+/// A file by what it is, not by what it is called: device and number.
+pub type Inode = (u64, u64);
 
 /// Which file a name means.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,26 +40,26 @@ enum Identity {
 
 /// What a command reads and what it is to write.
 #[derive(Default, Debug)]
-pub(crate) struct FileRoles {
+pub struct FileRoles {
     inputs: BTreeMap<Identity, String>,
     outputs: BTreeMap<Identity, String>,
 }
 
 impl FileRoles {
     /// Notes a file that is read, under what people call it.
-    pub(crate) fn add_input(&mut self, name: &str, path: &Path) {
+    pub fn add_input(&mut self, name: &str, path: &Path) {
         for identity in identities(path) {
             self.inputs.entry(identity).or_insert_with(|| name.to_owned());
         }
     }
 
     /// Notes a file that is read without a path, such as standard input.
-    pub(crate) fn add_open_input(&mut self, name: &str, inode: Inode) {
+    pub fn add_open_input(&mut self, name: &str, inode: Inode) {
         self.inputs.entry(Identity::Inode(inode)).or_insert_with(|| name.to_owned());
     }
 
     /// The input that stands where an output is to go, or that the output is another name of.
-    pub(crate) fn input_at(&self, path: &Path) -> Option<&str> {
+    pub fn input_at(&self, path: &Path) -> Option<&str> {
         identities(path).iter().find_map(|identity| self.inputs.get(identity)).map(String::as_str)
     }
 
@@ -61,7 +68,7 @@ impl FileRoles {
     /// # Errors
     ///
     /// If it is. `role` says what the output is, mostly the option that names it.
-    pub(crate) fn add_output(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
+    pub fn add_output(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
         if let Some(input) = self.input_at(path) {
             let output = said(role, path);
             let text = if Path::new(input) == path {
@@ -84,7 +91,7 @@ impl FileRoles {
     /// # Errors
     ///
     /// If another output takes that name, too.
-    pub(crate) fn add_replacement(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
+    pub fn add_replacement(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
         // A new file takes one name: other links to what stood there keep their content.
         let places =
             identities(path).into_iter().filter(|identity| matches!(identity, Identity::Place(_)));
@@ -96,7 +103,7 @@ impl FileRoles {
     /// # Errors
     ///
     /// If it was.
-    pub(crate) fn check_standard_output(&self) -> Result<(), UsageError> {
+    pub fn check_standard_output(&self) -> Result<(), UsageError> {
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
         let inode =
             file.and_then(|file| file.metadata()).ok().and_then(|metadata| inode_of(&metadata));
@@ -127,10 +134,10 @@ impl FileRoles {
 }
 
 /// Longest path in bytes that systems take: `PATH_MAX` of Linux, less the zero at its end.
-pub(crate) const PATH_BYTES_MAX: usize = 4095;
+pub const PATH_BYTES_MAX: usize = 4095;
 
 /// Device and number of a regular file or directory; nothing else is an input that can be replaced.
-pub(crate) fn inode_of(metadata: &Metadata) -> Option<Inode> {
+pub fn inode_of(metadata: &Metadata) -> Option<Inode> {
     let has_content = metadata.is_file() || metadata.is_dir();
     has_content.then(|| (metadata.dev(), metadata.ino()))
 }
@@ -155,7 +162,7 @@ fn identities(path: &Path) -> Vec<Identity> {
 
 /// A path whose directory is absolute and without links, as far as it exists; a link at its end stays one. One that is
 /// longer than any file's stays as it is, but absolute.
-pub(crate) fn place_of(path: &Path) -> PathBuf {
+pub fn place_of(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if absolute.as_os_str().len() > PATH_BYTES_MAX {
         return absolute;
