@@ -1,6 +1,5 @@
 //! How this process reaches a cluster, and what it proves itself by.
 
-use crate::dedup::Reach;
 use crate::exit::UsageError;
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,6 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles, Token};
+use umbel_dedup::Reach;
 
 /// Bytes of a token's file that are read: more is no token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;

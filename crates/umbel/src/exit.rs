@@ -1,7 +1,7 @@
 //! How a command ends, as the shell sees it.
 
-use crate::dedup::DedupError;
 use std::process::ExitCode;
+use umbel_dedup::DedupError;
 use umbel_reconcile::ReconcileError;
 
 pub(crate) use umbel_files::UsageError;

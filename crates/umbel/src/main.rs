@@ -9,7 +9,6 @@
 mod clock;
 mod cluster_client;
 mod commands;
-mod dedup;
 mod exit;
 mod interrupt;
 mod say;

@@ -1,7 +1,7 @@
 //! The data of a worker on files, as a node or a member of a job drives it.
 
-use crate::dedup::{DedupError, FileWorkshop, chain_text};
 use std::sync::Arc;
+use umbel_dedup::{DedupError, FileWorkshop, chain_text};
 use umbel_engine::dedup::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
 };

@@ -17,12 +17,6 @@ pub(super) use membership::start_lanes;
 pub(super) use values::parse_index_bits;
 
 use crate::cluster_client::{Credentials, TlsPaths};
-use crate::dedup::{
-    DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
-    ObjectStores, OutputTarget, Reach, SaveIndex, Scope, Sink, default_memory_bytes,
-    is_closed_pipe, is_directory, is_object, parse_bytes, plan as plan_job, run as run_job,
-    seed_of_first,
-};
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
 use choices::{EmptyArg, ExactnessArg, FilterArg, GranularityArg, MissingKeyArg, ScopeArg};
@@ -31,6 +25,11 @@ use membership::{PeerSpec, run_as_member};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use terminal::Terminal;
+use umbel_dedup::{
+    DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
+    ObjectStores, OutputTarget, Reach, SaveIndex, Scope, default_memory_bytes, is_directory,
+    is_object, parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
+};
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Granularity, Normaliser};
 use values::{KeepArg, parse_keep, parse_seed};
@@ -201,7 +200,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         return run_as_member(spec, &peers, args.quiet);
     }
     match work(&spec, args) {
-        Err(error) if is_closed_pipe(&error) => Ok(Exit::Done),
+        Err(error) if error.is_closed_pipe() => Ok(Exit::Done),
         outcome => Ok(outcome?),
     }
 }
@@ -211,7 +210,7 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     let terminal = Terminal::new(args.quiet);
     if args.plan {
         let plan = plan::text(spec, &plan_job(spec, &terminal)?);
-        Sink::stdout()?.write(plan.as_bytes())?;
+        write_stdout(plan.as_bytes())?;
         return Ok(Exit::Done);
     }
     let Done { summary, was_closed } = run_job(spec, &terminal)?;

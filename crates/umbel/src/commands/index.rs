@@ -1,13 +1,13 @@
 //! `umbel index`: indexes of what duplicate-detection jobs have kept, joined and described.
 
 use super::dedup::parse_index_bits;
-use crate::dedup::{index_facts, join_indexes};
 use crate::exit::Exit;
 use crate::say::say_line;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
+use umbel_dedup::{index_facts, join_indexes};
 use umbel_engine::dedup::IndexBits;
 
 /// Arguments of `umbel index`.

@@ -93,7 +93,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "FILE.json", help_heading = RESULTS)]
     report: Option<PathBuf>,
     /// Most bytes that may travel, both ways
-    #[arg(long, value_name = "BYTES", value_parser = crate::dedup::parse_bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", value_parser = umbel_dedup::parse_bytes, help_heading = "Limits")]
     max_bytes: Option<u64>,
     /// Most items that may differ
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]

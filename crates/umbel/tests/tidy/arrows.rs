@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -23,6 +23,17 @@ const ARROWS: [(&str, &[&str]); 17] = [
     (
         "umbel-node",
         &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-resp", "umbel-tls"],
+    ),
+    (
+        "umbel-dedup",
+        &[
+            "umbel-client",
+            "umbel-engine",
+            "umbel-files",
+            "umbel-filter",
+            "umbel-objects",
+            "umbel-records",
+        ],
     ),
     // The binary may use all of them.
     ("umbel", &[]),
@@ -55,8 +66,11 @@ const BINARY_ONLY: [&str; 14] = [
 
 /// What lies above the algorithms and may use some of these: a runtime; names that nobody else has;
 /// the node entropy, which enters it through a port; and stores marks and pauses that no two processes share.
-const ALLOWED: [(&str, &str); 7] = [
+const ALLOWED: [(&str, &str); 10] = [
     ("umbel-client", "tokio"),
+    ("umbel-dedup", "glob"),
+    ("umbel-dedup", "tempfile"),
+    ("umbel-dedup", "tokio"),
     ("umbel-files", "tempfile"),
     ("umbel-node", "rand"),
     ("umbel-node", "tokio"),

@@ -2,12 +2,12 @@
 
 use super::super::cluster::show::{facts, print};
 use crate::commands::filter::count::parse_count;
-use crate::dedup::parse_bytes;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use umbel_client::Client;
 use umbel_client::proto::{Quota, SetQuotaRequest, Usage};
+use umbel_dedup::parse_bytes;
 
 /// Arguments of `umbel access quota`. Without a limit it shows those that are.
 #[derive(Args)]

@@ -1,8 +1,8 @@
 //! `--binary`: what becomes of files that were found and are no text.
 
-use crate::dedup::{BinaryFiles, OutputTarget};
 use crate::exit::UsageError;
 use clap::ValueEnum;
+use umbel_dedup::{BinaryFiles, OutputTarget};
 
 /// Values of the option.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

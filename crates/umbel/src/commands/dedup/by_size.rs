@@ -1,9 +1,9 @@
 //! `--count`, `--repeated` and `--unique-only`: what is written by how often a record was there.
 
 use super::{GranularityArg, OUTPUT};
-use crate::dedup::{BySize, Groups};
 use crate::exit::UsageError;
 use clap::Args;
+use umbel_dedup::{BySize, Groups};
 
 /// Arguments that choose by the size of a group of equal records.
 #[derive(Args)]

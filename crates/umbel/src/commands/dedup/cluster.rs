@@ -4,7 +4,6 @@ use super::{DedupArgs, summary};
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
-use crate::dedup::{JobSpec, OutputTarget, Sink, check_own, commit, refuse_existing_file};
 use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use anyhow::{Context, Result, bail};
@@ -12,6 +11,7 @@ use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
 use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
+use umbel_dedup::{JobSpec, OutputTarget, check_own, refuse_existing_file, write_file};
 use umbel_files::is_object_address;
 
 /// Arguments of a job of a cluster.
@@ -152,9 +152,7 @@ async fn follow(client: &Client, request: SubmitJobRequest, args: &DedupArgs) ->
     if let Some(path) = &args.summary {
         let mut text = serde_json::to_string_pretty(&value)?;
         text.push('\n');
-        let mut sink = Sink::file(path, args.overwrite)?;
-        sink.write(text.as_bytes())?;
-        commit(vec![sink.complete()?])?;
+        write_file(path, args.overwrite, text.as_bytes())?;
     }
     summary::show(&value, quiet);
     Ok(summary::exit(&value))

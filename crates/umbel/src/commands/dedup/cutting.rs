@@ -2,9 +2,9 @@
 
 use super::choices::FormatArg;
 use super::{GranularityArg, INPUT};
-use crate::dedup::FormatRule;
 use crate::exit::UsageError;
 use clap::{Args, ValueEnum};
+use umbel_dedup::FormatRule;
 use umbel_records::Format;
 
 /// A delimiter: one character of ASCII that is no part of the grammar of tables itself.

@@ -3,10 +3,6 @@
 use super::summary;
 use super::terminal::Terminal;
 use crate::clock::unix_seconds;
-use crate::dedup::{
-    FOLDER_PREFIX, FileWorkshop, JobSpec, Membership, OutputTarget, agreed, chain_text,
-    check_possible, ended_before, remove_old, rules, spec_digest,
-};
 use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use crate::workshop::AsWorkshop;
@@ -17,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use umbel_dedup::{
+    FOLDER_PREFIX, FileWorkshop, JobSpec, Membership, OutputTarget, agreed, chain_text,
+    check_possible, ended_before, remove_old, rules, spec_digest,
+};
 use umbel_engine::dedup::Route;
 use umbel_engine::dedup::job::{JobEvent, JobFailure};
 use umbel_filter::ItemHasher;

@@ -1,8 +1,8 @@
 //! `--plan`: what a job will need, in words.
 
-use crate::dedup::{JobPlan, JobSpec};
 use crate::units::{count, size};
 use std::fmt::Write as _;
+use umbel_dedup::{JobPlan, JobSpec};
 use umbel_engine::dedup::{Mode, ReferenceShape};
 
 /// The forecast for people.

@@ -1,11 +1,11 @@
 //! What people see of a job while it runs: progress bars on a terminal, silence in a pipe.
 
-use crate::dedup::{Observer, Unit};
 use crate::say::say_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use umbel_dedup::{Observer, Unit};
 
 /// How often a wait shows that it goes on.
 const WAITING_TICK: Duration = Duration::from_millis(120);

@@ -1,6 +1,6 @@
 //! Values of options that are more than a word or a number.
 
-use crate::dedup::BestField;
+use umbel_dedup::BestField;
 use umbel_engine::dedup::IndexBits;
 
 /// Which of equal records stays.

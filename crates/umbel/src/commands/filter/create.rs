@@ -4,11 +4,11 @@ use super::count::parse_count;
 use super::replicated::say_unconfirmed;
 use super::show::{summary_facts, summary_json};
 use crate::commands::cluster::show::{facts, print};
-use crate::dedup::parse_bytes;
 use crate::exit::UsageError;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter};
+use umbel_dedup::parse_bytes;
 
 /// Probability of a false "present" if nobody says.
 const DEFAULT_RATE: f64 = 0.01;

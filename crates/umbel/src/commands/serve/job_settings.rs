@@ -2,11 +2,11 @@
 
 use super::node_jobs::NodeJobs;
 use super::settings::Settings;
-use crate::dedup::MEMORY_BYTES_MIN;
 use crate::exit::UsageError;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use umbel_dedup::MEMORY_BYTES_MIN;
 
 umbel_node::settings! {
     /// Settings of jobs on this node.

@@ -2,10 +2,6 @@
 
 use crate::cluster_client::Credentials;
 use crate::commands::dedup::{spec_of, start_lanes};
-use crate::dedup::{
-    BinaryFiles, FileWorkshop, JobSpec, Membership, ObjectStores, Observer, OutputTarget, Search,
-    chain_text, check_own, check_possible, identity, resolve, rules, seed_of_first, spec_digest,
-};
 use crate::exit::UsageError;
 use crate::say::say_line;
 use crate::workshop::AsWorkshop;
@@ -16,6 +12,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
 use umbel_client::TlsFiles;
+use umbel_dedup::{
+    FileWorkshop, JobSpec, Membership, Observer, OutputTarget, chain_text, check_own,
+    check_possible, identity, places_of, rules, seed_of_first, spec_digest,
+};
 use umbel_engine::JobId;
 use umbel_files::{PATH_BYTES_MAX, Roots};
 use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
@@ -133,16 +133,7 @@ impl NodeJobs {
     /// Leaves out what matches nothing here: each node has other files.
     fn present(&self, spec: &mut JobSpec) -> Result<()> {
         let mut present = Vec::new();
-        // Not asked: addresses of objects are no absolute paths.
-        let stores = ObjectStores::new(spec.memory_bytes);
         let inputs = std::mem::take(&mut spec.inputs);
-        // What cannot be read, or is no text, is told when the job begins.
-        let search = Search {
-            stores: &stores,
-            binary: BinaryFiles::Text,
-            skips_bad: true,
-            ..spec.search(spec.format, &Log)
-        };
         for input in inputs {
             if !Path::new(&input).is_absolute() {
                 bail!("{input}: nodes need absolute paths");
@@ -156,14 +147,10 @@ impl NodeJobs {
             if !is_pattern {
                 check_content(Path::new(&input))?;
             }
-            let sources = match resolve(&Search { args: std::slice::from_ref(&input), ..search }) {
-                Ok(sources) => sources,
+            match places_of(spec, &input, &Log) {
+                Ok(places) => places.iter().try_for_each(|place| self.allow(place, "read"))?,
                 Err(error) if error.is_usage() => continue,
                 Err(error) => return Err(error.into()),
-            };
-            for source in sources {
-                let place = source.identity.as_deref().unwrap_or(Path::new(&input));
-                self.allow(place, "read")?;
             }
             present.push(input);
         }

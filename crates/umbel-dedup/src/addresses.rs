@@ -1,0 +1,49 @@
+//! What the name of an input or output means: a file, a directory, or an object of a store.
+
+use crate::error::Result;
+use std::path::Path;
+use umbel_files::UsageError;
+use umbel_files::is_object_address;
+use umbel_objects::ObjectAddress;
+
+/// The address that an argument means.
+///
+/// # Errors
+///
+/// If it can be none.
+pub(super) fn object_address(text: &str) -> Result<ObjectAddress, UsageError> {
+    ObjectAddress::parse(text).map_err(|error| UsageError(error.to_string()))
+}
+
+/// Whether an output is an object.
+pub fn is_object(path: &Path) -> bool {
+    // What is no UTF-8 may still mean one, and is refused later.
+    is_object_address(&path.to_string_lossy())
+}
+
+/// The object that a path names, if it names one.
+///
+/// # Errors
+///
+/// A [`UsageError`] if it cannot be one.
+pub(crate) fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
+    if !is_object(path) {
+        return Ok(None);
+    }
+    let refuse = |text: &str| UsageError(format!("{}: {text}", path.display()));
+    let name = path.to_str().ok_or_else(|| refuse("keys of objects are UTF-8"))?;
+    let address = object_address(name)?;
+    if address.is_prefix() {
+        return Err(refuse("expected the key of an object, which does not end in a slash").into());
+    }
+    Ok(Some(address))
+}
+
+/// Whether a place that an output goes to is a directory, by its name or by what stands there.
+pub fn is_directory(path: &Path) -> bool {
+    if is_object(path) {
+        let address = ObjectAddress::parse(&path.to_string_lossy());
+        return address.is_ok_and(|address| address.is_prefix());
+    }
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}

@@ -1,0 +1,98 @@
+//! What workers of one job must have in common, and what a job among many cannot have.
+
+use super::filter_address::FilterAddress;
+use super::inputs::is_dash;
+use super::online::Online;
+use super::scope::Scope;
+use super::spec::JobSpec;
+use crate::error::Result;
+use umbel_engine::dedup::Level;
+use umbel_engine::dedup::job::JobRules;
+use umbel_files::UsageError;
+use umbel_filter::ItemHasher;
+use umbel_records::Granularity;
+
+/// What the machines of a job decide by.
+pub fn rules(spec: &JobSpec) -> JobRules {
+    JobRules {
+        level: spec.level,
+        keep: spec.keep,
+        report_kept: spec.reports_kept(),
+        report_sizes: spec.annotates,
+        names_parts: spec.has_parts() && spec.reports_kept(),
+        choice: spec.filter,
+        bad_max: spec.skip_bad.unwrap_or(0),
+        adds: spec.add_to.is_some(),
+    }
+}
+
+/// A digest of all that workers must agree on.
+pub fn spec_digest(spec: &JobSpec) -> [u8; 16] {
+    let options = agreed(spec);
+    let options = options.iter().map(|(name, value)| format!("{name} {value}; "));
+    let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), options.collect::<String>());
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(agreed.as_bytes());
+    let mut digest = [0; 16];
+    digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
+    digest[8..].copy_from_slice(&hash.lo().to_le_bytes());
+    digest
+}
+
+/// What all workers of a job must agree on: the name of each option, and its value in words.
+pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
+    let exactness = match spec.level {
+        Level::Approximate { false_positive_rate } => {
+            format!("approximate {false_positive_rate:e}")
+        }
+        Level::Fingerprint => "fingerprint".to_owned(),
+        Level::Bytes => "bytes".to_owned(),
+    };
+    // Machines may reach one cluster at different addresses.
+    let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();
+    let added_to = spec.add_to.as_ref().map(FilterAddress::filter);
+    let (what, keys) = match &spec.granularity {
+        Granularity::Line => ("line", String::new()),
+        Granularity::Record => ("record", String::new()),
+        Granularity::File => ("file", String::new()),
+        Granularity::Key(fields) => ("key", format!("{fields:?}")),
+        Granularity::Paragraph(field) => ("paragraph", field.clone()),
+    };
+    vec![
+        ("--granularity", format!("{what} {}", spec.names_granularity)),
+        ("--key", keys),
+        ("--scope", format!("{:?}", spec.scope)),
+        ("--normalise", format!("{:?}", spec.normalise)),
+        ("--missing-key", format!("{:?}", spec.missing_key)),
+        ("--empty", format!("{:?}", spec.empty)),
+        ("--paragraph-bytes-min", spec.paragraph_bytes_min.to_string()),
+        ("--format", format!("{:?}", spec.format)),
+        ("--exactness", exactness),
+        ("--keep", format!("{:?} {:?}", spec.keep, spec.best)),
+        ("--filter", format!("{:?}", spec.filter)),
+        ("--duplicates or --groups", spec.reports_kept().to_string()),
+        ("--annotate", spec.annotates.to_string()),
+        ("--skip-bad", format!("{:?}", spec.skip_bad)),
+        ("--seed", format!("{:#x}", spec.seed)),
+        ("--reference (filters)", format!("{asked:?}")),
+        ("--add-to", format!("{added_to:?}")),
+    ]
+}
+
+/// Refuses what needs more than workers tell each other.
+pub fn check_possible(spec: &JobSpec) -> Result<()> {
+    let refused = [(
+        spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),
+        "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
+             of the two out",
+    )];
+    let index = spec.save_index.as_ref().map(|index| &index.path);
+    let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
+    if named.chain(index).any(|path| is_dash(path)) {
+        let text = "standard output cannot wait for all workers: name files for outputs";
+        return Err(UsageError(text.into()).into());
+    }
+    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, text)) => Err(UsageError(text.into()).into()),
+        None => Online::check(spec),
+    }
+}

@@ -1,0 +1,172 @@
+//! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
+
+use super::bad::MISSING_KEY;
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
+use super::destinations::make_directory;
+use super::json_lines::JsonLines;
+use super::output::{OwnPlaces, Places, chunks_of};
+use super::outputs::{Named, output_path};
+use super::report::{Name, Names, RecordNames};
+use super::sink::{Complete, Sink};
+use super::sorted_rows::{RowReader, SortedRows};
+use super::spec::OutputTarget;
+use crate::error::Result;
+use serde::Serialize;
+use std::ops::Range;
+use std::path::Path;
+use umbel_engine::dedup::Place;
+use umbel_engine::limits::PLACE_ITEM_BITS;
+use umbel_records::Compression;
+
+/// A record of a group with at least two members: where it and the kept one were read, and the group's size.
+pub(crate) type Member = [u64; 3];
+
+/// Writes the annotations: into one sink, or one file an input. `members` come in input order.
+pub(crate) fn write(
+    job: &Job<'_>,
+    named: Option<Named>,
+    facts: &[ChunkFacts],
+    names: &RecordNames<'_>,
+    members: &SortedRows<3>,
+) -> Result<Vec<Complete>> {
+    let annotations = Annotations { job, facts, names, first_chunk: 0, members };
+    match (named, &job.spec.output) {
+        (Some(named), _) => Ok(vec![annotations.stream(named.sink()?)?]),
+        (None, OutputTarget::Directory(root)) => {
+            let places = OwnPlaces::new(job, root);
+            annotations.directory(root, &places)?;
+            Ok(places.into_complete())
+        }
+        (None, _) => Ok(Vec::new()),
+    }
+}
+
+/// What there is to say of the records of a job, or of one worker's.
+pub(crate) struct Annotations<'a> {
+    /// Whose records they are.
+    pub(crate) job: &'a Job<'a>,
+    /// What was read.
+    pub(crate) facts: &'a [ChunkFacts],
+    /// Names of these records, and of all that were kept for one of them.
+    pub(crate) names: &'a dyn Names,
+    /// Number in the job of the first chunk.
+    pub(crate) first_chunk: u32,
+    /// Those in groups, by places of the job, in input order.
+    pub(crate) members: &'a SortedRows<3>,
+}
+
+impl Annotations<'_> {
+    /// Writes all into one sink.
+    pub(crate) fn stream(&self, sink: Sink) -> Result<Complete> {
+        let mut annotator = self.annotator()?;
+        let mut lines = JsonLines::new(sink);
+        (0..self.job.chunks.len()).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
+        lines.complete()
+    }
+
+    /// Writes one file a source, but for those that are there.
+    pub(crate) fn directory(&self, root: &Path, places: &dyn Places) -> Result<()> {
+        let Job { spec, sources, .. } = *self.job;
+        let mut annotator = self.annotator()?;
+        for (number, source) in sources.iter().enumerate() {
+            let Range { start: first, end: next } = chunks_of(self.job, number);
+            if places.has(number) || source.is_unreadable() {
+                annotator.skip_to(next)?;
+                continue;
+            }
+            let path = output_path(spec, root, source);
+            make_directory(spec, path.parent().unwrap_or(root))?;
+            let mut lines = JsonLines::new(places.sink(number, &path, Compression::Plain)?);
+            (first..next).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
+            places.add(number, lines.complete()?)?;
+        }
+        Ok(())
+    }
+
+    fn annotator(&self) -> Result<Annotator<'_>> {
+        let Self { facts, names, first_chunk, members, .. } = *self;
+        let mut members = members.read()?;
+        Ok(Annotator { facts, names, first_chunk, next: members.next()?, members })
+    }
+}
+
+/// One line of the annotations.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    place: Name<'a>,
+    duplicate: bool,
+    /// The kept record of a duplicate.
+    group: Option<Name<'a>>,
+    /// Records of the group; of a bad record none.
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bad: Option<&'a str>,
+}
+
+/// Makes the lines of one record after the other.
+struct Annotator<'a> {
+    facts: &'a [ChunkFacts],
+    names: &'a dyn Names,
+    first_chunk: u32,
+    members: RowReader<'a, 3>,
+    next: Option<Member>,
+}
+
+impl<'a> Annotator<'a> {
+    fn number_of(&self, chunk: usize) -> u32 {
+        self.first_chunk + u32::try_from(chunk).expect("chunk numbers have 24 bits")
+    }
+
+    /// Leaves out all chunks before this one.
+    fn skip_to(&mut self, chunk: usize) -> Result<()> {
+        let first = u64::from(self.number_of(chunk)) << PLACE_ITEM_BITS;
+        while self.next.is_some_and(|[member, ..]| member < first) {
+            self.next = self.members.next()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the lines of the next chunk in input order.
+    fn chunk(&mut self, index: usize, lines: &mut JsonLines) -> Result<()> {
+        let chunk = self.number_of(index);
+        let facts = &self.facts[index];
+        // What could not be read is no record; it stands in the list of bad records.
+        let items = facts.bad.iter().filter(|bad| !bad.cause.loses_rest());
+        let mut bad = items.peekable();
+        for item in 0..facts.places {
+            let (record, _) = facts.record_of(item);
+            let place = Place::new(chunk, item);
+            let mut cause = bad.next_if(|bad| bad.record == record).map(|bad| bad.cause.name());
+            // What goes without being a duplicate or bad lacks the key, where the user wants such records dropped.
+            if cause.is_none() && facts.dropped.get(item) && !self.is_member(place) {
+                cause = Some(MISSING_KEY.into());
+            }
+            self.line(place, cause.as_deref(), lines)?;
+        }
+        Ok(())
+    }
+
+    fn is_member(&self, place: Place) -> bool {
+        self.next.is_some_and(|[member, ..]| member == place.to_bits())
+    }
+
+    fn line(&mut self, place: Place, bad: Option<&str>, lines: &mut JsonLines) -> Result<()> {
+        let member = self.next.filter(|_| self.is_member(place));
+        if member.is_some() {
+            self.next = self.members.next()?;
+        }
+        let kept = member.map(|[_, kept, _]| kept).filter(|&kept| kept != place.to_bits());
+        let size = if bad.is_some() { None } else { Some(member.map_or(1, |[_, _, size]| size)) };
+        lines.add(&Line {
+            place: self.names.name(place)?,
+            duplicate: kept.is_some(),
+            group: kept
+                .map(|kept| self.names.name_of_kept(place, Place::from_bits(kept)))
+                .transpose()?,
+            size,
+            bad,
+        })
+    }
+}

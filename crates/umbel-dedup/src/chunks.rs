@@ -1,0 +1,100 @@
+//! Sources cut into chunks, and chunks dealt to workers in input order.
+//!
+//! A chunk is the unit of reading: a byte span of a plain file, or a whole compressed one. A table is one chunk, too:
+//! whether a line end in it is in quotes cannot be told from the middle. Of Parquet, each row group is one. Chunks are numbered in input
+//! order and dealt contiguously by bytes, so every worker's places lie before those of the next: the keep rules need
+//! no more than a worker's number.
+
+use super::inputs::Source;
+use crate::error::{Result, bail};
+use umbel_engine::limits::PLACE_CHUNK_BITS;
+use umbel_records::{ByteSpan, Compression};
+
+/// Largest chunk of a plain file: some hundred thousand records, so that a handful of threads are kept busy by a
+/// gigabyte, and output waits for its turn in a buffer of this size.
+const CHUNK_BYTES_MAX: u64 = 16 << 20;
+
+/// Least chunk worth a task of its own.
+const CHUNK_BYTES_MIN: u64 = 4 << 10;
+
+/// Chunks of the input for each worker, so that workers get nearly equal parts, and for each thread, so that threads end together.
+const CHUNKS_PER_READER: u64 = 4;
+
+/// A part of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    /// Index of the source.
+    pub(crate) source: usize,
+    /// Which bytes of it; `None`: all.
+    pub(crate) span: Option<ByteSpan>,
+    /// Which row group of it, if it is Parquet.
+    pub(crate) row_group: Option<usize>,
+    /// Stored bytes, for progress.
+    pub(crate) bytes: u64,
+    /// Who reads it.
+    pub(crate) worker: u16,
+}
+
+/// Cuts all sources into chunks for a number of workers, which this many threads read; or none, where files are compared as a
+/// whole.
+///
+/// # Errors
+///
+/// If there are more chunks than a place can number.
+pub(crate) fn cut(
+    sources: &[Source],
+    workers: u32,
+    threads: usize,
+    whole_files: bool,
+) -> Result<Vec<Chunk>> {
+    let total: u64 = sources.iter().map(|source| source.bytes).sum();
+    let readers = u64::from(workers).max(threads as u64);
+    let per_reader = total / (CHUNKS_PER_READER * readers);
+    let chunk_bytes = per_reader.clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+    let mut chunks = Vec::new();
+    let mut before = 0u64;
+    let worker_at = |middle: u64| {
+        let worker = u128::from(middle) * u128::from(workers) / u128::from(total.max(1));
+        u16::try_from(worker.min(u128::from(workers) - 1)).expect("at most 1,024 workers")
+    };
+    for (source, Source { bytes, compression, format, row_groups, is_copied, .. }) in
+        sources.iter().enumerate()
+    {
+        if *is_copied {
+            before += bytes;
+            continue;
+        }
+        if let Some(row_groups) = row_groups {
+            let mut start = before;
+            for (row_group, group) in row_groups.groups.iter().enumerate() {
+                let end = start + group.stored_bytes;
+                let (worker, row_group) = (worker_at(start.midpoint(end)), Some(row_group));
+                let bytes = group.stored_bytes;
+                chunks.push(Chunk { source, span: None, row_group, bytes, worker });
+                start = end;
+            }
+            before += bytes;
+            continue;
+        }
+        let can_cut =
+            *compression == Compression::Plain && format.delimiter().is_none() && !whole_files;
+        let parts = if can_cut { bytes.div_ceil(chunk_bytes) } else { 1 };
+        for part in 0..parts.max(1) {
+            let cut = |part: u64| if parts > 1 { part * bytes / parts } else { part * bytes };
+            let (start, end) = (cut(part), cut(part + 1));
+            let worker = worker_at(before + start.midpoint(end));
+            let span = (parts > 1).then_some(ByteSpan { start, end });
+            let bytes = end - start;
+            chunks.push(Chunk { source, span, row_group: None, bytes, worker });
+        }
+        before += bytes;
+    }
+    if chunks.len() >= 1 << PLACE_CHUNK_BITS {
+        bail!(
+            "the input makes {} chunks, at most {} are possible",
+            chunks.len(),
+            1 << PLACE_CHUNK_BITS
+        );
+    }
+    Ok(chunks)
+}

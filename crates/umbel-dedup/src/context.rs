@@ -1,0 +1,78 @@
+//! A job under way: what all of its phases look at.
+
+use super::best::Ranker;
+use super::chunks::Chunk;
+use super::inputs::Source;
+use super::memory::resident_bytes;
+use super::observer::Observer;
+use super::references::References;
+use super::scope::ScopedHasher;
+use super::spec::JobSpec;
+use crate::error::{Context, Result};
+use umbel_engine::dedup::{JobShape, Level, WorkerId};
+use umbel_filter::{CellCount, ItemHasher};
+
+/// A job under way.
+pub(crate) struct Job<'a> {
+    /// What the user wants.
+    pub(crate) spec: &'a JobSpec,
+    /// Input files in order.
+    pub(crate) sources: &'a [Source],
+    /// Their parts in order.
+    pub(crate) chunks: &'a [Chunk],
+    /// Hears of it while it is under way.
+    pub(crate) observer: &'a dyn Observer,
+    /// What earlier jobs have kept.
+    pub(crate) references: &'a References,
+    /// Workers and cells.
+    pub(crate) shape: JobShape,
+    /// The hash function, the same for all scopes.
+    pub(crate) hasher: ItemHasher,
+    /// Number of the job, in every frame's checksum.
+    pub(crate) id: u64,
+    /// Threads that work.
+    pub(crate) threads: usize,
+}
+
+impl Job<'_> {
+    /// The cells of all owners.
+    pub(crate) fn cells(&self) -> CellCount {
+        self.shape.cells()
+    }
+
+    /// The hash function for items of a source.
+    pub(crate) fn hasher_of(&self, source: &Source) -> ScopedHasher {
+        self.spec.scope.hasher(self.hasher, source, self.spec.rank)
+    }
+
+    /// All workers.
+    pub(crate) fn worker_ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        let workers = u16::try_from(self.shape.workers).expect("at most 1,024 workers");
+        (0..workers).map(WorkerId)
+    }
+
+    /// Stored bytes of the input.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.bytes).sum()
+    }
+
+    /// Bytes that the entries of the job may take in memory; at level `bytes` the items to be compared as much again, at
+    /// another time, for freed memory is not always returned.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let beside_pairs = self.spec.memory_bytes.saturating_sub(self.spec.pairs_bytes());
+        let bytes = resident_bytes(beside_pairs, self.threads);
+        if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
+    }
+
+    /// Ranks the records of a source, if the best one stays.
+    pub(crate) fn ranker(&self, source: &Source) -> Result<Option<Ranker>> {
+        let Some(best) = &self.spec.best else { return Ok(None) };
+        Ranker::new(best, source).with_context(|| source.name.clone())
+    }
+
+    /// Whether a repeat may be dropped as soon as it is seen: not where its bytes are to be compared, or it is to be
+    /// told whether it is a repeat of the input or of a reference.
+    pub(crate) fn drops_early(&self) -> bool {
+        self.shape.level != Level::Bytes && self.references.shape().is_none()
+    }
+}

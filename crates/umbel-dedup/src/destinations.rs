@@ -1,0 +1,95 @@
+//! Where outputs go: files, and objects of a store, by what their names say.
+
+use super::addresses::{is_object, object_at};
+use super::object_inputs::{OPENING_THREADS, each_of};
+use super::sink::{Sink, refuse_existing_file};
+use super::spec::JobSpec;
+use crate::error::{Context, DedupError, Result};
+use std::path::Path;
+use std::sync::Arc;
+use umbel_files::OutputFolder;
+use umbel_files::UsageError;
+use umbel_objects::{ObjectStore, Upload};
+use umbel_records::Compression;
+
+/// Makes the directory that an output goes to, below the job's roots if it has any. Objects need none.
+pub(crate) fn make_directory(spec: &JobSpec, directory: &Path) -> Result<()> {
+    if is_object(directory) {
+        return Ok(());
+    }
+    let made = match &spec.roots {
+        Some(roots) => OutputFolder::make(roots, directory).map_err(DedupError::from),
+        None => std::fs::create_dir_all(directory).map_err(DedupError::from),
+    };
+    made.with_context(|| format!("{}: cannot create directory", directory.display()))
+}
+
+/// A sink for a file or an object under this name, packed like this.
+///
+/// # Errors
+///
+/// As for [`Sink::packed_file`].
+pub(crate) fn open_sink(spec: &JobSpec, path: &Path, compression: Compression) -> Result<Sink> {
+    match upload_to(spec, path)? {
+        Some(upload) => Sink::object(path, compression, upload),
+        None => Sink::packed_file(path, compression, spec.overwrite),
+    }
+}
+
+/// An upload to the object that a path names, if it names one.
+///
+/// # Errors
+///
+/// A [`UsageError`] if it cannot be one.
+pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
+    let Some(address) = object_at(path)? else { return Ok(None) };
+    Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
+}
+
+/// Refuses outputs that stand there already, unless they may be replaced. Stores are asked side by side.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names the first one; or that the store cannot be asked.
+pub(crate) fn refuse_existing<'a>(
+    spec: &JobSpec,
+    paths: impl Iterator<Item = &'a Path>,
+) -> Result<()> {
+    let mut objects = Vec::new();
+    for path in paths {
+        match object_at(path)? {
+            Some(address) => objects.push((store_of(spec, path)?, address)),
+            None if !spec.overwrite => refuse_existing_file(path)?,
+            None => {}
+        }
+    }
+    if spec.overwrite {
+        return Ok(());
+    }
+    let look = |index: usize| {
+        let (store, address) = &objects[index];
+        if store.has(address).with_context(|| format!("{address}: cannot look for it"))? {
+            return Err(UsageError(format!("{address} exists: --overwrite replaces it")).into());
+        }
+        Ok(())
+    };
+    each_of(OPENING_THREADS, objects.len(), look).map(drop)
+}
+
+/// The store of an output, if this process can write to it.
+///
+/// # Errors
+///
+/// A [`UsageError`] if it has no credentials.
+pub(crate) fn store_of(spec: &JobSpec, path: &Path) -> Result<Arc<ObjectStore>> {
+    let store = spec.stores.store()?;
+    if !store.signs() {
+        let text = format!(
+            "{}: outputs are not written without credentials, for the signature holds the hash of what is stored: set \
+             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            path.display()
+        );
+        return Err(UsageError(text).into());
+    }
+    Ok(store)
+}

@@ -1,0 +1,181 @@
+//! Drops on their way to the reports: which record was dropped for which, put into groups of chunks by many threads, and
+//! handed out in input order.
+
+use super::context::Job;
+use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
+use crate::error::Result;
+use std::sync::Arc;
+use umbel_engine::dedup::{Keep, Place, Rank};
+
+/// Groups of chunks: a group's drops are sorted in memory, so there are many.
+const GROUPS_MAX: usize = 1024;
+
+/// Bytes that are gathered for each group where all goes to disk.
+const ON_DISK_BUFFER_BYTES: usize = 4 << 10;
+
+/// A dropped record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct DropRow {
+    /// Where it was read.
+    pub(crate) place: Place,
+    /// Where the record kept in its stead was read.
+    pub(crate) kept: Place,
+    /// How it ranks; 0 unless the best stays.
+    pub(crate) rank: Rank,
+}
+
+impl DropRow {
+    /// Whether the item is dropped because a reference holds it. It is noted as kept in its own stead.
+    pub(crate) fn is_known(&self) -> bool {
+        self.kept == self.place
+    }
+}
+
+/// Bytes of a row: two places, and where the best stays a rank.
+const fn row_bytes(is_ranked: bool) -> usize {
+    if is_ranked { 24 } else { 16 }
+}
+
+/// The drops of a job that reports them.
+pub(crate) struct DropRows {
+    store: GroupedBytes,
+    first_chunk: u32,
+    chunks: usize,
+    keep: Keep,
+}
+
+impl DropRows {
+    /// None yet.
+    pub(crate) fn new(job: &Job<'_>, scratch: &Arc<ScratchFile>) -> Self {
+        let chunks = job.chunks.len();
+        let groups = chunks.clamp(1, GROUPS_MAX);
+        let store = GroupedBytes::new(groups, job.resident_bytes() / 4, Arc::clone(scratch));
+        Self { store, first_chunk: 0, chunks, keep: job.shape.keep }
+    }
+
+    /// None yet, of a worker with the chunks from this one on, all on disk.
+    pub(crate) fn on_disk(job: &Job<'_>, first_chunk: u32, scratch: &Arc<ScratchFile>) -> Self {
+        let chunks = job.chunks.len();
+        let groups = chunks.clamp(1, GROUPS_MAX);
+        let store = GroupedBytes::new(groups, 0, Arc::clone(scratch));
+        let store = store.with_buffers(ON_DISK_BUFFER_BYTES);
+        Self { store, first_chunk, chunks, keep: job.shape.keep }
+    }
+
+    fn group_of(&self, place: Place) -> usize {
+        (place.chunk() - self.first_chunk) as usize * self.store.group_count() / self.chunks
+    }
+
+    fn is_ranked(&self) -> bool {
+        self.keep == Keep::Best
+    }
+
+    /// One thread's way in.
+    pub(crate) fn writer(&self) -> DropWriter<'_> {
+        DropWriter { rows: self, writer: GroupWriter::new(&self.store) }
+    }
+
+    /// Hands out all rows in input order, each naming the record that stays in the end. Once: the groups are emptied.
+    pub(crate) fn for_each(&self, mut take: impl FnMut(DropRow) -> Result<()>) -> Result<()> {
+        for group in 0..self.store.group_count() {
+            let bytes = self.store.take(group)?;
+            let rows = bytes.chunks_exact(row_bytes(self.is_ranked()));
+            let mut rows: Vec<DropRow> = rows.map(decode).collect();
+            drop(bytes);
+            rows.sort_unstable();
+            resolve(&mut rows, self.keep);
+            rows.into_iter().try_for_each(&mut take)?;
+        }
+        Ok(())
+    }
+}
+
+/// One thread's way to record drops.
+pub(crate) struct DropWriter<'a> {
+    rows: &'a DropRows,
+    writer: GroupWriter<'a>,
+}
+
+impl DropWriter<'_> {
+    /// Records a drop.
+    pub(crate) fn append(&mut self, row: DropRow) -> Result<()> {
+        self.writer.append(self.rows.group_of(row.place), |buffer| {
+            buffer.extend(row.place.to_bits().to_le_bytes());
+            buffer.extend(row.kept.to_bits().to_le_bytes());
+            if self.rows.is_ranked() {
+                buffer.extend(row.rank.0.to_le_bytes());
+            }
+        })
+    }
+
+    /// Hands on what is left.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.writer.finish()
+    }
+}
+
+fn decode(row: &[u8]) -> DropRow {
+    let (words, _) = row.as_chunks::<8>();
+    let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    DropRow {
+        place: Place::from_bits(word(0)),
+        kept: Place::from_bits(word(1)),
+        rank: Rank(word(2)),
+    }
+}
+
+/// Makes every row name the record that stays in the end: one that a near repeat was dropped for may have been dropped
+/// itself, and then stands in the same chunk, so in the same group. Every record is dropped for a better one, so from
+/// the best to the worst each chain is one step long.
+fn resolve(rows: &mut [DropRow], keep: Keep) {
+    let mut by_rank: Vec<usize> = Vec::new();
+    if keep == Keep::Best {
+        by_rank.extend(0..rows.len());
+        by_rank.sort_unstable_by_key(|&at| (rows[at].rank, at)); // rows stand in the order of their places
+    }
+    let count = rows.len();
+    let nth_best = |step: usize| match keep {
+        Keep::First => step,
+        Keep::Last => count - 1 - step,
+        Keep::Best => by_rank[step],
+    };
+    for at in (0..count).map(nth_best) {
+        let kept = rows[at].kept;
+        if let Ok(next) = rows.binary_search_by_key(&kept, |row| row.place) {
+            rows[at].kept = rows[next].kept;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_of_near_repeats_end_at_the_record_that_stays() {
+        let place = |item| Place::new(0, item);
+        let row = |item, kept| DropRow { place: place(item), kept, rank: Rank(0) };
+        let kept_elsewhere = Place::new(9, 9);
+        let mut rows: Vec<_> = (0..1000).map(|item| row(item, place(item + 1))).collect();
+        rows.push(row(1000, kept_elsewhere));
+        resolve(&mut rows, Keep::Last);
+        assert!(rows.iter().all(|row| row.kept == kept_elsewhere));
+        let mut rows = vec![row(1, place(0)), row(5, place(4)), row(7, place(5))];
+        resolve(&mut rows, Keep::First);
+        assert_eq!(rows, [row(1, place(0)), row(5, place(4)), row(7, place(4))]);
+    }
+
+    /// Near repeats in an order in which the best so far changes again and again.
+    #[test]
+    fn chains_by_rank_run_in_both_directions() {
+        let row = |item, kept, rank| DropRow {
+            place: Place::new(0, item),
+            kept: Place::new(0, kept),
+            rank: Rank(rank),
+        };
+        // 0 (rank 5) for 2 (rank 3); 1 (rank 7) for 0; 2 for 4 (rank 1, stays); 3 (rank 3) for 2.
+        let mut rows = vec![row(0, 2, 5), row(1, 0, 7), row(2, 4, 3), row(3, 2, 3)];
+        resolve(&mut rows, Keep::Best);
+        assert_eq!(rows, [row(0, 4, 5), row(1, 4, 7), row(2, 4, 3), row(3, 4, 3)]);
+    }
+}

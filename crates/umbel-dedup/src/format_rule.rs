@@ -1,0 +1,66 @@
+//! Which format a file has: as told, by its content, by its name; and the dialect of its table.
+
+use umbel_records::Format;
+
+/// How formats of files are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FormatRule {
+    /// That of all files; `None`: by content or name.
+    pub told: Option<Format>,
+    /// What stands between the fields of tables; `None`: as their format says.
+    pub delimiter: Option<u8>,
+    /// Whether tables have no header row.
+    pub is_headless: bool,
+}
+
+impl From<Format> for FormatRule {
+    fn from(format: Format) -> Self {
+        Self { told: Some(format), ..Self::default() }
+    }
+}
+
+impl FormatRule {
+    /// The format of a file of which content and name say this. Where a dialect of tables is told, whatever would be text is
+    /// a table.
+    pub(crate) fn format_of(self, by_content: Option<Format>, by_name: Format) -> Format {
+        let has_dialect = self.delimiter.is_some() || self.is_headless;
+        let format = match self.told.or(by_content).unwrap_or(by_name) {
+            Format::Text if has_dialect && self.told.is_none() => Format::CSV,
+            format => format,
+        };
+        match format {
+            Format::Table { delimiter, has_header } => Format::Table {
+                delimiter: self.delimiter.unwrap_or(delimiter),
+                has_header: has_header && !self.is_headless,
+            },
+            other => other,
+        }
+    }
+
+    /// The byte that ends a record.
+    pub(crate) fn record_end(self) -> u8 {
+        self.told.map_or(b'\n', Format::record_end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dialect_makes_tables_of_texts_and_of_nothing_else() {
+        let (told, delimiter) = (None, Some(b';'));
+        let rule = FormatRule { told, delimiter, is_headless: false };
+        let table = Format::Table { delimiter: b';', has_header: true };
+        for by_name in [Format::Text, Format::CSV, Format::TSV] {
+            assert_eq!(rule.format_of(None, by_name), table);
+        }
+        assert_eq!(rule.format_of(None, Format::JsonLines), Format::JsonLines);
+        assert_eq!(rule.format_of(Some(Format::Parquet), Format::Text), Format::Parquet);
+        let rule = FormatRule { told, delimiter: None, is_headless: true };
+        let table = Format::Table { delimiter: b'\t', has_header: false };
+        assert_eq!(rule.format_of(None, Format::TSV), table);
+        assert_eq!(FormatRule::default().format_of(None, Format::Text), Format::Text);
+        assert_eq!(FormatRule::from(Format::Text).format_of(None, Format::CSV), Format::Text);
+    }
+}

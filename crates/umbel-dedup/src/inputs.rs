@@ -1,0 +1,412 @@
+//! Inputs of a job: what is known of each before it is read, and how it is opened.
+
+use super::addresses::is_object;
+use super::format_rule::FormatRule;
+use super::row_groups::RowGroups;
+use super::unreadable::Unreadable;
+use umbel_files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
+use umbel_objects::{Failure, Object};
+
+use crate::error::{Context, DedupError, InputError, Result};
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use umbel_records::{
+    Compression, ExtractorError, Format, Granularity, ItemExtractor, ParquetFile, ScoreError,
+    ScoreExtractor, Stored, TableHeader, TextField,
+};
+
+/// Bytes that tell a compression from its magic.
+const HEAD_BYTES: usize = 64;
+
+/// Where a source's bytes are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A regular file, opened when it is read: a job may have more files than a process may hold open.
+    Path(PathBuf),
+    /// The same, which must be below one of these folders whenever it is opened.
+    Below(Roots, PathBuf),
+    /// An open file without a (lasting) name.
+    Open(Arc<File>),
+    /// An object of a store.
+    Object(Arc<Object>),
+    /// Nothing that could be opened.
+    Unreadable(Arc<Unreadable>),
+}
+
+/// One input file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What people call it: the path as given, or `-`.
+    pub(crate) name: String,
+    /// Its path below the output directory.
+    pub(crate) relative: PathBuf,
+    /// Its whole path, of which links were resolved but its own.
+    pub(crate) absolute: PathBuf,
+    /// Which file it is, however it was spelled; `None` for a pipe.
+    pub(crate) identity: Option<PathBuf>,
+    /// Which one, however many links lead to it; `None` for a pipe and for an object.
+    pub(crate) inode: Option<Inode>,
+    /// Stored bytes, as of the start of the job.
+    pub(crate) bytes: u64,
+    /// How it is packed.
+    pub(crate) compression: Compression,
+    /// How records are cut.
+    pub(crate) format: Format,
+    /// Of Parquet, what its footer says, once it was read.
+    pub(crate) row_groups: Option<Arc<RowGroups>>,
+    /// Of a table, its header row, once it was read; a table without any row has none.
+    pub(crate) header: Option<Arc<TableHeader>>,
+    /// Whether its bytes are only copied: nothing in it is compared.
+    pub(crate) is_copied: bool,
+    pub(super) place: Place,
+}
+
+impl Source {
+    /// A file of which nothing was read, and which is no other input under another name.
+    pub(super) const fn new(
+        name: String,
+        relative: PathBuf,
+        bytes: u64,
+        (compression, format): (Compression, Format),
+        place: Place,
+    ) -> Self {
+        let (identity, inode, row_groups, header) = (None, None, None, None);
+        Self {
+            name,
+            relative,
+            absolute: PathBuf::new(),
+            identity,
+            inode,
+            bytes,
+            compression,
+            format,
+            row_groups,
+            header,
+            is_copied: false,
+            place,
+        }
+    }
+
+    /// Its bytes.
+    pub(crate) fn open(&self) -> Result<Stored> {
+        match &self.place {
+            Place::Open(file) => Ok(Stored::File(Arc::clone(file))),
+            Place::Path(path) => {
+                let file =
+                    File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
+                Ok(Stored::File(Arc::new(file)))
+            }
+            Place::Below(roots, path) => {
+                let file =
+                    below(roots, path).with_context(|| format!("{}: cannot open", self.name))?;
+                Ok(Stored::File(Arc::new(file)))
+            }
+            Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
+            Place::Unreadable(nothing) => Ok(Stored::Remote(Arc::clone(nothing) as _)),
+        }
+    }
+
+    /// Permissions and owner, of a file that is still there.
+    pub(crate) fn likeness(&self) -> Option<Likeness> {
+        Likeness::of(&self.file_metadata()?)
+    }
+
+    /// When it was written last, if it is a file that is still there.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.file_metadata()?.modified().ok()
+    }
+
+    fn file_metadata(&self) -> Option<Metadata> {
+        match &self.place {
+            Place::Path(path) | Place::Below(_, path) => std::fs::metadata(path).ok(),
+            Place::Open(_) | Place::Object(_) | Place::Unreadable(_) => None,
+        }
+    }
+
+    /// Whether this path leads to it.
+    pub(crate) fn stands_at(&self, path: &Path) -> bool {
+        match (self.inode, std::fs::metadata(path)) {
+            (Some(inode), Ok(metadata)) => inode_of(&metadata) == Some(inode),
+            _ => is_object(path) && self.absolute == path,
+        }
+    }
+
+    /// Whether it could not be opened: it has no records, and is bad itself.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self.place, Place::Unreadable(_))
+    }
+
+    /// Whether it is an object of a store.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.place, Place::Object(_))
+    }
+
+    /// Why bytes of it could not be had, though it may be sound: no bad input, but the end of the job.
+    pub(crate) fn failure(&self) -> Option<DedupError> {
+        let Place::Object(object) = &self.place else { return None };
+        let name = || self.name.clone();
+        object.failure().map(|failure| match failure {
+            Failure::Changed => InputError::Changed(name()).into(),
+            Failure::Other(text) => DedupError::Failed(text).context(name()),
+        })
+    }
+
+    /// Its length, and what differs if it was written again: the time of that in nanoseconds since 1970, or the state
+    /// of an object.
+    pub(crate) fn state(&self) -> Result<(u64, i64)> {
+        let cannot = || format!("{}: cannot read", self.name);
+        let metadata = match (&self.place, self.open()?) {
+            (Place::Object(object), _) => return Ok((self.bytes, object.state())),
+            (Place::Unreadable(_), _) => return Ok((0, 0)),
+            (_, Stored::File(file)) => file.metadata().with_context(cannot)?,
+            (_, Stored::Remote(_)) => unreachable!("objects alone are remote"),
+        };
+        let modified = metadata.modified().with_context(cannot)?;
+        let modified_ns = match modified.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+        };
+        Ok((metadata.len(), modified_ns))
+    }
+
+    /// What finds the text field whose paragraphs are compared; `None` for a table that has no records, and for Parquet.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no fields, or the table no such column.
+    pub(crate) fn text_field(&self, field: &str) -> Result<Option<TextField>, ExtractorError> {
+        match (&self.header, self.format) {
+            (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
+            (None, Format::Table { .. }) => Ok(None),
+            (None, Format::Text | Format::ZeroTerminated) => Err(ExtractorError::ParagraphOfText),
+            // Texts of columns are found elsewhere.
+            (None, Format::Parquet) => Ok(None),
+            (None, Format::JsonLines) => TextField::of_json(field.to_owned()).map(Some),
+        }
+    }
+
+    /// Checks that records have what is compared.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no such granularity, or the table no such column.
+    pub(crate) fn check(&self, granularity: &Granularity) -> Result<(), ExtractorError> {
+        match granularity {
+            _ if self.is_copied => Ok(()),
+            Granularity::File => Ok(()),
+            Granularity::Paragraph(field) => self.text_field(field).map(drop),
+            _ => self.extractor(granularity).map(drop),
+        }
+    }
+
+    /// What turns records into items; `None` for a table that has no records, and for Parquet.
+    ///
+    /// # Errors
+    ///
+    /// If the format has no such granularity, or the table no such column.
+    pub(crate) fn extractor(
+        &self,
+        granularity: &Granularity,
+    ) -> Result<Option<ItemExtractor>, ExtractorError> {
+        match (&self.header, self.format.delimiter()) {
+            (Some(header), _) => ItemExtractor::of_table(header, granularity.clone()).map(Some),
+            (None, Some(_)) => Ok(None),
+            // Items of columns are made elsewhere.
+            (None, None) if self.format == Format::Parquet => Ok(None),
+            (None, None) => ItemExtractor::new(self.format, granularity.clone()).map(Some),
+        }
+    }
+
+    /// What finds a field's number in records; `None` for a table that has no records, and for Parquet.
+    ///
+    /// # Errors
+    ///
+    /// If records of this format have no such field.
+    pub(crate) fn score_extractor(
+        &self,
+        field: &str,
+    ) -> Result<Option<ScoreExtractor>, ScoreError> {
+        match (&self.header, self.format.delimiter()) {
+            (Some(header), _) => ScoreExtractor::of_table(header, field).map(Some),
+            (None, Some(_)) => Ok(None),
+            // Numbers of columns are read elsewhere.
+            (None, None) if self.format == Format::Parquet => Ok(None),
+            (None, None) => ScoreExtractor::new(self.format, field).map(Some),
+        }
+    }
+}
+
+/// Remembers the last directory: files come directory by directory.
+#[derive(Default)]
+pub(super) struct Directories {
+    last: Option<(PathBuf, PathBuf)>,
+}
+
+impl Directories {
+    /// The file's name in its resolved directory.
+    pub(super) fn identity(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return place_of(path);
+        };
+        if self.last.as_ref().is_none_or(|(last, _)| last != parent) {
+            let resolved = place_of(path);
+            let directory = resolved.parent().unwrap_or(&resolved).to_owned();
+            self.last = Some((parent.to_owned(), directory));
+        }
+        let (_, directory) = self.last.as_ref().expect("just set");
+        directory.join(name)
+    }
+}
+
+/// Opens a file below one of these folders.
+fn below(roots: &Roots, path: &Path) -> Result<File> {
+    roots.open(path).map_err(|error| match error {
+        OpenBelowError::NotBelow(error) => error.into(),
+        OpenBelowError::Io(error) => error.into(),
+    })
+}
+
+pub(super) fn source(
+    path: PathBuf,
+    format: FormatRule,
+    scratch: &Path,
+    directories: &mut Directories,
+    roots: Option<&Roots>,
+) -> Result<Source> {
+    let name = path.display().to_string();
+    let cannot = || format!("{name}: cannot read");
+    let file = match roots {
+        Some(roots) => below(roots, &path),
+        None => File::open(&path).map_err(DedupError::from),
+    };
+    let file = file.with_context(cannot)?;
+    let metadata = file.metadata().with_context(cannot)?;
+    let by_name = Format::from_name(&path);
+    if metadata.is_file() {
+        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let format = format.format_of(detected, by_name);
+        let relative = directories.identity(&path);
+        let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
+        let identity = Some(if is_link { identity(&path) } else { relative.clone() });
+        let absolute = relative.clone();
+        let place = match roots {
+            Some(roots) => Place::Below(roots.clone(), path),
+            None => Place::Path(path),
+        };
+        let source = Source::new(name, relative, metadata.len(), (compression, format), place);
+        return Ok(Source { identity, absolute, inode: inode_of(&metadata), ..source });
+    }
+    // A pipe or device can be read only once, and the job reads twice.
+    let relative = PathBuf::from(path.file_name().unwrap_or_default());
+    spooled(file, name, relative, (format, by_name), scratch)
+}
+
+pub(super) fn stdin(format: FormatRule, scratch: &Path) -> Result<Source> {
+    let name = "-".to_owned();
+    let cannot = || "standard input: cannot read";
+    let file = io::stdin().as_fd().try_clone_to_owned().with_context(cannot)?;
+    let mut file = File::from(file);
+    let relative = PathBuf::from("stdin");
+    let metadata = file.metadata().with_context(cannot)?;
+    let at_start = file.stream_position().is_ok_and(|position| position == 0);
+    if metadata.is_file() && at_start {
+        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let format = format.format_of(detected, Format::Text);
+        let bytes = metadata.len();
+        // Whoever shares the descriptor sees it read, as with any program.
+        file.seek(SeekFrom::End(0)).with_context(cannot)?;
+        let place = Place::Open(Arc::new(file));
+        let source = Source::new(name, relative, bytes, (compression, format), place);
+        return Ok(Source { inode: inode_of(&metadata), ..source });
+    }
+    spooled(file, name, relative, (format, Format::Text), scratch)
+}
+
+/// Copies what can be read only once to a scratch file without a name.
+fn spooled(
+    mut from: impl Read,
+    name: String,
+    relative: PathBuf,
+    (format, by_name): (FormatRule, Format),
+    scratch: &Path,
+) -> Result<Source> {
+    let cannot = || format!("{name}: cannot copy to a scratch file in {}", scratch.display());
+    let mut file = tempfile::tempfile_in(scratch).with_context(cannot)?;
+    let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
+    let (compression, detected) = detect(&file).with_context(cannot)?;
+    let format = format.format_of(detected, by_name);
+    let place = Place::Open(Arc::new(file));
+    Ok(Source::new(name, relative, bytes, (compression, format), place))
+}
+
+/// How a file is packed, and its format if its content tells.
+fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
+    let mut head = [0; HEAD_BYTES];
+    let mut filled = 0;
+    while filled < HEAD_BYTES {
+        match file.read_at(&mut head[filled..], filled as u64)? {
+            0 => break,
+            bytes => filled += bytes,
+        }
+    }
+    Ok(detected(&head[..filled]))
+}
+
+/// As [`detect`], from the first bytes.
+pub(super) fn detected(head: &[u8]) -> (Compression, Option<Format>) {
+    (Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet))
+}
+
+/// Which file a path means, whether it is there or not: absolute, without links and detours. An object has one address.
+pub fn identity(path: &Path) -> PathBuf {
+    if is_object(path) {
+        return path.to_owned();
+    }
+    std::fs::canonicalize(path).unwrap_or_else(|_| place_of(path))
+}
+
+/// Whether a path is the dash that stands for standard input or output.
+pub(crate) fn is_dash(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Makes absolute paths relative to the directory that they have in common; directories that were named have it in
+/// common, too, wherever their files lie below them.
+pub(super) fn set_relative_paths(sources: &mut [Source], roots: &[PathBuf]) {
+    let named = || sources.iter().filter(|source| source.relative.is_absolute());
+    let Some(mut common) = named().next().map(|source| source.relative.clone()) else { return };
+    common.pop();
+    for source in named() {
+        while !source.relative.starts_with(&common) {
+            common.pop();
+        }
+    }
+    for root in roots {
+        while !root.starts_with(&common) {
+            common.pop();
+        }
+    }
+    for source in sources.iter_mut() {
+        if let Ok(relative) = source.relative.strip_prefix(&common) {
+            source.relative = relative.to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipes_are_spooled() {
+        let scratch = std::env::temp_dir();
+        let format = (FormatRule::default(), Format::Text);
+        let spool = spooled(&b"abc"[..], "-".into(), "stdin".into(), format, &scratch).unwrap();
+        assert_eq!((spool.bytes, spool.compression), (3, Compression::Plain));
+    }
+}

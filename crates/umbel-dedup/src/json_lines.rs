@@ -1,0 +1,47 @@
+//! JSON objects, one a line, into an output.
+
+use super::sink::{Complete, Sink};
+use crate::error::{Context, Result};
+use serde::Serialize;
+
+/// Bytes of lines that are worth a write.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Writes lines, many at once.
+pub(crate) struct JsonLines {
+    sink: Sink,
+    /// What is held back.
+    lines: Vec<u8>,
+}
+
+impl JsonLines {
+    /// No line so far.
+    pub(crate) const fn new(sink: Sink) -> Self {
+        Self { sink, lines: Vec::new() }
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub(crate) fn add(&mut self, line: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.lines, line).context("line of JSON")?;
+        self.lines.push(b'\n');
+        if self.lines.len() >= WRITE_BYTES {
+            self.sink.write(&self.lines)?;
+            self.lines.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what is held back.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written and made durable.
+    pub(crate) fn complete(mut self) -> Result<Complete> {
+        self.sink.write(&self.lines)?;
+        self.sink.complete()
+    }
+}

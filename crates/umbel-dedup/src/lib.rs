@@ -1,0 +1,110 @@
+//! Duplicate detection over files: what is equal is found exactly, and one of each stays.
+//!
+//! ```text
+//! spec      what the job is to do                     run        its phases, in order; the commit is the last
+//! sources   paths, globs, objects, `-`                -> inputs, cut into chunks, dealt to workers in order
+//! local     chunk -> records -> hashes -> runs        (hash range by hash range, in memory or on scratch disk)
+//! exchange  cell by cell: all workers' entries go through the real state machines and frames of umbel-engine
+//! compare   level bytes only: items of equal hashes are read again and compared
+//! output    second reading: kept records, in input order, or annotations; the reports of dropped ones; the summary
+//! worker_data   the same as one worker among many machines: durable step by step, driven from outside
+//! observer  what whoever runs a job hears and asks    error      why there is no result
+//! ```
+//!
+//! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_engine::dedup::Worker`] a
+//! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers. What people see and how a
+//! process ends is the caller's: it gives an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod addresses;
+mod agreement;
+mod annotate;
+mod bad;
+mod best;
+mod by_size;
+mod chunk_facts;
+mod chunks;
+mod clock;
+mod commit;
+mod compare;
+mod content;
+mod context;
+mod destinations;
+mod drop_rows;
+mod drops;
+mod error;
+mod exchange;
+mod filter_address;
+mod footers;
+mod format_rule;
+mod groups;
+mod hash_runs;
+mod headers;
+mod in_place;
+mod inputs;
+mod join_indexes;
+mod json_lines;
+mod local_pass;
+mod memory;
+mod name_filter;
+mod object_inputs;
+mod observer;
+mod online;
+mod output;
+mod outputs;
+mod paragraphs;
+mod plan;
+mod progress;
+mod reach;
+mod record_starts;
+mod references;
+mod report;
+mod reports;
+mod row_content;
+mod row_group_output;
+mod row_groups;
+mod run;
+mod run_builder;
+mod save_index;
+mod scope;
+mod search;
+mod sink;
+mod sorted_rows;
+mod sources;
+mod spec;
+mod spill;
+mod summary;
+mod turns;
+mod unreadable;
+mod whole_file;
+mod worker_data;
+
+pub use addresses::{is_directory, is_object};
+pub use agreement::{agreed, check_possible, rules, spec_digest};
+pub use best::BestField;
+pub use clock::{ProcessorTime, Stopwatch};
+pub use commit::{write_file, write_stdout};
+pub use compare::Suspects;
+pub use error::{DedupError, InputError, chain_text};
+pub use filter_address::FilterAddress;
+pub use format_rule::FormatRule;
+pub use inputs::identity;
+pub use join_indexes::{IndexFacts, index_facts, join_indexes};
+pub use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
+pub use name_filter::{NameFilter, NamePattern};
+pub use object_inputs::ObjectStores;
+pub use observer::{Observer, Unit};
+pub use online::check_own;
+pub use plan::JobPlan;
+pub use reach::{Connect, Reach};
+pub use references::seed_of_first;
+pub use run::{Done, plan, run};
+pub use scope::Scope;
+pub use search::places_of;
+pub use sink::refuse_existing_file;
+pub use spec::{
+    BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,
+};
+pub use summary::Summary;
+pub use worker_data::{FOLDER_PREFIX, FileWorkshop, Membership, ended_before, remove_old};

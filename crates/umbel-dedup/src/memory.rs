@@ -1,0 +1,144 @@
+//! How much memory a job may use, and how it divides it.
+
+use crate::error::{Result, bail};
+use std::path::Path;
+use umbel_engine::dedup::Level;
+use umbel_files::UsageError;
+
+/// Default share of the machine's (or the control group's) memory.
+const DEFAULT_SHARE: u64 = 4;
+
+/// Most memory that a job takes unless it is told to take more.
+const DEFAULT_BYTES_MAX: u64 = 1 << 30;
+
+/// Least memory that a job can work with.
+pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// What a thread needs beside the entries: a block of input, a run under construction and in partition, the cell in
+/// exchange, output that waits for its turn.
+const THREAD_BYTES: u64 = 24 << 20;
+
+/// What the sample takes for each pair of workers that are all in one process: a frame from each to each, at one time
+/// (179 were measured).
+const PAIR_BYTES: u64 = 192;
+
+/// What a pair takes beside that where bytes are compared: what one has to ask of the other (at most 389 were measured).
+const COMPARED_PAIR_BYTES: u64 = 400;
+
+/// What such a process takes beside pairs and entries.
+const WORKERS_BASE_BYTES: u64 = 56 << 20;
+
+/// Bytes that the pairs of so many workers in one process take.
+pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
+    let workers = u64::from(workers);
+    let each = match level {
+        Level::Approximate { .. } => 0,
+        Level::Fingerprint => PAIR_BYTES,
+        Level::Bytes => PAIR_BYTES + COMPARED_PAIR_BYTES,
+    };
+    workers * workers * each
+}
+
+/// Refuses what cannot hold the workers that it is to hold, before anything is read.
+///
+/// # Errors
+///
+/// A [`UsageError`] with the least that holds.
+pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Result<()> {
+    let least = WORKERS_BASE_BYTES + pairs_bytes(workers, level);
+    if memory_bytes >= least || workers == 1 {
+        return Ok(());
+    }
+    let (memory, least) = (memory_bytes >> 20, least.div_ceil(1 << 20));
+    let text = format!(
+        "--memory {memory}M is too little for {workers} workers in one process: at least {least}M"
+    );
+    Err(UsageError(text).into())
+}
+
+/// Bytes of entries (and later of the report) that are held in memory; what is more goes to scratch disk.
+pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
+    (memory_bytes / 8 * 7).saturating_sub(THREAD_BYTES * threads as u64)
+}
+
+/// 1 GiB, or a quarter of the memory that this process may use if that is less; at least the least.
+pub fn default_memory_bytes() -> u64 {
+    let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max")).ok();
+    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo").ok();
+    let machine = machine.and_then(|text| {
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    });
+    let limit = group.into_iter().chain(machine).min();
+    let share = limit.map_or(DEFAULT_BYTES_MAX, |bytes| bytes / DEFAULT_SHARE);
+    share.clamp(MEMORY_BYTES_MIN, DEFAULT_BYTES_MAX)
+}
+
+/// Reads a size: a number with an optional K, M, G or T (powers of 1,024), with or without `B` or `iB` behind.
+pub fn parse_bytes(text: &str) -> Result<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => bail!("`{text}` is not a size: write 512M, 2G or a number of bytes"),
+    };
+    let Ok(number) = number.parse::<u64>() else {
+        bail!("`{text}` is not a size: write 512M, 2G or a number of bytes");
+    };
+    match number.checked_mul(1 << shift) {
+        Some(bytes) => Ok(bytes),
+        None => bail!("`{text}` is more than 2^64 bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_in_one_process_are_refused_with_the_least_that_holds() {
+        let cases = [
+            (Level::Fingerprint, 1, 64),
+            (Level::Fingerprint, 200, 64),
+            (Level::Fingerprint, 512, 104),
+            (Level::Fingerprint, 1_024, 248),
+            (Level::Bytes, 64, 64),
+            (Level::Bytes, 512, 204),
+            (Level::Bytes, 1_024, 648),
+        ];
+        for (level, workers, least) in cases {
+            check_workers(least << 20, workers, level).unwrap();
+            let refused = check_workers((least - 1) << 20, workers, level);
+            if least > 64 {
+                let text = refused.unwrap_err().to_string();
+                assert!(text.ends_with(&format!("at least {least}M")), "{text}");
+            }
+            // What is left for entries is what there is beside the sample.
+            assert!(pairs_bytes(workers, level) < least << 20);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("77", 77),
+            ("128M", 128 << 20),
+            ("2g", 2 << 30),
+            ("1KiB", 1024),
+            ("3MB", 3 << 20),
+        ] {
+            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "M", "1X", "-1", "1.5G", "99999999999T"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

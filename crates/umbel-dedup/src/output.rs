@@ -1,0 +1,471 @@
+//! Phase 9: every chunk is read again, and the records that stay are written in input order.
+
+use super::addresses::is_object;
+use super::chunk_facts::ChunkFacts;
+use super::content::open_records;
+use super::context::Job;
+use super::destinations::{make_directory, open_sink};
+use super::drops::SharedBits;
+use super::in_place::{OWN_LOCKS_MAX, common_directory};
+use super::inputs::Source;
+use super::outputs::{Named, output_path};
+use super::paragraphs::PieceCopier;
+use super::progress::Bar;
+use super::row_group_output::write_rows;
+use super::sink::{Complete, Sink};
+use super::spec::{JobSpec, OutputTarget};
+use super::turns::{Turns, lock, run_tasks};
+use super::whole_file::open_whole;
+use crate::clock::Stopwatch;
+use crate::error::{Context, DedupError, InputError, Result};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use umbel_files::PartialFile;
+use umbel_records::{
+    Compression, ContentDigest, ContentReader, Granularity, RecordReader, TableHeader,
+    records_ending,
+};
+
+/// Output of a chunk that waits for its turn in memory; what is more waits for the turn itself.
+const WAITING_BYTES_MAX: usize = 16 << 20;
+
+/// Thread time by kind of work.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct OutputTimes {
+    /// Reading again and picking what stays.
+    pub(crate) pick: Duration,
+    /// Writing, and waiting for the turn to write.
+    pub(crate) write: Duration,
+}
+
+/// What the phase leaves.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// The outputs, to be committed.
+    pub(crate) complete: Vec<Complete>,
+    /// Sums over threads.
+    pub(crate) times: OutputTimes,
+    /// The reader of standard output has left before the end.
+    pub(crate) was_closed: bool,
+    /// How many records were written, where that depends on the sizes of their groups.
+    pub(crate) records: Option<u64>,
+}
+
+/// How the files of an output directory are named until the commit, and remembered.
+pub(crate) trait Places: Sync {
+    /// Whether a source's output is complete already.
+    fn has(&self, source: usize) -> bool;
+
+    /// The sink of a source's output.
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink>;
+
+    /// A source's output is complete.
+    fn add(&self, source: usize, complete: Complete) -> Result<()>;
+}
+
+/// Files of a job in one process: named after the process, and gone with it.
+pub(crate) struct OwnPlaces<'a> {
+    spec: &'a JobSpec,
+    sources: &'a [Source],
+    root: &'a Path,
+    /// Locked for all files aside; made with the first, and gone with the last.
+    anchor: OnceLock<Result<Arc<PartialFile>, String>>,
+    complete: Mutex<Vec<(usize, Complete)>>,
+}
+
+impl<'a> OwnPlaces<'a> {
+    /// No file so far.
+    pub(crate) fn new(job: &'a Job<'_>, root: &'a Path) -> Self {
+        let (spec, sources) = (job.spec, job.sources);
+        Self { spec, sources, root, anchor: OnceLock::new(), complete: Mutex::default() }
+    }
+
+    /// All that are complete, in the order of sources.
+    pub(crate) fn into_complete(self) -> Vec<Complete> {
+        let mut complete = self.complete.into_inner().expect("threads are done");
+        complete.sort_by_key(|(index, _)| *index);
+        complete.into_iter().map(|(_, complete)| complete).collect()
+    }
+}
+
+impl Places for OwnPlaces<'_> {
+    fn has(&self, _: usize) -> bool {
+        false
+    }
+
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        if is_object(path) {
+            return open_sink(self.spec, path, compression);
+        }
+        let like = self.sources[source].likeness();
+        if self.spec.in_place && self.sources.len() <= OWN_LOCKS_MAX {
+            return Sink::file_aside(path, compression, like, PartialFile::beside);
+        }
+        let anchor = self.anchor.get_or_init(|| {
+            let common = self.spec.in_place.then(|| common_directory(self.sources)).flatten();
+            let root = common.as_deref().unwrap_or(self.root);
+            let made = PartialFile::anchor(root);
+            made.map_err(|error| format!("{}: cannot write: {error}", root.display()))
+        });
+        let anchor = anchor.as_ref().map_err(|text| DedupError::Failed(text.clone()))?;
+        let create = |path: &Path, mode| PartialFile::of_directory(anchor, path, mode);
+        Sink::file_aside(path, compression, like, create)
+    }
+
+    fn add(&self, source: usize, complete: Complete) -> Result<()> {
+        lock(&self.complete).push((source, complete));
+        Ok(())
+    }
+}
+
+/// Writes the records that stay.
+pub(crate) fn run(
+    job: &Job<'_>,
+    kept: Option<Named>,
+    facts: &[ChunkFacts],
+    bar: &Bar<'_>,
+) -> Result<Written> {
+    let times = Mutex::new(OutputTimes::default());
+    let mut was_closed = false;
+    let complete = match (kept, &job.spec.output) {
+        (Some(named), _) => match stream(job, facts, named.sink()?, &times, bar) {
+            Ok(complete) => vec![complete],
+            // Nobody reads the records any more; the reports are still wanted.
+            Err(error) if error.is_closed_pipe() => {
+                was_closed = true;
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        },
+        (None, OutputTarget::Directory(path)) => {
+            let places = OwnPlaces::new(job, path);
+            directory(job, facts, path, &places, &times, bar)?;
+            places.into_complete()
+        }
+        (None, _) => Vec::new(),
+    };
+    let times = *lock(&times);
+    Ok(Written { complete, times, was_closed, records: None })
+}
+
+/// All sources into one sink. Chunks are read by all threads and written in turn.
+pub(crate) fn stream(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    mut sink: Sink,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar<'_>,
+) -> Result<Complete> {
+    if job.sources.iter().any(|source| source.row_groups.is_some()) {
+        // All are Parquet then, and have one schema.
+        return write_rows(job, facts, 0..job.sources.len(), sink, times, bar);
+    }
+    // They were compared: the first stands for all.
+    if let Some(header) = job.sources.iter().find_map(|source| source.header.as_deref()) {
+        write_header(header, &mut sink)?;
+    }
+    let turns = Turns::new();
+    let sink = Mutex::new(sink);
+    let work = |kept: &mut Vec<u8>, index: usize| {
+        let mut has_turn = false;
+        let mut outcome = copy_chunk(job, facts, index, kept, times, bar, &mut |kept| {
+            has_turn = has_turn || turns.wait(index);
+            if has_turn { put(job, &mut lock(&sink), kept) } else { Ok(()) }
+        });
+        if outcome.is_ok() && !has_turn && !turns.wait(index) {
+            return Ok(()); // Another task has failed, and says why.
+        }
+        if outcome.is_ok() {
+            let watch = Stopwatch::start();
+            outcome = put(job, &mut lock(&sink), kept);
+            lock(times).write += watch.elapsed();
+        }
+        kept.clear();
+        if outcome.is_ok() {
+            turns.pass();
+        } else {
+            turns.stop();
+        }
+        outcome
+    };
+    run_tasks(job.threads, job.chunks.len(), || Ok(Vec::new()), work, |_| Ok(()))?;
+    sink.into_inner().expect("threads are done").complete()
+}
+
+/// Each source into a file of its own, under its relative path.
+pub(crate) fn directory(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    root: &Path,
+    places: &dyn Places,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar<'_>,
+) -> Result<()> {
+    let work = |kept: &mut Vec<u8>, index: usize| {
+        if places.has(index) || is_left_away(job, facts, index) {
+            return Ok(());
+        }
+        let path = output_path(job.spec, root, &job.sources[index]);
+        let source = &job.sources[index];
+        if copy_source(job.spec, (source, index), &path, places)? {
+            return Ok(());
+        }
+        if job.spec.in_place && loses_nothing(job, facts, index) {
+            return read_again(job, facts, index, kept, times, bar);
+        }
+        make_directory(job.spec, path.parent().unwrap_or(root))?;
+        let sink = places.sink(index, &path, source.compression)?;
+        places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
+    };
+    run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))
+}
+
+/// Copies a source if it is only copied; false if it is not.
+pub(crate) fn copy_source(
+    spec: &JobSpec,
+    (source, index): (&Source, usize),
+    path: &Path,
+    places: &dyn Places,
+) -> Result<bool> {
+    // In place it is there already.
+    if source.is_copied && !source.stands_at(path) {
+        make_directory(spec, path.parent().unwrap_or(path))?;
+        let sink = places.sink(index, path, Compression::Plain)?;
+        places.add(index, copy_stored(source, sink)?)?;
+    }
+    Ok(source.is_copied)
+}
+
+/// A source as it is stored.
+fn copy_stored(source: &Source, mut sink: Sink) -> Result<Complete> {
+    let state = source.state()?;
+    let cannot = || source.name.clone();
+    let mut reader =
+        ContentReader::open(source.open()?, Compression::Plain).with_context(cannot)?;
+    while let Some(block) = reader.next_block().with_context(cannot)? {
+        sink.write(block)?;
+    }
+    if source.state()? != state {
+        return Err(InputError::Changed(source.name.clone()).into());
+    }
+    source.modified().into_iter().for_each(|time| sink.set_modified(time));
+    sink.complete()
+}
+
+/// Whether a source could not be opened, or is one record that does not stay.
+fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
+    if job.sources[index].is_unreadable() {
+        return true;
+    }
+    let chunk = job.chunks.partition_point(|chunk| chunk.source < index);
+    job.spec.granularity == Granularity::File && !facts[chunk].is_kept_whole()
+}
+
+/// The chunks of a source, which are cut source by source.
+pub(crate) fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
+    let first = job.chunks.partition_point(|chunk| chunk.source < index);
+    first..job.chunks.partition_point(|chunk| chunk.source <= index)
+}
+
+/// Whether all records of a source stay.
+fn loses_nothing(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
+    let is_whole =
+        |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
+    facts[chunks_of(job, index)].iter().all(is_whole)
+}
+
+/// Makes sure that a source that stays as it is, and for whose records others were dropped, was not changed. Of rows the
+/// footer was read once, and nothing else is known.
+fn read_again(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    kept: &mut Vec<u8>,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar<'_>,
+) -> Result<()> {
+    if job.sources[index].row_groups.is_some() {
+        return Ok(());
+    }
+    for chunk in chunks_of(job, index) {
+        copy_chunk(job, facts, chunk, kept, times, bar, &mut |_| Ok(()))?;
+        kept.clear();
+    }
+    Ok(())
+}
+
+/// What is kept of one source into a file of its own.
+fn write_source(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    mut sink: Sink,
+    kept: &mut Vec<u8>,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar<'_>,
+) -> Result<Complete> {
+    let source = &job.sources[index];
+    if source.row_groups.is_some() {
+        return write_rows(job, facts, index..index + 1, sink, times, bar);
+    }
+    if let Some(header) = &source.header {
+        write_header(header, &mut sink)?;
+    }
+    for chunk in chunks_of(job, index) {
+        let mut write = |kept: &[u8]| put(job, &mut sink, kept);
+        copy_chunk(job, facts, chunk, kept, times, bar, &mut write)?;
+        write(kept)?;
+        kept.clear();
+    }
+    if source.compression == Compression::Plain && loses_nothing(job, facts, index) {
+        // Byte for byte what was read: as old as that.
+        source.modified().into_iter().for_each(|time| sink.set_modified(time));
+    }
+    sink.complete()
+}
+
+/// Writes kept bytes. Records never run into one; whole files are one behind the other, byte for byte.
+fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
+    match job.spec.granularity {
+        Granularity::File => sink.write(kept),
+        _ => sink.write_records(kept, job.spec.record_end()),
+    }
+}
+
+/// The header row of a table, before its records.
+fn write_header(header: &TableHeader, sink: &mut Sink) -> Result<()> {
+    sink.write_records(header.bytes(), b'\n')
+}
+
+/// Appends a chunk's kept records to `kept`, and hands that to `flush` whenever it is full.
+fn copy_chunk(
+    job: &Job<'_>,
+    facts: &[ChunkFacts],
+    index: usize,
+    kept: &mut Vec<u8>,
+    times: &Mutex<OutputTimes>,
+    bar: &Bar<'_>,
+    flush: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let chunk = job.chunks[index];
+    let source = &job.sources[chunk.source];
+    let facts = &facts[index];
+    if job.spec.granularity == Granularity::File {
+        return copy_whole(source, facts, kept, bar, flush);
+    }
+    let mut reader = open_records(source, chunk)?;
+    let pieces = match &job.spec.granularity {
+        Granularity::Paragraph(field) => Some(PieceCopier::new(source, field)?),
+        _ => None,
+    };
+    let record_end = source.format.record_end();
+    let mut picked = Picker { facts, pieces, record_end, place: 0, bar, stored: 0 };
+    let mut watch = Stopwatch::start();
+    while picked.next_block(&mut reader, kept)? {
+        if kept.len() >= WAITING_BYTES_MAX {
+            lock(times).pick += watch.lap();
+            flush(kept)?;
+            kept.clear();
+            lock(times).write += watch.lap();
+        }
+    }
+    lock(times).pick += watch.lap();
+    check_digest(source, reader.digest(), facts)
+}
+
+/// As [`copy_chunk`], where the chunk is one file and one record.
+fn copy_whole(
+    source: &Source,
+    facts: &ChunkFacts,
+    kept: &mut Vec<u8>,
+    bar: &Bar<'_>,
+    flush: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    bar.add(source.bytes)?;
+    if !facts.is_kept_whole() {
+        return Ok(());
+    }
+    let mut reader = open_whole(source)?;
+    // A file that cannot be read to its end was a bad record at the first reading; the digest tells of a change.
+    while let Ok(Some(block)) = reader.next_block() {
+        kept.extend_from_slice(block);
+        if kept.len() >= WAITING_BYTES_MAX {
+            flush(kept)?;
+            kept.clear();
+        }
+    }
+    check_digest(source, reader.digest(), facts)
+}
+
+/// Picks the records that stay.
+struct Picker<'a> {
+    facts: &'a ChunkFacts,
+    /// Where not whole records are picked but pieces of them.
+    pieces: Option<PieceCopier>,
+    record_end: u8,
+    place: u64,
+    bar: &'a Bar<'a>,
+    stored: u64,
+}
+
+impl Picker<'_> {
+    /// Appends the kept records of the next block; false at the end. A damaged end was reported by the first reading;
+    /// whether the second one saw the same, the digest tells.
+    fn next_block(&mut self, reader: &mut RecordReader, kept: &mut Vec<u8>) -> Result<bool> {
+        let Ok(Some(_)) = reader.next_block() else { return Ok(false) };
+        if let Some(pieces) = &mut self.pieces {
+            reader.block_records().for_each(|(_, record)| pieces.copy(record, self.facts, kept));
+        } else if reader.is_table() {
+            self.pick(reader.block(), reader.block_records(), kept);
+        } else {
+            let mut at = 0;
+            let numbered = records_ending(reader.block(), self.record_end).map(|record| {
+                at += record.len();
+                (at - record.len(), record)
+            });
+            self.pick(reader.block(), numbered, kept);
+        }
+        let stored = reader.stored_bytes_read();
+        self.bar.add(stored - self.stored)?;
+        self.stored = stored;
+        Ok(true)
+    }
+
+    /// Appends the records of a block that stay. Neighbours are copied together.
+    #[inline]
+    fn pick<'b>(
+        &mut self,
+        block: &[u8],
+        records: impl Iterator<Item = (usize, &'b [u8])>,
+        kept: &mut Vec<u8>,
+    ) {
+        let (mut start, mut end) = (0, 0);
+        for (at, record) in records {
+            let stays = self.place < self.facts.places && !self.facts.dropped.get(self.place);
+            self.place += 1;
+            if !stays || at != end {
+                kept.extend_from_slice(&block[start..end]);
+                start = at + if stays { 0 } else { record.len() };
+            }
+            end = at + record.len();
+        }
+        kept.extend_from_slice(&block[start..end]);
+    }
+}
+
+/// Fails if the second reading of a chunk saw other bytes than the first.
+pub(crate) fn check_digest(
+    source: &Source,
+    digest: ContentDigest,
+    facts: &ChunkFacts,
+) -> Result<()> {
+    if facts.digest != Some(digest) {
+        if let Some(failure) = source.failure() {
+            return Err(failure);
+        }
+        return Err(InputError::Changed(source.name.clone()).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! What a job will need, from the sizes of its inputs and a look at their beginnings.
+
+use super::content::open_limited;
+use super::context::Job;
+use super::hash_runs::entry_bytes;
+use super::inputs::Source;
+use super::memory::MEMORY_BYTES_MIN;
+use super::paragraphs::pieces_of;
+use super::row_groups::RowGroups;
+use super::spec::JobSpec;
+use crate::error::Result;
+use umbel_engine::dedup::{
+    Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, tally_bits_per_entry,
+};
+use umbel_engine::limits::DEDUP_CELLS_MAX;
+use umbel_files::UsageError;
+use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
+
+/// Files whose beginnings are looked at.
+const PROBED_FILES: usize = 16;
+
+/// Content bytes that are looked at in each.
+const PROBED_BYTES: usize = 256 << 10;
+
+/// Bytes of texts that are looked at to tell how many pieces they have.
+const PROBED_TEXT_BYTES: usize = 256 << 10;
+
+/// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
+const CELL_ENTRIES: u64 = 1 << 16;
+
+/// Entries of one worker in one cell, at least: with fewer, frame headers would be a notable part of the bytes.
+const STREAM_ENTRIES_MIN: u64 = 1 << 12;
+
+/// Most cells that the entries of a job are cut into: a run has 2^18 entries, and pieces of fewer than 64 of them
+/// would be slow to read back from disk.
+const CELLS_MAX: u64 = 1 << 12;
+
+/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared; with a rank a third more.
+const CELL_BYTES_PER_ENTRY: u64 = 96;
+const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
+
+/// What is expected of the input.
+pub(crate) struct Forecast {
+    /// Stored bytes.
+    pub(crate) stored_bytes: u64,
+    /// Content bytes, once unpacked.
+    pub(crate) content_bytes: u64,
+    /// Records.
+    pub(crate) records: u64,
+}
+
+/// Looks at the input's sizes and the beginnings of some files.
+pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
+    if spec.memory_bytes < MEMORY_BYTES_MIN {
+        let (given, needed) = (spec.memory_bytes >> 20, MEMORY_BYTES_MIN >> 20);
+        return Err(
+            UsageError(format!("--memory {given}M is too little, {needed}M are needed")).into()
+        );
+    }
+    let stored_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+    if spec.granularity == Granularity::File {
+        let records = sources.len() as u64;
+        return Ok(Forecast { stored_bytes, content_bytes: stored_bytes, records });
+    }
+    let step = sources.len().div_ceil(PROBED_FILES).max(1);
+    let mut seen = Probe { stored: 0, content: 1, records: 1 };
+    for source in sources.iter().step_by(step) {
+        seen.add(source, matches!(spec.granularity, Granularity::Paragraph(_)))?;
+    }
+    let scale = |part: u64| {
+        let scaled = u128::from(stored_bytes) * u128::from(part) / u128::from(seen.stored.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    };
+    Ok(Forecast { stored_bytes, content_bytes: scale(seen.content), records: scale(seen.records) })
+}
+
+/// What the beginnings of some files have shown.
+struct Probe {
+    stored: u64,
+    content: u64,
+    records: u64,
+}
+
+impl Probe {
+    fn add(&mut self, source: &Source, has_parts: bool) -> Result<()> {
+        if source.is_copied {
+            self.stored += source.bytes;
+            return Ok(());
+        }
+        if let Some(row_groups) = &source.row_groups {
+            self.stored += source.bytes;
+            self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();
+            let rows = row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
+            let pieces = if has_parts { pieces_a_row(row_groups, source)? } else { 1.0 };
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an estimate of a count, from 1 on"
+            )]
+            let records = (rows as f64 * pieces) as u64;
+            self.records += records;
+            return Ok(());
+        }
+        let limits = ReadLimits { block_bytes: PROBED_BYTES, ..ReadLimits::default() };
+        let plain = source.compression == Compression::Plain;
+        let span = plain.then_some(ByteSpan { start: 0, end: PROBED_BYTES as u64 });
+        let mut reader = open_limited(source, span, limits)?;
+        // Damage is reported when the file is read in earnest.
+        let mut content = 0u64;
+        let mut count = 0u64;
+        if let Ok(Some(_)) = reader.next_block() {
+            content = reader.block().len() as u64;
+            count = reader.block_records().count() as u64;
+            if has_parts {
+                // One more for every line end in a text, as tables and as JSON write it.
+                let ends =
+                    reader.block().windows(2).filter(|pair| pair[0] == b'\n' || *pair == b"\\n");
+                count = count.max(ends.count() as u64);
+            }
+        }
+        self.stored += if plain { content } else { reader.stored_bytes_read().min(source.bytes) };
+        self.content += content;
+        self.records += count;
+        Ok(())
+    }
+}
+
+/// Pieces that a row's text has on average, by the first texts of the file.
+///
+/// # Errors
+///
+/// If the file cannot be opened again. Damage is reported when the rows are read in earnest.
+fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
+    let file = row_groups.open(source)?;
+    let (mut rows, mut pieces, mut bytes) = (0u64, 0u64, 0);
+    for row_group in 0..row_groups.groups.len() {
+        let Ok(mut items) = RowGroupItems::open(&file, row_group, &row_groups.selection) else {
+            break;
+        };
+        while let (Ok(Some(text)), true) = (items.next_item(), bytes < PROBED_TEXT_BYTES) {
+            rows += 1;
+            pieces += pieces_of(text).count().max(1) as u64;
+            bytes += text.len();
+        }
+        if bytes >= PROBED_TEXT_BYTES {
+            break;
+        }
+    }
+    Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
+}
+
+/// Workers and cells: cells small enough for the cache, and at level `bytes` for the items to be compared.
+pub(crate) fn shape(
+    spec: &JobSpec,
+    workers: u32,
+    forecast: &Forecast,
+    references: Option<ReferenceShape>,
+) -> JobShape {
+    let known = references.map_or(0, |references| references.entries);
+    let compared = forecast.records.saturating_add(known);
+    let wanted = u64::from(workers.max(1));
+    let by_cache = forecast.records / CELL_ENTRIES;
+    let by_stream = forecast.records / (wanted * STREAM_ENTRIES_MIN);
+    let mut cells = by_cache.min(by_stream).min(CELLS_MAX);
+    // Where that would make cells too large for the memory, more of them are needed whatever they cost.
+    let cell_bytes_max = spec.memory_bytes / 16;
+    let per_entry = match spec.keep {
+        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
+        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    };
+    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
+    if spec.level == Level::Bytes {
+        cells = cells.max(forecast.content_bytes / cell_bytes_max);
+    }
+    let per_owner = (cells / wanted).max(1).next_power_of_two();
+    let per_owner_max = u64::from(DEDUP_CELLS_MAX) / wanted;
+    JobShape {
+        workers,
+        cells_per_owner: u32::try_from(per_owner.min(per_owner_max.max(1))).unwrap_or(u32::MAX),
+        level: spec.level,
+        keep: spec.keep,
+        report_kept: spec.reports_kept(),
+        item_bytes_mean: forecast.content_bytes as f64 / forecast.records.max(1) as f64,
+    }
+}
+
+/// Shares of entries that other workers hold too, for which the exchange is forecast.
+const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
+
+/// What a job will need.
+pub struct JobPlan {
+    /// Input files.
+    pub files: usize,
+    /// Their bytes, as stored.
+    pub stored_bytes: u64,
+    /// Their bytes once unpacked, about.
+    pub content_bytes: u64,
+    /// Their records, about.
+    pub records: u64,
+    /// Workers in this process.
+    pub workers: u32,
+    /// Threads that they run on.
+    pub threads: usize,
+    /// Hash ranges that are settled one by one.
+    pub cells: u32,
+    /// Bytes of entries that are held in memory, about.
+    pub resident_bytes: u64,
+    /// Bytes of entries that go to scratch disk, about.
+    pub scratch_bytes: u64,
+    /// Hashes of earlier jobs.
+    pub references: Option<ReferenceShape>,
+    /// Whether items are read once more to be compared.
+    pub compares_bytes: bool,
+    /// What the exchange costs, by the share of entries that several workers hold; empty if there is one worker.
+    pub exchange: Vec<(f64, Cost)>,
+    /// Bits an entry that workers on many machines send beside that to count groups, by the same share; empty where
+    /// nobody wants to know of groups.
+    pub group_bits: Vec<(f64, f64)>,
+}
+
+/// What a job will need.
+pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
+    let Forecast { stored_bytes, content_bytes, records } = *forecast;
+    let Job { spec, shape, threads, .. } = *job;
+    let entries_bytes = records * entry_bytes(shape.ranks_entries()) as u64;
+    let resident_bytes = job.resident_bytes().min(entries_bytes);
+    let (workers, references) = (shape.workers, job.references.shape());
+    let cost = |delta| Coordinator::expected_cost(shape, records, delta, spec.filter, references);
+    let group_bits = |delta| tally_bits_per_entry(delta, workers, spec.annotates, spec.has_parts());
+    let deltas = || DELTAS.into_iter().filter(|_| workers > 1);
+    JobPlan {
+        files: job.sources.len(),
+        stored_bytes,
+        content_bytes,
+        records,
+        workers,
+        threads,
+        cells: job.cells().get(),
+        resident_bytes,
+        scratch_bytes: entries_bytes - resident_bytes,
+        references,
+        compares_bytes: shape.level == Level::Bytes,
+        exchange: deltas().map(|delta| (delta, cost(delta))).collect(),
+        group_bits: deltas()
+            .filter(|_| shape.report_kept)
+            .map(|delta| (delta, group_bits(delta)))
+            .collect(),
+    }
+}

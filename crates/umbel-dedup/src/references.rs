@@ -1,0 +1,418 @@
+//! References: the hashes that earlier jobs have kept, in index files or objects.
+//!
+//! All of a job share its seed, and were made of the same items: what is compared is hashes, and they say nothing about
+//! items that were cut or hashed in another way.
+
+use super::addresses::object_at;
+use super::object_inputs::ObjectStores;
+use super::spec::{JobSpec, SaveIndex};
+use crate::error::{Context, Result, bail};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use umbel_engine::dedup::job::KnownReferences;
+use umbel_engine::dedup::{
+    INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
+};
+use umbel_files::UsageError;
+use umbel_files::{Inode, OpenBelowError, Roots, inode_of, open_regular};
+use umbel_filter::{HashRange, ItemHash, ItemHasher};
+use umbel_objects::Object;
+use umbel_records::{ByteSpan, Granularity, RemoteBytes};
+
+/// Bytes of a directory that are read at a time: memory is taken for what has come.
+const ROWS_BYTES: usize = 1 << 20;
+
+/// Where the bytes of an index are.
+enum IndexBytes {
+    File(File),
+    /// In a store, and pinned: whoever changes it ends the job.
+    Object(Arc<Object>),
+}
+
+impl IndexBytes {
+    /// How many there are.
+    fn count(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file) => Ok(file.metadata()?.len()),
+            Self::Object(object) => Ok(object.bytes()),
+        }
+    }
+
+    /// Calls `read` with what reads at an offset, mostly within `span` and from first to last.
+    fn with_reader<T>(
+        &self,
+        span: ByteSpan,
+        read: impl FnOnce(&mut dyn FnMut(&mut [u8], u64) -> io::Result<()>) -> Result<T>,
+    ) -> Result<T> {
+        match self {
+            Self::File(file) => read(&mut |target, offset| file.read_exact_at(target, offset)),
+            Self::Object(object) => {
+                let mut reader = object.open(span);
+                read(&mut |mut target, mut offset| {
+                    while !target.is_empty() {
+                        let count = reader.read_at(target, offset)?;
+                        if count == 0 {
+                            return Err(io::ErrorKind::UnexpectedEof.into());
+                        }
+                        target = &mut target[count..];
+                        offset += count as u64;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+/// An index, open.
+pub(super) struct IndexFile {
+    name: String,
+    /// How messages call it.
+    shown: String,
+    /// Where it is in the file system, and which file it was when it was opened.
+    file: Option<(PathBuf, Inode)>,
+    bytes: IndexBytes,
+    directory: IndexDirectory,
+    /// Of header and directory, which has a checksum of each block.
+    digest: ItemHash,
+}
+
+/// All index files of a job.
+#[derive(Default)]
+pub(crate) struct References {
+    files: Vec<IndexFile>,
+    /// The one that the index of this job takes the place of.
+    updated: Option<usize>,
+}
+
+impl References {
+    /// Opens them and checks that they fit the job.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if a file was made with another seed or of other items, or the level needs more than it holds;
+    /// any other error names the file that cannot be read.
+    pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
+        if spec.references.is_empty() {
+            return Ok(Self::default());
+        }
+        let digest = spec_digest(spec);
+        let mut files = Vec::new();
+        for path in &spec.references {
+            let file = IndexFile::open_of(spec, path)?;
+            check(spec, digest, &file.name, file.directory.header())?;
+            files.push(file);
+        }
+        let updated = spec.updated_index().map(|place| {
+            let same =
+                |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == place);
+            files.iter().position(same).expect("it was opened just now, if nobody has replaced it")
+        });
+        if let (Some(index), Some(save)) = (updated, &spec.save_index) {
+            check_update(spec, save, &files[index])?;
+        }
+        Ok(Self { files, updated })
+    }
+
+    /// The index that gets what this job keeps.
+    pub(super) fn updated(&self) -> Option<&IndexFile> {
+        self.updated.map(|index| &self.files[index])
+    }
+
+    /// Fails if the index that is updated is another one by now: what that has would be lost.
+    ///
+    /// # Errors
+    ///
+    /// If it is; nothing was put under its name.
+    pub(crate) fn check_not_replaced(&self) -> Result<()> {
+        let Some((path, inode)) = self.updated().and_then(|index| index.file.as_ref()) else {
+            return Ok(());
+        };
+        let now = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
+        if now != Some(*inode) {
+            bail!(
+                "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put \
+                 under its name, run the job again",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// How many hashes there are, and how much of each; `None` if there is no file.
+    pub(crate) fn shape(&self) -> Option<ReferenceShape> {
+        let headers = || self.files.iter().map(|file| file.directory.header());
+        let bits = headers().map(|header| header.spec.bits).min()?;
+        Some(ReferenceShape { entries: headers().map(|header| header.count).sum(), bits })
+    }
+
+    /// What workers of a job must have in common; the order of files does not matter.
+    pub(crate) fn known(&self) -> Option<KnownReferences> {
+        let mut digests: Vec<ItemHash> = self.files.iter().map(|file| file.digest).collect();
+        digests.sort_unstable();
+        let halves = digests.iter().flat_map(|digest| [digest.hi(), digest.lo()]);
+        let bytes: Vec<u8> = halves.flat_map(u64::to_be_bytes).collect();
+        let SpecDigest(digest) = digest_of_bytes(&bytes);
+        self.shape().map(|shape| KnownReferences { shape, digest })
+    }
+
+    /// The hashes of a range.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is damaged; it is named.
+    pub(crate) fn hashes(&self, range: HashRange) -> Result<Vec<ItemHash>> {
+        let mut hashes = Vec::new();
+        for file in &self.files {
+            file.append_in(range, &mut hashes)?;
+        }
+        Ok(hashes)
+    }
+
+    /// For each file its name, the bits it has of a hash, and how many hashes.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = (&str, u32, u64)> {
+        self.files.iter().map(|file| {
+            let header = file.directory.header();
+            (&file.name[..], header.spec.bits.get(), header.count)
+        })
+    }
+
+    /// Items that are dropped wrongly, in expectation, of so many that are compared: n·n_ref/2^bits.
+    pub(crate) fn expected_wrong_drops(&self, items: u64) -> f64 {
+        let pairs = |entries: u64| items as f64 * entries as f64;
+        self.shape()
+            .map_or(0.0, |shape| pairs(shape.entries) * (-f64::from(shape.bits.get())).exp2())
+    }
+}
+
+impl IndexFile {
+    /// Opens one that a job refers to.
+    fn open_of(spec: &JobSpec, path: &Path) -> Result<Self> {
+        Self::open_below(path, &spec.stores, "--reference ", spec.roots.as_ref())
+    }
+
+    /// Opens one.
+    pub(super) fn open(path: &Path, stores: &ObjectStores) -> Result<Self> {
+        Self::open_below(path, stores, "", None)
+    }
+
+    /// Opens one, below these folders if there are any; messages call it by what it is for and its name.
+    fn open_below(
+        path: &Path,
+        stores: &ObjectStores,
+        role: &str,
+        roots: Option<&Roots>,
+    ) -> Result<Self> {
+        let name = path.display().to_string();
+        let shown = format!("{role}{name}");
+        let cannot_read = || format!("{shown}: cannot read");
+        let mut place = None;
+        let bytes = match object_at(path)? {
+            Some(address) => {
+                let (object, _) = stores.store()?.open(&address).with_context(cannot_read)?;
+                IndexBytes::Object(Arc::new(object))
+            }
+            None => {
+                let file = open_file(path, &shown, roots)?;
+                let inode = inode_of(&file.metadata().with_context(cannot_read)?);
+                let path = std::fs::canonicalize(path).with_context(cannot_read)?;
+                place = inode.map(|inode| (path, inode));
+                IndexBytes::File(file)
+            }
+        };
+        let count = bytes.count().with_context(cannot_read)?;
+        let header_bytes = INDEX_HEADER_BYTES as u64;
+        if count < header_bytes {
+            let text = format!("{shown}: not an index: {count} bytes");
+            return Err(UsageError(text).into());
+        }
+        let mut head = [0; INDEX_HEADER_BYTES];
+        let span = ByteSpan { start: 0, end: header_bytes };
+        bytes.with_reader(span, |read| read(&mut head, 0).with_context(cannot_read))?;
+        let header = IndexHeader::decode(&head).with_context(cannot_read)?;
+        // No more than is there, whatever the header says.
+        let rows_bytes = header.directory_bytes().min(count - header_bytes);
+        let span = ByteSpan { start: header_bytes, end: header_bytes + rows_bytes };
+        let rows = bytes.with_reader(span, |read| {
+            let mut rows = Vec::new();
+            while (rows.len() as u64) < rows_bytes {
+                let (had, left) = (rows.len(), rows_bytes - rows.len() as u64);
+                let piece = usize::try_from(left).map_or(ROWS_BYTES, |left| left.min(ROWS_BYTES));
+                rows.resize(had + piece, 0);
+                read(&mut rows[had..], header_bytes + had as u64).with_context(cannot_read)?;
+            }
+            Ok(rows)
+        })?;
+        let directory = IndexDirectory::decode(header, &rows, count).with_context(cannot_read)?;
+        let digest = ItemHasher::Xxh3 { seed: 0 }.hash(&[&head[..], &rows].concat());
+        Ok(Self { name, shown, file: place, bytes, directory, digest })
+    }
+
+    /// What it says of itself.
+    pub(super) const fn header(&self) -> &IndexHeader {
+        self.directory.header()
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Appends the hashes of a range, and no others.
+    pub(super) fn append_in(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let start = hashes.len();
+        self.append(range, hashes)?;
+        let tail = hashes.split_off(start);
+        hashes.extend(tail.into_iter().filter(|hash| range.contains(hash.hi())));
+        Ok(())
+    }
+
+    /// Appends the hashes of all blocks that a range needs.
+    fn append(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let cannot_read = || format!("{}: cannot read", self.shown);
+        let extent = |block| self.directory.extent(block).expect("blocks of a range exist");
+        // Blocks of a range are neighbours.
+        let blocks: Vec<_> =
+            self.directory.blocks_of(range).map(|block| (block, extent(block))).collect();
+        let Some(((_, first), (_, last))) = blocks.first().zip(blocks.last()) else {
+            return Ok(());
+        };
+        let span = ByteSpan { start: first.offset, end: last.offset + last.length };
+        self.bytes.with_reader(span, |read| {
+            let mut bytes = Vec::new();
+            for (block, extent) in &blocks {
+                let length = usize::try_from(extent.length).with_context(cannot_read)?;
+                bytes.resize(length, 0);
+                read(&mut bytes, extent.offset).with_context(cannot_read)?;
+                self.directory.read_block(*block, &bytes, hashes).with_context(cannot_read)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn open_file(path: &Path, shown: &str, roots: Option<&Roots>) -> Result<File> {
+    let cannot_read = || format!("{shown}: cannot read");
+    let opened = match roots {
+        Some(roots) => roots.open(path),
+        None => open_regular(path).map_err(OpenBelowError::Io),
+    };
+    match opened {
+        Err(OpenBelowError::Io(error)) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(UsageError(format!("{shown} is not a regular file")).into())
+        }
+        opened => opened.with_context(cannot_read),
+    }
+}
+
+fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -> Result<()> {
+    let refuse = |text: String| Err(UsageError(format!("--reference {name}: {text}")).into());
+    let theirs = header.spec;
+    if theirs.digest != digest {
+        let (theirs, asked) = (theirs.digest, spec_parts(spec).join(", "));
+        return refuse(format!(
+            "made of other items: its digest of them is {theirs}, this job's ({asked}) is {digest}"
+        ));
+    }
+    if theirs.seed != spec.seed {
+        let (theirs, ours) = (theirs.seed, spec.seed);
+        return refuse(format!(
+            "made with seed {theirs:#018x}, this job has {ours:#018x} (of --seed, or of the first reference): indexes go \
+             together if the later one was made with --seed or --reference of the earlier"
+        ));
+    }
+    let is_approximate = matches!(spec.level, Level::Approximate { .. });
+    if is_approximate && theirs.bits == IndexBits::Bits64 {
+        return refuse(
+            "has 64 bits of each hash, --exactness approximate needs more: save it with --index-bits 96".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Refuses to update an index that cannot hold what this job keeps.
+fn check_update(spec: &JobSpec, save: &SaveIndex, index: &IndexFile) -> Result<()> {
+    let refuse =
+        |text: String| Err(UsageError(format!("--save-index {}: {text}", index.name)).into());
+    if spec.rank.is_some() {
+        return refuse("a reference, which all workers read: let each save an index of its own, and join them with \
+                       umbel index merge".into());
+    }
+    let (has, asked) = (index.header().spec.bits, save.bits);
+    if let Some(asked) = asked.filter(|asked| asked.get() > has.get()) {
+        let (has, asked) = (has.get(), asked.get());
+        return refuse(format!("has {has} bits of each hash, and cannot be given {asked}"));
+    }
+    Ok(())
+}
+
+/// The seed of the first reference.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn seed_of_first(spec: &JobSpec) -> Result<Option<u64>> {
+    let Some(path) = spec.references.first() else { return Ok(None) };
+    Ok(Some(IndexFile::open_of(spec, path)?.header().spec.seed))
+}
+
+/// What decides which bytes of a record are hashed, and with what: its parts, in words.
+fn spec_parts(spec: &JobSpec) -> Vec<String> {
+    let (granularity, keys): (&str, &[String]) = match &spec.granularity {
+        Granularity::Line => ("line", &[]),
+        Granularity::Record => ("record", &[]),
+        Granularity::File => ("file", &[]),
+        Granularity::Paragraph(field) => ("paragraph", std::slice::from_ref(field)),
+        Granularity::Key(paths) => ("key", paths),
+    };
+    let mut parts = vec![format!("granularity {granularity}")];
+    parts.extend(keys.iter().map(|key| format!("key {key}")));
+    parts.extend(spec.normalise.iter().map(|normaliser| normaliser.name().to_owned()));
+    parts.push(format!("scope {}", spec.scope.name()));
+    parts
+}
+
+/// The digest of what makes items of one job comparable with those of another.
+pub(crate) fn spec_digest(spec: &JobSpec) -> SpecDigest {
+    digest_of(&spec_parts(spec))
+}
+
+fn digest_of(parts: &[String]) -> SpecDigest {
+    // Each part behind its length, so that no two lists of parts make one text.
+    let mut text = b"xxh3-128".to_vec();
+    for part in parts {
+        text.extend((part.len() as u64).to_le_bytes());
+        text.extend_from_slice(part.as_bytes());
+    }
+    digest_of_bytes(&text)
+}
+
+fn digest_of_bytes(bytes: &[u8]) -> SpecDigest {
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(bytes);
+    let mut digest = [0; 16];
+    let halves = hash.hi().to_be_bytes().into_iter().chain(hash.lo().to_be_bytes());
+    digest.iter_mut().zip(halves).for_each(|(to, from)| *to = from);
+    SpecDigest(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_parts_have_their_own_digests() {
+        let digest = |parts: &[&str]| {
+            digest_of(&parts.iter().map(|&part| part.to_owned()).collect::<Vec<_>>()).to_string()
+        };
+        assert_ne!(digest(&["a", "b"]), digest(&["b", "a"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
+        // An index that an older release has made must fit this one.
+        assert_eq!(
+            digest(&["granularity line", "scope global"]),
+            "7a3d63f257af71fcae58c940ef07da1f"
+        );
+    }
+}

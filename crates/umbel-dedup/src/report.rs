@@ -1,0 +1,152 @@
+//! The report of dropped records: which one was dropped for which, in input order, one JSON object a line.
+
+use super::best::BestField;
+use super::chunk_facts::ChunkFacts;
+use super::chunks::Chunk;
+use super::context::Job;
+use super::drop_rows::DropRow;
+use super::inputs::Source;
+use super::json_lines::JsonLines;
+use super::sink::{Complete, Sink};
+use crate::error::Result;
+use serde::Serialize;
+use serde_json::Value;
+use umbel_engine::dedup::Place;
+
+/// One line of the report. Parts come with granularities that have them, scores with `--keep best`.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<u16>,
+    file: &'a str,
+    record: u64,
+    part: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_worker: Option<u16>,
+    kept_file: Option<&'a str>,
+    kept_record: Option<u64>,
+    kept_part: Option<u64>,
+    cause: &'static str,
+    score: Value,
+}
+
+/// What people call a place.
+#[derive(Serialize)]
+pub(crate) struct Name<'a> {
+    /// Who has read it, in a job over many machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worker: Option<u16>,
+    /// The file.
+    pub(crate) file: &'a str,
+    /// The record in it, from 1.
+    pub(crate) record: u64,
+    /// Which part of the record, where records have several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<u64>,
+}
+
+/// Knows the names of places.
+pub(crate) trait Names {
+    /// The name of a place.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such place.
+    fn name(&self, place: Place) -> Result<Name<'_>>;
+
+    /// The name of the place that was kept for a dropped one. Dropped places are asked for in rising order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Names::name`].
+    fn name_of_kept(&self, dropped: Place, kept: Place) -> Result<Name<'_>> {
+        let _ = dropped;
+        self.name(kept)
+    }
+}
+
+/// Writes the lines of the report.
+pub(crate) struct Report<'a> {
+    names: &'a dyn Names,
+    best: Option<&'a BestField>,
+    lines: JsonLines,
+}
+
+impl<'a> Report<'a> {
+    /// A report without lines.
+    pub(crate) fn new(names: &'a dyn Names, best: Option<&'a BestField>, sink: Sink) -> Self {
+        Self { names, best, lines: JsonLines::new(sink) }
+    }
+
+    /// Adds the next drop in input order.
+    pub(crate) fn add(&mut self, row: DropRow) -> Result<()> {
+        let Name { worker, file, record, part } = self.names.name(row.place)?;
+        let is_known = row.is_known();
+        let kept =
+            if is_known { None } else { Some(self.names.name_of_kept(row.place, row.kept)?) };
+        self.lines.add(&Line {
+            worker,
+            file,
+            record,
+            part,
+            kept_worker: kept.as_ref().and_then(|kept| kept.worker),
+            kept_file: kept.as_ref().map(|kept| kept.file),
+            kept_record: kept.as_ref().map(|kept| kept.record),
+            kept_part: kept.as_ref().and_then(|kept| kept.part),
+            cause: if is_known { "reference" } else { "input" },
+            score: self.best.map_or(Value::Null, |best| best.json(row.rank)),
+        })
+    }
+
+    /// Writes what is held back.
+    pub(crate) fn complete(self) -> Result<Complete> {
+        self.lines.complete()
+    }
+}
+
+/// What people call the places of a job: file, record in it from 1, and part of that, where records have several.
+pub(crate) struct RecordNames<'a> {
+    sources: &'a [Source],
+    chunks: &'a [Chunk],
+    facts: &'a [ChunkFacts],
+    records_before: Vec<u64>,
+}
+
+impl<'a> RecordNames<'a> {
+    /// The names of all places that were read.
+    pub(crate) fn new(job: &Job<'a>, facts: &'a [ChunkFacts]) -> Self {
+        let Job { sources, chunks, .. } = *job;
+        Self { sources, chunks, facts, records_before: records_before(chunks, facts) }
+    }
+
+    /// File, record and part of a place.
+    fn of(&self, place: Place) -> (&'a str, u64, Option<u64>) {
+        let chunk = place.chunk() as usize;
+        let file = &self.sources[self.chunks[chunk].source].name[..];
+        let (record, part) = self.facts[chunk].record_of(place.item());
+        (file, self.records_before[chunk] + record + 1, part)
+    }
+}
+
+impl Names for RecordNames<'_> {
+    fn name(&self, place: Place) -> Result<Name<'_>> {
+        let (file, record, part) = self.of(place);
+        Ok(Name { worker: None, file, record, part })
+    }
+}
+
+/// For each chunk, how many records of its source lie before it.
+pub(crate) fn records_before(chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u64> {
+    let mut source = usize::MAX;
+    let mut records = 0;
+    let rows = chunks.iter().zip(facts);
+    rows.map(|(chunk, facts)| {
+        if chunk.source != source {
+            (source, records) = (chunk.source, 0);
+        }
+        let before = records;
+        records += facts.records;
+        before
+    })
+    .collect()
+}

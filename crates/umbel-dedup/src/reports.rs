@@ -1,0 +1,128 @@
+//! What is said of dropped records: the report, the list of groups, the annotations, and figures for the summary.
+
+use super::annotate;
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
+use super::drop_rows::DropRows;
+use super::groups::{GroupFacts, GroupList, for_each_group};
+use super::outputs::Named;
+use super::report::{RecordNames, Report};
+use super::sink::Complete;
+use super::sorted_rows::{RowSorter, SortedRows};
+use super::spill::ScratchFile;
+use crate::error::Result;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Where the reports go.
+pub(crate) struct ReportOutputs {
+    /// The list of groups.
+    pub(crate) groups: Option<Named>,
+    /// The annotations, if they go to one stream.
+    pub(crate) annotations: Option<Named>,
+}
+
+/// What was written.
+#[derive(Default)]
+pub(crate) struct Reported {
+    /// The outputs, to be committed.
+    pub(crate) complete: Vec<Complete>,
+    /// The sections `groups` and `most_repeated` of the summary.
+    pub(crate) groups: Option<(Value, Value)>,
+    /// The reader of standard output has left before the end.
+    pub(crate) was_closed: bool,
+}
+
+/// Writes all that the user wants to know of dropped records.
+pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Reported> {
+    let mut reported = Reported::default();
+    drops.by_kept()?;
+    reported.complete.extend(drops.report);
+    let Some(by_kept) = drops.by_kept else { return Ok(reported) };
+    let Drops { job, facts, scratch, .. } = drops;
+    let names = RecordNames::new(job, facts);
+
+    let mut group_facts = GroupFacts::default();
+    let sink = outputs.groups.map(Named::sink).transpose()?;
+    let mut list = sink.map(|sink| GroupList::new(&names, sink));
+    let mut members = job.spec.annotates.then(|| RowSorter::new(sort_bytes(job), scratch));
+    let mut rows = by_kept.read()?;
+    for_each_group(&by_kept, |kept, size| {
+        group_facts.add(kept, size);
+        if let Some(list) = &mut list {
+            list.add(kept, size)?;
+        }
+        let Some(members) = &mut members else { return Ok(()) };
+        // The same rows a second time: only now is the group's size known.
+        members.push([kept.to_bits(), kept.to_bits(), size])?;
+        for _ in 1..size {
+            let [kept, place] = rows.next()?.expect("one row a dropped member");
+            members.push([place, kept, size])?;
+        }
+        Ok(())
+    })?;
+    drop(rows);
+    reported.groups = Some(group_facts.json(&names)?);
+    reported.complete.extend(list.map(GroupList::complete).transpose()?);
+    let Some(members) = members else { return Ok(reported) };
+    drop(by_kept);
+    match annotate::write(job, outputs.annotations, facts, &names, &members.finish()?) {
+        Ok(complete) => reported.complete.extend(complete),
+        // Nobody reads the annotations any more; the reports are still wanted.
+        Err(error) if error.is_closed_pipe() => reported.was_closed = true,
+        Err(error) => return Err(error),
+    }
+    Ok(reported)
+}
+
+/// Bytes of rows that are sorted in memory. A quarter, as for the drops before: two sorters at most are alive at once.
+pub(crate) fn sort_bytes(job: &Job<'_>) -> u64 {
+    job.resident_bytes() / 4
+}
+
+/// The drops of a job, sorted by what was kept for them when they are asked for first; the report of dropped records, if it
+/// is wanted, is written meanwhile.
+pub(crate) struct Drops<'a> {
+    job: &'a Job<'a>,
+    facts: &'a [ChunkFacts],
+    dropped: Option<&'a DropRows>,
+    scratch: &'a Arc<ScratchFile>,
+    duplicates: Option<Named>,
+    by_kept: Option<SortedRows<2>>,
+    report: Option<Complete>,
+}
+
+impl<'a> Drops<'a> {
+    /// Those of a job; nothing is sorted yet. `duplicates` is where the report goes.
+    pub(crate) fn new(
+        job: &'a Job<'a>,
+        facts: &'a [ChunkFacts],
+        dropped: Option<&'a DropRows>,
+        scratch: &'a Arc<ScratchFile>,
+        duplicates: Option<Named>,
+    ) -> Self {
+        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None }
+    }
+
+    /// Kept and dropped places, by the kept ones; `None` if nobody has asked for the drops.
+    pub(crate) fn by_kept(&mut self) -> Result<Option<&SortedRows<2>>> {
+        let Some(dropped) = self.dropped.take() else { return Ok(self.by_kept.as_ref()) };
+        let names = RecordNames::new(self.job, self.facts);
+        let sink = self.duplicates.take().map(Named::sink).transpose()?;
+        let best = self.job.spec.best.as_ref();
+        let mut report = sink.map(|sink| Report::new(&names, best, sink));
+        let mut by_kept = RowSorter::new(sort_bytes(self.job), self.scratch);
+        dropped.for_each(|row| {
+            if let Some(report) = &mut report {
+                report.add(row)?;
+            }
+            // What a reference holds is in no group: the record that was kept is not of this job.
+            if row.is_known() {
+                return Ok(());
+            }
+            by_kept.push([row.kept.to_bits(), row.place.to_bits()])
+        })?;
+        self.report = report.map(Report::complete).transpose()?;
+        Ok(Some(self.by_kept.insert(by_kept.finish()?)))
+    }
+}

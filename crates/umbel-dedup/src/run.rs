@@ -1,0 +1,261 @@
+//! A job from its specification to its outcome: phases in order, the commit last.
+
+use super::bad::BadRecords;
+use super::by_size;
+use super::chunk_facts::ChunkFacts;
+use super::chunks::{Chunk, cut};
+use super::commit::commit;
+use super::compare::{self, Suspects};
+use super::context::Job;
+use super::drop_rows::DropRows;
+use super::exchange::{self, Decisions, Outcome};
+use super::hash_runs::{HashRuns, RunStore};
+use super::inputs::Source;
+use super::local_pass::{self, LocalPass};
+use super::memory::check_workers;
+use super::observer::{Observer, Unit};
+use super::online::Online;
+use super::output::Written;
+use super::outputs::{
+    Named, Outputs, check_against_inputs, check_named, remove_leftovers_beside, try_objects,
+    write_bad,
+};
+use super::plan::{self, Forecast, JobPlan};
+use super::progress::Bar;
+use super::references::References;
+use super::report::records_before;
+use super::reports::{self, Drops, ReportOutputs};
+use super::save_index::{self, KeptOfJob};
+use super::sink::Complete;
+use super::sources::open_sources;
+use super::spec::JobSpec;
+use super::spill::ScratchFile;
+use super::summary::{DroppedItems, Facts, Summary};
+use crate::clock::{ProcessorTime, Stopwatch};
+use crate::error::Result;
+use std::sync::Arc;
+use umbel_engine::dedup::{JobShape, Level};
+use umbel_files::UsageError;
+use umbel_filter::ItemHasher;
+
+/// What a job came to.
+pub struct Done {
+    /// Its figures.
+    pub summary: Summary,
+    /// Whether the reader of standard output left before the end: whoever has heard enough is not told more.
+    pub was_closed: bool,
+}
+
+/// What a job works on.
+struct Prepared {
+    sources: Vec<Source>,
+    chunks: Vec<Chunk>,
+    references: References,
+    forecast: Forecast,
+    shape: JobShape,
+    threads: usize,
+}
+
+impl Prepared {
+    /// Finds the inputs of a job, which is planned or carried out, and cuts them.
+    fn new(spec: &JobSpec, observer: &dyn Observer, is_written: bool) -> Result<Self> {
+        let sources = open_sources(spec, observer, is_written)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = spec.workers.unwrap_or(1);
+        let references = References::open(spec)?;
+        let forecast = plan::forecast(spec, &sources)?;
+        let shape = plan::shape(spec, workers, &forecast, references.shape());
+        shape.validate().map_err(|error| UsageError(error.to_string()))?;
+        if spec.pairs_bytes() > 0 {
+            check_workers(spec.memory_bytes, workers, spec.level)?;
+        }
+        let chunks = cut(&sources, workers, threads, spec.compares_files())?;
+        Ok(Self { sources, chunks, references, forecast, shape, threads })
+    }
+
+    fn job<'a>(&'a self, spec: &'a JobSpec, observer: &'a dyn Observer) -> Job<'a> {
+        let Self { sources, chunks, references, shape, threads, .. } = self;
+        let hasher = ItemHasher::Xxh3 { seed: spec.seed };
+        // From seed and input names, so that a repeated job repeats its frames.
+        let id = hasher.hash(spec.inputs.join("\n").as_bytes()).lo();
+        let (shape, threads) = (*shape, *threads);
+        Job { spec, observer, sources, chunks, references, shape, hasher, id, threads }
+    }
+}
+
+/// Says what a job will need, and does nothing of it.
+///
+/// # Errors
+///
+/// As [`run`], but for outputs.
+pub fn plan(spec: &JobSpec, observer: &dyn Observer) -> Result<JobPlan> {
+    let prepared = Prepared::new(spec, observer, false)?;
+    Ok(plan::explain(&prepared.job(spec, observer), &prepared.forecast))
+}
+
+/// Runs a job.
+///
+/// # Errors
+///
+/// A [`UsageError`] where no input was found; any other error names file and record or path. Nothing was
+/// committed then.
+pub fn run(spec: &JobSpec, observer: &dyn Observer) -> Result<Done> {
+    let clocks = (Stopwatch::start(), ProcessorTime::start());
+    check_named(spec)?;
+    let prepared = Prepared::new(spec, observer, true)?;
+    let online = Online::connect(spec)?;
+    check_against_inputs(spec, &prepared.sources)?;
+    try_objects(spec, &prepared.sources)?;
+    remove_leftovers_beside(spec, &prepared.sources);
+    let outputs = Outputs::open(spec)?;
+    execute(&prepared.job(spec, observer), online.as_ref(), outputs, clocks)
+}
+
+fn execute(
+    job: &Job<'_>,
+    online: Option<&Online>,
+    named: Outputs,
+    (total, cpu): (Stopwatch, ProcessorTime),
+) -> Result<Done> {
+    let (spec, mut watch) = (job.spec, total);
+    let input_bytes = job.input_bytes();
+    let scratch = Arc::new(ScratchFile::new(&spec.scratch));
+    let bar = |phase, unit| Bar::new(job.observer, phase, input_bytes, unit);
+    let mut phases = vec![("open", watch.lap())];
+
+    let store = RunStore::new(job.resident_bytes(), Arc::clone(&scratch));
+    let dropped = spec.reports_kept().then(|| DropRows::new(job, &scratch));
+    let bar_read = bar("read", Unit::Bytes);
+    let local = local_pass::run(job, &store, dropped.as_ref(), &bar_read)?;
+    drop(bar_read);
+    phases.push(("local", watch.lap()));
+
+    let Outputs { kept, duplicates, groups, bad: bad_list, index, summary: summary_sink } = named;
+    let mut done = |phase| phases.push((phase, watch.lap()));
+    let (exchange, runs) = decide(job, store, &local, dropped.as_ref(), &scratch, &mut done)?;
+    let mut asked = Vec::new();
+    if let Some(online) = online {
+        asked = online.drop_known(job, &local.facts, dropped.as_ref())?;
+        done("ask");
+    }
+    let index = save_index(job, runs, &local.facts, &scratch, index)?;
+    let (kept, annotations) = if spec.annotates { (None, kept) } else { (kept, None) };
+    let mut written = Written::default();
+    let mut drops = Drops::new(job, &local.facts, dropped.as_ref(), &scratch, duplicates);
+    if !spec.annotates {
+        let bar = bar("write", Unit::BytesWritten);
+        written = by_size::write(job, kept, &local.facts, &mut drops, &scratch, &bar)?;
+    }
+    let reported = reports::write(ReportOutputs { groups, annotations }, drops)?;
+    written.complete.extend(reported.complete.into_iter().chain(index));
+    written.was_closed |= reported.was_closed;
+    let mut chunk_facts = local.facts;
+    let found = take_facts(job, &mut chunk_facts);
+    written.complete.extend(write_bad(spec, job.observer, bad_list, &found.bad)?);
+    phases.push(("output", watch.lap()));
+
+    let summary = Summary::new(&Facts {
+        job,
+        items: found.items,
+        records: found.records,
+        exempt: found.exempt,
+        left_out: found.left_out,
+        dropped: DroppedItems::of_one_process(found.early_drops, &exchange.report, &asked),
+        exchange: &exchange,
+        asked: &asked,
+        bad: &found.bad,
+        groups: reported.groups,
+        written: written.records,
+        early_drops: found.early_drops,
+        phases: &phases,
+        wall: total.elapsed(),
+        cpu_s: cpu.seconds(),
+        local_times: local.times,
+        output_times: written.times,
+        scratch_bytes: scratch.bytes(),
+    });
+    if let Some(named) = summary_sink {
+        // Renamed last: where it stands, the job is done.
+        let mut sink = named.sink()?;
+        sink.write(summary.json()?.as_bytes())?;
+        written.complete.push(sink.complete()?);
+    }
+    job.references.check_not_replaced()?;
+    commit(written.complete)?;
+    online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
+    Ok(Done { summary, was_closed: written.was_closed })
+}
+
+/// Writes the index of what stays, if it is wanted.
+fn save_index(
+    job: &Job<'_>,
+    runs: Option<HashRuns>,
+    facts: &[ChunkFacts],
+    scratch: &ScratchFile,
+    index: Option<Named>,
+) -> Result<Option<Complete>> {
+    let (Some(runs), Some(save), Some(named)) = (runs, &job.spec.save_index, index) else {
+        return Ok(None);
+    };
+    let kept = KeptOfJob { job, runs: &runs, facts };
+    save_index::write(job, &kept, save.bits, scratch, named.sink()?).map(Some)
+}
+
+/// Exchanges all entries, and at level `bytes` all items in doubt; `done` hears of each phase's end. Also all entries,
+/// if an index is to be made of those that stay.
+fn decide(
+    job: &Job<'_>,
+    store: RunStore,
+    local: &LocalPass,
+    dropped: Option<&DropRows>,
+    scratch: &Arc<ScratchFile>,
+    done: &mut impl FnMut(&'static str),
+) -> Result<(Outcome, Option<HashRuns>)> {
+    let runs = store.finish(job.shape.workers, job.cells(), job.shape.ranks_entries());
+    let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
+    let suspect = |suspect| {
+        if let Some(suspects) = &suspects {
+            suspects.add(suspect);
+        }
+    };
+    let decisions = Decisions { facts: &local.facts, dropped, suspect: &suspect };
+    let bar = Bar::new(job.observer, "exchange", job.cells().get().into(), Unit::Cells);
+    let mut exchange = exchange::run(job, &runs, &decisions, &bar)?;
+    drop(bar);
+    let runs = job.spec.save_index.is_some().then_some(runs);
+    done("exchange");
+    if let Some(suspects) = &suspects {
+        let bar = Bar::new(job.observer, "compare", job.input_bytes(), Unit::Bytes);
+        compare::run(job, suspects, &mut exchange, &decisions, scratch, &bar)?;
+        done("compare");
+    }
+    Ok((exchange.outcome, runs))
+}
+
+/// What reading has shown, over all chunks.
+#[derive(Default)]
+struct Found {
+    items: u64,
+    records: u64,
+    bad: BadRecords,
+    early_drops: u64,
+    exempt: u64,
+    left_out: u64,
+}
+
+/// Adds up the facts of chunks, and takes their bad records.
+fn take_facts(job: &Job<'_>, facts: &mut [ChunkFacts]) -> Found {
+    let before = records_before(job.chunks, facts);
+    let mut found = Found::default();
+    for ((chunk, facts), before) in job.chunks.iter().zip(facts).zip(before) {
+        found.items += facts.items;
+        found.records += facts.records;
+        found.early_drops += facts.early_drops;
+        found.exempt += facts.exempt;
+        found.left_out += facts.left_out;
+        for bad in std::mem::take(&mut facts.bad) {
+            found.bad.add(bad, &job.sources[chunk.source], before);
+        }
+    }
+    found
+}

@@ -1,0 +1,150 @@
+//! The index of what a job has kept, for later jobs to compare with.
+//!
+//! Cells are ranges of the hash space in order, so the kept hashes of one cell after another are all of them in order.
+//! Blocks wait on scratch disk until header and directory, which stand before them, are known.
+
+use super::chunk_facts::ChunkFacts;
+use super::context::Job;
+use super::drops::SharedBits;
+use super::hash_runs::HashRuns;
+use super::references::spec_digest;
+use super::sink::{Complete, Sink};
+use super::spill::ScratchFile;
+use super::turns::{Turns, lock, run_tasks};
+use crate::error::Result;
+use std::sync::Mutex;
+use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter, Place};
+use umbel_filter::{HashRange, ItemHash};
+
+/// Bytes of blocks that are worth a write.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// An index in the making.
+pub(super) struct Blocks<'a> {
+    writer: IndexWriter,
+    scratch: &'a ScratchFile,
+    buffer: Vec<u8>,
+    /// Where written blocks are in the scratch file, in order: offset and length.
+    pieces: Vec<(u64, usize)>,
+}
+
+impl<'a> Blocks<'a> {
+    /// One of about so many hashes.
+    pub(super) fn new(spec: IndexSpec, expected_count: u64, scratch: &'a ScratchFile) -> Self {
+        let writer = IndexWriter::new(spec, expected_count);
+        Self { writer, scratch, buffer: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// How many hashes it has.
+    pub(super) fn count(&self) -> u64 {
+        self.writer.count()
+    }
+
+    /// Adds hashes in rising order, above all before.
+    pub(super) fn add(&mut self, hashes: &[ItemHash]) -> Result<()> {
+        for hash in hashes {
+            self.writer.push(*hash, &mut self.buffer)?;
+        }
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.pieces.push((self.scratch.append(&self.buffer)?, self.buffer.len()));
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes all of it.
+    pub(super) fn finish(mut self, mut sink: Sink) -> Result<Complete> {
+        let head = self.writer.finish(&mut self.buffer);
+        sink.write(&head)?;
+        let mut bytes = Vec::new();
+        for (offset, length) in self.pieces {
+            bytes.resize(length, 0);
+            self.scratch.read(offset, &mut bytes)?;
+            sink.write(&bytes)?;
+        }
+        sink.write(&self.buffer)?;
+        sink.complete()
+    }
+}
+
+/// Kept items of a job, or of one worker of it.
+pub(crate) trait KeptHashes: Sync {
+    /// How many there are, about.
+    fn count(&self) -> u64;
+
+    /// Puts those of a cell there, in any order.
+    ///
+    /// # Errors
+    ///
+    /// If scratch cannot be read.
+    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()>;
+}
+
+/// Kept places of chunks of which this is known.
+pub(crate) fn kept_count(facts: &[ChunkFacts]) -> u64 {
+    facts.iter().map(|facts| facts.places - SharedBits::count(&facts.dropped)).sum()
+}
+
+/// Those of a job in one process.
+pub(crate) struct KeptOfJob<'a> {
+    pub(crate) job: &'a Job<'a>,
+    pub(crate) runs: &'a HashRuns,
+    pub(crate) facts: &'a [ChunkFacts],
+}
+
+impl KeptHashes for KeptOfJob<'_> {
+    fn count(&self) -> u64 {
+        kept_count(self.facts)
+    }
+
+    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()> {
+        let is_kept = |place: Place| !self.facts[place.chunk() as usize].dropped.get(place.item());
+        for worker in self.job.worker_ids() {
+            let entries = self.runs.cell(worker.0, cell)?.entries.into_iter();
+            hashes.extend(entries.filter(|entry| is_kept(entry.place)).map(|entry| entry.hash));
+        }
+        Ok(())
+    }
+}
+
+/// Writes the index of what is kept.
+pub(crate) fn write(
+    job: &Job<'_>,
+    kept: &dyn KeptHashes,
+    bits: Option<IndexBits>,
+    scratch: &ScratchFile,
+    sink: Sink,
+) -> Result<Complete> {
+    let updated = job.references.updated().map(|index| index.header().spec.bits);
+    let bits = bits.or(updated).unwrap_or(IndexBits::Bits128);
+    let spec = IndexSpec { bits, seed: job.spec.seed, digest: spec_digest(job.spec) };
+    let updated = job.references.updated();
+    let known = updated.map_or(0, |index| index.header().count);
+    let blocks = Mutex::new(Blocks::new(spec, kept.count() + known, scratch));
+    let turns = Turns::new();
+    let work = |hashes: &mut Vec<ItemHash>, cell: usize| {
+        hashes.clear();
+        let number = u32::try_from(cell).expect("at most 2^20 cells");
+        let range = HashRange::cell(number, job.cells());
+        let known = updated.map_or(Ok(()), |index| index.append_in(range, hashes));
+        let outcome = known.and_then(|()| kept.of_cell(number, hashes));
+        hashes.sort_unstable();
+        if outcome.is_ok() && !turns.wait(cell) {
+            return Ok(()); // Another task has failed, and says why.
+        }
+        let outcome = outcome.and_then(|()| lock(&blocks).add(hashes));
+        if outcome.is_ok() {
+            turns.pass();
+        } else {
+            turns.stop();
+        }
+        outcome
+    };
+    run_tasks(job.threads, job.cells().get() as usize, || Ok(Vec::new()), work, |_| Ok(()))?;
+    blocks.into_inner().expect("threads are done").finish(sink)
+}

@@ -1,0 +1,451 @@
+//! Command line arguments to sources: files, directories, globs, standard input, objects.
+//!
+//! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
+//! directory and the matches of a glob by the bytes of their paths. What is found, and not named, is looked at: outputs
+//! of this job and unfinished ones of others are passed over, and what is no text is not cut into lines unasked.
+
+use super::format_rule::FormatRule;
+use super::inputs::{
+    Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
+};
+use super::name_filter::NameFilter;
+use super::object_inputs::{ObjectStores, object_sources};
+use super::observer::Observer;
+use super::spec::{BinaryFiles, JobSpec, OutputTarget};
+use super::unreadable::Unreadable;
+use crate::error::{Context, Result};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use umbel_files::UsageError;
+use umbel_files::is_object_address;
+use umbel_files::{Inode, Roots, inode_of, is_unfinished_output};
+use umbel_records::{
+    BINARY_HEAD_BYTES, Compression, Format, binary_kind, content_head, magic_kind,
+};
+
+/// Where inputs are looked for, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
+    /// Files, directories, globs, `-`, objects.
+    pub(crate) args: &'a [String],
+    /// Which files of directories are read.
+    pub(crate) names: &'a NameFilter,
+    /// How records are cut.
+    pub(crate) format: FormatRule,
+    /// Where pipes are copied to.
+    pub(crate) scratch: &'a Path,
+    /// The object store.
+    pub(crate) stores: &'a ObjectStores,
+    /// The directory or prefix that outputs go to.
+    pub(crate) output: Option<&'a Path>,
+    /// What becomes of binary files.
+    pub(crate) binary: BinaryFiles,
+    /// Whether a file that cannot be opened is a bad one, and not the end.
+    pub(crate) skips_bad: bool,
+    /// Below which folders files may be, none of them a device or pipe, as a node has it for others.
+    pub(crate) roots: Option<&'a Roots>,
+    /// Hears what was left out.
+    pub(crate) observer: &'a dyn Observer,
+}
+
+impl JobSpec {
+    /// How inputs are found.
+    pub(crate) fn search<'a>(
+        &'a self,
+        format: FormatRule,
+        observer: &'a dyn Observer,
+    ) -> Search<'a> {
+        Search {
+            args: &self.inputs,
+            names: &self.names,
+            format,
+            scratch: &self.scratch,
+            stores: &self.stores,
+            output: match &self.output {
+                OutputTarget::Directory(_) if self.in_place => None,
+                OutputTarget::Directory(root) => Some(root),
+                OutputTarget::Stdout | OutputTarget::File(_) => None,
+            },
+            // A file that is one record is not looked into; annotations copy nothing.
+            binary: match self.binary {
+                _ if self.compares_files() => BinaryFiles::Text,
+                BinaryFiles::Copy if self.annotates => BinaryFiles::Skip,
+                binary => binary,
+            },
+            skips_bad: self.skip_bad.is_some(),
+            roots: self.roots.as_ref(),
+            observer,
+        }
+    }
+}
+
+/// What a walk or a pattern gives.
+enum Found {
+    File(PathBuf),
+    Unreadable(PathBuf, io::Error),
+}
+
+/// Where the files are that one input of a job means, links resolved. What cannot be read, or is no text, is passed over:
+/// it is told when the job begins.
+///
+/// # Errors
+///
+/// As for inputs of a job.
+pub fn places_of(spec: &JobSpec, input: &str, observer: &dyn Observer) -> Result<Vec<PathBuf>> {
+    let args = &[input.to_owned()];
+    let search = spec.search(spec.format, observer);
+    let search = Search { args, binary: BinaryFiles::Text, skips_bad: true, ..search };
+    let place = |source: Source| source.identity.unwrap_or_else(|| PathBuf::from(input));
+    Ok(resolve(&search)?.into_iter().map(place).collect())
+}
+
+/// Resolves the arguments.
+///
+/// # Errors
+///
+/// A [`UsageError`] if a glob or directory gives no file at all, or what it gives must not be read unasked; any other
+/// error names the file that cannot be read.
+pub(crate) fn resolve(search: &Search<'_>) -> Result<Vec<Source>> {
+    let mut found = Finding::new(search);
+    for arg in search.args {
+        found.add(arg)?;
+    }
+    found.finish()
+}
+
+/// Sources as they come.
+struct Finding<'a> {
+    search: &'a Search<'a>,
+    /// The output directory, if it is there.
+    output: Option<(Inode, PathBuf)>,
+    directories: Directories,
+    sources: Vec<Source>,
+    /// Directories that were named.
+    roots: Vec<PathBuf>,
+    /// An argument that is the output directory itself.
+    in_place: Option<&'a str>,
+    passed_over: bool,
+    skipped: Vec<(String, &'static str)>,
+}
+
+impl<'a> Finding<'a> {
+    fn new(search: &'a Search<'a>) -> Self {
+        let output = search.output.and_then(|path| {
+            let inode = inode_of(&std::fs::metadata(path).ok()?)?;
+            Some((inode, std::fs::canonicalize(path).ok()?))
+        });
+        Self {
+            search,
+            output,
+            directories: Directories::default(),
+            sources: Vec::new(),
+            roots: Vec::new(),
+            in_place: None,
+            passed_over: false,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Adds what an argument means.
+    fn add(&mut self, arg: &'a str) -> Result<()> {
+        let Search { format, scratch, .. } = *self.search;
+        let path = Path::new(arg);
+        if is_object_address(arg) {
+            return self.add_objects(arg);
+        }
+        if is_dash(path) {
+            self.sources.push(stdin(format, scratch)?);
+            return Ok(());
+        }
+        if path.file_name().is_some_and(is_unfinished_output) {
+            let text = format!(
+                "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
+                 if it is to be read"
+            );
+            return Err(UsageError(text).into());
+        }
+        if path.is_dir() {
+            if self.is_output(path) {
+                self.in_place = Some(arg);
+            }
+            self.roots.extend(std::fs::canonicalize(path));
+            let mut files = Vec::new();
+            self.walk(path, path, &mut files)?;
+            if files.is_empty() {
+                let but = match (self.passed_over, self.search.names.is_empty()) {
+                    (true, _) => " but those of the output directory",
+                    (false, true) => "",
+                    (false, false) => " that --include and --exclude let pass",
+                };
+                return Err(UsageError(format!("{arg}: no file in this directory{but}")).into());
+            }
+            return files.into_iter().try_for_each(|file| self.add_found(file));
+        }
+        if !path.exists() && arg.contains(['*', '?', '[']) {
+            return self.expand(arg)?.into_iter().try_for_each(|file| self.add_found(file));
+        }
+        let source = self.source(path.to_owned())?;
+        self.sources.push(source);
+        Ok(())
+    }
+
+    fn source(&mut self, path: PathBuf) -> Result<Source> {
+        let Search { format, scratch, roots, .. } = *self.search;
+        source(path, format, scratch, &mut self.directories, roots)
+    }
+
+    fn is_output(&self, path: &Path) -> bool {
+        let inode = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
+        self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
+    }
+
+    /// All regular files below a directory, which is the root that was named or below it, by the bytes of their paths.
+    fn walk(&mut self, root: &Path, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
+        let entries = std::fs::read_dir(directory).and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
+        });
+        let mut paths = match entries {
+            Ok(paths) => paths,
+            Err(error) => {
+                files.push(Found::Unreadable(directory.to_owned(), error));
+                return Ok(());
+            }
+        };
+        paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+        for path in paths {
+            if path.file_name().is_some_and(is_unfinished_output) {
+                continue;
+            }
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            let names = self.search.names;
+            let is_link =
+                std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+            match std::fs::metadata(&path) {
+                // Links to directories are not followed: they may lead in circles.
+                Ok(metadata) if metadata.is_dir() && is_link => {}
+                Ok(metadata) if metadata.is_dir() && self.is_output(&path) => {
+                    self.passed_over = true;
+                }
+                Ok(metadata) if metadata.is_dir() && !names.enters(below) => {}
+                Ok(metadata) if metadata.is_dir() => self.walk(root, &path, files)?,
+                _ if !names.takes(below) => {}
+                Ok(metadata) if metadata.is_file() => files.push(Found::File(path)),
+                Ok(_) => {}
+                Err(error) => files.push(Found::Unreadable(path, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn expand(&mut self, pattern: &str) -> Result<Vec<Found>> {
+        let paths =
+            glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: {error}")))?;
+        let mut files = Vec::new();
+        for path in paths {
+            let (path, failed) = match path {
+                Ok(path) => (path, None),
+                Err(error) => (error.path().to_owned(), Some(io::Error::from(error))),
+            };
+            if path.iter().any(is_unfinished_output) {
+                continue;
+            }
+            match (failed, std::fs::metadata(&path)) {
+                (Some(error), _) | (None, Err(error)) => files.push(Found::Unreadable(path, error)),
+                (None, Ok(metadata)) if metadata.is_file() => files.push(Found::File(path)),
+                (None, Ok(_)) => {}
+            }
+        }
+        let path = |found: &Found| match found {
+            Found::File(path) | Found::Unreadable(path, _) => path.clone(),
+        };
+        files.sort_by(|a, b| path(a).as_os_str().as_bytes().cmp(path(b).as_os_str().as_bytes()));
+        // A pattern that names nothing but files of the output directory means them.
+        let output = self.output.as_ref().map(|(_, output)| output.clone());
+        let is_inside = |found: &Found| {
+            let place = identity(&path(found));
+            output.as_ref().is_some_and(|output| place.starts_with(output))
+        };
+        let inside = files.iter().filter(|found| is_inside(found)).count();
+        if inside < files.len() {
+            files.retain(|found| !is_inside(found));
+            self.passed_over |= inside > 0;
+        }
+        if files.is_empty() {
+            return Err(UsageError(format!("{pattern}: no file matches")).into());
+        }
+        Ok(files)
+    }
+
+    /// Adds a file that was found, not named.
+    fn add_found(&mut self, found: Found) -> Result<()> {
+        let (path, error) = match found {
+            Found::Unreadable(path, error) => (path, error),
+            Found::File(path) => match self.source(path.clone()) {
+                Ok(source) => return self.add_content(source),
+                // What is none of the system's may be a file that nobody may ask for, which is no bad one.
+                Err(error) => (path, error.into_io()?),
+            },
+        };
+        let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        let text = match std::fs::read_link(&path).ok().filter(|_| is_link) {
+            Some(target) => format!("a link to {}: {error}", target.display()),
+            None => error.to_string(),
+        };
+        let name = path.display().to_string();
+        if !self.search.skips_bad {
+            return Err(io::Error::new(error.kind(), text))
+                .with_context(|| format!("{name}: cannot read; --skip-bad leaves such files out"));
+        }
+        let relative = self.directories.identity(&path);
+        let (kind, absolute) = (error.kind(), relative.clone());
+        // Of a format that knows every granularity: no record of it is ever seen.
+        let packing = (Compression::Plain, Format::JsonLines);
+        let place = Place::Unreadable(Arc::new(Unreadable { kind, text }));
+        let source = Source::new(name, relative, 0, packing, place);
+        self.sources.push(Source { identity: Some(absolute.clone()), absolute, ..source });
+        Ok(())
+    }
+
+    fn add_objects(&mut self, arg: &str) -> Result<()> {
+        let Search { format, stores, output, names, .. } = *self.search;
+        let mut sources = object_sources(arg, format, stores, names)?;
+        let is_one = sources.len() == 1 && sources[0].name == arg;
+        let output = output.and_then(Path::to_str).filter(|output| is_object_address(output));
+        let is_inside =
+            |source: &Source| output.is_some_and(|output| source.name.starts_with(output));
+        let inside = sources.iter().filter(|source| is_inside(source)).count();
+        if inside < sources.len() {
+            sources.retain(|source| !is_inside(source));
+            self.passed_over |= inside > 0;
+        }
+        if is_one {
+            self.sources.extend(sources);
+            return Ok(());
+        }
+        sources.into_iter().try_for_each(|source| self.add_content(source))
+    }
+
+    /// Adds a file that was found, if it is text, or as the user wants it.
+    fn add_content(&mut self, mut source: Source) -> Result<()> {
+        let looks = self.search.binary != BinaryFiles::Text && source.format != Format::Parquet;
+        let kind = if looks {
+            // Records that end with zero bytes are full of them.
+            let tell = match source.format {
+                Format::ZeroTerminated => magic_kind,
+                _ => binary_kind,
+            };
+            tell(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
+        } else {
+            None
+        };
+        match (kind, self.search.binary) {
+            (None, _) | (_, BinaryFiles::Text) => self.sources.push(source),
+            (Some(kind), BinaryFiles::Skip) => self.skipped.push((source.name, kind)),
+            (Some(_), BinaryFiles::Copy) => {
+                (source.is_copied, source.format) = (true, Format::Text);
+                self.sources.push(source);
+            }
+            (Some(kind), BinaryFiles::Refuse) => {
+                let text = format!(
+                    "{}: this is {kind}, not text: say --binary skip, copy or text; a file that is named itself is \
+                     always cut as told",
+                    source.name
+                );
+                return Err(UsageError(text).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Source>> {
+        if let (Some(arg), Some((_, output))) = (self.in_place, &self.output) {
+            let outside = self.sources.iter().find(|source| !source.absolute.starts_with(output));
+            if let Some(outside) = outside {
+                let text = format!(
+                    "{arg} is the output directory and an input beside others ({}): leave it out of the inputs",
+                    outside.name
+                );
+                return Err(UsageError(text).into());
+            }
+        }
+        if self.passed_over {
+            let output = self.search.output.unwrap_or(Path::new("")).display();
+            self.search.observer.notice(&format!(
+                "{output} is inside of the input, and was left out: outputs go there"
+            ));
+        }
+        if let Some((first, kind)) = self.skipped.first() {
+            let count = self.skipped.len();
+            let text = format!("binary files left out: {count}, the first is {first} ({kind})");
+            self.search.observer.notice(&text);
+        }
+        if self.sources.is_empty() && !self.skipped.is_empty() {
+            return Err(UsageError("no input is text: all files are binary".into()).into());
+        }
+        set_relative_paths(&mut self.sources, &self.roots);
+        Ok(self.sources)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::observer::Unwatched;
+    use super::*;
+    use crate::error::chain_text;
+
+    fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
+        let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
+        let (format, observer) = (FormatRule::default(), &Unwatched);
+        let (skips_bad, roots) = (false, None);
+        let names = &NameFilter::default();
+        resolve(&Search {
+            args,
+            names,
+            format,
+            scratch,
+            stores,
+            output,
+            binary,
+            skips_bad,
+            roots,
+            observer,
+        })
+    }
+
+    #[test]
+    fn directories_and_globs_come_in_byte_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x\n").unwrap();
+        };
+        ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl"].into_iter().for_each(write);
+        let root = directory.path().display().to_string();
+        let scratch = directory.path();
+        let relative = |args: &[String]| -> Vec<String> {
+            let sources = search(args, scratch).unwrap();
+            sources.iter().map(|source| source.relative.display().to_string()).collect()
+        };
+        assert_eq!(
+            relative(std::slice::from_ref(&root)),
+            ["B.txt", "a/y.jsonl", "a/z.txt", "b.txt"]
+        );
+        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "b.txt"]);
+        assert_eq!(
+            relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
+            ["b.txt", "a/y.jsonl", "a/z.txt"]
+        );
+    }
+
+    #[test]
+    fn what_matches_nothing_is_a_usage_error_and_what_is_missing_is_named() {
+        let scratch = std::env::temp_dir();
+        let error = search(&["/nonexistent-*.txt".into()], &scratch).unwrap_err();
+        assert!(error.is_usage());
+        let error = search(&["/nonexistent.txt".into()], &scratch).unwrap_err();
+        assert!(!error.is_usage() && chain_text(&error).contains("/nonexistent.txt"));
+    }
+}

@@ -1,0 +1,242 @@
+//! What workers tell each other so that a report can name the records of all: files, and records before each chunk.
+//!
+//! ```text
+//! catalogue:  files, { shared prefix with the one before, length of the rest, rest } ...,
+//!             chunks, { files since the one before, records } ...            numbers as LEB128
+//! ```
+
+use super::super::chunk_facts::ChunkFacts;
+use super::super::chunks::Chunk;
+use super::super::inputs::Source;
+use super::super::report::{Name, Names};
+use crate::error::{Context, Result};
+use umbel_engine::dedup::{Place, RecordPart};
+
+/// Most bytes that the file names of a job take, written out: shared prefixes make a few bytes a name of any length.
+/// Honest catalogues, which fit one order together, stay below.
+const NAMES_BYTES_MAX: usize = 1 << 30;
+
+/// The catalogue of a worker that has read these.
+pub(super) fn encode(sources: &[Source], chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push(&mut bytes, sources.len() as u64);
+    let mut before = "";
+    for Source { name, .. } in sources {
+        let same = before.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        push(&mut bytes, same as u64);
+        push(&mut bytes, (name.len() - same) as u64);
+        bytes.extend_from_slice(&name.as_bytes()[same..]);
+        before = name;
+    }
+    push(&mut bytes, chunks.len() as u64);
+    let mut file = 0;
+    for (chunk, facts) in chunks.iter().zip(facts) {
+        push(&mut bytes, (chunk.source - file) as u64);
+        push(&mut bytes, facts.records);
+        file = chunk.source;
+    }
+    bytes
+}
+
+fn push(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.split_off_first()?;
+        number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A number of things that take at least a byte each.
+fn take_count(bytes: &mut &[u8]) -> Option<usize> {
+    usize::try_from(take(bytes)?).ok().filter(|count| *count <= bytes.len())
+}
+
+/// The files of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    files: Vec<String>,
+    /// Of each chunk: its file, and the records of the file before it.
+    chunks: Vec<(u32, u64)>,
+}
+
+impl Catalogue {
+    /// Reads a catalogue whose names may take so many bytes, and takes from that number what they do.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub(super) fn decode(bytes: &[u8], names_bytes_left: &mut usize) -> Result<Self> {
+        let mut rest = bytes;
+        let found = Self::take(&mut rest, names_bytes_left).filter(|_| rest.is_empty());
+        found.with_context(|| {
+            format!(
+                "a catalogue of {} bytes is none of this release, or names of files take more than \
+                 {NAMES_BYTES_MAX} bytes",
+                bytes.len()
+            )
+        })
+    }
+
+    fn take(rest: &mut &[u8], names_bytes_left: &mut usize) -> Option<Self> {
+        let mut found = Self::default();
+        let mut name = Vec::new();
+        for _ in 0..take_count(rest)? {
+            let same = usize::try_from(take(rest)?).ok().filter(|same| *same <= name.len())?;
+            let length = take_count(rest)?;
+            name.truncate(same);
+            name.extend_from_slice(rest.split_off(..length)?);
+            *names_bytes_left = names_bytes_left.checked_sub(name.len())?;
+            found.files.push(String::from_utf8_lossy(&name).into_owned());
+        }
+        let (mut file, mut before) = (0u32, 0u64);
+        for _ in 0..take_count(rest)? {
+            let step = u32::try_from(take(rest)?).ok()?;
+            if step > 0 {
+                (file, before) = (file.checked_add(step)?, 0);
+            }
+            found.files.get(file as usize)?;
+            found.chunks.push((file, before));
+            before = before.checked_add(take(rest)?)?;
+        }
+        Some(found)
+    }
+
+    /// File and record, counted from 1, of a record of a chunk by the worker's own numbers.
+    fn name(&self, chunk: u32, record: u64) -> Option<(&str, u64)> {
+        let (file, before) = *self.chunks.get(chunk as usize)?;
+        Some((&self.files[file as usize], before.checked_add(record)?.checked_add(1)?))
+    }
+}
+
+/// The files of all workers.
+#[derive(Debug)]
+pub(super) struct Catalogues {
+    chunk_bases: Vec<u32>,
+    workers: Vec<Catalogue>,
+}
+
+impl Catalogues {
+    /// Reads one catalogue a worker.
+    ///
+    /// # Errors
+    ///
+    /// Names the worker whose catalogue is none.
+    pub(super) fn decode(chunk_bases: &[u32], catalogues: &[Vec<u8>]) -> Result<Self> {
+        let mut left = NAMES_BYTES_MAX;
+        let read = |(worker, bytes): (usize, &Vec<u8>)| {
+            Catalogue::decode(bytes, &mut left).with_context(|| format!("worker {worker}"))
+        };
+        let workers = catalogues.iter().enumerate().map(read).collect::<Result<_>>()?;
+        Ok(Self { chunk_bases: chunk_bases.to_vec(), workers })
+    }
+}
+
+impl Catalogues {
+    /// The name of a place that is this part.
+    pub(super) fn name_of_part(&self, place: Place, part: RecordPart) -> Result<Name<'_>> {
+        self.name_of_record(place, part.record, Some(part.part))
+    }
+
+    fn name_of_record(&self, place: Place, record: u64, part: Option<u64>) -> Result<Name<'_>> {
+        let worker = self.chunk_bases.partition_point(|base| *base <= place.chunk());
+        let found = worker.checked_sub(1).and_then(|worker| {
+            let chunk = place.chunk() - self.chunk_bases[worker];
+            let (file, record) = self.workers.get(worker)?.name(chunk, record)?;
+            let worker = Some(u16::try_from(worker).ok()?);
+            Some(Name { worker, file, record, part })
+        });
+        let (item, chunk) = (place.item(), place.chunk());
+        found.with_context(|| format!("no worker has item {item} of chunk {chunk}"))
+    }
+}
+
+impl Names for Catalogues {
+    fn name(&self, place: Place) -> Result<Name<'_>> {
+        self.name_of_record(place, place.item(), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue(files: &[(&str, &[u64])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        push(&mut bytes, files.len() as u64);
+        for (name, _) in files {
+            push(&mut bytes, 0);
+            push(&mut bytes, name.len() as u64);
+            bytes.extend_from_slice(name.as_bytes());
+        }
+        push(&mut bytes, files.iter().map(|(_, chunks)| chunks.len() as u64).sum());
+        for (number, (_, chunks)) in files.iter().enumerate() {
+            for (chunk, records) in chunks.iter().enumerate() {
+                push(&mut bytes, u64::from(chunk == 0 && number > 0));
+                push(&mut bytes, *records);
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn places_are_named_by_worker_file_and_record() {
+        let first = catalogue(&[("a.txt", &[300, 2]), ("ä.txt", &[5])]);
+        let second = catalogue(&[("b.txt", &[9])]);
+        let all = Catalogues::decode(&[0, 3], &[first, second]).unwrap();
+        let name = |chunk, item| {
+            let Name { worker, file, record, .. } = all.name(Place::new(chunk, item)).unwrap();
+            (worker.unwrap(), file, record)
+        };
+        assert_eq!(name(1, 0), (0, "a.txt", 301));
+        assert_eq!(name(2, 4), (0, "ä.txt", 5));
+        assert_eq!(name(3, 8), (1, "b.txt", 9));
+        assert!(all.name(Place::new(4, 0)).is_err());
+    }
+
+    #[test]
+    fn foreign_bytes_are_refused_or_read_but_never_trusted() {
+        let whole = catalogue(&[("a.txt", &[300, 2]), ("ab.txt", &[5])]);
+        for length in 0..whole.len() {
+            assert!(Catalogue::decode(&whole[..length], &mut { NAMES_BYTES_MAX }).is_err());
+        }
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                let _ = Catalogue::decode(&bytes, &mut { NAMES_BYTES_MAX });
+            }
+        }
+        assert!(Catalogue::decode(&[0xff; 40], &mut { NAMES_BYTES_MAX }).is_err());
+    }
+
+    #[test]
+    fn shared_prefixes_do_not_make_memory_without_end() {
+        // One name of 9 bytes and two more that are the same: 27 bytes.
+        let mut bytes = vec![3, 0, 9];
+        bytes.extend_from_slice(b"long name");
+        bytes.extend([9, 0, 9, 0, 0]);
+        let mut left = 27;
+        assert_eq!(Catalogue::decode(&bytes, &mut left).unwrap().files.len(), 3);
+        assert_eq!(left, 0);
+        assert!(Catalogue::decode(&bytes, &mut 26).is_err());
+    }
+
+    #[test]
+    fn records_beyond_all_numbers_have_no_name() {
+        let chunks = catalogue(&[("a", &[u64::MAX, 0])]);
+        let all = Catalogues::decode(&[0], &[chunks]).unwrap();
+        assert!(all.name(Place::new(1, 0)).is_err());
+    }
+}

@@ -1,0 +1,154 @@
+//! The end of a job over many machines, at its coordinator: the summary, with sums over all workers.
+
+use super::super::bad::BadRecords;
+use super::super::commit::commit;
+use super::super::destinations::upload_to;
+use super::super::exchange::Outcome;
+use super::super::groups::{GroupFacts, ToldGroups};
+use super::super::local_pass::LocalTimes;
+use super::super::online::Asked;
+use super::super::output::OutputTimes;
+use super::super::sink::{Sink, compression_of_name, path_aside};
+use super::super::summary::{DroppedItems, Facts, Summary};
+use super::bench::Bench;
+use super::catalogue::Catalogues;
+use super::notes::ReadingNote;
+use super::part_names::ToldNames;
+use super::times::Part;
+use crate::error::{Context, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use umbel_engine::dedup::job::JobResult;
+use umbel_files::Likeness;
+use umbel_files::PartialFile;
+
+/// Writes the summary, durably, and returns it in one line.
+pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
+    let parts: Vec<Part> = result
+        .written
+        .iter()
+        .enumerate()
+        .map(|(worker, written)| {
+            serde_json::from_slice(&written.detail)
+                .with_context(|| format!("the part of worker {worker} in the summary"))
+        })
+        .collect::<Result<_>>()?;
+    let summary = summary(bench, result, &parts)?;
+    if let Some(path) = &bench.spec.summary {
+        let member = &bench.member;
+        let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
+        let compression = compression_of_name(path);
+        // An object that bears the job's mark is the summary that a process before has written.
+        let mut sink = match upload_to(&bench.spec, path)? {
+            Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
+            None => {
+                let like = std::fs::metadata(path).ok().and_then(|there| Likeness::of(&there));
+                let create =
+                    |path: &Path, mode| PartialFile::again(path_aside(path, &writer), mode);
+                Sink::file_aside(path, compression, like, create)?
+            }
+        };
+        sink.write(summary.json()?.as_bytes())?;
+        commit(vec![sink.complete()?])?;
+    }
+    summary.line()
+}
+
+/// The groups of all workers, for the summary.
+fn groups(result: &JobResult, parts: &[Part]) -> Result<Option<(Value, Value)>> {
+    if parts.iter().all(|part| part.groups.is_none()) {
+        return Ok(None);
+    }
+    let mut all = GroupFacts::default();
+    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|told| all.add_told(told));
+    let chunk_bases: Vec<u32> = parts.iter().map(|part| part.chunk_base).collect();
+    let catalogues: Vec<Vec<u8>> =
+        result.counts.iter().map(|counts| counts.catalogue.clone()).collect();
+    let told = parts.iter().filter_map(|part| part.groups.as_ref());
+    let told = told.flat_map(ToldGroups::parts).collect();
+    let names = ToldNames::new(Catalogues::decode(&chunk_bases, &catalogues)?, told);
+    all.json(&names).map(Some)
+}
+
+/// What came of asking filters, over all workers: by the name that the first one has, and the largest rate.
+fn asked(parts: &[Part]) -> Vec<Asked> {
+    let mut sums: Vec<Asked> = parts.first().map(|part| part.asked.clone()).unwrap_or_default();
+    for part in parts.iter().skip(1) {
+        for (sum, asked) in sums.iter_mut().zip(&part.asked) {
+            sum.rate = sum.rate.max(asked.rate);
+            sum.asked = sum.asked.saturating_add(asked.asked);
+            sum.dropped = sum.dropped.saturating_add(asked.dropped);
+        }
+    }
+    sums
+}
+
+fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary> {
+    let shape = result.plan.shape;
+    let reading = ReadingNote {
+        workers: shape.workers,
+        cells_per_owner: shape.cells_per_owner,
+        chunk_base: 0,
+    };
+    let job = bench.job(reading);
+    let exchange =
+        Outcome { plan: result.plan, report: result.report, settle_time: Duration::ZERO };
+    let sum = |part: fn(&Part) -> u64| parts.iter().map(part).fold(0, u64::saturating_add);
+    let known = sum(|part| part.reference_drops);
+    let dropped = result.written.iter().map(|written| written.dropped);
+    let dropped = dropped.fold(0, u64::saturating_add);
+    let facts = Facts {
+        job: &job,
+        items: result.counts.iter().map(|counts| counts.items).sum(),
+        records: result.counts.iter().map(|counts| counts.records).sum(),
+        exempt: sum(|part| part.exempt),
+        left_out: sum(|part| part.left_out),
+        dropped: DroppedItems { input: dropped.saturating_sub(known), reference: known },
+        exchange: &exchange,
+        written: None,
+        asked: &asked(parts),
+        bad: &BadRecords::default(),
+        groups: groups(result, parts)?,
+        early_drops: sum(|part| part.early_drops),
+        phases: &[],
+        wall: bench.clocks.0.elapsed(),
+        cpu_s: parts.iter().map(|part| part.cpu_s).sum(),
+        local_times: LocalTimes::default(),
+        output_times: OutputTimes::default(),
+        scratch_bytes: 0,
+    };
+    let mut summary = Summary::new(&facts);
+    let inputs: Vec<&String> = parts.iter().flat_map(|part| &part.inputs).collect();
+    summary.set("/spec/inputs", json!(inputs));
+    let causes = added(parts.iter().map(|part| &part.bad_by_cause), |sum, part| sum + part);
+    summary.set("/bad/total", causes.values().sum::<u64>());
+    summary.set("/bad/by_cause", json!(causes));
+    let each = |part: fn(&Part) -> u64| Value::from(parts.iter().map(part).collect::<Vec<u64>>());
+    summary.set("/run/rss_bytes_max", each(|part| part.rss_bytes_max));
+    summary.set("/run/scratch_bytes_max", each(|part| part.scratch_bytes_max));
+    summary.set("/run/threads", sum(|part| part.threads as u64));
+    summary.set("/run/resumed", sum(|part| part.resumed));
+    summary.set("/run/attempts", result.attempts);
+    // Workers go through a phase at the same time: the slowest one tells how long it took.
+    summary.set(
+        "/run/phase_wall_s",
+        json!(added(parts.iter().map(|part| &part.phase_wall_s), f64::max)),
+    );
+    let thread_s = added(parts.iter().map(|part| &part.thread_s), |sum, part| sum + part);
+    summary.set("/run/thread_s", json!(thread_s));
+    Ok(summary)
+}
+
+/// Tables of workers as one.
+fn added<'a, Number: Copy + 'a>(
+    tables: impl Iterator<Item = &'a BTreeMap<String, Number>>,
+    add: fn(Number, Number) -> Number,
+) -> BTreeMap<String, Number> {
+    let mut all: BTreeMap<String, Number> = BTreeMap::new();
+    for (name, number) in tables.flatten() {
+        all.entry(name.clone()).and_modify(|sum| *sum = add(*sum, *number)).or_insert(*number);
+    }
+    all
+}

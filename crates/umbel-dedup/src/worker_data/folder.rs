@@ -1,0 +1,295 @@
+//! The folder of a worker's job: one process at a time, and what is in it.
+
+use crate::error::{Context, Result, bail};
+use crc_fast::{CrcAlgorithm, checksum};
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use umbel_files::OWNER_ONLY;
+use umbel_files::UsageError;
+
+/// Permissions of the folder: what lies in it tells of records, and of a job's secret.
+const FOLDER_MODE: u32 = 0o700;
+
+/// The file that tells what was done.
+pub(super) const JOURNAL: &str = "journal";
+
+/// The file that tells, when nothing else is left, that the job has ended.
+pub(super) const ENDED: &str = "ended";
+
+/// The file that is locked by whoever works in the folder.
+const LOCK: &str = "lock";
+
+/// A folder that no other process works in.
+#[derive(Debug)]
+pub(super) struct JobFolder {
+    path: PathBuf,
+    /// The lock goes with the file.
+    _lock: File,
+}
+
+impl JobFolder {
+    /// Makes the folder, if it is not there, and takes it.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if another process has it.
+    pub(super) fn take(path: &Path) -> Result<Self> {
+        let cannot = || format!("{}: cannot make the folder of the job", path.display());
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
+        let lock = path.join(LOCK);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(OWNER_ONLY)
+            .open(&lock)
+            .with_context(|| format!("{}: cannot open", lock.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let text = format!(
+                    "{}: another process works on this job; every worker needs a --job-dir of its own",
+                    path.display()
+                );
+                return Err(UsageError(text).into());
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("{}: cannot lock", lock.display()));
+            }
+        }
+        sync_folder(path)?;
+        sync_folder(umbel_files::folder_of(path))?;
+        Ok(Self { path: path.to_owned(), _lock: file })
+    }
+
+    /// A file in it.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the folder and all in it. A process that dies on the way leaves what the next one understands: if the
+    /// journal speaks of the end it goes last, else first, and what it spoke of was then never done.
+    pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
+        let removed = || -> std::io::Result<()> {
+            if speaks_of_end {
+                self.remove_data()?;
+            } else if let Err(error) = std::fs::remove_file(self.file(JOURNAL))
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+            umbel_files::sync_folder(&self.path)?;
+            std::fs::remove_dir_all(&self.path)
+        };
+        removed().with_context(|| format!("{}: cannot remove", self.path.display()))
+    }
+
+    /// Removes all in the folder but a note that the job has ended, which is durable before the journal goes.
+    pub(super) fn leave(&self, note: &[u8]) -> Result<()> {
+        let left = || -> std::io::Result<()> {
+            let aside = self.file("ended.new");
+            let mut file = OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(OWNER_ONLY);
+            let mut file = file.open(&aside)?;
+            file.write_all(note)?;
+            file.sync_all()?;
+            std::fs::rename(aside, self.file(ENDED))?;
+            umbel_files::sync_folder(&self.path)?;
+            self.remove_data()?;
+            std::fs::remove_file(self.file(JOURNAL))?;
+            std::fs::remove_file(self.file(LOCK))
+        };
+        left().with_context(|| format!("{}: cannot be left", self.path.display()))
+    }
+
+    /// Removes all that a job which has ended needs no more. Who holds the lock goes on holding it.
+    fn remove_data(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if ![JOURNAL, LOCK, ENDED].iter().any(|name| entry.file_name() == *name) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(path: &Path) -> Result<()> {
+    umbel_files::sync_folder(path).with_context(|| format!("{}: cannot sync", path.display()))
+}
+
+/// Bytes in a data file that are read back whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Blob {
+    offset: u64,
+    bytes: u64,
+    crc32c: u32,
+}
+
+impl Blob {
+    /// The first byte behind it.
+    pub(super) fn end(self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// CRC-32C, as everywhere in the folder.
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC-32 has 32 bits")
+}
+
+/// A file of the folder that many threads append to and read from. Its name is durable when it is open; its bytes are
+/// after [`DataFile::sync`].
+#[derive(Debug)]
+pub(super) struct DataFile {
+    path: PathBuf,
+    file: File,
+    length: AtomicU64,
+}
+
+impl DataFile {
+    /// Opens the file, of which so many bytes are known to be good: what is more is cut.
+    ///
+    /// # Errors
+    ///
+    /// If the file is shorter than that.
+    pub(super) fn open(folder: &JobFolder, name: &str, good_bytes: u64) -> Result<Self> {
+        let path = folder.file(name);
+        let cannot = || format!("{}: cannot open", path.display());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(OWNER_ONLY)
+            .open(&path)
+            .with_context(cannot)?;
+        let length = file.metadata().with_context(cannot)?.len();
+        if length < good_bytes {
+            bail!(
+                "{}: {length} bytes, expected {good_bytes}: remove the folder and start the job again",
+                path.display()
+            );
+        }
+        file.set_len(good_bytes).with_context(cannot)?;
+        sync_folder(folder.path())?;
+        Ok(Self { path, file, length: AtomicU64::new(good_bytes) })
+    }
+
+    /// Appends bytes and returns where they are.
+    pub(super) fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.write_at(bytes, offset)?;
+        Ok(offset)
+    }
+
+    /// Takes so many bytes at the end, to be written by [`DataFile::write_at`].
+    pub(super) fn reserve(&self, bytes: u64) -> u64 {
+        self.length.fetch_add(bytes, Ordering::Relaxed)
+    }
+
+    /// Writes reserved bytes.
+    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file.write_all_at(bytes, offset).with_context(|| {
+            let (path, length) = (self.path.display(), bytes.len());
+            format!(
+                "{path}: cannot write {length} bytes at {offset}; --job-dir names another folder"
+            )
+        })
+    }
+
+    /// Fills the buffer from an offset.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length = buffer.len();
+        self.file.read_exact_at(buffer, offset).with_context(|| {
+            format!("{}: cannot read {length} bytes at {offset}", self.path.display())
+        })
+    }
+
+    /// Appends bytes that are read back whole.
+    pub(super) fn append_blob(&self, bytes: &[u8]) -> Result<Blob> {
+        let offset = self.append(bytes)?;
+        Ok(Blob { offset, bytes: bytes.len() as u64, crc32c: crc32c(bytes) })
+    }
+
+    /// Reads them back.
+    ///
+    /// # Errors
+    ///
+    /// If they are not what was written.
+    pub(super) fn read_blob(&self, blob: Blob) -> Result<Vec<u8>> {
+        let Blob { offset, bytes: length, .. } = blob;
+        let held = self.bytes();
+        if offset.checked_add(length).is_none_or(|end| end > held) {
+            bail!("{}: {held} bytes, expected {length} more at {offset}", self.name());
+        }
+        let mut bytes = vec![0; usize::try_from(length).context("bytes to read")?];
+        self.read(offset, &mut bytes)?;
+        if crc32c(&bytes) != blob.crc32c {
+            bail!("{}: damaged in the {length} bytes at byte {offset}", self.name());
+        }
+        Ok(bytes)
+    }
+
+    /// Makes what was appended durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_data().with_context(|| format!("{}: cannot sync", self.path.display()))
+    }
+
+    /// Cuts what was appended behind an offset.
+    pub(super) fn cut(&self, length: u64) -> Result<()> {
+        self.length.store(length, Ordering::Relaxed);
+        self.file.set_len(length).with_context(|| format!("{}: cannot cut", self.path.display()))
+    }
+
+    /// Bytes appended.
+    pub(super) fn bytes(&self) -> u64 {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// For messages.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_is_one_process_s_and_data_behind_the_good_is_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("job");
+        let folder = JobFolder::take(&path).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
+        let error = JobFolder::take(&path).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("another process"));
+        let data = DataFile::open(&folder, "runs", 0).unwrap();
+        assert_eq!(mode(&path.join("runs")), 0o600);
+        assert_eq!((data.append(b"good").unwrap(), data.append(b"lost").unwrap()), (0, 4));
+        drop(data);
+        let data = DataFile::open(&folder, "runs", 4).unwrap();
+        assert_eq!(data.append(b"new").unwrap(), 4);
+        assert!(DataFile::open(&folder, "runs", 9).unwrap_err().to_string().contains("expected 9"));
+        std::fs::write(folder.file(JOURNAL), "").unwrap();
+        folder.leave(b"note").unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(&path).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!((left, mode(&path.join("ended"))), (vec!["ended".into()], 0o600));
+        JobFolder::take(&path).unwrap().remove(false).unwrap();
+        assert!(!path.exists());
+    }
+}

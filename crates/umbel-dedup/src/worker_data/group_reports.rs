@@ -1,0 +1,130 @@
+//! What a worker tells of groups: the list of its own, the annotations of its records, figures for the summary.
+
+use super::super::annotate::Annotations;
+use super::super::groups::{GroupFacts, GroupList, ToldGroups};
+use super::super::output::Places;
+use super::super::sink::{Complete, Sink};
+use super::super::sorted_rows::{RowSorter, SortedRows};
+use super::super::spec::OutputTarget;
+use super::super::spill::ScratchFile;
+use super::super::turns::lock;
+use super::bench::{Bench, ReadState};
+use super::claims::{drops_by_kept, sort_bytes};
+use super::group_file::GroupReader;
+use super::part_names::{KeptElsewhere, PlaceNames};
+use crate::error::{Context, Result, bail};
+use std::sync::Arc;
+use umbel_engine::dedup::WorkerId;
+use umbel_engine::dedup::job::WriteOrder;
+
+/// The groups that this worker knows: its own alone, or all.
+fn groups(bench: &Bench, of: Option<WorkerId>) -> Result<GroupReader<'_>> {
+    let good_bytes = lock(&bench.told).group_bytes.context("groups were not counted")?;
+    GroupReader::new(&bench.groups, good_bytes, of)
+}
+
+/// All groups that this worker knows, in the order of kept records.
+pub(super) fn all_groups(bench: &Bench) -> Result<GroupReader<'_>> {
+    groups(bench, None)
+}
+
+fn own(bench: &Bench) -> Option<WorkerId> {
+    Some(WorkerId(bench.member.worker))
+}
+
+/// Writes the list of the groups whose kept record is this worker's.
+pub(super) fn write_list(
+    bench: &Bench,
+    state: &ReadState,
+    order: &WriteOrder,
+    sink: Sink,
+) -> Result<Complete> {
+    let names = PlaceNames::of_own(bench, state, order)?;
+    let mut list = GroupList::new(&names, sink);
+    let mut groups = groups(bench, own(bench))?;
+    while let Some(group) = groups.next()? {
+        list.add(group.kept, group.size)?;
+    }
+    list.complete()
+}
+
+/// What the summary says of this worker's groups.
+pub(super) fn told(bench: &Bench, state: &ReadState) -> Result<ToldGroups> {
+    let mut facts = GroupFacts::default();
+    let mut groups = groups(bench, own(bench))?;
+    while let Some(group) = groups.next()? {
+        facts.add(group.kept, group.size);
+    }
+    let told = facts.told();
+    if !bench.spec.has_parts() {
+        return Ok(told);
+    }
+    told.with_parts(|kept| bench.own_part(state, kept))
+}
+
+/// Writes the annotations of this worker's records: with `places` one file a source, and else all into a sink.
+pub(super) struct Annotating<'a> {
+    bench: &'a Bench,
+    state: &'a ReadState,
+    order: &'a WriteOrder,
+    members: SortedRows<3>,
+    elsewhere: KeptElsewhere,
+}
+
+impl<'a> Annotating<'a> {
+    /// Finds the group of each record.
+    pub(super) fn new(
+        bench: &'a Bench,
+        state: &'a ReadState,
+        order: &'a WriteOrder,
+    ) -> Result<Self> {
+        let members = members(bench, state)?;
+        let elsewhere = KeptElsewhere::gather(bench, state)?;
+        Ok(Self { bench, state, order, members, elsewhere })
+    }
+
+    /// Into one sink.
+    pub(super) fn stream(&self, sink: Sink) -> Result<Complete> {
+        self.annotations(|annotations| annotations.stream(sink))
+    }
+
+    /// One file a source.
+    pub(super) fn directory(&self, places: &dyn Places) -> Result<()> {
+        let OutputTarget::Directory(root) = &self.bench.spec.output else {
+            bail!("annotations of each input need a directory")
+        };
+        self.annotations(|annotations| annotations.directory(root, places))
+    }
+
+    fn annotations<T>(&self, write: impl FnOnce(&Annotations<'_>) -> Result<T>) -> Result<T> {
+        let Self { bench, state, order, members, elsewhere } = self;
+        let names = &PlaceNames::new(bench, state, order, elsewhere)?;
+        let job = bench.job(state.reading);
+        let first_chunk = state.reading.chunk_base;
+        write(&Annotations { job: &job, facts: &state.facts, names, first_chunk, members })
+    }
+}
+
+/// This worker's records that are members of groups: each with the kept one and the size, in input order.
+fn members(bench: &Bench, state: &ReadState) -> Result<SortedRows<3>> {
+    let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
+    let mut members = RowSorter::new(sort_bytes(bench, state), &scratch);
+    let drops = drops_by_kept(bench, state)?;
+    let mut drops = drops.read()?;
+    let mut next = drops.next()?;
+    let mut groups = groups(bench, None)?;
+    while let Some(group) = groups.next()? {
+        let kept = group.kept.to_bits();
+        if bench.own_place(state, group.kept).is_ok() {
+            members.push([kept, kept, group.size])?;
+        }
+        while let Some([_, place]) = next.filter(|[of, _]| *of == kept) {
+            members.push([place, kept, group.size])?;
+            next = drops.next()?;
+        }
+    }
+    if next.is_some() {
+        bail!("a record was dropped for one whose group nobody has counted: a bug of umbel");
+    }
+    members.finish()
+}

@@ -1,0 +1,278 @@
+//! The first reading: chunk by chunk to disk, so that a chunk that was read need not be read again.
+//!
+//! A thread gathers the runs of many chunks and writes them as one segment, and only then notes the chunks. A chunk
+//! that has more than a segment gets segments of its own, which count when it was read to its end.
+
+use super::super::chunk_facts::ChunkFacts;
+use super::super::context::Job;
+use super::super::drop_rows::DropRow;
+use super::super::hash_runs::{Run, entry_bytes};
+use super::super::local_pass::{ChunkSink, read_chunks};
+use super::super::observer::Unit;
+use super::super::progress::Bar;
+use super::super::run_builder::RUN_ENTRIES_MAX;
+use super::super::turns::lock;
+use super::bench::{Bench, Restored};
+use super::catalogue;
+use super::folder::Blob;
+use super::notes::{BadNote, ChunkNote, Known, Note, ReadingNote};
+use super::report::push_pair;
+use super::segments::{GatheredRuns, Segment, SegmentLayout};
+use crate::clock::Stopwatch;
+use crate::error::{Result, bail};
+use std::sync::Mutex;
+use umbel_engine::dedup::job::{Counts, ReadOrder};
+use umbel_engine::dedup::{JobShape, Level};
+
+/// Stored bytes of input after which a thread makes what it has read durable: reading them again takes a second or
+/// so, and the disk is asked to hurry no more often than that.
+const SEAL_INPUT_BYTES: u64 = 64 << 20;
+
+/// A small input is sealed so often, so that a crash costs a part of it.
+const SEALS_MIN: u64 = 16;
+
+/// Bytes of pairs (dropped, kept) of one chunk that wait in memory.
+const PAIRS_BYTES_MAX: usize = 1 << 20;
+
+/// Share of the memory that bits of dropped records may take.
+const BITS_MEMORY_SHARE: u64 = 2;
+
+/// Reads what was not read before.
+pub(super) fn read(bench: &Bench, order: ReadOrder) -> Result<Counts> {
+    let watch = Stopwatch::start();
+    let reading = ReadingNote {
+        workers: order.shape.workers,
+        cells_per_owner: order.shape.cells_per_owner,
+        chunk_base: order.chunk_base,
+    };
+    let known = begin(bench, reading)?;
+    if lock(&bench.read).is_some() {
+        return counts(bench);
+    }
+    let Restored { facts, segments, pairs, unread } = bench.restore_chunks(known)?;
+    let todo: Vec<usize> = (0..unread.len()).filter(|&chunk| unread[chunk]).collect();
+    let job = bench.job(reading);
+    let bytes: u64 = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let shared = Shared {
+        bench,
+        job: &job,
+        sealed: Mutex::new((segments, pairs)),
+        segment_bytes: segment_bytes(bench, &job.shape),
+        seal_bytes: (bytes / SEALS_MIN).min(SEAL_INPUT_BYTES),
+    };
+    let bar = Bar::new(&*bench.observer, "read", bytes, Unit::Bytes);
+    bar.add(bytes - todo.iter().map(|&chunk| bench.chunks[chunk].bytes).sum::<u64>())?;
+    let pass = read_chunks(&job, &todo, facts, || Gatherer::new(&shared), &bar)?;
+    check_memory(bench, &pass.facts)?;
+    let (segments, pairs) = std::mem::take(&mut *lock(&shared.sealed));
+    bench.set_read(reading, pass.facts, segments, pairs)?;
+    let mut times = lock(&bench.times);
+    (times.local, times.local_threads) = (watch.elapsed(), pass.times);
+    times.read_at = bench.clocks.0.elapsed();
+    drop(times);
+    counts(bench)
+}
+
+/// What was read before, by the same order.
+fn begin(bench: &Bench, reading: ReadingNote) -> Result<Known> {
+    let mut told = lock(&bench.told);
+    if std::mem::replace(&mut told.reads, true) && lock(&bench.read).is_none() {
+        bail!("an earlier reading has failed: start this worker again");
+    }
+    match told.reading {
+        None => {
+            bench.note(&Note::Reading(reading))?;
+            told.reading = Some(reading);
+        }
+        Some(before) if before == reading => {}
+        Some(before) => bail!("told to read by {reading:?}, but has read by {before:?}"),
+    }
+    Ok(told.take_known())
+}
+
+/// Bytes that a thread gathers: a segment as large as the memory allows, at least one run.
+fn segment_bytes(bench: &Bench, shape: &JobShape) -> usize {
+    let bytes = bench.spec.memory_bytes / 16 / bench.threads as u64;
+    usize::try_from(bytes)
+        .unwrap_or(usize::MAX)
+        .clamp(RUN_ENTRIES_MAX * entry_bytes(shape.ranks_entries()), 256 << 20)
+}
+
+fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
+    let records: u64 = facts.iter().map(|facts| facts.places).sum();
+    // At level `bytes` the records to be compared are marked, too, and which of them others hold.
+    let bits = if bench.spec.level == Level::Bytes { 3 } else { 1 };
+    // And where records start, with a count a word.
+    let bits = if bench.spec.has_parts() { bits + 2 } else { bits };
+    let needed = records.saturating_mul(bits) / 8;
+    if needed > bench.spec.memory_bytes / BITS_MEMORY_SHARE {
+        let wanted = (needed * BITS_MEMORY_SHARE).div_ceil(1 << 20);
+        bail!(
+            "{records} records need more memory: start this worker again with --memory {wanted}M or more"
+        );
+    }
+    Ok(())
+}
+
+/// What others hear of it.
+fn counts(bench: &Bench) -> Result<Counts> {
+    let state = bench.read_state()?;
+    let facts = &state.facts;
+    let catalogue = if bench.spec.reports_kept() {
+        catalogue::encode(&bench.sources, &bench.chunks, facts)
+    } else {
+        Vec::new()
+    };
+    Ok(Counts {
+        items: facts.iter().map(|facts| facts.items).sum(),
+        records: facts.iter().map(|facts| facts.records).sum(),
+        chunk_items_max: facts.iter().map(|facts| facts.places).max().unwrap_or(0),
+        bad: facts.iter().map(|facts| facts.bad.len() as u64).sum(),
+        catalogue,
+    })
+}
+
+/// What all threads share.
+struct Shared<'a> {
+    bench: &'a Bench,
+    job: &'a Job<'a>,
+    /// Of chunks that are noted: segments, and pairs of dropped and kept records.
+    sealed: Mutex<(Vec<Segment>, Vec<Blob>)>,
+    segment_bytes: usize,
+    seal_bytes: u64,
+}
+
+/// One thread's findings.
+struct Gatherer<'a> {
+    shared: &'a Shared<'a>,
+    reports: bool,
+    /// Of the chunk that is being read.
+    current: GatheredRuns,
+    current_segments: Vec<Segment>,
+    pairs: Vec<u8>,
+    pair_blobs: Vec<Blob>,
+    /// Of chunks that were read to their ends and are not noted yet.
+    complete: GatheredRuns,
+    segments: Vec<Segment>,
+    chunks: Vec<ChunkNote>,
+    input_bytes: u64,
+}
+
+impl<'a> Gatherer<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        Self {
+            shared,
+            reports: shared.bench.spec.reports_kept(),
+            current: GatheredRuns::default(),
+            current_segments: Vec::new(),
+            pairs: Vec::new(),
+            pair_blobs: Vec::new(),
+            complete: GatheredRuns::default(),
+            segments: Vec::new(),
+            chunks: Vec::new(),
+            input_bytes: 0,
+        }
+    }
+
+    fn write_pairs(&mut self) -> Result<()> {
+        if !self.pairs.is_empty() {
+            self.pair_blobs.push(self.shared.bench.runs.append_blob(&self.pairs)?);
+            self.pairs.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes what was read durable.
+    fn seal(&mut self) -> Result<()> {
+        let Shared { bench, job, sealed, .. } = self.shared;
+        let layout = SegmentLayout::of(&job.shape);
+        self.segments.extend(self.complete.write(&bench.runs, layout)?);
+        let (segments, chunks) =
+            (std::mem::take(&mut self.segments), std::mem::take(&mut self.chunks));
+        self.input_bytes = 0;
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        bench.runs.sync()?;
+        let blobs = chunks
+            .iter()
+            .flat_map(|chunk| chunk.pairs.iter().chain(&chunk.dropped).chain(&chunk.starts));
+        let ends = segments.iter().map(|segment| segment.end(layout)).chain(blobs.map(|b| b.end()));
+        let runs_bytes = ends.max().unwrap_or(0);
+        let note = Note::Batch { segments, chunks, runs_bytes };
+        bench.note(&note)?;
+        if let Note::Batch { segments, chunks, .. } = note {
+            let mut sealed = lock(sealed);
+            sealed.0.extend(segments);
+            sealed.1.extend(chunks.iter().flat_map(|chunk| &chunk.pairs));
+        }
+        Ok(())
+    }
+}
+
+impl ChunkSink for Gatherer<'_> {
+    fn run(&mut self, chunk: u32, run: Run) -> Result<()> {
+        self.shared.bench.check_wanted()?;
+        self.current.push(chunk, run);
+        let Shared { bench, job, segment_bytes, .. } = self.shared;
+        if self.current.bytes() >= *segment_bytes {
+            self.current_segments
+                .extend(self.current.write(&bench.runs, SegmentLayout::of(&job.shape))?);
+        }
+        Ok(())
+    }
+
+    fn early_drop(&mut self, row: DropRow) -> Result<()> {
+        if self.reports {
+            push_pair(row, self.shared.bench.spec.keep, &mut self.pairs);
+            if self.pairs.len() >= PAIRS_BYTES_MAX {
+                self.write_pairs()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()> {
+        self.write_pairs()?;
+        self.complete.append(&mut self.current);
+        self.segments.append(&mut self.current_segments);
+        let dropped = if facts.dropped.count() == 0 {
+            None
+        } else {
+            let words: Vec<u8> = facts.dropped.words().flat_map(u64::to_le_bytes).collect();
+            Some(self.shared.bench.runs.append_blob(&words)?)
+        };
+        let starts = facts.starts.as_ref().filter(|_| self.reports);
+        let starts = starts.map(|starts| {
+            let words: Vec<u8> = starts.bits().words().flat_map(u64::to_le_bytes).collect();
+            self.shared.bench.runs.append_blob(&words)
+        });
+        let bad: Vec<BadNote> =
+            std::mem::take(&mut facts.bad).into_iter().map(BadNote::of).collect();
+        facts.bad = bad.iter().cloned().map(BadNote::record).collect();
+        let digest = facts.digest.unwrap_or_default();
+        self.chunks.push(ChunkNote {
+            chunk,
+            records: facts.records,
+            places: facts.places,
+            items: facts.items,
+            exempt: facts.exempt,
+            left_out: facts.left_out,
+            item_bytes: facts.item_bytes,
+            digest: (digest.bytes, digest.crc32c),
+            early_drops: facts.early_drops,
+            dropped,
+            starts: starts.transpose()?,
+            pairs: std::mem::take(&mut self.pair_blobs),
+            bad,
+        });
+        self.input_bytes += self.shared.bench.chunks[chunk as usize].bytes;
+        let is_due = self.complete.bytes() >= self.shared.segment_bytes
+            || self.input_bytes >= self.shared.seal_bytes;
+        if is_due { self.seal() } else { Ok(()) }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.seal()
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether a worker that was started again is still of its job: options, inputs and references as they were.
+
+use super::super::inputs::Source;
+use super::super::references::References;
+use super::bench::Membership;
+use super::folder::JobFolder;
+use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
+use crate::error::{InputError, Result, bail};
+use umbel_files::UsageError;
+
+/// The inputs as they are now.
+pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
+    let note = |source: &Source| {
+        let (bytes, state) = source.state()?;
+        Ok(InputNote { name: source.name.clone(), bytes, state })
+    };
+    sources.iter().map(note).collect()
+}
+
+/// Fails if the folder is another job's.
+pub(super) fn check_same_job(
+    folder: &JobFolder,
+    opened: &OpenedNote,
+    member: &Membership,
+) -> Result<()> {
+    let path = folder.path().display();
+    if opened.version != LAYOUT_VERSION {
+        bail!(
+            "{path}: written by another release (layout {}, expected {LAYOUT_VERSION}): finish the job with that one, \
+             or remove the folder",
+            opened.version
+        );
+    }
+    if (opened.job, opened.worker, opened.spec_digest)
+        != (member.job, member.worker, member.spec_digest)
+    {
+        let text = format!(
+            "{path}: belongs to worker {} of another job (another secret, other options); finish that one, remove the \
+             folder, or name another --job-dir",
+            opened.worker
+        );
+        return Err(UsageError(text).into());
+    }
+    Ok(())
+}
+
+/// Fails if the job began with other references.
+pub(super) fn check_same_references(opened: &OpenedNote, references: &References) -> Result<()> {
+    if opened.forecast.references == references.known() {
+        return Ok(());
+    }
+    let names: Vec<&str> = references.facts().map(|(name, ..)| name).collect();
+    let text = format!(
+        "--reference {}: not the indexes that the job began with: put those in their place again",
+        names.join(", ")
+    );
+    Err(UsageError(text).into())
+}
+
+/// Fails if files came, went or changed while no process looked.
+pub(super) fn check_same_input(then: &[InputNote], now: &[InputNote]) -> Result<()> {
+    let mut pairs = then
+        .iter()
+        .map(Some)
+        .chain(std::iter::repeat(None))
+        .zip(now.iter().map(Some).chain(std::iter::repeat(None)));
+    let rows = then.len().max(now.len());
+    let Some((then, now)) = pairs.by_ref().take(rows).find(|(then, now)| then != now) else {
+        return Ok(());
+    };
+    let (name, what) = match (then, now) {
+        (Some(then), Some(now)) if then.name == now.name => {
+            (&now.name, format!("{} bytes then, {} now, or written again", then.bytes, now.bytes))
+        }
+        (_, Some(now)) => (&now.name, "not in its place then".to_owned()),
+        (Some(then), None) => (&then.name, "not there now".to_owned()),
+        (None, None) => return Ok(()),
+    };
+    let text = format!("{name}: the input has changed since the job began ({what})");
+    Err(InputError::Bad(text).into())
+}

@@ -1,0 +1,402 @@
+//! Outputs of a worker: written aside under names that a later process finds, renamed at the commit.
+
+use super::super::addresses::is_object;
+use super::super::bad::BadRecords;
+use super::super::chunk_facts::ChunkFacts;
+use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
+use super::super::observer::Unit;
+use super::super::output::{OutputTimes, Places, directory, stream};
+use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
+use super::super::progress::Bar;
+use super::super::report::records_before;
+use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
+use super::super::spec::OutputTarget;
+use super::super::turns::lock;
+use super::bench::{Bench, ReadState};
+use super::filters;
+use super::folder::sync_folder;
+use super::group_reports::{self, Annotating};
+use super::kept_index;
+use super::notes::{AsideNote, Note, OutputNote, Told};
+use super::report;
+use super::times::Part;
+use super::uploads;
+use crate::clock::{Stopwatch, rss_bytes_max};
+use crate::error::{Context, Result, bail};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+use umbel_engine::dedup::job::{WriteOrder, Written};
+use umbel_files::folder_of;
+use umbel_files::{Likeness, OutputFolder, Roots};
+use umbel_records::Compression;
+
+/// Outputs of a directory that are noted together: noting each would sync the disk once more a file.
+const NOTED_OUTPUTS: usize = 64;
+
+/// The name aside of an output of this worker.
+fn aside(bench: &Bench, path: &Path) -> PathBuf {
+    let member = &bench.member;
+    path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
+}
+
+/// A sink for an output of this worker, whatever stands under its name.
+fn sink(
+    bench: &Bench,
+    path: &Path,
+    compression: Compression,
+    like: Option<Likeness>,
+) -> Result<Sink> {
+    bench.check_wanted()?;
+    match uploads::begin(bench, path)? {
+        Some(upload) => Sink::object(path, compression, upload),
+        None => {
+            let folder = folder_for(bench, path)?;
+            let create = |path: &Path, mode| folder.create_again(aside(bench, path), mode);
+            if bench.spec.roots.is_none() {
+                return Sink::file_aside(path, compression, like, create);
+            }
+            // Others may not have a node write to its devices.
+            let cannot = || format!("{}: cannot create", path.display());
+            if folder.is_occupied(path).with_context(cannot)? {
+                bail!("{}: neither a regular file nor a new one", path.display());
+            }
+            Sink::new_file(path, compression, like, create)
+        }
+    }
+}
+
+/// The folder that an output goes to.
+fn folder_for(bench: &Bench, path: &Path) -> Result<OutputFolder> {
+    let opened = OutputFolder::of(bench.spec.roots.as_ref(), path);
+    opened.with_context(|| format!("{}: cannot open", folder_of(path).display()))
+}
+
+/// What an output takes over from the file that it replaces.
+fn likeness(bench: &Bench, path: &Path) -> Result<Option<Likeness>> {
+    match bench.spec.roots {
+        Some(_) if !is_object(path) => Ok(folder_for(bench, path)?.likeness(path)),
+        _ => Ok(std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata))),
+    }
+}
+
+fn note_of(source: Option<usize>, complete: Complete) -> Result<Option<OutputNote>> {
+    let Some((kept, path)) = complete.keep() else { return Ok(None) };
+    let aside = match kept {
+        Kept::Upload(upload) => AsideNote::Upload(upload),
+        Kept::File(aside) => {
+            let cannot = || format!("{}: cannot read", aside.display());
+            let bytes = std::fs::metadata(&aside).with_context(cannot)?.len();
+            AsideNote::File { path: aside, bytes }
+        }
+    };
+    let source = source.map(|source| u32::try_from(source).expect("fewer sources than chunks"));
+    Ok(Some(OutputNote { source, path, aside }))
+}
+
+/// Those outputs of which an earlier process has noted that they are written, and that are still there.
+fn whole(bench: &Bench) -> Result<Vec<OutputNote>> {
+    let told = lock(&bench.told).outputs.clone();
+    let is_whole = |index: usize| match &told[index].aside {
+        AsideNote::File { path, bytes } => {
+            Ok(std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == *bytes))
+        }
+        AsideNote::Upload(_) => uploads::is_whole(&bench.spec, &told[index]),
+    };
+    let are_whole = each_of(OPENING_THREADS, told.len(), is_whole)?;
+    let whole = told.into_iter().zip(are_whole).filter(|(_, is_whole)| *is_whole);
+    Ok(whole.map(|(output, _)| output).collect())
+}
+
+/// The files of an output directory.
+struct JobPlaces<'a> {
+    bench: &'a Bench,
+    done: BTreeSet<usize>,
+    fresh: Mutex<Vec<OutputNote>>,
+}
+
+impl JobPlaces<'_> {
+    fn note(&self, fresh: &mut Vec<OutputNote>) -> Result<()> {
+        let outputs = std::mem::take(fresh);
+        // Names aside must be durable before the journal speaks of them.
+        let folders: BTreeSet<&Path> =
+            outputs.iter().filter_map(|o| o.aside.file()?.parent()).collect();
+        folders.into_iter().try_for_each(sync_folder)?;
+        lock(&self.bench.told).outputs.extend(outputs.iter().cloned());
+        self.bench.note(&Note::Outputs(outputs))
+    }
+
+    /// Notes the last ones.
+    fn complete(self) -> Result<()> {
+        let mut fresh = lock(&self.fresh);
+        self.note(&mut fresh)
+    }
+}
+
+impl Places for JobPlaces<'_> {
+    fn has(&self, source: usize) -> bool {
+        self.done.contains(&source)
+    }
+
+    fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink> {
+        sink(self.bench, path, compression, self.bench.sources[source].likeness())
+    }
+
+    fn add(&self, source: usize, complete: Complete) -> Result<()> {
+        let mut fresh = lock(&self.fresh);
+        fresh.extend(note_of(Some(source), complete)?);
+        if fresh.len() >= NOTED_OUTPUTS { self.note(&mut fresh) } else { Ok(()) }
+    }
+}
+
+/// Writes what an earlier process has not.
+pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
+    let _alone = lock(&bench.outputs);
+    if let Some(written) = &lock(&bench.told).written {
+        return Ok(written.clone());
+    }
+    uploads::abort_unfinished(&mut lock(&bench.told), &bench.spec.stores);
+    let state = bench.read_state()?;
+    filters::ask(bench, &state)?;
+    let watch = Stopwatch::start();
+    let times = Mutex::new(OutputTimes::default());
+    if bench.spec.annotates {
+        write_annotations(bench, &state, order)?;
+    } else {
+        write_records(bench, &state, &times)?;
+    }
+    if let Some(path) = &bench.spec.duplicates {
+        write_one(bench, path, |sink| report::write(bench, &state, order, sink))?;
+    }
+    if let Some(path) = &bench.spec.groups {
+        write_one(bench, path, |sink| group_reports::write_list(bench, &state, order, sink))?;
+    }
+    if let Some(index) = &bench.spec.save_index {
+        // Never packed: it is read block by block.
+        let write = |sink| kept_index::write(bench, &state, index, sink);
+        write_packed(bench, &index.path, Compression::Plain, write)?;
+    }
+    write_bad_list(bench, &state)?;
+    let mut part_times = lock(&bench.times);
+    (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
+    drop(part_times);
+    let written = written(bench, &state)?;
+    bench.note(&Note::Written(written.clone()))?;
+    lock(&bench.told).written = Some(written.clone());
+    Ok(written)
+}
+
+/// The sources whose outputs an earlier process has written, and a place for the others.
+fn places(bench: &Bench) -> Result<JobPlaces<'_>> {
+    let sources = whole(bench)?.into_iter().filter_map(|output| output.source);
+    let done = sources.map(|source| source as usize).collect();
+    Ok(JobPlaces { bench, done, fresh: Mutex::default() })
+}
+
+fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
+    let job = bench.job(state.reading);
+    let bytes = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
+    let bar = Bar::new(&*bench.observer, "write", bytes, Unit::BytesWritten);
+    match &bench.spec.output {
+        OutputTarget::Directory(root) => {
+            let places = places(bench)?;
+            directory(&job, &state.facts, root, &places, times, &bar)?;
+            places.complete()
+        }
+        OutputTarget::File(path) => {
+            write_one(bench, path, |sink| stream(&job, &state.facts, sink, times, &bar))
+        }
+        OutputTarget::Stdout => {
+            bail!("standard output cannot wait for the commit; name an --output")
+        }
+    }
+}
+
+fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<()> {
+    let annotating = || Annotating::new(bench, state, order);
+    match &bench.spec.output {
+        OutputTarget::Directory(_) => {
+            let places = places(bench)?;
+            annotating()?.directory(&places)?;
+            places.complete()
+        }
+        OutputTarget::File(path) => write_one(bench, path, |sink| annotating()?.stream(sink)),
+        OutputTarget::Stdout => {
+            bail!("standard output cannot wait for the commit; name a file for --annotate")
+        }
+    }
+}
+
+/// Writes one output aside, packed as its name says, unless it is there.
+pub(super) fn write_one(
+    bench: &Bench,
+    path: &Path,
+    write: impl FnOnce(Sink) -> Result<Complete>,
+) -> Result<()> {
+    write_packed(bench, path, compression_of_name(path), write)
+}
+
+fn write_packed(
+    bench: &Bench,
+    path: &Path,
+    compression: Compression,
+    write: impl FnOnce(Sink) -> Result<Complete>,
+) -> Result<()> {
+    let is_noted = lock(&bench.told).outputs.iter().any(|output| output.path == path);
+    if is_noted && whole(bench)?.iter().any(|output| output.path == path) {
+        return Ok(());
+    }
+    let like = likeness(bench, path)?;
+    let complete = write(sink(bench, path, compression, like)?)?;
+    let Some(output) = note_of(None, complete)? else { return Ok(()) };
+    if let Some(aside) = output.aside.file() {
+        sync_folder(folder_of(aside))?;
+    }
+    lock(&bench.told).outputs.push(output.clone());
+    bench.note(&Note::Outputs(vec![output]))
+}
+
+fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
+    let before = records_before(&bench.chunks, &state.facts);
+    let mut list = BadRecords::default();
+    for ((chunk, facts), before) in bench.chunks.iter().zip(&state.facts).zip(before) {
+        for bad in &facts.bad {
+            list.add(bad.again(), &bench.sources[chunk.source], before);
+        }
+    }
+    if list.total() == 0 {
+        return Ok(());
+    }
+    let path = match (&bench.spec.bad, &bench.spec.output) {
+        (Some(path), _) => path.clone(),
+        (None, OutputTarget::Directory(root)) => root.join(BAD_LIST_NAME),
+        (None, _) => {
+            write_bad(&bench.spec, &*bench.observer, None, &list)?;
+            return Ok(());
+        }
+    };
+    write_one(bench, &path, |sink| {
+        let complete =
+            write_bad(&bench.spec, &*bench.observer, Some(Named::Open(Box::new(sink))), &list)?;
+        complete.context("a list of bad records has lines")
+    })
+}
+
+/// What the coordinator hears.
+fn written(bench: &Bench, state: &ReadState) -> Result<Written> {
+    let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
+    let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
+    let gone_otherwise = |facts: &ChunkFacts| facts.places - facts.items - facts.exempt;
+    // Bad records, and those without a key, are marked as gone, too.
+    let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
+    let detail = serde_json::to_vec(&part(bench, state)?).context("part of the summary")?;
+    Ok(Written { kept: items - dropped, dropped, detail })
+}
+
+fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
+    let seconds = |time: Duration| (time.as_secs_f64() * 1e4).round() / 1e4;
+    let times = lock(&bench.times);
+    let (local, output) = (times.local_threads, times.output_threads);
+    let since_read = bench.clocks.0.elapsed().saturating_sub(times.read_at);
+    let exchange = since_read.saturating_sub(times.ask).saturating_sub(times.output);
+    let asked = lock(&bench.told).asked.clone().map(|asked| asked.filters).unwrap_or_default();
+    let phases = [
+        ("open", times.open),
+        ("local", times.local),
+        ("exchange", exchange),
+        ("ask", times.ask),
+        ("output", times.output),
+    ];
+    let asks = !asked.is_empty();
+    let phases = phases.into_iter().filter(|(name, _)| *name != "ask" || asks);
+    let threads = [
+        ("read", local.read),
+        ("hash", local.hash),
+        ("partition", local.partition),
+        ("pick", output.pick),
+        ("write", output.write),
+    ];
+    let row = |(name, time): (&str, Duration)| (name.to_owned(), seconds(time));
+    let mut bad_by_cause = BTreeMap::new();
+    for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
+        *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
+    }
+    let groups =
+        bench.spec.reports_kept().then(|| group_reports::told(bench, state)).transpose()?;
+    Ok(Part {
+        inputs: bench.spec.inputs.clone(),
+        bad_by_cause,
+        exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
+        left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
+        early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
+        reference_drops: lock(&bench.settling).reference_drops
+            + asked.iter().map(|asked| asked.dropped).sum::<u64>(),
+        asked,
+        resumed: lock(&bench.told).resumed,
+        threads: bench.threads,
+        rss_bytes_max: rss_bytes_max(),
+        scratch_bytes_max: bench.scratch_bytes(),
+        cpu_s: bench.clocks.1.seconds(),
+        phase_wall_s: phases.map(row).collect(),
+        thread_s: threads.into_iter().map(row).collect(),
+        chunk_base: state.reading.chunk_base,
+        groups,
+    })
+}
+
+/// Puts all outputs under their names; those that are there already stay.
+pub(super) fn commit(bench: &Bench) -> Result<()> {
+    let _alone = lock(&bench.outputs);
+    let mut told = lock(&bench.told);
+    if !told.committing {
+        bench.note(&Note::Committing)?;
+        told.committing = true;
+    }
+    // Of outputs that were written twice the last one counts, and both are the same.
+    let last: BTreeMap<&Path, &OutputNote> =
+        told.outputs.iter().map(|output| (&*output.path, output)).collect();
+    uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
+    let mut folders: BTreeMap<&Path, OutputFolder> = BTreeMap::new();
+    for OutputNote { aside, path, .. } in &told.outputs {
+        let Some(aside) = aside.file() else { continue };
+        let folder = match folders.entry(folder_of(path)) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(new) => new.insert(folder_for(bench, path)?),
+        };
+        put_in_place(bench, folder, aside, path)?;
+    }
+    folders.into_iter().try_for_each(|(path, folder)| {
+        folder.sync().with_context(|| format!("{}: cannot sync", path.display()))
+    })
+}
+
+fn put_in_place(bench: &Bench, folder: &OutputFolder, aside: &Path, path: &Path) -> Result<()> {
+    let cannot = || format!("{}: cannot rename into place", path.display());
+    let is_written = folder.has(aside).with_context(cannot)?;
+    if !bench.spec.overwrite && is_written && folder.is_taken(path).with_context(cannot)? {
+        bail!(
+            "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
+             away and start this worker again",
+            path.display()
+        );
+    }
+    match folder.rename(aside, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.has(path)? => Ok(()),
+        renamed => renamed.with_context(cannot),
+    }
+}
+
+/// Removes outputs that will never be committed.
+pub(super) fn forget(told: &mut Told, stores: &ObjectStores, roots: Option<&Roots>) {
+    if told.committing {
+        return;
+    }
+    uploads::abort_all(told, stores);
+    for aside in told.outputs.iter().filter_map(|output| output.aside.file()) {
+        let folder = OutputFolder::of(roots, aside);
+        let _ = folder.map(|folder| folder.remove(aside));
+    }
+}
