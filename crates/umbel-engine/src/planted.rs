@@ -433,6 +433,7 @@ mod tests {
             request,
             proposed: Bitmap::zeros(0),
             hashes: HashList::from_hashes(&[]),
+            growth_bytes: 0,
         };
         let stamp =
             RequestStamp { id, acknowledged_below: 0, digest: 4, owner: OwnerId::default() };

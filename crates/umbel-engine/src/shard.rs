@@ -28,13 +28,13 @@
 //! // The leader prepares, the log carries, every replica applies.
 //! let hasher = ItemHasher::Xxh3 { seed: 7 };
 //! let hashes = HashList::from_hashes(&[hasher.hash(b"alice"), hasher.hash(b"bob")]);
-//! let prepared = state.prepare_insert(filter, generation, None, hashes.clone())?;
+//! let prepared = state.prepare_insert(filter, generation, None, hashes.clone(), SliceGrowth::ANY)?;
 //! let PreparedInsert::Propose(part) = prepared else { panic!("both are new") };
 //! let reply = state.apply(&ShardCommand::Insert(vec![part]));
 //! let ShardReply::Inserted(answers) = reply else { panic!("inserts answer inserts") };
 //! assert_eq!(answers[0].as_ref().map(|answer| answer.count_ones()), Ok(2));
 //!
-//! let prepared = state.prepare_insert(filter, generation, None, hashes)?;
+//! let prepared = state.prepare_insert(filter, generation, None, hashes, SliceGrowth::ANY)?;
 //! assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 2 });
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -57,6 +57,8 @@ mod state;
 mod vote;
 
 #[cfg(test)]
+mod growth_test;
+#[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod scrub_test;
@@ -75,7 +77,7 @@ pub use command::{
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
-pub use prepare::{PreparedInsert, PreparedRemove};
+pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
 pub use scrub::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };

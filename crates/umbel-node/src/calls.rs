@@ -17,12 +17,13 @@ use crate::raft::types::{LogId, Vote};
 /// What a coordinator asks a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum ShardRequest {
-    /// Insert, and say which were new.
+    /// Insert, and say which were new; into a filter that grows, as far as it may.
     Insert {
         filter: FilterId,
         generation: Generation,
         request: Option<RequestStamp>,
         hashes: HashList,
+        growth: Option<AllowedGrowth>,
     },
     /// Take out, and say which were there.
     Remove {
@@ -67,11 +68,23 @@ impl ShardRequest {
     }
 }
 
+/// How far a slice may grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct AllowedGrowth {
+    /// Bytes beyond what it is planned with.
+    pub(crate) bytes: u64,
+    /// Whether more was refused.
+    pub(crate) is_final: bool,
+}
+
 /// A replica's answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum ShardAnswer {
     /// One bit an item.
     Bits(Bitmap),
+    /// Nothing was done: the slice may have to grow by so many bytes beyond its plan, and is to be allowed
+    /// that first.
+    Growing { growth_bytes: u64 },
     /// The command was carried out; for merges and loads with the positions that were newly set.
     Done(u64),
     /// How full the slice is.

@@ -35,6 +35,7 @@ use crate::rates::{Limiter, TakenByPrincipals};
 mod callers;
 pub(crate) mod catalogue;
 pub(crate) mod copies;
+mod growth;
 mod hearing;
 mod items;
 mod jobs;

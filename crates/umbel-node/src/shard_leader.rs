@@ -8,11 +8,13 @@ use tokio::sync::{RwLock, Semaphore, mpsc, oneshot};
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
-    ShardCommand, ShardReply, ShardState,
+    ShardCommand, ShardReply, ShardState, SliceGrowth,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
 
-use crate::calls::{ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest, SliceLoad};
+use crate::calls::{
+    AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest, SliceLoad,
+};
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
@@ -22,6 +24,7 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
+mod growing;
 mod load;
 mod scrub;
 mod scrub_turns;
@@ -54,6 +57,8 @@ pub(crate) struct ShardLeader {
     scrubs: scrub::Scrubs,
     /// Counts of how full slices are.
     loads: load::Loads,
+    /// Items on their way to slices that grow.
+    growing: growing::Growing,
 }
 
 /// Writes on their way.
@@ -73,7 +78,7 @@ impl ShardLeader {
         tokio::spawn(propose_together(Arc::clone(&group), waiting, Arc::clone(&writes)));
         let room = Arc::new(Semaphore::new(queue_items_max));
         let (room_items, scrubs) = (queue_items_max, scrub::Scrubs::default());
-        let loads = load::Loads::default();
+        let (loads, growing) = (load::Loads::default(), growing::Growing::default());
         Arc::new(Self {
             node,
             group,
@@ -86,6 +91,7 @@ impl ShardLeader {
             writes,
             scrubs,
             loads,
+            growing,
         })
     }
 
@@ -96,8 +102,8 @@ impl ShardLeader {
     /// Does what a coordinator asks.
     pub(crate) async fn serve(&self, request: ShardRequest) -> ShardAnswer {
         let outcome = match request {
-            ShardRequest::Insert { filter, generation, request, hashes } => {
-                self.insert(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
+            ShardRequest::Insert { filter, generation, request, hashes, growth } => {
+                self.insert((filter, generation), request, hashes, growth).await
             }
             ShardRequest::Remove { filter, generation, request, hashes } => {
                 self.remove(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
@@ -130,32 +136,40 @@ impl ShardLeader {
 
     async fn insert(
         &self,
-        filter: FilterId,
-        generation: Generation,
+        (filter, generation): (FilterId, Generation),
         request: Option<RequestStamp>,
         hashes: HashList,
-    ) -> PartAnswer {
+        growth: Option<AllowedGrowth>,
+    ) -> Result<ShardAnswer, ShardFailure> {
         // Only the leader knows the newest answers; others would propose in vain.
         self.check_leader()?;
-        let prepared = self
-            .group
-            .replica()
-            .read_shard(|state| state.prepare_insert(filter, generation, request, hashes))?;
-        match prepared {
+        let others = growth.map(|_| self.growing.enter(filter, hashes.len() as u64));
+        let growth = growth.map_or(SliceGrowth::ANY, |AllowedGrowth { bytes, is_final }| {
+            let waiting_items = others.as_ref().map_or(0, |others| others.before);
+            SliceGrowth { allowed_bytes: bytes, is_final, waiting_items }
+        });
+        let prepared = self.group.replica().read_shard(|state| {
+            state.prepare_insert(filter, generation, request, hashes, growth)
+        })?;
+        let bits = match prepared {
             PreparedInsert::Answered(bits) => {
                 self.confirm().await?;
                 metrics::insert_repeated(bits.len().into());
-                Ok(bits)
+                bits
             }
             PreparedInsert::AllPresent { item_count } => {
                 self.confirm().await?;
                 // A clearing may have been applied between the look and the confirmation.
                 self.check_slice(filter, generation)?;
                 metrics::insert_answered(0, item_count.into());
-                Ok(Bitmap::zeros(item_count))
+                Bitmap::zeros(item_count)
             }
-            PreparedInsert::Propose(part) => self.propose_insert(part).await,
-        }
+            PreparedInsert::Growing { growth_bytes } => {
+                return Ok(ShardAnswer::Growing { growth_bytes });
+            }
+            PreparedInsert::Propose(part) => self.propose_insert(part).await?,
+        };
+        Ok(ShardAnswer::Bits(bits))
     }
 
     async fn propose_insert(&self, part: InsertPart) -> PartAnswer {

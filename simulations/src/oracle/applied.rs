@@ -175,6 +175,7 @@ mod tests {
             request: sequence.map(stamp),
             proposed: Bitmap::zeros(0),
             hashes: HashList::default(),
+            growth_bytes: 0,
         };
         let answered = &mut BTreeSet::new();
         let mut insert = |parts: Vec<InsertPart>| {

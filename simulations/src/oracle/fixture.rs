@@ -133,7 +133,8 @@ impl Cluster {
         for (shard, hashes) in parts.parts() {
             let proposed = Bitmap::ones(u32::try_from(hashes.len()).unwrap());
             let (request, hashes) = (None, hashes.clone());
-            let part = InsertPart { filter, generation, request, proposed, hashes };
+            let growth_bytes = u64::MAX;
+            let part = InsertPart { filter, generation, request, proposed, hashes, growth_bytes };
             let reply = self.shard(*shard, &ShardCommand::Insert(vec![part])).unwrap();
             let ShardReply::Inserted(mut replies) = reply else { panic!("another reply") };
             answers.insert(*shard, replies.pop().unwrap().unwrap());

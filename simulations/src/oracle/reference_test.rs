@@ -203,7 +203,8 @@ fn parts_of_an_older_generation_change_nothing() {
     let hashes = (0..).map(|item| hash_of(key, item)).filter(of_shard_0);
     let hashes = HashList::from_hashes(&hashes.take(1).collect::<Vec<_>>());
     let (generation, proposed) = (Generation(1), Bitmap::ones(1));
-    let part = InsertPart { filter, generation, request: None, proposed, hashes };
+    let growth_bytes = u64::MAX;
+    let part = InsertPart { filter, generation, request: None, proposed, hashes, growth_bytes };
     let command = ShardCommand::Insert(vec![part]);
     let reply = cluster.shard(ShardId(0), &command).unwrap();
     assert!(matches!(reply, ShardReply::Inserted(parts) if parts[0].is_err()));

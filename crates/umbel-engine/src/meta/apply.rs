@@ -76,6 +76,9 @@ impl MetaState {
             MetaCommand::FilterCleared { filter, generation } => {
                 self.filter_cleared(*filter, *generation)
             }
+            MetaCommand::GrowFilter { filter, generation, shard, growth_bytes } => {
+                self.grow_filter((*filter, *generation), *shard, *growth_bytes)
+            }
             MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),

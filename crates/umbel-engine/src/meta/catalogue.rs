@@ -9,17 +9,19 @@
 //! A replicated filter is created, cleared and dropped by one entry: no shard has to do its part, and
 //! nodes make, empty and drop their copies as soon as they hear of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use umbel_filter::Kind;
 
 use super::access::PrincipalName;
 use super::command::{MetaError, MetaReply};
 use super::filter_name::FilterName;
 use super::settings::{Distribution, FilterSettings, HashKey};
 use super::state::MetaState;
-use crate::ids::{FilterId, Generation, GroupId};
-use crate::limits::FILTER_COUNT_MAX;
+use crate::ids::{FilterId, Generation, GroupId, ShardId};
+use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::planted::{self, Planted};
 use crate::shard::SliceSpec;
 
@@ -36,6 +38,8 @@ pub struct FilterRecord {
     pub state: FilterState,
     /// The principal who made it, whether or not there is one of that name still.
     pub owner: Option<PrincipalName>,
+    /// Bytes that slices may take beyond the plan, by shard: those of a filter that grows.
+    pub growth: BTreeMap<ShardId, u64>,
 }
 
 /// What is being done with a filter. Only [`Live`](Self::Live) filters answer.
@@ -83,6 +87,17 @@ impl FilterRecord {
     #[must_use]
     pub fn is_replicated(&self) -> bool {
         self.settings.distribution == Distribution::Replicated
+    }
+
+    /// Bytes that the slice of a shard may take beyond the plan.
+    #[must_use]
+    pub fn growth_bytes(&self, shard: ShardId) -> u64 {
+        self.growth.get(&shard).copied().unwrap_or(0)
+    }
+
+    /// Bytes that its slices may take beyond the plan, in one replica each.
+    pub(super) fn growth_bytes_of_all(&self) -> u64 {
+        self.growth.values().copied().fold(0, u64::saturating_add)
     }
 
     /// What each shard makes its slice from.
@@ -149,7 +164,8 @@ impl MetaState {
         };
         self.names.insert(name.clone(), id);
         let (generation, owner) = (Generation(1), owner.cloned());
-        self.filters.insert(id, FilterRecord { name, settings, generation, state, owner });
+        let growth = BTreeMap::new();
+        self.filters.insert(id, FilterRecord { name, settings, generation, state, owner, growth });
         Ok(MetaReply::Filter(id))
     }
 
@@ -161,6 +177,54 @@ impl MetaState {
             return Err(MetaError::BadSettings { what });
         }
         Ok(())
+    }
+
+    /// Lets a slice grow. A filter that is being imported grows with what comes, one that is being cleared
+    /// no more.
+    pub(super) fn grow_filter(
+        &mut self,
+        (filter, generation): (FilterId, Generation),
+        shard: ShardId,
+        growth_bytes: u64,
+    ) -> Result<MetaReply, MetaError> {
+        self.check_growth((filter, generation), shard, growth_bytes)?;
+        let record = self.named(filter)?;
+        let growth = record.growth.entry(shard).or_default();
+        *growth = growth_bytes.max(*growth);
+        Ok(MetaReply::Done)
+    }
+
+    /// Refuses growth that the filter cannot have, or that the quota of its owner, or the cluster's, has no
+    /// room for. Asked again when the entry is applied that allows it.
+    ///
+    /// # Errors
+    /// [`MetaError::Quota`], with quota, use and need; or why the filter does not grow.
+    pub fn check_growth(
+        &self,
+        (filter, generation): (FilterId, Generation),
+        shard: ShardId,
+        growth_bytes: u64,
+    ) -> Result<(), MetaError> {
+        let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
+        match record.state {
+            FilterState::Importing | FilterState::Live if record.generation == generation => {}
+            FilterState::Dropping => return Err(MetaError::UnknownFilter { filter }),
+            _ => return Err(record.busy()),
+        }
+        let bad = |what: String| Err(MetaError::BadSettings { what });
+        if record.settings.kind != Kind::Scalable.id() {
+            return bad(format!("{filter} does not grow: only scalable filters do"));
+        }
+        if self.shard(shard).is_none() {
+            return bad(format!("there is no {shard}"));
+        }
+        if growth_bytes > SLICE_BYTES_MAX {
+            return bad(format!("growth by {growth_bytes} bytes, at most {SLICE_BYTES_MAX}"));
+        }
+        match growth_bytes.checked_sub(record.growth_bytes(shard)) {
+            None | Some(0) => Ok(()),
+            Some(more) => self.check_growth_quota(record.owner.as_ref(), more),
+        }
     }
 
     /// The filter if it is not being dropped.
@@ -236,6 +300,8 @@ impl MetaState {
         if record.state == (FilterState::Clearing { to: generation }) {
             record.generation = generation;
             record.state = FilterState::Live;
+            // Its slices begin anew as they were planned.
+            record.growth.clear();
         } else if generation > record.generation {
             return Err(record.busy());
         }

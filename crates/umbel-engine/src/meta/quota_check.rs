@@ -1,7 +1,8 @@
 //! Whether a quota has room: how many filters there are, and what they are planned to take.
 //!
 //! *Memory.* A filter counts with what it is planned to take on all nodes together: bytes of one
-//! replica times replicas, of a replicated one bytes of a copy times nodes. It counts from the entry
+//! replica times replicas, of a replicated one bytes of a copy times nodes; a scalable one also with what
+//! its slices may take beyond that, which each asks for before it grows. It counts from the entry
 //! that creates it to the one that says that all slices are gone. Whether there is room is decided
 //! when that entry is applied, so that creates at the same time cannot exceed a quota together.
 //!
@@ -11,6 +12,7 @@
 use std::fmt;
 
 use super::access::PrincipalName;
+use super::catalogue::FilterRecord;
 use super::command::{MetaError, MetaReply};
 use super::quota::{Quota, Rates, Usage};
 use super::settings::{Distribution, FilterSettings};
@@ -49,6 +51,12 @@ impl Holders {
         };
         settings.memory_bytes.saturating_mul(count)
     }
+
+    /// Bytes that a filter may take on all nodes together, as it is planned and has grown.
+    fn bytes_of(self, record: &FilterRecord) -> u64 {
+        let growth = record.growth_bytes_of_all().saturating_mul(self.replicas);
+        self.bytes(&record.settings).saturating_add(growth)
+    }
 }
 
 /// Whose quota it is, for messages.
@@ -56,7 +64,7 @@ impl Holders {
 struct Holder<'a>(Option<&'a PrincipalName>);
 
 impl Holder<'_> {
-    /// Refuses what the quota has no room for.
+    /// Refuses a filter that the quota has no room for.
     fn check(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
         let after = used.and(need_bytes);
         if let Some(most) = quota.filter_count.filter(|&most| after.filter_count > most) {
@@ -64,14 +72,20 @@ impl Holder<'_> {
             return self
                 .refuse("--filters", &format!("{most} filters, has {have} and needs 1 more"));
         }
-        if let Some(most) = quota.memory_bytes.filter(|&most| after.memory_bytes > most) {
-            let have = used.memory_bytes;
-            let text = format!(
-                "{most} bytes of memory for filters on all nodes, uses {have} and needs {need_bytes} more"
-            );
-            return self.refuse("--memory", &text);
-        }
-        Ok(())
+        self.check_memory(quota, used, need_bytes)
+    }
+
+    /// Refuses so many bytes more that the quota has no room for.
+    fn check_memory(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
+        let after_bytes = used.memory_bytes.saturating_add(need_bytes);
+        let Some(most) = quota.memory_bytes.filter(|&most| after_bytes > most) else {
+            return Ok(());
+        };
+        let have = used.memory_bytes;
+        let text = format!(
+            "{most} bytes of memory for filters on all nodes, uses {have} and needs {need_bytes} more"
+        );
+        self.refuse("--memory", &text)
     }
 
     fn refuse(self, option: &str, text: &str) -> Result<(), MetaError> {
@@ -136,7 +150,7 @@ impl MetaState {
         };
         let holders = self.holders();
         let owned = self.filters.values().filter(|record| is_owned(record.owner.as_ref()));
-        owned.fold(Usage::default(), |usage, record| usage.and(holders.bytes(&record.settings)))
+        owned.fold(Usage::default(), |usage, record| usage.and(holders.bytes_of(record)))
     }
 
     /// Refuses a filter that the quota of its owner, or the cluster's, has no room for. Asked again
@@ -156,6 +170,23 @@ impl MetaState {
             }
             let used = self.usage(holder.map(PrincipalName::as_str));
             Holder(holder).check(quota, used, need_bytes)
+        };
+        if let Some(name) = owner {
+            check(owner, self.quota(name.as_str()))?;
+        }
+        check(None, self.cluster_quota())
+    }
+
+    /// Refuses growth of a slice, in each of its replicas, that a quota has no room for.
+    pub(super) fn check_growth_quota(
+        &self,
+        owner: Option<&PrincipalName>,
+        slice_bytes: u64,
+    ) -> Result<(), MetaError> {
+        let need_bytes = self.holders().replicas.saturating_mul(slice_bytes);
+        let check = |holder: Option<&PrincipalName>, quota: Quota| {
+            let used = self.usage(holder.map(PrincipalName::as_str));
+            Holder(holder).check_memory(quota, used, need_bytes)
         };
         if let Some(name) = owner {
             check(owner, self.quota(name.as_str()))?;

@@ -31,6 +31,34 @@ pub enum PreparedInsert {
     },
     /// To be proposed.
     Propose(InsertPart),
+    /// The slice may have to grow for it, to so many bytes beyond its first level, and may not yet: it is to be
+    /// allowed first, and the request prepared again. Nothing is proposed.
+    Growing {
+        /// What is to be allowed.
+        growth_bytes: u64,
+    },
+}
+
+/// How far a slice of levels may grow for an insert.
+///
+/// ```
+/// use umbel_engine::shard::SliceGrowth;
+///
+/// assert_eq!(SliceGrowth::ANY.allowed_bytes, u64::MAX);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SliceGrowth {
+    /// Bytes beyond its first level.
+    pub allowed_bytes: u64,
+    /// Whether more was refused already: what has no room then is refused when it is applied.
+    pub is_final: bool,
+    /// Items for the same filter that are on their way already: they may take the room that there is.
+    pub waiting_items: u64,
+}
+
+impl SliceGrowth {
+    /// As far as slices may.
+    pub const ANY: Self = Self { allowed_bytes: u64::MAX, is_final: true, waiting_items: 0 };
 }
 
 /// What is left to do for a removal.
@@ -53,6 +81,7 @@ impl ShardState {
         generation: Generation,
         request: Option<RequestStamp>,
         hashes: HashList,
+        growth: SliceGrowth,
     ) -> Result<PreparedInsert, PartError> {
         let item_count = check_list(&hashes)?;
         let asked = request.map(|stamp| Asked::new(stamp, Operation::Insert, filter, item_count));
@@ -60,9 +89,22 @@ impl ShardState {
             return Ok(PreparedInsert::Answered(answer));
         }
         let slice = self.slice(filter, generation)?;
-        let propose = |proposed, hashes| {
-            let part = InsertPart { filter, generation, request, proposed, hashes };
-            Ok(PreparedInsert::Propose(part))
+        let propose = |proposed, hashes: HashList| {
+            let growth_bytes = growth.allowed_bytes;
+            let items = growth.waiting_items.saturating_add(hashes.len() as u64);
+            match slice.growth_with(items).filter(|&bytes| bytes > growth_bytes) {
+                Some(growth_bytes) if !growth.is_final => {
+                    Ok(PreparedInsert::Growing { growth_bytes })
+                }
+                _ => Ok(PreparedInsert::Propose(InsertPart {
+                    filter,
+                    generation,
+                    request,
+                    proposed,
+                    hashes,
+                    growth_bytes,
+                })),
+            }
         };
         let mut items = hashes.to_vec();
         self.check_foreign(&hashes)?;

@@ -37,7 +37,8 @@ impl World {
         let hashes = list(numbers);
         let count = u32::try_from(hashes.len()).unwrap();
         let proposed = Bitmap::from_ones(count, 0..numbers.len());
-        let part = InsertPart { filter, generation: FIRST, request: None, proposed, hashes };
+        let (generation, growth_bytes) = (FIRST, 0);
+        let part = InsertPart { filter, generation, request: None, proposed, hashes, growth_bytes };
         self.apply(&ShardCommand::Insert(vec![part]));
     }
 

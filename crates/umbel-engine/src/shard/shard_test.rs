@@ -11,7 +11,7 @@ use umbel_filter::{
 
 use super::{
     Bitmap, HashList, InsertPart, KeyName, PartError, PreparedInsert, PreparedRemove, RemovePart,
-    RequestStamp, ShardCommand, ShardReply, ShardState, SliceShape, SliceSpec,
+    RequestStamp, ShardCommand, ShardReply, ShardState, SliceGrowth, SliceShape, SliceSpec,
 };
 use crate::ids::{FilterId, Generation, OwnerId, RequestId, SessionId, ShardId};
 
@@ -71,7 +71,7 @@ pub(super) fn insert(
     hashes: HashList,
 ) -> Result<Bitmap, PartError> {
     let generation = state.summary(filter).map_or(FIRST, |summary| summary.generation);
-    match state.prepare_insert(filter, generation, request, hashes)? {
+    match state.prepare_insert(filter, generation, request, hashes, SliceGrowth::ANY)? {
         PreparedInsert::Answered(answer) => Ok(answer),
         PreparedInsert::AllPresent { item_count } => Ok(Bitmap::zeros(item_count)),
         PreparedInsert::Propose(part) => {
@@ -81,6 +81,7 @@ pub(super) fn insert(
             };
             answers.pop().unwrap()
         }
+        growing @ PreparedInsert::Growing { .. } => panic!("{growing:?}"),
     }
 }
 
@@ -118,16 +119,19 @@ fn leaders_propose_what_is_absent_only() {
         let mut state = state();
         let filter = filter_of(kind, 0);
         insert(&mut state, filter, None, list(&[1, 2])).unwrap();
-        let prepared = state.prepare_insert(filter, FIRST, None, list(&[2, 3, 1])).unwrap();
+        let prepared =
+            state.prepare_insert(filter, FIRST, None, list(&[2, 3, 1]), SliceGrowth::ANY).unwrap();
         let PreparedInsert::Propose(part) = prepared else { panic!() };
         if kind == Kind::Counting {
             assert_eq!((part.proposed, part.hashes), (Bitmap::ones(3), list(&[2, 3, 1])));
         } else {
             assert_eq!((part.proposed, part.hashes), (Bitmap::from_ones(3, [1]), list(&[3])));
-            let prepared = state.prepare_insert(filter, FIRST, None, list(&[2, 1])).unwrap();
+            let prepared =
+                state.prepare_insert(filter, FIRST, None, list(&[2, 1]), SliceGrowth::ANY).unwrap();
             assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 2 });
         }
-        let prepared = state.prepare_insert(filter, FIRST, None, list(&[])).unwrap();
+        let prepared =
+            state.prepare_insert(filter, FIRST, None, list(&[]), SliceGrowth::ANY).unwrap();
         assert_eq!(prepared, PreparedInsert::AllPresent { item_count: 0 });
     }
 }
@@ -139,7 +143,8 @@ fn a_request_in_the_log_twice_is_applied_once() {
     let filter = filter_of(Kind::Counting, 0);
     let hashes = list(&[1, 2]);
     let request = Some(stamp(1, 1, &hashes));
-    let prepared = state.prepare_insert(filter, FIRST, request, hashes.clone()).unwrap();
+    let prepared =
+        state.prepare_insert(filter, FIRST, request, hashes.clone(), SliceGrowth::ANY).unwrap();
     let PreparedInsert::Propose(part) = prepared else { panic!() };
     let reply = state.apply(&ShardCommand::Insert(vec![part.clone(), part.clone()]));
     let both = Ok(Bitmap::ones(2));
@@ -147,7 +152,8 @@ fn a_request_in_the_log_twice_is_applied_once() {
     let digest = state.digest();
     state.apply(&ShardCommand::Insert(vec![part]));
     assert_eq!(state.digest(), digest);
-    let prepared = state.prepare_insert(filter, FIRST, request, hashes.clone()).unwrap();
+    let prepared =
+        state.prepare_insert(filter, FIRST, request, hashes.clone(), SliceGrowth::ANY).unwrap();
     assert_eq!(prepared, PreparedInsert::Answered(Bitmap::ones(2)));
 
     // Counted once, so taken out once.
@@ -320,6 +326,7 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
             }),
             proposed,
             hashes,
+            growth_bytes: u64::MAX,
         })
 }
 
@@ -354,7 +361,7 @@ proptest! {
         let (filter, generation) = (FilterId(filter), FIRST);
         for part in parts {
             let InsertPart { filter, generation, request, hashes, .. } = part.clone();
-            let _ = state.prepare_insert(filter, generation, request, hashes.clone());
+            let _ = state.prepare_insert(filter, generation, request, hashes.clone(), SliceGrowth::ANY);
             let _ = state.prepare_remove(filter, generation, request, hashes.clone());
             let _ = state.contains(filter, generation, &hashes);
             let removal = RemovePart { filter, generation, request, hashes };

@@ -11,7 +11,7 @@ use umbel_filter::{
 use super::bitmap::Bitmap;
 use super::command::{KeyName, PartError, SliceSpec};
 use super::digest::Digest;
-use super::slice_shape::{SliceShapeError, level_bytes, positions_bytes};
+use super::slice_shape::{SliceShapeError, level_bytes, level_size, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
 
@@ -109,13 +109,19 @@ impl Slice {
         }
     }
 
-    /// Inserts hashes of the range and returns one outcome for each.
-    pub(super) fn insert(&mut self, hashes: &[ItemHash]) -> Result<Vec<Insertion>, PartError> {
+    /// Inserts hashes of the range and returns one outcome for each. A slice of levels may take so many
+    /// bytes beyond its first one.
+    pub(super) fn insert(
+        &mut self,
+        hashes: &[ItemHash],
+        growth_bytes: u64,
+    ) -> Result<Vec<Insertion>, PartError> {
         let id = self.spec.filter;
         let mut outcomes = Vec::with_capacity(hashes.len());
         let outcome = match &mut self.filter {
             AnyFilter::Scalable(filter) => {
-                insert_scalable(id, filter, hashes, &mut outcomes, SLICE_BYTES_MAX)
+                let most = first_level_bytes(filter).saturating_add(growth_bytes);
+                insert_scalable(id, filter, hashes, &mut outcomes, most.min(SLICE_BYTES_MAX))
             }
             AnyFilter::SingleShot(filter) => room_for(id, filter, 0)
                 .and_then(|()| filter.insert_batch(hashes, &mut outcomes).map_err(refused)),
@@ -124,6 +130,32 @@ impl Slice {
         let is_new = |outcome: &&Insertion| **outcome == Insertion::New;
         self.new_count += outcomes.iter().filter(is_new).count() as u64;
         outcome.map(|()| outcomes)
+    }
+
+    /// Bytes beyond its first level that a slice of levels takes when so many items more have come, at most
+    /// those of the largest slice; None where that is no more than it takes now.
+    pub(super) fn growth_with(&self, item_count: u64) -> Option<u64> {
+        let AnyFilter::Scalable(filter) = &self.filter else { return None };
+        let newest = filter.levels().last()?;
+        let mut room = newest.capacity().saturating_sub(newest.item_count());
+        if room >= item_count {
+            return None;
+        }
+        let (shape, now_bytes) = (filter.scalable_shape(), memory_of(filter));
+        let mut bytes = now_bytes;
+        for level in u32::try_from(filter.levels().len()).ok()?.. {
+            let (next_bytes, capacity) = level_size(shape, level).ok()?;
+            bytes = bytes.saturating_add(next_bytes);
+            room = room.saturating_add(capacity);
+            // What is too large is refused for that, whatever a quota says.
+            if bytes > SLICE_BYTES_MAX {
+                return None;
+            }
+            if room >= item_count {
+                break;
+            }
+        }
+        Some(bytes - first_level_bytes(filter))
     }
 
     /// Removes hashes of the range; a one says that the item was taken out.
@@ -299,6 +331,10 @@ fn check_growth(id: FilterId, filter: &Scalable, slice_bytes_max: u64) -> Result
 
 fn memory_of(filter: &Scalable) -> u64 {
     filter.levels().iter().map(|level| level.filter().block_shape().memory_bytes()).sum()
+}
+
+fn first_level_bytes(filter: &Scalable) -> u64 {
+    filter.levels().first().map_or(0, |level| level.filter().block_shape().memory_bytes())
 }
 
 /// Refuses to make a single-shot slice larger that has its limit, or would have with so many

@@ -177,10 +177,16 @@ impl SliceShape {
 
 /// Bytes of a level of a scalable slice, as the filter itself would make it.
 pub(super) fn level_bytes(shape: ScalableShape, level: u32) -> Result<u64, CreateError> {
+    level_size(shape, level).map(|(bytes, _)| bytes)
+}
+
+/// The same, and the items that the level is made for.
+pub(super) fn level_size(shape: ScalableShape, level: u32) -> Result<(u64, u64), CreateError> {
     let (first_capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
     let size = sizing::scalable_level(first_capacity, rate, level)?;
     let (capacity, rate) = (size.capacity, size.false_positive_rate);
-    Ok(BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?.memory_bytes())
+    let shape = BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?;
+    Ok((shape.memory_bytes(), capacity))
 }
 
 /// Bound of the bytes that so many positions of a single-shot slice take, about two bits a position

@@ -118,7 +118,7 @@ impl ShardState {
     }
 
     fn insert(&mut self, part: &InsertPart) -> Result<Bitmap, PartError> {
-        let InsertPart { filter, generation, request, proposed, hashes } = part;
+        let InsertPart { filter, generation, request, proposed, hashes, growth_bytes } = part;
         check_list(hashes)?;
         let malformed = |what: String| PartError::Malformed { what };
         proposed.check().map_err(|error| malformed(error.to_string()))?;
@@ -140,7 +140,7 @@ impl ShardState {
             let what = format!("{marked} of {item_count} items of a counting filter, expected all");
             return Err(malformed(what));
         }
-        let outcomes = slice.insert(&hashes.to_vec())?;
+        let outcomes = slice.insert(&hashes.to_vec(), *growth_bytes)?;
         let new = proposed.iter_ones().zip(outcomes);
         let new = new.filter(|&(_, outcome)| outcome == Insertion::New).map(|(at, _)| at);
         let answer = Bitmap::from_ones(item_count, new);

@@ -399,6 +399,7 @@ mod tests {
             generation: Generation(1),
             state: FilterState::Live,
             owner: None,
+            growth: std::collections::BTreeMap::new(),
         }
     }
 

@@ -11,21 +11,27 @@ use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
-use crate::calls::{ShardAnswer, ShardRequest};
+use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 use crate::gateway::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
 
 /// What is done with a part.
 #[derive(Clone, Copy)]
-enum Operation {
+pub(super) enum Operation {
     Insert(Option<ClientRequest>),
     Remove(Option<ClientRequest>),
     Contains { confirmed: bool },
 }
 
 impl Operation {
-    fn request(self, filter: &LiveFilter, hashes: HashList) -> ShardRequest {
+    /// What a shard is asked for.
+    pub(super) fn request(
+        self,
+        filter: &LiveFilter,
+        hashes: HashList,
+        growth: Option<AllowedGrowth>,
+    ) -> ShardRequest {
         let (id, generation) = (filter.id, filter.record.generation);
         let stamp = |request: Option<ClientRequest>| {
             request.map(|request| RequestStamp {
@@ -38,7 +44,7 @@ impl Operation {
         match self {
             Self::Insert(request) => {
                 let request = stamp(request);
-                ShardRequest::Insert { filter: id, generation, request, hashes }
+                ShardRequest::Insert { filter: id, generation, request, hashes, growth }
             }
             Self::Remove(request) => {
                 let request = stamp(request);
@@ -250,8 +256,8 @@ impl Coordinator {
         answered: &mut Vec<(ShardId, Bitmap)>,
     ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
         let asked = todo.into_iter().map(|(shard, hashes)| async move {
-            let request = operation.request(filter, hashes.clone());
-            (shard, hashes, self.shard_call(shard, request, deadline).await)
+            let outcome = self.part_call(filter, (shard, &hashes), operation, deadline).await;
+            (shard, hashes, outcome)
         });
         let mut stale = Vec::new();
         let mut failure = None;

@@ -93,6 +93,12 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
             filter,
             generation: Generation(g),
         }),
+        2 => (filter(), 0_u64..4, shard(), 0_u64..2_000_000_000).prop_map(
+            |(filter, g, shard, growth_bytes)| {
+                let generation = Generation(g);
+                MetaCommand::GrowFilter { filter, generation, shard, growth_bytes }
+            },
+        ),
         1 => any::<[u8; 16]>().prop_map(|key| {
             MetaCommand::OpenSession { key: SessionKey::new(key), owner: String::new() }
         }),

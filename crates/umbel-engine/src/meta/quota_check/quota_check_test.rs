@@ -1,11 +1,14 @@
 //! What a quota refuses, and what counts for it.
 
 use super::*;
-use crate::ids::{FilterId, Generation};
+use umbel_filter::Kind;
+
+use crate::ids::{FilterId, Generation, ShardId};
 use crate::meta::apply::drawn::{form, settings, sip_key};
 use crate::meta::{
     ClusterVerb, FilterName, MetaCommand, Principal, Proof, Rights, SessionKey, SessionStanding,
 };
+use crate::shard::SliceShape;
 
 const MIB: u64 = 1 << 20;
 
@@ -156,7 +159,7 @@ fn the_cluster_gives_filters_four_fifths_of_the_least_nodes_memory() {
     alone.done(&limit(3, 5 * MIB));
     alone.done(&limit(1, 10 * MIB));
     for (shard, target) in (0..4).map(|shard| (shard, vec![NodeId(1), NodeId(2)])) {
-        let shard = crate::ids::ShardId(shard);
+        let shard = ShardId(shard);
         let replicas = target.clone();
         alone.apply(&MetaCommand::PlanReplicas { shard, target });
         alone.apply(&MetaCommand::ReplicasChanged { shard, replicas });
@@ -224,4 +227,66 @@ fn sessions_of_one_principal_have_one_owner() {
     let [alice, bob, again, nobody] = ["alice", "bob", "alice", ""].map(&mut owner_of);
     assert_eq!(alice, again);
     assert!(alice != bob && alice != nobody && bob != nobody);
+}
+
+/// A scalable filter of this name, created and live.
+fn scalable(cluster: &mut Cluster, name: &str, owner: Option<&str>) -> FilterId {
+    let MetaCommand::CreateFilter { name, settings, importing, owner } = create(name, owner, MIB)
+    else {
+        panic!()
+    };
+    let shape = SliceShape::Scalable { item_count: 100, false_positive_rate: 0.01 };
+    let settings = FilterSettings { kind: Kind::Scalable.id(), shape, ..settings };
+    let filter = cluster.made(&MetaCommand::CreateFilter { name, settings, importing, owner });
+    cluster.done(&MetaCommand::FilterCreated { filter });
+    filter
+}
+
+fn grow(filter: FilterId, shard: u32, growth_bytes: u64) -> MetaCommand {
+    let (generation, shard) = (Generation(1), ShardId(shard));
+    MetaCommand::GrowFilter { filter, generation, shard, growth_bytes }
+}
+
+#[test]
+fn growth_of_a_filter_counts_in_each_replica_until_it_is_cleared() {
+    let mut cluster = Cluster::new();
+    cluster.set(Some("alice"), memory(10 * MIB));
+    let filter = scalable(&mut cluster, "a", Some("alice"));
+    let used = |cluster: &Cluster| cluster.state.usage(Some("alice")).memory_bytes;
+    assert_eq!(used(&cluster), 2 * MIB);
+    cluster.done(&grow(filter, 0, MIB));
+    cluster.done(&grow(filter, 1, 2 * MIB));
+    assert_eq!(used(&cluster), 8 * MIB, "two replicas of each slice");
+    // Asked again, and for less than it has.
+    cluster.done(&grow(filter, 1, 2 * MIB));
+    cluster.done(&grow(filter, 1, MIB));
+    assert_eq!(used(&cluster), 8 * MIB);
+    let error = cluster.error(&grow(filter, 0, 2 * MIB + 1));
+    assert!(error.contains("uses 8388608 and needs 2097154 more"), "{error}");
+    cluster.done(&grow(filter, 0, 2 * MIB));
+    assert!(cluster.error(&create("b", Some("alice"), 1)).contains("quota of 10485760 bytes"));
+    let clear = MetaCommand::ClearFilter { filter, generation: Generation(1) };
+    cluster.done(&clear);
+    assert!(cluster.error(&grow(filter, 3, MIB)).contains("being cleared"));
+    cluster.done(&MetaCommand::FilterCleared { filter, generation: Generation(2) });
+    assert_eq!(used(&cluster), 2 * MIB);
+    assert!(cluster.error(&grow(filter, 0, MIB)).contains("live"), "of the generation before");
+}
+
+#[test]
+fn the_clusters_quota_counts_growth_and_other_filters_do_not_grow() {
+    let mut cluster = Cluster::new();
+    cluster.set(None, memory(4 * MIB));
+    let filter = scalable(&mut cluster, "a", None);
+    cluster.done(&grow(filter, 2, MIB));
+    assert!(cluster.error(&grow(filter, 2, MIB + 1)).starts_with("the cluster has a quota"));
+    cluster.set(None, memory(100 * MIB));
+    let fixed = cluster.made(&create("b", None, MIB));
+    cluster.done(&MetaCommand::FilterCreated { filter: fixed });
+    assert!(cluster.error(&grow(fixed, 0, 1)).contains("only scalable filters do"));
+    assert!(cluster.error(&grow(filter, 4, 1)).contains("there is no"));
+    let most = crate::limits::SLICE_BYTES_MAX;
+    assert!(cluster.error(&grow(filter, 0, most + 1)).contains("at most"));
+    cluster.done(&MetaCommand::DropFilter { filter });
+    assert!(cluster.error(&grow(filter, 0, 1)).contains("there is no"));
 }

@@ -1,0 +1,129 @@
+//! Filters that grow: before a slice takes more than it is planned with, the meta group is asked whether the quotas
+//! of its owner and of the cluster have room for that, in all of its replicas.
+//!
+//! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
+//! refused goes on as far as there is room: of a batch the items are inserted that come before the next level.
+
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
+use umbel_engine::placement::ShardRecord;
+use umbel_engine::shard::{HashList, PartError};
+use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_filter::{HashRange, Kind};
+
+use super::items::Operation;
+use super::{Coordinator, LiveFilter, unexpected};
+use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
+use crate::failure::CallFailure;
+
+/// How often a part is allowed more: others may take what it was allowed, and then the slice has doubled.
+const TIMES_ALLOWED_MAX: u32 = 4;
+
+/// Whether slices of a filter grow, and count as they do.
+fn grows(record: &FilterRecord) -> bool {
+    record.settings.kind == Kind::Scalable.id()
+}
+
+impl Coordinator {
+    /// Asks a shard for its part, and lets its slice grow for it as far as quotas have room.
+    pub(super) async fn part_call(
+        &self,
+        filter: &LiveFilter,
+        (shard, hashes): (ShardId, &HashList),
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<ShardAnswer, CallFailure> {
+        let bytes = filter.record.growth_bytes(shard);
+        let mut growth = grows(&filter.record).then_some(AllowedGrowth { bytes, is_final: false });
+        let mut refusal = None;
+        for time in 0..=TIMES_ALLOWED_MAX {
+            let request = operation.request(filter, hashes.clone(), growth);
+            match (self.shard_call(shard, request, deadline).await, &mut growth) {
+                (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
+                    match self.allow_growth(filter, shard, growth_bytes, deadline).await {
+                        Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),
+                        Err(CallFailure::Meta(MetaError::Quota { what })) => refusal = Some(what),
+                        Err(error) => return Err(error),
+                    }
+                    allowed.is_final = refusal.is_some() || time + 1 == TIMES_ALLOWED_MAX;
+                }
+                (Err(CallFailure::Part(PartError::Full { filter, what })), _) => {
+                    let what = match refusal {
+                        Some(refusal) => format!("it may not grow: {refusal}"),
+                        None => what,
+                    };
+                    return Err(PartError::Full { filter, what }.into());
+                }
+                (answer, _) => return answer,
+            }
+        }
+        // Who was told that this is all must not ask again.
+        Err(unexpected(&growth))
+    }
+
+    /// Has the meta group let a slice grow by so many bytes beyond its plan.
+    async fn allow_growth(
+        &self,
+        filter: &LiveFilter,
+        shard: ShardId,
+        growth_bytes: u64,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let (id, generation) = (filter.id, filter.record.generation);
+        let allowed = self.propose_growth((id, generation), shard, growth_bytes, deadline).await;
+        allowed.map_err(|error| match error {
+            // The caller looks for what has become of it.
+            CallFailure::Meta(MetaError::UnknownFilter { .. } | MetaError::Busy { .. }) => {
+                PartError::UnknownSlice { filter: id, shard }.into()
+            }
+            error => error,
+        })
+    }
+
+    async fn propose_growth(
+        &self,
+        (filter, generation): (FilterId, Generation),
+        shard: ShardId,
+        growth_bytes: u64,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let check =
+            |state: &MetaState| state.check_growth((filter, generation), shard, growth_bytes);
+        if self.read_meta(check)?.is_err() {
+            // There may be room by now.
+            self.meta_refresh(deadline).await?;
+            self.read_meta(check)??;
+        }
+        let command = MetaCommand::GrowFilter { filter, generation, shard, growth_bytes };
+        match self.meta_propose(command, deadline).await? {
+            MetaReply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Counts what a filter that is being imported has grown by before it was exported.
+    pub(super) async fn count_growth(
+        &self,
+        (filter, generation): (FilterId, Generation),
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let planned = |state: &MetaState| -> Option<Vec<(ShardId, u64)>> {
+            let record = state.filter(filter).filter(|record| grows(record))?;
+            let slice = |(range, of): (HashRange, &ShardRecord)| {
+                Some((of.shard, record.settings.shape.memory_bytes(range).ok()?))
+            };
+            state.shards().map(slice).collect()
+        };
+        for (shard, planned_bytes) in self.read_meta(planned)?.unwrap_or_default() {
+            let request = ShardRequest::Describe { filter, generation };
+            let growth_bytes = match self.shard_call(shard, request, deadline).await? {
+                ShardAnswer::Slice(slice) => slice.memory_bytes.saturating_sub(planned_bytes),
+                other => return Err(unexpected(&other)),
+            };
+            if growth_bytes > 0 {
+                self.propose_growth((filter, generation), shard, growth_bytes, deadline).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! Items on their way to slices that grow: whoever asks how far one must grow for its own counts those of others, too.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use umbel_engine::FilterId;
+
+/// How many items are on their way, by filter.
+#[derive(Default)]
+pub(super) struct Growing(Mutex<BTreeMap<FilterId, u64>>);
+
+/// Some items on their way, until it is dropped.
+pub(super) struct OnTheirWay<'a> {
+    growing: &'a Growing,
+    filter: FilterId,
+    item_count: u64,
+    /// How many were on their way before them.
+    pub(super) before: u64,
+}
+
+impl Growing {
+    /// Notes items that come.
+    pub(super) fn enter(&self, filter: FilterId, item_count: u64) -> OnTheirWay<'_> {
+        let mut counts = self.lock();
+        let count = counts.entry(filter).or_default();
+        let before = *count;
+        *count += item_count;
+        OnTheirWay { growing: self, filter, item_count, before }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<FilterId, u64>> {
+        // Nothing that can panic runs while the counts change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OnTheirWay<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.growing.lock();
+        let left =
+            counts.get(&self.filter).map_or(0, |count| count.saturating_sub(self.item_count));
+        match left {
+            0 => counts.remove(&self.filter),
+            left => counts.insert(self.filter, left),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_count_until_they_have_come() {
+        let growing = Growing::default();
+        let first = growing.enter(FilterId(1), 10);
+        let other = growing.enter(FilterId(2), 5);
+        let second = growing.enter(FilterId(1), 7);
+        assert_eq!((first.before, other.before, second.before), (0, 0, 10));
+        drop(first);
+        assert_eq!(growing.enter(FilterId(1), 0).before, 7);
+        drop((second, other));
+        assert!(growing.lock().is_empty());
+    }
+}
