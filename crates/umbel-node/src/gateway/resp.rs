@@ -39,6 +39,8 @@ mod shared;
 
 #[cfg(test)]
 mod resp_test;
+#[cfg(test)]
+mod rights_test;
 
 /// Pause after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -109,6 +111,7 @@ pub(crate) async fn serve(
     let mut tasks = JoinSet::new();
     tokio::pin!(stop);
     loop {
+        metrics::resp_connections(shared.clients.count());
         let taken = tokio::select! {
             biased;
             () = &mut stop => break,
@@ -128,7 +131,6 @@ pub(crate) async fn serve(
                 sleep(ACCEPT_PAUSE).await;
             }
         }
-        metrics::resp_connections(shared.clients.count());
     }
     drop(listener);
     stopping.send_replace(true);

@@ -48,6 +48,7 @@ mod readme;
 mod reconcile;
 mod reconcile_changes;
 mod reference;
+mod resp;
 mod resume;
 mod rules;
 mod sandbox;

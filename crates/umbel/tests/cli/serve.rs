@@ -38,6 +38,23 @@ impl Server {
         Self::spawn(umbel(sandbox, SERVE))
     }
 
+    /// The same, with the address where it speaks the Redis protocol.
+    pub(crate) fn start_with_redis(sandbox: &Sandbox) -> (Self, String) {
+        let mut server = Self::spawn(umbel(sandbox, &format!("{SERVE} --resp 127.0.0.1:0")));
+        let mut line = String::new();
+        server.stderr.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("speaking the Redis protocol on ");
+        let address = address.unwrap_or_else(|| panic!("{line}")).trim_end().to_owned();
+        (server, address)
+    }
+
+    /// Bytes of memory that it has now.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+
     /// The same from a command that comes to the same.
     fn spawn(mut command: Command) -> Self {
         // Nobody reads behind the first line: what it says must fit the pipe.
@@ -83,7 +100,7 @@ impl Server {
     }
 
     /// Asks it to stop and waits: its exit code.
-    fn stop(mut self) -> Option<i32> {
+    pub(crate) fn stop(mut self) -> Option<i32> {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         assert!(killed.unwrap().success());
         // It must not wait for somebody who reads what it says.

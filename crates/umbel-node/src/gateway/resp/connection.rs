@@ -16,7 +16,7 @@ use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 use super::pipeline;
 use super::session::{Queue, Session};
 use super::shared::{Counts, Shared};
-use crate::gateway::admission::{Holding, NoRoom};
+use crate::gateway::admission::{Budget, Holding, NoRoom};
 use crate::gateway::limits::{
     ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
     RESP_READ_BYTES, RESP_WRITE_BYTES, UNREAD_TIMEOUT,
@@ -43,7 +43,9 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
         began: None,
         came: 0,
         late: None,
+        budget: Arc::clone(&shared.budget),
         holding: None,
+        queued: 0,
     };
     let mut served = Served { stream, session, input, out: Vec::new() };
     // Whoever has gone hears nothing.
@@ -74,8 +76,11 @@ struct Input {
     /// Bytes of it.
     came: u64,
     late: Option<Pin<Box<Sleep>>>,
+    budget: Arc<Budget>,
     /// What is held of the room of all clients, if it is more than little.
     holding: Option<Holding>,
+    /// Bytes that wait for `EXEC`.
+    queued: usize,
 }
 
 /// Why nothing more is read.
@@ -93,9 +98,9 @@ impl Served {
         loop {
             let end = tokio::select! {
                 biased;
-                end = self.input.read(&mut self.stream) => end,
-                // What has come is answered first.
+                // What has been read is answered by now.
                 _ = stop.wait_for(|&is_stopped| is_stopped) => Some(End::Closed),
+                end = self.input.read(&mut self.stream) => end,
             };
             let held = match end {
                 Some(End::Closed) => return Ok(()),
@@ -104,7 +109,7 @@ impl Served {
                     metrics::connection_refused("late");
                     return Ok(());
                 }
-                None => self.input.hold(&self.session.queue, &self.session.shared),
+                None => self.input.hold(self.session.queue.as_ref()),
             };
             if held.is_err() {
                 self.session.answer(Refusal::NoRoom, &mut self.out);
@@ -116,6 +121,8 @@ impl Served {
                 self.session.answer(text, &mut self.out);
             }
             self.flush().await?;
+            // What was carried out is held no more. There is room for less.
+            let _ = self.input.hold(self.session.queue.as_ref());
             if self.session.is_ending || self.input.failed.is_some() {
                 return Ok(());
             }
@@ -244,23 +251,25 @@ impl Input {
             self.began.get_or_insert_with(Instant::now);
             self.came = pending as u64;
         }
-        match &self.holding {
-            Some(holding) => holding.set(pending as u64, true),
-            None => Ok(()),
-        }
+        self.count(pending, pending > 0)
     }
 
-    /// Counts what the connection holds among what all clients do.
-    fn hold(&mut self, queue: &Option<Queue>, shared: &Shared) -> Result<(), NoRoom> {
-        let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
-        let queued = queue.as_ref().map_or(0, |queue| queue.byte_count);
-        let held = of_requests + queued + self.decoder.pending_bytes();
+    /// Counts what the connection holds among what all clients do, if it is more than little.
+    fn count(&mut self, byte_count: usize, is_arriving: bool) -> Result<(), NoRoom> {
+        let held = byte_count + self.queued;
         if held <= RESP_FREE_BYTES {
             self.holding = None;
             return Ok(());
         }
-        let holding = self.holding.get_or_insert_with(|| Holding::new(&shared.budget));
-        holding.set(held as u64, false)
+        let holding = self.holding.get_or_insert_with(|| Holding::new(&self.budget));
+        holding.set(held as u64, is_arriving)
+    }
+
+    /// Counts what is carried out next, and what waits for `EXEC`.
+    fn hold(&mut self, queue: Option<&Queue>) -> Result<(), NoRoom> {
+        self.queued = queue.map_or(0, |queue| queue.byte_count);
+        let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
+        self.count(of_requests + self.decoder.pending_bytes(), false)
     }
 
     /// Ready once a request has been coming for too long: it holds memory.

@@ -9,7 +9,7 @@ use crate::node::node_test::{config, start};
 use crate::ports::{Net, RealNet, Stream};
 
 /// A node with one shard that speaks the protocol.
-async fn node() -> (TempDir, Node) {
+pub(super) async fn node() -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let resp_listen = Some("127.0.0.1:0".to_owned());
     let config = Config { dev: true, shards: 2, replicas: 1, resp_listen, ..config(folder.path()) };
@@ -17,22 +17,22 @@ async fn node() -> (TempDir, Node) {
     (folder, node)
 }
 
-struct Client {
+pub(super) struct Client {
     stream: Box<dyn Stream>,
 }
 
 impl Client {
-    async fn new(node: &Node) -> Self {
+    pub(super) async fn new(node: &Node) -> Self {
         let address = node.resp_address().expect("it speaks the protocol");
         Self { stream: RealNet.connect(address).await.unwrap() }
     }
 
-    async fn send(&mut self, bytes: &[u8]) {
+    pub(super) async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
     /// Reads as many bytes as an answer has, and compares them.
-    async fn expect(&mut self, expected: &str, what: &str) {
+    pub(super) async fn expect(&mut self, expected: &str, what: &str) {
         let mut got = vec![0; expected.len()];
         let mut at = 0;
         while at < got.len() {
@@ -50,13 +50,13 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&got), expected, "{what}");
     }
 
-    async fn ask(&mut self, request: &str, expected: &str) {
+    pub(super) async fn ask(&mut self, request: &str, expected: &str) {
         self.send(format!("{request}\r\n").as_bytes()).await;
         self.expect(expected, request).await;
     }
 
     /// What comes until the node closes the connection.
-    async fn rest(&mut self) -> String {
+    pub(super) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         // A reset is an end, too.
         let _ = self.stream.read_to_end(&mut rest).await;
@@ -179,7 +179,7 @@ async fn neighbours_are_answered_as_one_by_one() {
             expected += "-ERR wrong number of arguments for 'bf.add' command\r\n";
         }
     }
-    client.send(b"BF.RESERVE k 0.0000001 100000\r\n").await;
+    client.send(b"BF.RESERVE k 0.000001 100000\r\n").await;
     client.expect("+OK\r\n", "reserve").await;
     client.send(requests.as_bytes()).await;
     client.expect(&expected, "the pipeline").await;

@@ -1,0 +1,140 @@
+//! The Redis protocol of `umbel serve --resp`: by raw sockets, beside the other clients, and by redis-py where it is installed.
+
+use crate::sandbox::Sandbox;
+use crate::serve::Server;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends bytes and reads as many as are expected.
+fn ask(stream: &mut TcpStream, request: &str, expected: &str) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut got = vec![0; expected.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), expected, "{request:?}");
+}
+
+#[test]
+fn both_protocols_see_the_same_filters() {
+    let sandbox = Sandbox::new();
+    let (server, address) = Server::start_with_redis(&sandbox);
+    let mut two = connect(&address);
+    ask(
+        &mut two,
+        "*4\r\n$10\r\nBF.RESERVE\r\n$4\r\nseen\r\n$4\r\n0.01\r\n$4\r\n1000\r\n",
+        "+OK\r\n",
+    );
+    let pipeline =
+        "BF.ADD seen alice\r\nBF.ADD seen bob\r\nBF.ADD seen alice\r\nBF.MEXISTS seen bob x\r\n";
+    ask(&mut two, pipeline, ":1\r\n:1\r\n:0\r\n*2\r\n:1\r\n:0\r\n");
+    let mut three = connect(&address);
+    three.write_all(b"HELLO 3\r\n").unwrap();
+    let mut head = [0; 4];
+    three.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"%7\r\n");
+
+    let ran = server.run(&sandbox, "filter insert seen alice carol --each");
+    assert_eq!(ran.kept_text(), "present\talice\nnew\tcarol\n");
+    ask(&mut two, "BF.EXISTS seen carol\r\n", ":1\r\n");
+    server.run(&sandbox, "filter create other --capacity 1000 --rate 0.01").ended_with(0);
+    ask(&mut two, "EXISTS other\r\n", ":1\r\n");
+    ask(&mut two, "DEL seen other\r\n", ":2\r\n");
+    ask(&mut two, "DBSIZE\r\n", ":0\r\n");
+    // Connections that are open do not hold it up.
+    assert_eq!(server.stop(), Some(0));
+    let mut rest = Vec::new();
+    // A reset is an end, too.
+    let _ = two.read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+}
+
+/// A session with redis-py, which says what it saw.
+const PYTHON: &str = r#"
+import sys, redis
+host, port = sys.argv[1].rsplit(":", 1)
+for protocol in (2, 3):
+    db = protocol
+    r = redis.Redis(host=host, port=int(port), protocol=protocol, db=db)
+    assert r.ping()
+    bf = r.bf()
+    assert bf.create("k", 0.01, 1000)
+    assert bf.add("k", "a") == 1 and bf.add("k", "a") == 0
+    assert bf.madd("k", "a", "b") == [0, 1]
+    assert bf.insert("k", ["b", "c"]) == [0, 1]
+    assert bf.exists("k", "a") == 1 and bf.mexists("k", "a", "x") == [1, 0]
+    assert bf.card("k") == 3
+    info = bf.info("k")
+    assert info["Capacity"] if protocol == 3 else info.capacity == 1000
+    try:
+        bf.create("k", 0.01, 1000)
+        raise SystemExit("made twice")
+    except redis.ResponseError as error:
+        assert str(error) == "item exists", error
+    pipe = r.pipeline()
+    for item in range(200):
+        pipe.bf().add("k", item)
+    assert sum(pipe.execute()) > 190
+    pipe = r.pipeline(transaction=False)
+    for item in range(200):
+        pipe.execute_command("BF.EXISTS", "k", item)
+    assert all(pipe.execute())
+    assert r.exists("k") == 1 and r.keys("*") == [b"k"] and list(r.scan_iter()) == [b"k"]
+    assert r.type("k") == b"MBbloom--" and r.delete("k") == 1 and r.dbsize() == 0
+    assert r.info()["redis_mode"] == "standalone" and r.client_id() > 0 and r.time()
+cluster = redis.RedisCluster(host=host, port=int(port))
+assert cluster.execute_command("BF.ADD", "c", "x") == 1
+assert cluster.execute_command("BF.EXISTS", "c", "x") == 1
+print("done")
+"#;
+
+#[test]
+fn redis_py_is_at_home() {
+    let is_there =
+        Command::new("python3").args(["-c", "import redis"]).stderr(Stdio::null()).status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: python3 with redis-py (pip install redis) is not here");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (server, address) = Server::start_with_redis(&sandbox);
+    let output = Command::new("python3").args(["-c", PYTHON, &address]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{said}");
+    drop(server);
+}
+
+#[test]
+fn hostile_bytes_cost_little() {
+    let sandbox = Sandbox::new();
+    let (server, address) = Server::start_with_redis(&sandbox);
+    let before = server.resident_bytes();
+    // Ten megabytes without an end of line, announced lengths without bytes, deep nesting, absurd numbers.
+    let line = "x".repeat(10 << 20);
+    let nested = "*1048576\r\n".repeat(1000);
+    let announced = "*1048576\r\n$524288\r\n";
+    let absurd = "BF.RESERVE k 0.0000000001 1073741824\r\n".repeat(50);
+    for bytes in [&*line, &*nested, announced, "*-1\r\n*0\r\n\r\n", &*absurd] {
+        let mut streams: Vec<_> = (0..8).map(|_| connect(&address)).collect();
+        for stream in &mut streams {
+            // It may have been closed before all was sent.
+            let _ = stream.write_all(bytes.as_bytes());
+        }
+        let mut honest = connect(&address);
+        ask(&mut honest, "PING\r\n", "+PONG\r\n");
+    }
+    let mut honest = connect(&address);
+    let refused = "-ERR Insufficient memory to create filter\r\n";
+    ask(&mut honest, "BF.RESERVE k 0.0000000001 1073741824\r\n", refused);
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more");
+}
