@@ -26,11 +26,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn decode(
-    bytes: &[u8],
-    piece: usize,
-    is_known: bool,
-) -> (Vec<Request>, Option<ProtocolError>) {
+fn decode(bytes: &[u8], piece: usize, is_known: bool) -> (Vec<Request>, Option<ProtocolError>) {
     let mut decoder = Decoder::new(is_known);
     let mut found = Vec::new();
     for mut rest in bytes.chunks(piece.max(1)) {

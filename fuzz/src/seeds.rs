@@ -97,12 +97,21 @@ pub fn all() -> Vec<Seed> {
     let saved = saved::seeds().into_iter().map(|(name, bytes)| ("saved_filter", name, bytes));
     let commands = [
         ("pipeline", "BF.ADD k a\r\n*3\r\n$9\r\nBF.EXISTS\r\n$1\r\nk\r\n$1\r\na\r\nPING\r\n"),
-        ("options", "BF.RESERVE k 0.01 100 EXPANSION 2\r\nBF.INSERT k CAP 7 ERR .1 NOC ITEMS a \"b\\x00\"\r\n"),
-        ("hello", "HELLO 3 AUTH a b SETNAME c\r\nCLIENT SETINFO LIB-NAME x\r\nCOMMAND DOCS bf.add\r\n"),
-        ("named", "UMBEL.REQUEST 7:1 BELOW 1 BF.MADD k a b\r\nUMBEL.CREATE k LIKE o\r\nSCAN 0 MATCH [^a]*\r\n"),
+        (
+            "options",
+            "BF.RESERVE k 0.01 100 EXPANSION 2\r\nBF.INSERT k CAP 7 ERR .1 NOC ITEMS a \"b\\x00\"\r\n",
+        ),
+        (
+            "hello",
+            "HELLO 3 AUTH a b SETNAME c\r\nCLIENT SETINFO LIB-NAME x\r\nCOMMAND DOCS bf.add\r\n",
+        ),
+        (
+            "named",
+            "UMBEL.REQUEST 7:1 BELOW 1 BF.MADD k a b\r\nUMBEL.CREATE k LIKE o\r\nSCAN 0 MATCH [^a]*\r\n",
+        ),
     ];
     let commands = commands
-        .map(|(name, text)| ("resp_commands", name, [&[1, 3], text.as_bytes()].concat()));
+        .map(|(name, text)| ("resp_commands", name, [&[1, 3][..], text.as_bytes()].concat()));
     golden
         .into_iter()
         .chain(commands)
