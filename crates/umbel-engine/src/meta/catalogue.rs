@@ -179,8 +179,7 @@ impl MetaState {
         Ok(())
     }
 
-    /// Lets a slice grow. A filter that is being imported grows with what comes, one that is being cleared
-    /// no more.
+    /// Lets a slice grow. A filter that is being cleared grows no more.
     pub(super) fn grow_filter(
         &mut self,
         (filter, generation): (FilterId, Generation),
@@ -207,7 +206,7 @@ impl MetaState {
     ) -> Result<(), MetaError> {
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
         match record.state {
-            FilterState::Importing | FilterState::Live if record.generation == generation => {}
+            FilterState::Live if record.generation == generation => {}
             FilterState::Dropping => return Err(MetaError::UnknownFilter { filter }),
             _ => return Err(record.busy()),
         }

@@ -3,17 +3,17 @@
 //!
 //! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
 //! refused goes on as far as there is room: of a batch the items are inserted that come before the next level.
+//! Nothing but inserts makes such a filter grow: it takes neither merges nor imports.
 
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
-use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::{HashList, PartError};
 use umbel_engine::{FilterId, Generation, ShardId};
-use umbel_filter::{HashRange, Kind};
+use umbel_filter::Kind;
 
 use super::items::Operation;
 use super::{Coordinator, LiveFilter, unexpected};
-use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
+use crate::calls::{AllowedGrowth, ShardAnswer};
 use crate::failure::CallFailure;
 
 /// How often a part is allowed more: others may take what it was allowed, and then the slice has doubled.
@@ -99,31 +99,5 @@ impl Coordinator {
             MetaReply::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
-    }
-
-    /// Counts what a filter that is being imported has grown by before it was exported.
-    pub(super) async fn count_growth(
-        &self,
-        (filter, generation): (FilterId, Generation),
-        deadline: Instant,
-    ) -> Result<(), CallFailure> {
-        let planned = |state: &MetaState| -> Option<Vec<(ShardId, u64)>> {
-            let record = state.filter(filter).filter(|record| grows(record))?;
-            let slice = |(range, of): (HashRange, &ShardRecord)| {
-                Some((of.shard, record.settings.shape.memory_bytes(range).ok()?))
-            };
-            state.shards().map(slice).collect()
-        };
-        for (shard, planned_bytes) in self.read_meta(planned)?.unwrap_or_default() {
-            let request = ShardRequest::Describe { filter, generation };
-            let growth_bytes = match self.shard_call(shard, request, deadline).await? {
-                ShardAnswer::Slice(slice) => slice.memory_bytes.saturating_sub(planned_bytes),
-                other => return Err(unexpected(&other)),
-            };
-            if growth_bytes > 0 {
-                self.propose_growth((filter, generation), shard, growth_bytes, deadline).await?;
-            }
-        }
-        Ok(())
     }
 }

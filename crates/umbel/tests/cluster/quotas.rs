@@ -5,7 +5,9 @@ use umbel_client::proto::import_chunk::Part;
 use umbel_client::proto::{
     FilterVerb, ImportChunk, ImportHeader, Quota, SetQuotaRequest, SetQuotaResponse, export_chunk,
 };
-use umbel_client::{Applied, Client, ClientError, ClientOptions, ErrorCode};
+use umbel_client::{
+    Applied, Client, ClientError, ClientOptions, ErrorCode, Kind, NewFilter, ReadLevel,
+};
 
 use crate::access::{add, guarded, principal, with_token, with_token_and};
 use crate::load::sharp_filter;
@@ -132,17 +134,55 @@ async fn rates_say_when_to_come_again() {
     assert_eq!(root.info("q").await.unwrap().new_count, 18_000);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_token_is_known_on_every_node_at_once() {
-    let (cluster, _, _root) = guarded().await;
-    let once = || ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
-    let asked = with_token(&cluster.nodes[0].address, "root");
-    for number in 0..5 {
-        let name = format!("new-{number}");
-        add(&asked, principal(&name, vec![("q", &ALL)], &[])).await;
-        for node in &cluster.nodes {
-            let who = with_token_and(&node.address, &name, once()).who_am_i().await.unwrap();
-            assert_eq!(who.principal.unwrap().name, name);
+/// Inserts batches of new items over these clients in turn until one is refused: which items were acknowledged, and
+/// the refusal.
+async fn fill(clients: &[Client], filter: &str, most: usize) -> (Vec<String>, ClientError) {
+    let mut acknowledged = Vec::new();
+    for number in 0..most {
+        let items: Vec<String> = (0..100).map(|item| format!("{number}.{item}")).collect();
+        let client = &clients[number % clients.len()];
+        match client.filter(filter).insert(&items).await {
+            Ok(_) => acknowledged.extend(items),
+            Err(error) => return (acknowledged, error),
         }
     }
+    panic!("{most} batches were taken");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_scalable_filter_grows_by_is_in_the_quota() {
+    let (cluster, addresses, root) = guarded().await;
+    add(&root, principal("writer", vec![("q.*", &ALL)], &[])).await;
+    let writer = with_token(&addresses, "writer");
+    let scalable = NewFilter { kind: Kind::Scalable, ..NewFilter::for_rate(200, 0.01) };
+    writer.create("q.grows", &scalable).await.unwrap();
+    let used = || async {
+        let who = writer.who_am_i().await.unwrap().principal.unwrap();
+        who.usage.unwrap().memory_bytes
+    };
+    let planned = used().await;
+    assert!(planned > 0);
+    let most = 20 * planned;
+    set(&root, "writer", Quota { memory_bytes: Some(most), ..Quota::default() }).await;
+    let clients: Vec<Client> =
+        cluster.nodes.iter().map(|node| with_token(&node.address, "writer")).collect();
+    let (acknowledged, error) = fill(&clients, "q.grows", 1000).await;
+    let failure = error.failure().unwrap();
+    assert_eq!(failure.cause, ErrorCode::FilterFull, "{error}");
+    let text = &failure.message;
+    assert!(text.contains("it may not grow: principal writer has a quota of"), "{text}");
+    // It has grown, no further than the quota, and as far as it counts.
+    let grown = used().await;
+    assert!(planned < grown && grown <= most, "{planned}, {grown} of {most}");
+    let holds = writer.info("q.grows").await.unwrap().memory_bytes;
+    assert!(holds * 3 <= grown, "{holds} in each of three replicas, {grown} are counted");
+    // Nothing of it is lost, and nobody else is held up.
+    let found = writer.filter("q.grows").contains(&acknowledged, ReadLevel::Linearizable).await;
+    assert!(acknowledged.len() > 500 && found.unwrap().iter().all(|is_present| is_present));
+    root.create("other", &scalable).await.unwrap();
+    set(&root, "writer", Quota { memory_bytes: Some(3 * most), ..Quota::default() }).await;
+    writer.filter("q.grows").insert((0..500).map(|item| format!("more {item}"))).await.unwrap();
+    // Cleared, it begins anew as it was planned.
+    writer.clear("q.grows").await.unwrap();
+    assert_eq!(used().await, planned);
 }

@@ -356,7 +356,6 @@ impl Loading {
 
     async fn activate(&self) -> Result<FilterRecord, CallFailure> {
         let filter = self.filter;
-        self.coordinator.count_growth((filter, self.generation), step_deadline()).await?;
         let command = MetaCommand::ActivateImport { filter };
         self.coordinator.meta_propose(command, step_deadline()).await?;
         self.coordinator.wait_filter(filter, step_deadline(), is_answering).await
