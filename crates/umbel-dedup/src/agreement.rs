@@ -79,6 +79,10 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
 }
 
 /// Refuses what needs more than workers tell each other.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names it.
 pub fn check_possible(spec: &JobSpec) -> Result<()> {
     let refused = [(
         spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),

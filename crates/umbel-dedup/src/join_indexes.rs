@@ -88,7 +88,7 @@ pub fn join_indexes(
     let spec = IndexSpec { bits, ..first.header().spec };
     let mut blocks = Blocks::new(spec, total, &scratch);
     let ranges = total.div_ceil(RANGE_HASHES).clamp(1, RANGES_MAX).next_power_of_two();
-    let ranges = CellCount::new(u32::try_from(ranges).expect("at most 2^20")).context("ranges")?;
+    let ranges = CellCount::new(u32::try_from(ranges)?).context("ranges")?;
     let mut hashes = Vec::new();
     for number in 0..ranges.get() {
         let range = HashRange::cell(number, ranges);

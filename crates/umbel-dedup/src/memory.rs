@@ -77,6 +77,10 @@ pub fn default_memory_bytes() -> u64 {
 }
 
 /// Reads a size: a number with an optional K, M, G or T (powers of 1,024), with or without `B` or `iB` behind.
+///
+/// # Errors
+///
+/// If it is no size, or more than 64 bits hold.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -33,6 +33,8 @@ mod journal;
 mod kept_index;
 mod notes;
 mod part_names;
+#[cfg(test)]
+mod place_test;
 mod reading;
 #[cfg(test)]
 mod reading_test;

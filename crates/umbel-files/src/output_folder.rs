@@ -68,18 +68,30 @@ impl OutputFolder {
 
     /// Whether a file stands in it under the name of this path that is to be neither opened nor replaced: a device, a
     /// pipe, a folder. A link is not followed: what is renamed takes its place.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
     pub fn is_occupied(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(!matches!(kind, None | Some(FileType::RegularFile | FileType::Symlink)))
     }
 
     /// Whether something stands there that an output would replace.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
     pub fn is_taken(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::empty())?;
         Ok(matches!(kind, Some(FileType::RegularFile | FileType::Directory)))
     }
 
     /// Whether anything stands there.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
         Ok(self.kind(path, AtFlags::empty())?.is_some())
     }

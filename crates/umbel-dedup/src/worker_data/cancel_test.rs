@@ -3,7 +3,7 @@
 use super::super::error::DedupError;
 use super::super::observer::Observer;
 use super::super::run::run;
-use super::crash_test::Place;
+use super::place_test::Place;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

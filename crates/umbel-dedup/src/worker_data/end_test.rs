@@ -1,6 +1,6 @@
 //! Folders of processes that died while they removed them.
 
-use super::crash_test::Place;
+use super::place_test::Place;
 use super::remove_old;
 use std::time::{Duration, UNIX_EPOCH};
 

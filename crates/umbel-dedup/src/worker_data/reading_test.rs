@@ -1,8 +1,8 @@
 //! A reading that was torn anywhere goes on with what is noted, and comes to the same entries.
 
 use super::super::turns::lock;
-use super::crash_test::Place;
 use super::notes::{Notebook, ReadingNote};
+use super::place_test::Place;
 use super::reading::read;
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::super::references::References;
 use super::bench::Bench;
-use super::crash_test::Place;
+use super::place_test::Place;
 use super::writing::{commit, write_one};
 use crate::error::{Result, chain_text};
 use std::fs;

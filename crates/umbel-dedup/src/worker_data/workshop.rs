@@ -303,8 +303,8 @@ impl FileWorkshop {
         let mut noted = lock(&self.suspects);
         let noted = noted.get_or_insert_with(|| Suspects::new(&state.facts));
         for &suspect in suspects {
-            let (chunk, record) = bench.own_place(&state, suspect.place)?;
-            let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
+            let (_, record) = bench.own_place(&state, suspect.place)?;
+            let chunk = suspect.place.chunk() - state.reading.chunk_base;
             noted.add(Suspect { place: Place::new(chunk, record), ..suspect });
         }
         Ok(())

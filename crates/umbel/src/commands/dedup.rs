@@ -28,7 +28,7 @@ use terminal::Terminal;
 use umbel_dedup::{
     DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
     ObjectStores, OutputTarget, Reach, SaveIndex, Scope, default_memory_bytes, is_directory,
-    is_object, parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
+    parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Granularity, Normaliser};
@@ -302,35 +302,6 @@ impl DedupArgs {
         Err(UsageError(format!("--in-place: {text}")).into())
     }
 
-    /// Refuses objects where only files can be.
-    fn check_objects(&self) -> Result<()> {
-        let files = [
-            ("--output", &self.output),
-            ("--annotate", &self.annotate),
-            ("--duplicates", &self.duplicates),
-            ("--groups", &self.groups),
-            ("--bad", &self.bad),
-            ("--save-index", &self.save_index),
-            ("--summary", &self.summary),
-        ];
-        if self.on_cluster.cluster.is_none() {
-            return Ok(());
-        }
-        let files = files.into_iter().filter_map(|(flag, path)| Some((flag, &**path.as_ref()?)));
-        let references = self.reference.iter().map(|name| ("--reference", Path::new(name)));
-        match files.chain(references).find(|(_, path)| is_object(path)) {
-            None => Ok(()),
-            Some((flag, path)) => {
-                let text = format!(
-                    "{flag} {}: jobs of a cluster read and write no objects, for whoever reaches a node would do so \
-                     with its credentials; start workers with --peers, or one process",
-                    path.display()
-                );
-                Err(UsageError(text).into())
-            }
-        }
-    }
-
     fn memory_bytes(&self) -> Result<u64> {
         match &self.memory {
             Some(text) => {
@@ -344,7 +315,7 @@ impl DedupArgs {
     fn spec(&self) -> Result<JobSpec> {
         let format = self.cutting.format(self.compared())?;
         let level = self.level()?;
-        self.check_objects()?;
+        cluster::check_objects(self)?;
         self.check_in_place()?;
         let Beside { online, references, add_to, save_index, reach } = self.beside(level)?;
         Ok(JobSpec {

@@ -9,9 +9,10 @@ use crate::say::say_line;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
-use umbel_dedup::{JobSpec, OutputTarget, check_own, refuse_existing_file, write_file};
+use umbel_dedup::{JobSpec, OutputTarget, check_own, is_object, refuse_existing_file, write_file};
 use umbel_files::is_object_address;
 
 /// Arguments of a job of a cluster.
@@ -83,6 +84,35 @@ pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> 
         spec.inputs = own;
     }
     Ok((spec, args.seed.is_some()))
+}
+
+/// Refuses objects where only files can be.
+pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
+    let files = [
+        ("--output", &args.output),
+        ("--annotate", &args.annotate),
+        ("--duplicates", &args.duplicates),
+        ("--groups", &args.groups),
+        ("--bad", &args.bad),
+        ("--save-index", &args.save_index),
+        ("--summary", &args.summary),
+    ];
+    if args.on_cluster.cluster.is_none() {
+        return Ok(());
+    }
+    let files = files.into_iter().filter_map(|(flag, path)| Some((flag, &**path.as_ref()?)));
+    let references = args.reference.iter().map(|name| ("--reference", Path::new(name)));
+    match files.chain(references).find(|(_, path)| is_object(path)) {
+        None => Ok(()),
+        Some((flag, path)) => {
+            let text = format!(
+                "{flag} {}: jobs of a cluster read and write no objects, for whoever reaches a node would do so \
+                 with its credentials; start workers with --peers, or one process",
+                path.display()
+            );
+            Err(UsageError(text).into())
+        }
+    }
 }
 
 /// Submits the job, and follows it to its end unless it is to be left alone.
