@@ -135,6 +135,8 @@ planted! {
     StartUnheard = "start_unheard",
     /// A token that a node does not know is refused without asking the majority.
     NewTokenUnasked = "new_token_unasked",
+    /// A slice grows without asking whether a quota has room for it.
+    GrowthUncounted = "growth_uncounted",
     /// A quota is looked at before a create is proposed, and not again when that is applied.
     QuotaRaced = "quota_raced",
     /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
@@ -225,7 +227,7 @@ impl Planted {
             Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
             Self::RemovedNodeAdmitted => &["removed_stay_out"],
             Self::NewTokenUnasked => &["new_tokens_count_at_once"],
-            Self::QuotaRaced => &["quotas_hold"],
+            Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
             Self::UnionUnchecked => &[EXACT, BOTH],
@@ -287,6 +289,7 @@ impl Planted {
             | Self::RemovedNodeAdmitted
             | Self::StartUnheard
             | Self::NewTokenUnasked
+            | Self::GrowthUncounted
             | Self::QuotaRaced
             | Self::QuotaByOldCopy
             | Self::HelloUnproved => "access",

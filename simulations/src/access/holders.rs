@@ -24,7 +24,7 @@ use crate::watch;
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// False positives of a holder's filter: nobody asks it.
-pub(super) const RATE: f64 = 0.01;
+pub(crate) const RATE: f64 = 0.01;
 
 /// What came of a call of a holder.
 #[derive(Clone, PartialEq, Eq, Debug)]

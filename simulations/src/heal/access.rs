@@ -28,7 +28,7 @@ const NAME: &str = "changes_count_within_a_second";
 const AT_ONCE: &str = "new_tokens_count_at_once";
 
 /// Tokens that are shown as soon as they are made: one of them comes to a node before what says so.
-const NEW_TOKENS: u32 = 5;
+const NEW_TOKENS: u32 = 10;
 
 /// Within this time a change counts on every node that hears the majority.
 const COUNTS_WITHIN: Duration = Duration::from_secs(1);

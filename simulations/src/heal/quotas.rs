@@ -4,11 +4,18 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use prost::Message;
+use tonic::Code;
 use umbel_client::proto::access_client::AccessClient;
-use umbel_client::proto::{ListPrincipalsRequest, Quota};
+use umbel_client::proto::filters_client::FiltersClient;
+use umbel_client::proto::{
+    ContainsRequest, CreateRequest, ErrorCode, ErrorDetail, InsertRequest, Items,
+    ListPrincipalsRequest, Quota,
+};
+use umbel_client::{Hashing, Kind};
 
 use super::run_until;
-use crate::access::holders::{Held, called, token_of};
+use crate::access::holders::{Held, RATE, called, token_of};
 use crate::access::{Clerk, ROOT};
 use crate::channel::node_channel;
 use crate::counters;
@@ -30,6 +37,18 @@ const ROOM: u32 = 2;
 
 /// How often one is dropped and another one made then: catalogues of some nodes are older than the drop.
 const ROUNDS: u32 = 6;
+
+/// Items that a filter which grows is planned for.
+const GROWING_ITEMS: u64 = 100;
+
+/// Bytes that it may grow by, on all nodes: a few levels.
+const GROWTH_BYTES: u64 = 12_000;
+
+/// Items of a batch, and how many batches are far too many.
+const BATCH_ITEMS: u32 = 50;
+
+/// See [`BATCH_ITEMS`].
+const BATCHES_MAX: u32 = 200;
 
 /// Empties all quotas, fills them again, and asks every node what is used.
 ///
@@ -80,8 +99,111 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
             expect_room(holder, slot, &made(slot).await);
         }
     }
+    for holder in 0..holders.min(1) {
+        grow(&clerk, &net, &addresses, holder).await;
+    }
     for address in &addresses {
         compare(&net, address, holders).await;
+    }
+}
+
+/// Has a filter of a holder grow until its quota is used up: what was acknowledged is there, and what it takes
+/// counts.
+async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
+    let (owner, name) = (holder_name(holder), format!("{}s-grows", holder_name(holder)));
+    let used = || watch::with(|checks| checks.quotas.now().usage(&owner).1);
+    set(clerk, &owner, Quota::default()).await;
+    make_growing(net, &addresses[0], &token_of(holder), &name).await;
+    let planned = used();
+    let most = planned + GROWTH_BYTES;
+    set(clerk, &owner, Quota { memory_bytes: Some(most), ..Quota::default() }).await;
+    let (mut acknowledged, mut is_full) = (Vec::new(), false);
+    for batch in 0..BATCHES_MAX {
+        let items: Vec<String> = (0..BATCH_ITEMS).map(|item| format!("{batch}.{item}")).collect();
+        let address = addresses[batch as usize % addresses.len()].clone();
+        match inserted(net, address, &name, &items).await {
+            true => acknowledged.extend(items),
+            false => {
+                is_full = true;
+                break;
+            }
+        }
+    }
+    counters::checked(NAME, 1);
+    if !is_full || used() == planned {
+        let what = format!(
+            "{name} took {} items, and counts {} bytes, {planned} of them planned, of {most}",
+            acknowledged.len(),
+            used()
+        );
+        watch::violated(NAME, what);
+    }
+    let absent = absent(net, &addresses[0], &name, &acknowledged).await;
+    if absent > 0 {
+        let what =
+            format!("{absent} of {} acknowledged items are not in {name}", acknowledged.len());
+        watch::violated("acked_is_contained", what);
+    }
+}
+
+/// Makes the filter that grows, in its owner's name.
+async fn make_growing(net: &SimNet, address: &str, token: &str, name: &str) {
+    loop {
+        let request = CreateRequest {
+            name: name.to_owned(),
+            kind: Kind::Scalable.into(),
+            capacity: GROWING_ITEMS,
+            false_positive_rate: RATE,
+            hashing: Hashing::Public.into(),
+            ..CreateRequest::default()
+        };
+        let channel = node_channel(net, address.to_owned(), Some(token));
+        match FiltersClient::new(channel).create(request).await {
+            Ok(_) => return,
+            Err(status) if status.code() == Code::AlreadyExists => return,
+            Err(_) => tokio::time::sleep(TRY_PAUSE).await,
+        }
+    }
+}
+
+fn items_of(items: &[String]) -> Option<Items> {
+    let items = items.iter().map(|item| item.clone().into()).collect();
+    Some(Items { items, ..Items::default() })
+}
+
+/// How many of the items are not in a filter.
+async fn absent(net: &SimNet, address: &str, filter: &str, items: &[String]) -> usize {
+    loop {
+        let (filter, items_asked) = (filter.to_owned(), items_of(items));
+        let request = ContainsRequest { filter, items: items_asked, ..ContainsRequest::default() };
+        let channel = node_channel(net, address.to_owned(), Some(ROOT));
+        match FiltersClient::new(channel).contains(request).await {
+            Ok(answer) => {
+                let bits = answer.into_inner().present_bits;
+                let present: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
+                return items.len() - present as usize;
+            }
+            Err(_) => tokio::time::sleep(TRY_PAUSE).await,
+        }
+    }
+}
+
+/// Inserts items once there is an answer: false if the filter is full.
+async fn inserted(net: &SimNet, address: String, filter: &str, items: &[String]) -> bool {
+    loop {
+        let (filter, items) = (filter.to_owned(), items_of(items));
+        let request = InsertRequest { filter, items, ..InsertRequest::default() };
+        let channel = node_channel(net, address.clone(), Some(ROOT));
+        match FiltersClient::new(channel).insert(request).await {
+            Ok(_) => return true,
+            Err(status) => {
+                let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                if detail.code() == ErrorCode::FilterFull {
+                    return false;
+                }
+                tokio::time::sleep(TRY_PAUSE).await;
+            }
+        }
     }
 }
 

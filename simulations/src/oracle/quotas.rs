@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use umbel_engine::FilterId;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterSettings, MetaCommand, MetaError, MetaReply, MetaState,
     PrincipalName, Quota,
 };
+use umbel_engine::{FilterId, ShardId};
 
 use super::view::CLOCKS_APART_US;
 use crate::counters;
@@ -49,7 +49,11 @@ pub(crate) struct Version {
 struct Filter {
     owner: Option<String>,
     name: String,
+    /// With what it has grown by.
     one: Held,
+    generation: u64,
+    /// Bytes of each slice beyond the plan.
+    grown: BTreeMap<ShardId, u64>,
 }
 
 /// Every version, and when it was first applied anywhere, in simulated microseconds.
@@ -96,7 +100,7 @@ impl Version {
         own.into_iter().chain([all]).find_map(|(name, mut held, limits)| {
             held.add(one);
             let bytes = self.bytes(held);
-            let is_over = limits.count.is_some_and(|most| held.count > most)
+            let is_over = one.count > 0 && limits.count.is_some_and(|most| held.count > most)
                 || limits.bytes.is_some_and(|most| bytes > most);
             let count = held.count;
             is_over.then(|| format!("{name} has {count} filters of {bytes} bytes of {limits:?}"))
@@ -157,6 +161,13 @@ impl Quotas {
                 self.gone(*filter);
                 Ok(())
             }
+            (MetaCommand::GrowFilter { filter, shard, growth_bytes, .. }, reply) => {
+                self.grow(index, (*filter, *shard), *growth_bytes, reply)
+            }
+            (MetaCommand::FilterCleared { filter, generation }, MetaReply::Done) => {
+                self.cleared(*filter, generation.0);
+                Ok(())
+            }
             (MetaCommand::SetQuota { of, change, from_none }, MetaReply::Done) => {
                 self.limit(of.as_ref(), change, *from_none);
                 Ok(())
@@ -192,7 +203,9 @@ impl Quotas {
                 if let Some(owner) = &owner {
                     self.now.held.entry(owner.clone()).or_default().add(one);
                 }
-                self.filters.insert(*filter, Filter { owner, name: name.to_owned(), one });
+                let (made, generation, grown) = (name.to_owned(), 1, BTreeMap::new());
+                let filter_made = Filter { owner, name: made, one, generation, grown };
+                self.filters.insert(*filter, filter_made);
                 match over {
                     None => Ok(()),
                     Some(over) => {
@@ -210,6 +223,62 @@ impl Quotas {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    fn grow(
+        &mut self,
+        index: u64,
+        (filter, shard): (FilterId, ShardId),
+        growth_bytes: u64,
+        reply: &MetaReply,
+    ) -> Result<(), (&'static str, String)> {
+        let Some(Filter { owner, grown, name, .. }) = self.filters.get(&filter) else {
+            return Ok(());
+        };
+        let had = grown.get(&shard).copied().unwrap_or(0);
+        let more = Held { partitioned: growth_bytes.saturating_sub(had), ..Held::default() };
+        let over = self.now.over(owner.as_deref(), more);
+        match (reply, over) {
+            (MetaReply::Done, None) => {
+                counters::checked(NAME, 1);
+                self.add_growth((filter, shard), more);
+                Ok(())
+            }
+            (MetaReply::Done, Some(over)) => {
+                Err((NAME, format!("entry {index} lets {name} grow, with which {over}")))
+            }
+            (MetaReply::Refused(MetaError::Quota { what }), None) => {
+                let text = format!("entry {index}: {name} may not grow with room for it: {what}");
+                Err((SERVED, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add_growth(&mut self, (filter, shard): (FilterId, ShardId), more: Held) {
+        let Some(grown) = self.filters.get_mut(&filter) else { return };
+        *grown.grown.entry(shard).or_default() += more.partitioned;
+        grown.one.add(more);
+        self.now.all.add(more);
+        if let Some(held) = grown.owner.as_ref().and_then(|owner| self.now.held.get_mut(owner)) {
+            held.add(more);
+        }
+    }
+
+    /// A filter that begins a generation is as it was planned.
+    fn cleared(&mut self, filter: FilterId, generation: u64) {
+        let Some(cleared) = self.filters.get_mut(&filter) else { return };
+        if generation <= cleared.generation {
+            return;
+        }
+        cleared.generation = generation;
+        let partitioned = std::mem::take(&mut cleared.grown).into_values().sum();
+        let grown = Held { partitioned, ..Held::default() };
+        cleared.one.take(grown);
+        self.now.all.take(grown);
+        if let Some(held) = cleared.owner.as_ref().and_then(|owner| self.now.held.get_mut(owner)) {
+            held.take(grown);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The ledger of quotas, on catalogues that are told entry by entry, and on replies that are wrong.
 
-use umbel_engine::NodeId;
+use umbel_engine::{Generation, NodeId};
 use umbel_filter::CellCount;
 
 use super::*;
@@ -122,4 +122,32 @@ fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
     assert!(full(5 * S + S / 2, 5 * S + S / 2), "one of one");
     assert!(!full(6 * S + S / 2, 7 * S), "one of two");
     assert!(!full(4 * S + S / 2, 4 * S + S / 2), "none of one");
+}
+
+/// What is told of a slice of the filter that entry 2 makes.
+fn grow(shard: u32, growth_bytes: u64) -> MetaCommand {
+    let (filter, generation) = (FilterId(2), Generation(1));
+    MetaCommand::GrowFilter { filter, generation, shard: ShardId(shard), growth_bytes }
+}
+
+#[test]
+fn growth_counts_until_the_filter_is_cleared_and_what_has_no_room_is_refused() {
+    let mut story = Story::new();
+    assert_eq!(story.made("a"), Ok(()));
+    story.limit(None, Some(1000));
+    assert_eq!(story.say(&grow(0, 100), &MetaReply::Done), Ok(()));
+    assert_eq!(story.say(&grow(0, 80), &MetaReply::Done), Ok(()), "it has more");
+    let (_, before) = story.quotas.now().usage("h0");
+    assert_eq!(story.say(&grow(1, 50), &MetaReply::Done), Ok(()));
+    assert_eq!(story.quotas.now().usage("h0").1, before + 100, "two replicas");
+    let full = MetaReply::Refused(MetaError::Quota { what: "full".into() });
+    assert_eq!(story.say(&grow(1, 60), &full), Err(SERVED), "there is room");
+    assert_eq!(story.say(&grow(1, 1000), &full), Ok(()));
+    let (filter, generation) = (FilterId(2), Generation(2));
+    let cleared = MetaCommand::FilterCleared { filter, generation };
+    for _ in 0..2 {
+        assert_eq!(story.say(&cleared, &MetaReply::Done), Ok(()));
+        assert_eq!(story.quotas.now().usage("h0").1, before - 200);
+    }
+    assert_eq!(story.say(&grow(1, 1000), &MetaReply::Done), Err(NAME), "above the quota");
 }

@@ -7,6 +7,7 @@
 
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{HashList, PartError};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::Kind;
@@ -21,7 +22,7 @@ const TIMES_ALLOWED_MAX: u32 = 4;
 
 /// Whether slices of a filter grow, and count as they do.
 fn grows(record: &FilterRecord) -> bool {
-    record.settings.kind == Kind::Scalable.id()
+    record.settings.kind == Kind::Scalable.id() && !planted::on(Planted::GrowthUncounted)
 }
 
 impl Coordinator {
