@@ -1,5 +1,5 @@
-//! What clients see of a node: filters and administration over gRPC, health, metrics. Peers come
-//! in here too.
+//! What clients see of a node: filters and administration over gRPC, filters over the Redis protocol on
+//! a port of its own, health, metrics. Peers come in here too.
 //!
 //! Clients and peers use connections of their own, and every limit on calls is one of a connection,
 //! so that no crowd of clients keeps peers out.
@@ -26,6 +26,7 @@ mod admin;
 mod admission;
 mod caller;
 mod convert;
+mod credential;
 mod deadlines;
 mod describe;
 mod enrolment;

@@ -10,7 +10,7 @@
 //! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange |
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
-//! | `gateway` | what clients see: gRPC, health, metrics |
+//! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
 //! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |

@@ -6,6 +6,8 @@
 //! grows with the bytes that came. As in Redis the byte behind a `\r`, and the two behind a bulk
 //! string, are skipped unseen.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use crate::inline;
@@ -165,6 +167,7 @@ impl Decoder {
                     return Ok(Step::Starved);
                 };
                 let then = self.count(&line)?;
+                self.request.reserve();
                 self.state = State::Skip { bytes: 1, then };
             }
             State::Length { left } => {
@@ -198,13 +201,13 @@ impl Decoder {
         Ok(Step::Further)
     }
 
-    /// A line without its end, once that has come.
-    fn line(
+    /// A line without its end, once that has come: where it lies in the input, if it came as a whole.
+    fn line<'i>(
         &mut self,
-        input: &mut &[u8],
+        input: &mut &'i [u8],
         end: u8,
         too_big: ProtocolError,
-    ) -> Result<Option<Vec<u8>>, ProtocolError> {
+    ) -> Result<Option<Cow<'i, [u8]>>, ProtocolError> {
         let room = LINE_BYTES_MAX - self.line.len();
         let at = input.iter().take(room + 1).position(|&byte| byte == end);
         let taken = at.unwrap_or(input.len());
@@ -212,9 +215,12 @@ impl Decoder {
             return Err(too_big);
         }
         let (line, rest) = input.split_at(taken);
-        self.line.extend_from_slice(line);
         *input = rest.get(usize::from(at.is_some())..).unwrap_or_default();
-        Ok(at.map(|_| std::mem::take(&mut self.line)))
+        if at.is_some() && self.line.is_empty() {
+            return Ok(Some(Cow::Borrowed(line)));
+        }
+        self.line.extend_from_slice(line);
+        Ok(at.map(|_| Cow::Owned(std::mem::take(&mut self.line))))
     }
 
     fn count(&self, line: &[u8]) -> Result<Then, ProtocolError> {

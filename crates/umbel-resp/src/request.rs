@@ -2,6 +2,12 @@
 
 use crate::reply::{bulk, length_line};
 
+/// Bytes of a command that is about one item.
+const SHORT_BYTES: usize = 64;
+
+/// Its arguments.
+const SHORT_ARGUMENTS: usize = 4;
+
 /// The arguments of one command. The first one is the command's name.
 ///
 /// ```
@@ -81,6 +87,13 @@ impl Request {
     pub fn encode(&self, out: &mut Vec<u8>) {
         length_line(b'*', self.len(), out);
         self.iter().for_each(|argument| bulk(argument, out));
+    }
+
+    /// Makes room for a short command, so that most have one allocation for their bytes and one for where
+    /// they end, however many they announce.
+    pub(crate) fn reserve(&mut self) {
+        self.data.reserve(SHORT_BYTES);
+        self.ends.reserve(SHORT_ARGUMENTS);
     }
 
     /// Appends bytes to the argument that is being read.

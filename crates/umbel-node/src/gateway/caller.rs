@@ -6,7 +6,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use axum::http::HeaderValue;
 use tonic::Request;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
@@ -15,14 +14,12 @@ use umbel_engine::meta::{
 use umbel_engine::planted::{self, Planted};
 use umbel_proto::v1;
 
+use super::credential::Credential;
 use super::items::ItemBatch;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::ports::{NodeIdentity, PeerIdentity};
 use crate::rates::Amounts;
-
-/// Longest token that is looked at: a name, a dot, a secret of 64 digits, and room for longer secrets.
-const TOKEN_BYTES_MAX: usize = 512;
 
 /// What a call needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,43 +77,6 @@ const NO_MEMBER: &str = "that node was removed from the cluster, or never was in
      certificate of its own it may join again";
 
 const OTHER_CLUSTER: &str = "its certificate is for another cluster than this one";
-
-/// What a client shows beside its connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Credential<'a> {
-    /// Nothing.
-    None,
-    /// The name and the secret of a token.
-    Token { name: &'a str, secret: &'a str },
-    /// Something that is no token: whoever shows it meant to prove something, and has not.
-    Malformed,
-}
-
-impl<'a> Credential<'a> {
-    /// By the header `authorization` of a call.
-    pub(super) fn of_header(header: Option<&'a HeaderValue>) -> Self {
-        let Some(header) = header else { return Self::None };
-        let split = || {
-            let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
-            let is_one = scheme.eq_ignore_ascii_case("bearer") && token.len() <= TOKEN_BYTES_MAX;
-            is_one.then(|| token.trim().rsplit_once('.')).flatten()
-        };
-        split().map_or(Self::Malformed, |(name, secret)| Self::Token { name, secret })
-    }
-
-    /// By a name and a password: the secret of a token, or all of it.
-    pub(super) fn of_password(user: Option<&'a str>, password: &'a str) -> Self {
-        let whole = password.rsplit_once('.').filter(|_| password.len() <= TOKEN_BYTES_MAX);
-        match (user, whole) {
-            (Some(user), Some((name, secret))) if name == user => Self::Token { name, secret },
-            (Some(name), _) if password.len() <= TOKEN_BYTES_MAX => {
-                Self::Token { name, secret: password }
-            }
-            (None, Some((name, secret))) => Self::Token { name, secret },
-            _ => Self::Malformed,
-        }
-    }
-}
 
 /// The principal that a credential proves.
 fn of_token(state: &MetaState, now_ms: u64, shown: Credential<'_>) -> Option<PrincipalName> {
@@ -421,6 +381,7 @@ impl fmt::Display for Caller {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
     use umbel_engine::meta::MetaCommand;
 
     use super::*;
@@ -489,18 +450,6 @@ mod tests {
                 assert_eq!(proved, Standing::Nobody(BAD_TOKEN), "{connection} {wrong:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_password_is_a_secret_or_a_whole_token() {
-        let token = |name, secret| Credential::Token { name, secret };
-        assert_eq!(Credential::of_password(Some("root.a"), "s"), token("root.a", "s"));
-        assert_eq!(Credential::of_password(Some("root.a"), "root.a.s"), token("root.a", "s"));
-        assert_eq!(Credential::of_password(Some("a"), "b.s"), token("a", "b.s"));
-        assert_eq!(Credential::of_password(None, "root.a.s"), token("root.a", "s"));
-        assert_eq!(Credential::of_password(None, "s"), Credential::Malformed);
-        let long = "s".repeat(TOKEN_BYTES_MAX + 1);
-        assert_eq!(Credential::of_password(Some("a"), &long), Credential::Malformed);
     }
 
     #[test]

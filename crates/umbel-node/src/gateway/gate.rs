@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Response};
 use tonic::Status;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
-use super::caller::{Caller, Credential, Need};
+use super::caller::{Caller, Need};
+use super::credential::Credential;
 use super::errors;
 use crate::coordinator::{CaughtUp, Coordinator};
 use crate::failure::CallFailure;

@@ -64,12 +64,12 @@ struct Group<'a> {
 fn about_items(request: &Request) -> Option<(&'static CommandSpec, Deed, Items<'_>)> {
     let arguments = Arguments::new(request);
     let spec = table::find(arguments).ok()?;
-    let (deed, items) = deed_of(spec.parse(arguments).ok()?)?;
+    let (deed, items) = deed_of(&spec.parse(arguments).ok()?)?;
     Some((spec, deed, items))
 }
 
-fn deed_of(command: Command<'_>) -> Option<(Deed, Items<'_>)> {
-    match command {
+fn deed_of<'a>(command: &Command<'a>) -> Option<(Deed, Items<'a>)> {
+    match *command {
         Command::Insert(Insert { items, new, request }) => {
             Some((Deed::Insert(new, request), items))
         }
@@ -185,7 +185,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             return run_transaction(session, transaction, out).await;
         }
         Ok(command @ (Command::Insert(_) | Command::Contains(_))) => {
-            if let Some((deed, items)) = deed_of(command) {
+            if let Some((deed, items)) = deed_of(&command) {
                 Group::alone(session, request, deed, items).run(session, out).await;
             }
             return;

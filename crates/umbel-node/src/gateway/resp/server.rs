@@ -55,6 +55,36 @@ pub(super) async fn answer(
             Reply::OK
         }
         ConnectionCommand::Asking | ConnectionCommand::NoEffect => Reply::OK,
+        ConnectionCommand::SetName(_)
+        | ConnectionCommand::GetName
+        | ConnectionCommand::Id
+        | ConnectionCommand::ClientInfo
+        | ConnectionCommand::ClientList
+        | ConnectionCommand::SetInfo(..) => client(session, command),
+        ConnectionCommand::Replies(mode) => {
+            session.set_replies(mode);
+            Reply::OK
+        }
+        ConnectionCommand::Info(sections) => Reply::Verbatim(info(session, sections)),
+        ConnectionCommand::ConfigGet(patterns) => settings(patterns),
+        ConnectionCommand::Time => {
+            let now_ms = session.shared.coordinator.seed().wall_ms();
+            let parts = [now_ms / 1000, now_ms % 1000 * 1000];
+            Reply::Array(parts.map(|part| Reply::bulk(part.to_string())).into())
+        }
+        ConnectionCommand::Role => {
+            let parts = [Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())];
+            Reply::Array(parts.into())
+        }
+        ConnectionCommand::Wait => number(other_replicas_of_majority(session)),
+        ConnectionCommand::ModuleList => Reply::Array(vec![module()]),
+        ConnectionCommand::WhoAmI => Reply::bulk(session.user()),
+    })
+}
+
+/// What `CLIENT` says of connections, and is told of this one.
+fn client(session: &Session, command: ConnectionCommand<'_>) -> Reply {
+    match command {
         ConnectionCommand::SetName(name) => {
             session.client.change(|details| details.name = name.to_vec());
             Reply::OK
@@ -79,25 +109,8 @@ pub(super) async fn answer(
             });
             Reply::OK
         }
-        ConnectionCommand::Replies(mode) => {
-            session.set_replies(mode);
-            Reply::OK
-        }
-        ConnectionCommand::Info(sections) => Reply::Verbatim(info(session, sections)),
-        ConnectionCommand::ConfigGet(patterns) => settings(patterns),
-        ConnectionCommand::Time => {
-            let now_ms = session.shared.coordinator.seed().wall_ms();
-            let parts = [now_ms / 1000, now_ms % 1000 * 1000];
-            Reply::Array(parts.map(|part| Reply::bulk(part.to_string())).into())
-        }
-        ConnectionCommand::Role => {
-            let parts = [Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())];
-            Reply::Array(parts.into())
-        }
-        ConnectionCommand::Wait => number(other_replicas_of_majority(session)),
-        ConnectionCommand::ModuleList => Reply::Array(vec![module()]),
-        ConnectionCommand::WhoAmI => Reply::bulk(session.user()),
-    })
+        _ => unreachable!("the others are no commands about clients"),
+    }
 }
 
 fn number(value: impl TryInto<i64>) -> Reply {

@@ -10,7 +10,9 @@ use super::answers::refusal;
 use super::needs::need_of;
 use super::shared::{Client, Shared};
 use crate::coordinator::CaughtUp;
-use crate::gateway::caller::{Caller, Credential, Need};
+use crate::failure::CallFailure;
+use crate::gateway::caller::{Caller, Need};
+use crate::gateway::credential::Credential;
 use crate::gateway::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
 use crate::metrics;
 use crate::ports::PeerIdentity;
@@ -151,15 +153,16 @@ impl Session {
 
     /// The filter that a key stands for, if the caller may do that with it.
     pub(super) fn filter(&self, verb: FilterVerb, key: &[u8]) -> Result<FilterName, NoFilter> {
-        let text = std::str::from_utf8(key).map_err(|_| NoFilter::NoName)?;
+        let text = std::str::from_utf8(key).ok().filter(|text| !text.is_empty());
+        let text = text.ok_or(NoFilter::NoName)?;
         let name = match self.database {
             0 => text.to_owned(),
             number => format!("{}{text}", prefix(number)),
         };
-        if text.is_empty() || FilterName::new(name.as_str()).is_err() {
-            return Err(NoFilter::NoName);
-        }
-        self.caller.filter(verb, "key", name).map_err(|_| NoFilter::Denied)
+        self.caller.filter(verb, "key", name).map_err(|failure| match failure {
+            CallFailure::Invalid { .. } => NoFilter::NoName,
+            _ => NoFilter::Denied,
+        })
     }
 
     /// The key that stands for a filter in the connection's database; None if it is in another one.
