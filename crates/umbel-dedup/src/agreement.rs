@@ -5,7 +5,7 @@ use super::inputs::is_dash;
 use super::online::Online;
 use super::scope::Scope;
 use super::spec::JobSpec;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use umbel_engine::dedup::Level;
 use umbel_engine::dedup::job::JobRules;
 use umbel_files::UsageError;
@@ -92,8 +92,7 @@ pub fn check_possible(spec: &JobSpec) -> Result<()> {
     let index = spec.save_index.as_ref().map(|index| &index.path);
     let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
     if named.chain(index).any(|path| is_dash(path)) {
-        let text = "standard output cannot wait for all workers: name files for outputs";
-        return Err(UsageError(text.into()).into());
+        refuse!("standard output cannot wait for all workers: name files for outputs");
     }
     match refused.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, text)) => Err(UsageError(text.into()).into()),

@@ -19,11 +19,10 @@ use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, RowSorter, SortedRows};
 use super::spec::{Groups, JobSpec, OutputTarget};
 use super::spill::ScratchFile;
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use std::io::Write as _;
 use std::sync::Arc;
 use umbel_engine::dedup::Place;
-use umbel_files::UsageError;
 use umbel_records::Format;
 
 /// Bytes of records with their counts that are gathered before they are written: as much as a block that is read.
@@ -33,7 +32,7 @@ const GATHERED_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// A [`UsageError`] that names a file with such records.
+/// A usage error that names a file with such records.
 pub(crate) fn check_counts(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let is_line = |source: &Source| {
         let is_text = matches!(source.format, Format::Text | Format::ZeroTerminated);
@@ -43,12 +42,11 @@ pub(crate) fn check_counts(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     if !spec.by_size.counts {
         return Ok(());
     }
-    let text = format!(
+    refuse!(
         "{}: --count writes a number in front of each line of a text, and these records would be none behind it: \
          --groups FILE lists the numbers, --format text reads lines",
         source.name
-    );
-    Err(UsageError(text).into())
+    )
 }
 
 /// Writes the records that stay, as many of them as the user wants.

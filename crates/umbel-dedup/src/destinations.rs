@@ -4,11 +4,10 @@ use super::addresses::{is_object, object_at};
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Sink, refuse_existing_file};
 use super::spec::JobSpec;
-use crate::error::{Context, DedupError, Result};
+use crate::error::{Context, DedupError, Result, refuse};
 use std::path::Path;
 use std::sync::Arc;
 use umbel_files::OutputFolder;
-use umbel_files::UsageError;
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 
@@ -40,7 +39,7 @@ pub(crate) fn open_sink(spec: &JobSpec, path: &Path, compression: Compression) -
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if it cannot be one.
+/// A usage error if it cannot be one.
 pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
     let Some(address) = object_at(path)? else { return Ok(None) };
     Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
@@ -50,7 +49,7 @@ pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] that names the first one; or that the store cannot be asked.
+/// A usage error that names the first one; or that the store cannot be asked.
 pub(crate) fn refuse_existing<'a>(
     spec: &JobSpec,
     paths: impl Iterator<Item = &'a Path>,
@@ -69,7 +68,7 @@ pub(crate) fn refuse_existing<'a>(
     let look = |index: usize| {
         let (store, address) = &objects[index];
         if store.has(address).with_context(|| format!("{address}: cannot look for it"))? {
-            return Err(UsageError(format!("{address} exists: --overwrite replaces it")).into());
+            refuse!("{address} exists: --overwrite replaces it");
         }
         Ok(())
     };
@@ -80,16 +79,15 @@ pub(crate) fn refuse_existing<'a>(
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if it has no credentials.
+/// A usage error if it has no credentials.
 pub(crate) fn store_of(spec: &JobSpec, path: &Path) -> Result<Arc<ObjectStore>> {
     let store = spec.stores.store()?;
     if !store.signs() {
-        let text = format!(
+        refuse!(
             "{}: outputs are not written without credentials, for the signature holds the hash of what is stored: set \
              AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             path.display()
         );
-        return Err(UsageError(text).into());
     }
     Ok(store)
 }

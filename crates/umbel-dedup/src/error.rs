@@ -187,7 +187,14 @@ macro_rules! bail {
     ($($text:tt)*) => { return Err($crate::error::failed!($($text)*)) };
 }
 
-pub(crate) use {bail, failed};
+/// Returns an error of this text: the job makes no sense as given.
+macro_rules! refuse {
+    ($($text:tt)*) => {
+        return Err($crate::error::DedupError::Usage(umbel_files::UsageError(format!($($text)*))))
+    };
+}
+
+pub(crate) use {bail, failed, refuse};
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
 use super::row_groups::{RecentFiles, RowGroup, RowGroups};
 use super::spec::{JobSpec, OutputTarget};
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, refuse};
 use std::sync::Arc;
 use umbel_files::UsageError;
 use umbel_records::{Format, Granularity, KeyPath, ParquetFile, ParquetSelection};
@@ -78,16 +78,14 @@ impl FirstTable {
     ) -> Result<()> {
         let (first, other) = (&self.name, &other.name);
         if let Some(difference) = selection.difference(&self.selection) {
-            let text = format!("{first} and {other} cannot be compared: {difference}");
-            return Err(UsageError(text).into());
+            refuse!("{first} and {other} cannot be compared: {difference}");
         }
         let differs = writes_one_file.then(|| file.schema_difference(&self.file)).flatten();
         if let Some(difference) = differs {
-            let text = format!(
+            refuse!(
                 "{first} and {other} have different schemas: {difference}; in one output all need the same; \
                  --output DIR/ writes one file an input"
             );
-            return Err(UsageError(text).into());
         }
         Ok(())
     }

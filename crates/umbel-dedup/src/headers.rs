@@ -3,9 +3,8 @@
 use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
 use super::spec::{JobSpec, OutputTarget};
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use std::sync::Arc;
-use umbel_files::UsageError;
 use umbel_records::{Format, Granularity, ReadLimits, TableHeader};
 
 /// Reads the headers of all tables.
@@ -37,7 +36,7 @@ pub(crate) fn read_headers(sources: &mut [Source]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] that names two files and the difference.
+/// A usage error that names two files and the difference.
 pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let is_one_stream = !spec.annotates && !matches!(spec.output, OutputTarget::Directory(_));
     let mut tables = sources.iter().filter_map(|source| Some((source, source.header.as_ref()?)));
@@ -52,11 +51,10 @@ pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
         } else {
             format!("{first} has a header row and {lines} has none")
         };
-        let text = format!(
+        refuse!(
             "{what}: they cannot go to one output; \
              --output DIR/ writes one file an input"
         );
-        return Err(UsageError(text).into());
     }
     if !is_one_stream && spec.granularity != Granularity::Record {
         return Ok(());
@@ -69,8 +67,7 @@ pub(crate) fn check_headers(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     for (other, other_header) in tables {
         if let Some(difference) = difference(first_header, other_header, is_one_stream) {
             let (first, other) = (&first.name, &other.name);
-            let text = format!("{first} and {other} have different headers: {difference}; {why}");
-            return Err(UsageError(text).into());
+            refuse!("{first} and {other} have different headers: {difference}; {why}");
         }
     }
     Ok(())

@@ -6,11 +6,10 @@ use super::references::IndexFile;
 use super::save_index::Blocks;
 use super::sink::Sink;
 use super::spill::ScratchFile;
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, refuse};
 use std::path::{Path, PathBuf};
 use umbel_engine::dedup::{IndexBits, IndexSpec};
 use umbel_files::FileRoles;
-use umbel_files::UsageError;
 use umbel_filter::{CellCount, HashRange};
 use umbel_records::Compression;
 
@@ -56,7 +55,7 @@ pub fn index_facts(paths: &[PathBuf]) -> Result<Vec<IndexFacts>> {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if they do not go together; any other error names the file. Nothing has got its name then.
+/// A usage error if they do not go together; any other error names the file. Nothing has got its name then.
 pub fn join_indexes(
     paths: &[PathBuf],
     output: &Path,
@@ -77,10 +76,9 @@ pub fn join_indexes(
     let bits = bits.unwrap_or(least);
     if bits.get() > least.get() {
         let (bits, least) = (bits.get(), least.get());
-        let text = format!(
+        refuse!(
             "--index-bits {bits}: an index has {least} bits of each hash, and no more can be had"
         );
-        return Err(UsageError(text).into());
     }
     let sink = Sink::packed_file(output, Compression::Plain, overwrite)?;
     let total: u64 = indexes.iter().map(|index| index.header().count).sum();
@@ -109,20 +107,18 @@ fn check(first: &IndexFile, other: &IndexFile) -> Result<()> {
     let (first, other) = (first.name(), other.name());
     if one.seed != two.seed {
         let (one, two) = (one.seed, two.seed);
-        let text = format!(
+        refuse!(
             "{first} was made with seed {one:#018x} and {other} with {two:#018x}: hashes of two seeds cannot be joined. Make \
              such indexes with one --seed, or each with --reference of an earlier one, which gives its seed; jobs that \
              name both as --reference are refused, too"
         );
-        return Err(UsageError(text).into());
     }
     if one.digest != two.digest {
         let (one, two) = (one.digest, two.digest);
-        let text = format!(
+        refuse!(
             "{first} and {other} were made of other items (granularity, keys, normalisers, scope): their digests are {one} \
              and {two}"
         );
-        return Err(UsageError(text).into());
     }
     Ok(())
 }

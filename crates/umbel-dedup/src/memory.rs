@@ -1,9 +1,8 @@
 //! How much memory a job may use, and how it divides it.
 
-use crate::error::{Result, bail};
+use crate::error::{Result, bail, refuse};
 use std::path::Path;
 use umbel_engine::dedup::Level;
-use umbel_files::UsageError;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;
@@ -43,17 +42,16 @@ pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] with the least that holds.
+/// A usage error with the least that holds.
 pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Result<()> {
     let least = WORKERS_BASE_BYTES + pairs_bytes(workers, level);
     if memory_bytes >= least || workers == 1 {
         return Ok(());
     }
     let (memory, least) = (memory_bytes >> 20, least.div_ceil(1 << 20));
-    let text = format!(
+    refuse!(
         "--memory {memory}M is too little for {workers} workers in one process: at least {least}M"
-    );
-    Err(UsageError(text).into())
+    )
 }
 
 /// Bytes of entries (and later of the report) that are held in memory; what is more goes to scratch disk.

@@ -15,7 +15,7 @@ use super::progress::Bar;
 use super::scope::Scope;
 use super::spec::JobSpec;
 use super::turns::{lock, run_tasks};
-use crate::error::{Context, Result, bail};
+use crate::error::{Context, Result, bail, refuse};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,16 +98,16 @@ impl Online {
             return Ok(());
         }
         if spec.level == Level::Bytes && !spec.online.is_empty() {
-            let text = "--exactness bytes compares items, and a filter holds none: leave one of the two out";
-            return Err(UsageError(text.into()).into());
+            refuse!(
+                "--exactness bytes compares items, and a filter holds none: leave one of the two out"
+            );
         }
         if spec.granularity == Granularity::File {
-            let text = "--granularity file: whole files are no items of a filter of a cluster";
-            return Err(UsageError(text.into()).into());
+            refuse!("--granularity file: whole files are no items of a filter of a cluster");
         }
         if spec.scope != Scope::Global {
             let (scope, text) = (spec.scope.name(), "a filter of a cluster knows no scopes");
-            return Err(UsageError(format!("--scope {scope}: {text}")).into());
+            refuse!("--scope {scope}: {text}");
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
 use super::spec::{JobSpec, SaveIndex};
-use crate::error::{Context, Result, bail};
+use crate::error::{Context, Result, bail, refuse};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -226,8 +226,7 @@ impl IndexFile {
         let count = bytes.count().with_context(cannot_read)?;
         let header_bytes = INDEX_HEADER_BYTES as u64;
         if count < header_bytes {
-            let text = format!("{shown}: not an index: {count} bytes");
-            return Err(UsageError(text).into());
+            refuse!("{shown}: not an index: {count} bytes");
         }
         let mut head = [0; INDEX_HEADER_BYTES];
         let span = ByteSpan { start: 0, end: header_bytes };

@@ -13,7 +13,7 @@ use super::object_inputs::{ObjectStores, object_sources};
 use super::observer::Observer;
 use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, refuse};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -160,11 +160,10 @@ impl<'a> Finding<'a> {
             return Ok(());
         }
         if path.file_name().is_some_and(is_unfinished_output) {
-            let text = format!(
+            refuse!(
                 "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
                  if it is to be read"
             );
-            return Err(UsageError(text).into());
         }
         if path.is_dir() {
             if self.is_output(path) {
@@ -179,7 +178,7 @@ impl<'a> Finding<'a> {
                     (false, true) => "",
                     (false, false) => " that --include and --exclude let pass",
                 };
-                return Err(UsageError(format!("{arg}: no file in this directory{but}")).into());
+                refuse!("{arg}: no file in this directory{but}");
             }
             return files.into_iter().try_for_each(|file| self.add_found(file));
         }
@@ -273,7 +272,7 @@ impl<'a> Finding<'a> {
             self.passed_over |= inside > 0;
         }
         if files.is_empty() {
-            return Err(UsageError(format!("{pattern}: no file matches")).into());
+            refuse!("{pattern}: no file matches");
         }
         Ok(files)
     }
@@ -348,12 +347,11 @@ impl<'a> Finding<'a> {
                 self.sources.push(source);
             }
             (Some(kind), BinaryFiles::Refuse) => {
-                let text = format!(
+                refuse!(
                     "{}: this is {kind}, not text: say --binary skip, copy or text; a file that is named itself is \
                      always cut as told",
                     source.name
                 );
-                return Err(UsageError(text).into());
             }
         }
         Ok(())
@@ -363,11 +361,10 @@ impl<'a> Finding<'a> {
         if let (Some(arg), Some((_, output))) = (self.in_place, &self.output) {
             let outside = self.sources.iter().find(|source| !source.absolute.starts_with(output));
             if let Some(outside) = outside {
-                let text = format!(
+                refuse!(
                     "{arg} is the output directory and an input beside others ({}): leave it out of the inputs",
                     outside.name
                 );
-                return Err(UsageError(text).into());
             }
         }
         if self.passed_over {
@@ -382,7 +379,7 @@ impl<'a> Finding<'a> {
             self.search.observer.notice(&text);
         }
         if self.sources.is_empty() && !self.skipped.is_empty() {
-            return Err(UsageError("no input is text: all files are binary".into()).into());
+            refuse!("no input is text: all files are binary");
         }
         set_relative_paths(&mut self.sources, &self.roots);
         Ok(self.sources)

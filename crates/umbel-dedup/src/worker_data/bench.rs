@@ -24,13 +24,12 @@ use super::same_job::{check_same_input, check_same_job, check_same_references, n
 use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::error::{Context, Result, bail};
+use crate::error::{Context, Result, bail, refuse};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
 use umbel_engine::dedup::{ExchangeReport, JobShape, Place, RecordPart};
-use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
@@ -416,11 +415,10 @@ fn open_input(
     let sources = open_sources_but(spec, observer, true, &outputs)?;
     for source in &sources {
         if source.identity.is_none() {
-            let text = format!(
+            refuse!(
                 "{}: not a file; a worker of a job over many machines reads files, for it may be started again",
                 source.name
             );
-            return Err(UsageError(text).into());
         }
     }
     let chunks = cut(&sources, 1, 1, spec.compares_files())?;

@@ -1,6 +1,6 @@
 //! The folder of a worker's job: one process at a time, and what is in it.
 
-use crate::error::{Context, Result, bail};
+use crate::error::{Context, Result, bail, refuse};
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -9,7 +9,6 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use umbel_files::OWNER_ONLY;
-use umbel_files::UsageError;
 
 /// Permissions of the folder: what lies in it tells of records, and of a job's secret.
 const FOLDER_MODE: u32 = 0o700;
@@ -36,7 +35,7 @@ impl JobFolder {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if another process has it.
+    /// A usage error if another process has it.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
@@ -51,11 +50,10 @@ impl JobFolder {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let text = format!(
+                refuse!(
                     "{}: another process works on this job; every worker needs a --job-dir of its own",
                     path.display()
                 );
-                return Err(UsageError(text).into());
             }
             Err(TryLockError::Error(error)) => {
                 return Err(error).with_context(|| format!("{}: cannot lock", lock.display()));

@@ -5,8 +5,7 @@ use super::super::references::References;
 use super::bench::Membership;
 use super::folder::JobFolder;
 use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
-use crate::error::{InputError, Result, bail};
-use umbel_files::UsageError;
+use crate::error::{InputError, Result, bail, refuse};
 
 /// The inputs as they are now.
 pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
@@ -34,12 +33,11 @@ pub(super) fn check_same_job(
     if (opened.job, opened.worker, opened.spec_digest)
         != (member.job, member.worker, member.spec_digest)
     {
-        let text = format!(
+        refuse!(
             "{path}: belongs to worker {} of another job (another secret, other options); finish that one, remove the \
              folder, or name another --job-dir",
             opened.worker
         );
-        return Err(UsageError(text).into());
     }
     Ok(())
 }
@@ -50,11 +48,10 @@ pub(super) fn check_same_references(opened: &OpenedNote, references: &References
         return Ok(());
     }
     let names: Vec<&str> = references.facts().map(|(name, ..)| name).collect();
-    let text = format!(
+    refuse!(
         "--reference {}: not the indexes that the job began with: put those in their place again",
         names.join(", ")
-    );
-    Err(UsageError(text).into())
+    )
 }
 
 /// Fails if files came, went or changed while no process looked.
