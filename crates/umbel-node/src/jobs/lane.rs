@@ -242,13 +242,13 @@ impl Lane {
         Ok(())
     }
 
-    /// As a sender the lane has done what this walk wants of the cell.
+    /// The lane has sent everything of the cell that this pass needs; as an owner it may still owe verdicts.
     fn sent(&mut self, cell: u32) {
         self.course.owing.insert(cell);
         self.close_cells();
     }
 
-    /// Closes the cells that are owed nothing as an owner either.
+    /// Closes the cells for which the lane owes no verdicts either.
     fn close_cells(&mut self) {
         let Course { walk, window, owing, .. } = &mut self.course;
         let machine = &self.machine;

@@ -1,4 +1,6 @@
-//! The keeping half of a tally: a worker's own records, range by range, and who has dropped what for them.
+//! The keeping half of a tally: a worker's own records, range by range, and which workers dropped records for them.
+//!
+//! The *ordinal* of a place is the number of places of this worker before it.
 
 use super::super::entry::{Place, WorkerId};
 use super::super::error::{DedupError, FrameError};
@@ -11,18 +13,18 @@ use crate::limits::{
 };
 use crate::planted::{self, Planted};
 
-/// Answers to a worker about a range: to whom, the number of the range, the frames.
+/// The answer to a worker about a range: the worker, the number of the range, the frames.
 pub(super) type Answer = (WorkerId, u32, Vec<Draft>);
 
 /// See the module.
 pub(super) struct Keeper {
     /// Number in the job of the first chunk.
     base: u32,
-    /// Of each chunk the places before it; then all of them.
+    /// For each chunk the number of places before it; then the number of all places.
     starts: Vec<u64>,
     /// Places of a range.
     width: u64,
-    /// The first place that no range has had, as the how manieth of all.
+    /// Ordinal of the first place that no range has had.
     next: u64,
     /// Number of the next range.
     number: u32,
@@ -33,17 +35,17 @@ pub(super) struct Keeper {
     has_ended: bool,
 }
 
-/// A range of which all has been heard.
+/// A range of which all claims have come.
 struct ClosedRange {
     range: OpenRange,
-    /// Places with groups, each as the how manieth of all.
+    /// Ordinals of places with groups.
     groups: Vec<u64>,
 }
 
 /// A range that workers are asked about.
 struct OpenRange {
     range: PlaceRange,
-    /// The first place, as the how manieth of all.
+    /// Ordinal of the first place.
     first: u64,
     /// Records dropped for each place, of all workers.
     dropped: Vec<u64>,
@@ -89,16 +91,16 @@ impl Keeper {
         self.has_ended
     }
 
-    /// The place that is the how manieth of all; behind the last one, the first that there is not.
+    /// The place with an ordinal; for the ordinal after the last one, the place after the last one.
     fn place(&self, ordinal: u64) -> Place {
-        // The last chunk that begins there or before: chunks without a place are stepped over.
+        // The last chunk that starts at this ordinal or before it: an empty chunk is skipped.
         let chunks = self.starts.len() - 1;
         let chunk = self.starts[..chunks].partition_point(|start| *start <= ordinal) - 1;
         let number = self.base + u32::try_from(chunk).expect("chunk numbers have 24 bits");
         Place::from_bits(Place::new(number, 0).to_bits() + (ordinal - self.starts[chunk]))
     }
 
-    /// How many places there are before one, if it is there.
+    /// The ordinal of a place, if this worker has it.
     fn ordinal(&self, place: Place) -> Option<u64> {
         let chunk = place.chunk().checked_sub(self.base)? as usize;
         let (start, end) = (*self.starts.get(chunk)?, *self.starts.get(chunk + 1)?);

@@ -9,10 +9,11 @@ use crate::limits::{
 };
 use crate::planted::{self, Planted};
 
-/// Room below which nothing is sent, unless it is all that there is: frames stay long.
+/// Least room for which a frame is cut, unless fewer bytes wait: frames stay long.
 const ROOM_BYTES_MIN: u64 = WINDOW_BYTES / 8;
 
-/// Cuts a stream into frames, never more of it on the way than the peer may have to be told again.
+/// Cuts a stream into frames, and keeps the bytes that are sent and not acknowledged within [`WINDOW_BYTES`]: these
+/// are what may have to be sent again.
 #[derive(Clone, Debug)]
 pub struct SendWindow {
     sent: u64,
@@ -21,18 +22,18 @@ pub struct SendWindow {
 }
 
 impl SendWindow {
-    /// Behind so many bytes, which the peer has.
+    /// A window at this offset of the stream: the peer has all bytes before it.
     #[must_use]
-    pub const fn new(behind: u64) -> Self {
-        Self { sent: behind, acked: behind, waiting: VecDeque::new() }
+    pub const fn new(offset: u64) -> Self {
+        Self { sent: offset, acked: offset, waiting: VecDeque::new() }
     }
 
-    /// Bytes that are to be sent.
+    /// Appends bytes to the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.waiting.extend(bytes);
     }
 
-    /// The next frame that may be sent now.
+    /// The next frame, if there is room in the window.
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
         let under_way = self.sent - self.acked;
         let under_way = if planted::on(Planted::ResumeWindowIgnored) { 0 } else { under_way };
