@@ -125,7 +125,7 @@ fn hostile_bytes_cost_little() {
     let line = "x".repeat(10 << 20);
     let nested = "*1048576\r\n".repeat(1000);
     let announced = "*1048576\r\n$524288\r\n";
-    let absurd = "BF.RESERVE k 0.0000000001 1073741824\r\n".repeat(50);
+    let absurd = "BF.RESERVE k 0.000001 1073741824\r\n".repeat(50);
     for bytes in [&*line, &*nested, announced, "*-1\r\n*0\r\n\r\n", &*absurd] {
         let mut streams: Vec<_> = (0..8).map(|_| connect(&address)).collect();
         for stream in &mut streams {
@@ -137,7 +137,7 @@ fn hostile_bytes_cost_little() {
     }
     let mut honest = connect(&address);
     let refused = "-ERR Insufficient memory to create filter\r\n";
-    ask(&mut honest, "BF.RESERVE k 0.0000000001 1073741824\r\n", refused);
+    ask(&mut honest, "BF.RESERVE k 0.000001 1073741824\r\n", refused);
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
 }
