@@ -135,18 +135,6 @@ pub enum MetaCommand {
         /// The generation.
         generation: Generation,
     },
-    /// Lets a slice of a filter that grows take more than the filter is planned with: for its owner's quota.
-    GrowFilter {
-        /// The filter.
-        filter: FilterId,
-        /// Its generation.
-        generation: Generation,
-        /// Whose slice.
-        shard: ShardId,
-        /// Bytes beyond the plan, at most [`SLICE_BYTES_MAX`](crate::limits::SLICE_BYTES_MAX): what it has
-        /// already is no more.
-        growth_bytes: u64,
-    },
     /// Opens a client's session; the index of this entry is the upper half of its number.
     OpenSession {
         /// What all numbers are tagged with, if this is the first session: drawn anew for each.
@@ -204,6 +192,18 @@ pub enum MetaCommand {
         node: NodeId,
         /// Its limit, the control group's or the machine's.
         limit_bytes: u64,
+    },
+    /// Lets a slice of a filter that grows take more than the filter is planned with: for its owner's quota.
+    GrowFilter {
+        /// The filter.
+        filter: FilterId,
+        /// Its generation.
+        generation: Generation,
+        /// Whose slice.
+        shard: ShardId,
+        /// Bytes beyond the plan, at most [`SLICE_BYTES_MAX`](crate::limits::SLICE_BYTES_MAX): what it has
+        /// already is no more.
+        growth_bytes: u64,
     },
 }
 
