@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     dev: bool,
     #[arg(long, value_name = "HOST:PORT", help = about("listen"))]
     listen: Option<String>,
-    /// Where to speak the Redis protocol, too; with --dev on 127.0.0.1:6379 if that is free
+    /// Speak the Redis protocol there (docs/redis.md)
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
     #[arg(long, value_name = "HOST:PORT", help = about("advertise"))]
