@@ -12,6 +12,16 @@ fn complete(counts: Vec<(NodeId, u64)>) -> Coverage {
     Coverage { complete: counts.into_iter().collect(), partial: VersionVector::new() }
 }
 
+fn other_shape(kind: Kind) -> AnyFilter {
+    match kind {
+        Kind::Blocked => AnyFilter::Blocked(Blocked::new(HashRange::WHOLE, 51, 6).unwrap()),
+        _ => {
+            let shape = SingleShotShape::new(HashRange::WHOLE, 99_999).unwrap();
+            AnyFilter::SingleShot(StoredSingleShot::new(shape))
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_changes_nothing() {
     for kind in KINDS {
@@ -27,13 +37,7 @@ fn what_does_not_fit_changes_nothing() {
         let reframed = |filter: &AnyFilter, key| -> Vec<Vec<u8>> {
             frames(filter, key, 1 << 20).map(Result::unwrap).collect()
         };
-        let other_shape = match kind {
-            Kind::Blocked => AnyFilter::Blocked(Blocked::new(HashRange::WHOLE, 51, 6).unwrap()),
-            _ => {
-                let shape = SingleShotShape::new(HashRange::WHOLE, 99_999).unwrap();
-                AnyFilter::SingleShot(StoredSingleShot::new(shape))
-            }
-        };
+        let other_shape = other_shape(kind);
         let mut damaged = fits.frames.clone();
         *damaged[0].last_mut().unwrap() ^= 1;
         let foreign_key = reframed(&filter_of(kind, 0..5), other_key);
