@@ -14,7 +14,8 @@
 //!
 //! ```
 //! use umbel_engine::shard::{
-//!     HashList, KeyName, PreparedInsert, ShardCommand, ShardReply, ShardState, SliceShape, SliceSpec,
+//!     HashList, KeyName, PreparedInsert, ShardCommand, ShardReply, ShardState, SliceGrowth, SliceShape,
+//!     SliceSpec,
 //! };
 //! use umbel_engine::{FilterId, Generation, ShardId};
 //! use umbel_filter::{CellCount, HashRange, ItemHasher, Kind};
