@@ -196,6 +196,7 @@ async fn a_named_request_may_come_again() {
         line.push(client.stream.read_u8().await.unwrap());
     }
     let session = String::from_utf8(line[1..line.len() - 2].to_vec()).unwrap();
+    client.ask("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
     client.ask("BF.ADD k old", ":1\r\n").await;
     let request = format!("UMBEL.REQUEST {session}:1 BF.MADD k old new new");
     let answer = "*3\r\n:0\r\n:1\r\n:0\r\n";
@@ -203,7 +204,11 @@ async fn a_named_request_may_come_again() {
     client.ask(&request, answer).await;
     // Without the name it is another request.
     client.ask("BF.MADD k old new new", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
-    let reused = format!("UMBEL.REQUEST {session}:1 BF.ADD k other\r\n");
+    // So many items that every shard has some of them: each shard knows the names of the requests that it had.
+    let items: String = (0..200).map(|item| format!(" {item}")).collect();
+    let all_new = format!("*200\r\n{}", ":1\r\n".repeat(200));
+    client.ask(&format!("UMBEL.REQUEST {session}:2 BF.MADD k{items}"), &all_new).await;
+    let reused = format!("UMBEL.REQUEST {session}:2 BF.ADD k other\r\n");
     client.send(reused.as_bytes()).await;
     client.expect("-REQUEST ", "another request of the name").await;
     node.shutdown().await;
