@@ -18,8 +18,9 @@ use umbel_proto::v1::peer_client::PeerClient;
 
 use super::frame_watch::FrameWatch;
 use super::limits::{
-    ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
-    KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
+    ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CROWDED_READ_BYTES,
+    FRAMES_PER_TURN_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX,
+    OWED_TIMEOUT, STREAM_WINDOW_BYTES,
 };
 use crate::metrics;
 use crate::ports::{
@@ -169,6 +170,10 @@ pub(crate) struct Accepted {
     identity: PeerIdentity,
     connection: Connection,
     watch: FrameWatch,
+    /// What had ended when its turn began: see [`FRAMES_PER_TURN_MAX`].
+    turn_began: u64,
+    /// Its last turn had too many frames.
+    is_crowded: bool,
     /// Until when what is owed must have come, and what had ended when that was set.
     owed: Option<(u64, Pin<Box<Sleep>>)>,
     /// Given back with the connection.
@@ -183,7 +188,39 @@ impl Accepted {
             connection.prove();
         }
         let watch = FrameWatch::new();
-        Self { stream, identity, connection, watch, owed: None, _slot: slot }
+        Self {
+            stream,
+            identity,
+            connection,
+            watch,
+            turn_began: 0,
+            is_crowded: false,
+            owed: None,
+            _slot: slot,
+        }
+    }
+
+    /// Whether others have their turn first: then this one is woken behind them.
+    fn yields(&mut self, cx: &Context<'_>) -> bool {
+        let ended_count = self.watch.ended_count();
+        let yields = ended_count - self.turn_began >= FRAMES_PER_TURN_MAX;
+        if yields {
+            (self.turn_began, self.is_crowded) = (ended_count, true);
+            cx.waker().wake_by_ref();
+        }
+        yields
+    }
+
+    /// Reads once: little of a connection that sends many small frames.
+    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.is_crowded || buf.remaining() <= CROWDED_READ_BYTES {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let mut space = [0; CROWDED_READ_BYTES];
+        let mut part = ReadBuf::new(&mut space);
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part));
+        buf.put_slice(part.filled());
+        Poll::Ready(read)
     }
 
     /// Ready once the connection owes something for too long.
@@ -228,16 +265,22 @@ impl AsyncRead for Accepted {
         if this.connection.poll_ended(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        if this.yields(cx) {
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
-        match Pin::new(&mut this.stream).poll_read(cx, buf) {
+        match this.poll_some(cx, buf) {
             Poll::Ready(read) => {
                 this.watch.see(&buf.filled()[before..]);
                 Poll::Ready(read)
             }
-            Poll::Pending => this.poll_late(cx).map(|()| {
-                metrics::connection_refused("late");
-                Err(io::ErrorKind::TimedOut.into())
-            }),
+            Poll::Pending => {
+                (this.turn_began, this.is_crowded) = (this.watch.ended_count(), false);
+                this.poll_late(cx).map(|()| {
+                    metrics::connection_refused("late");
+                    Err(io::ErrorKind::TimedOut.into())
+                })
+            }
         }
     }
 }
