@@ -22,7 +22,7 @@ impl CommandQuery<'_> {
     pub fn answer(self) -> Reply {
         match self {
             Self::All => Reply::Array(table::all().iter().map(row).collect()),
-            Self::Count => Reply::Integer(i64::try_from(table::all().len()).unwrap_or(i64::MAX)),
+            Self::Count => Reply::number(table::all().len()),
             Self::List(filter) => {
                 let every = |spec: &'static CommandSpec| [spec].into_iter().chain(spec.subcommands);
                 let shown =
@@ -60,10 +60,6 @@ fn statuses(names: &[&'static str]) -> Reply {
     Reply::Set(names.iter().map(|&name| Reply::Status(name.into())).collect())
 }
 
-fn number(value: impl TryInto<i64>) -> Reply {
-    Reply::Integer(value.try_into().unwrap_or(i64::MAX))
-}
-
 /// Ten elements: name, arity, flags, first, last and step of the keys, categories, tips, key
 /// specifications, subcommands.
 fn row(spec: &'static CommandSpec) -> Reply {
@@ -72,9 +68,9 @@ fn row(spec: &'static CommandSpec) -> Reply {
         Reply::bulk(spec.name),
         Reply::Integer(spec.arity.into()),
         statuses(spec.flags),
-        number(keys.first),
-        number(keys.last),
-        number(keys.step),
+        Reply::number(keys.first),
+        Reply::number(keys.last),
+        Reply::number(keys.step),
         statuses(spec.categories),
         Reply::Array(Vec::new()),
         Reply::Array(spec.keys.map(|keys| key_specification(spec, keys)).into_iter().collect()),
@@ -82,26 +78,25 @@ fn row(spec: &'static CommandSpec) -> Reply {
     ])
 }
 
-fn pair(key: &'static str, value: Reply) -> (Reply, Reply) {
-    (Reply::bulk(key), value)
-}
-
 fn key_specification(spec: &CommandSpec, keys: KeyRange) -> Reply {
     let flags: &[&str] = if spec.is_write() { &["RW", "UPDATE"] } else { &["RO", "ACCESS"] };
     let last = if keys.last > 0 { 0 } else { keys.last };
-    let search = vec![pair("index", number(keys.first))];
+    let search = vec![Reply::entry("index", Reply::number(keys.first))];
     let range = vec![
-        pair("lastkey", number(last)),
-        pair("keystep", number(keys.step)),
-        pair("limit", Reply::Integer(0)),
+        Reply::entry("lastkey", Reply::number(last)),
+        Reply::entry("keystep", Reply::number(keys.step)),
+        Reply::entry("limit", Reply::Integer(0)),
     ];
     let found = |kind, spec| {
-        Reply::Map(vec![pair("type", Reply::bulk(kind)), pair("spec", Reply::Map(spec))])
+        Reply::Map(vec![
+            Reply::entry("type", Reply::bulk(kind)),
+            Reply::entry("spec", Reply::Map(spec)),
+        ])
     };
     Reply::Map(vec![
-        pair("flags", statuses(flags)),
-        pair("begin_search", found("index", search)),
-        pair("find_keys", found("range", range)),
+        Reply::entry("flags", statuses(flags)),
+        Reply::entry("begin_search", found("index", search)),
+        Reply::entry("find_keys", found("range", range)),
     ])
 }
 
@@ -116,18 +111,18 @@ fn docs(names: Arguments<'_>) -> Vec<(Reply, Reply)> {
 fn described(spec: &'static CommandSpec) -> Reply {
     let docs = spec.docs;
     let mut pairs = vec![
-        pair("summary", Reply::bulk(docs.summary)),
-        pair("since", Reply::bulk(docs.since)),
-        pair("group", Reply::bulk(docs.group)),
-        pair("complexity", Reply::bulk(docs.complexity)),
+        Reply::entry("summary", Reply::bulk(docs.summary)),
+        Reply::entry("since", Reply::bulk(docs.since)),
+        Reply::entry("group", Reply::bulk(docs.group)),
+        Reply::entry("complexity", Reply::bulk(docs.complexity)),
     ];
     if docs.group == "module" {
-        pairs.push(pair("module", Reply::bulk(MODULE)));
+        pairs.push(Reply::entry("module", Reply::bulk(MODULE)));
     }
     if !spec.subcommands.is_empty() {
         let subcommands = spec.subcommands.iter();
         let subcommands = subcommands.map(|spec| (Reply::bulk(spec.name), described(spec)));
-        pairs.push(pair("subcommands", Reply::Map(subcommands.collect())));
+        pairs.push(Reply::entry("subcommands", Reply::Map(subcommands.collect())));
     }
     Reply::Map(pairs)
 }

@@ -18,6 +18,19 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
+/// Digits alone, in the range of u64: a cursor, or a number of a session or a request.
+///
+/// ```
+/// use umbel_resp::number::natural;
+/// assert_eq!((natural(b"007"), natural(b"18446744073709551615")), (Some(7), Some(u64::MAX)));
+/// assert_eq!((natural(b"+5"), natural(b"-1"), natural(b"")), (None, None, None));
+/// ```
+#[must_use]
+pub fn natural(text: &[u8]) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+}
+
 /// A float: digits with an optional sign, point and exponent; neither infinite nor "not a number", and
 /// not so small that it becomes 0.
 ///

@@ -54,6 +54,24 @@ impl Reply {
         Self::Bulk(bytes.as_ref().to_vec())
     }
 
+    /// A number; one that is larger than the protocol's integers as the largest of these.
+    ///
+    /// ```
+    /// use umbel_resp::Reply;
+    /// assert_eq!(Reply::number(7_u64), Reply::Integer(7));
+    /// assert_eq!(Reply::number(u64::MAX), Reply::Integer(i64::MAX));
+    /// ```
+    #[must_use]
+    pub fn number(value: impl TryInto<i64>) -> Self {
+        Self::Integer(value.try_into().unwrap_or(i64::MAX))
+    }
+
+    /// A name and its value, for a map.
+    #[must_use]
+    pub fn entry(name: &str, value: Self) -> (Self, Self) {
+        (Self::bulk(name), value)
+    }
+
     /// Writes the answer behind what is there.
     ///
     /// ```

@@ -2,7 +2,7 @@
 
 use super::{Command, KeysCommand, Scan};
 use crate::arguments::{Arguments, is_word};
-use crate::number::integer;
+use crate::number::{integer, natural};
 use crate::refusal::Refusal;
 
 /// Names that one `SCAN` looks at where none says how many. As in Redis.
@@ -31,7 +31,7 @@ pub(crate) fn size(_arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {
-    let cursor = cursor(arguments.at(1)).ok_or(Refusal::Cursor)?;
+    let cursor = natural(arguments.at(1)).ok_or(Refusal::Cursor)?;
     let mut scan = Scan { cursor, pattern: None, count: SCAN_COUNT_DEFAULT, of_type: None };
     let mut at = 2;
     while let Some(option) = arguments.get(at) {
@@ -50,10 +50,4 @@ pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {
         at += 2;
     }
     Ok(Command::Keys(KeysCommand::Scan(scan)))
-}
-
-/// A cursor: digits alone.
-fn cursor(text: &[u8]) -> Option<u64> {
-    let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }

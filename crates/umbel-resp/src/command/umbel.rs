@@ -2,7 +2,7 @@
 
 use super::{Command, NewFilter, NewSize, RequestName};
 use crate::arguments::{Arguments, is_word};
-use crate::number::{float, integer};
+use crate::number::{float, integer, natural};
 use crate::refusal::Refusal;
 use crate::table;
 
@@ -37,12 +37,6 @@ pub(crate) fn request(arguments: Arguments<'_>) -> Parsed<'_> {
         }
         _ => Err(Refusal::RequestCommand { command: spec.name }),
     }
-}
-
-/// Digits alone, in the range of u64.
-fn natural(text: &[u8]) -> Option<u64> {
-    let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 /// `SESSION:SEQUENCE`.

@@ -298,10 +298,6 @@ async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>, 
     }
 }
 
-fn number(value: u64) -> Reply {
-    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
 fn new_count(info: &FilterInfo) -> u64 {
     match &info.copies {
         Some(copies) => copies.own.new_count,
@@ -337,7 +333,7 @@ fn level_count(info: &FilterInfo) -> u32 {
 /// `BF.CARD`.
 pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?;
-    Ok(number(info.as_ref().map_or(0, new_count)))
+    Ok(Reply::number(info.as_ref().map_or(0, new_count)))
 }
 
 /// `BF.INFO`.
@@ -352,10 +348,10 @@ pub(super) async fn bloom_info(
     let capacity = info.record.settings.capacity;
     let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
     let rows = [
-        (InfoField::Capacity, "Capacity", number(capacity)),
-        (InfoField::Size, "Size", number(memory_bytes(&info))),
-        (InfoField::Filters, "Number of filters", number(levels.into())),
-        (InfoField::Items, "Number of items inserted", number(new_count(&info))),
+        (InfoField::Capacity, "Capacity", Reply::number(capacity)),
+        (InfoField::Size, "Size", Reply::number(memory_bytes(&info))),
+        (InfoField::Filters, "Number of filters", Reply::number(levels)),
+        (InfoField::Items, "Number of items inserted", Reply::number(new_count(&info))),
         (
             InfoField::Expansion,
             "Expansion rate",
@@ -395,20 +391,20 @@ pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, 
         ),
     };
     let rows = vec![
-        ("id", number(info.id.0)),
+        ("id", Reply::number(info.id.0)),
         ("kind", Reply::bulk(kind)),
         ("distribution", Reply::bulk(distribution)),
         ("state", Reply::bulk(info.record.state.to_string())),
-        ("generation", number(info.record.generation.0)),
-        ("capacity", number(settings.capacity)),
+        ("generation", Reply::number(info.record.generation.0)),
+        ("capacity", Reply::number(settings.capacity)),
         ("false_positive_rate", Reply::Double(settings.false_positive_rate)),
         ("false_positive_rate_now", Reply::Double(rate)),
-        ("new_count", number(new_count(&info))),
+        ("new_count", Reply::number(new_count(&info))),
         ("item_count", estimate.map_or(Reply::Null, Reply::Double)),
-        ("position_count", number(positions)),
-        ("one_count", number(ones)),
-        ("memory_bytes", number(memory_bytes(&info))),
-        ("shards", number(info.slices.len() as u64)),
+        ("position_count", Reply::number(positions)),
+        ("one_count", Reply::number(ones)),
+        ("memory_bytes", Reply::number(memory_bytes(&info))),
+        ("shards", Reply::number(info.slices.len() as u64)),
     ];
     Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
 }
@@ -417,5 +413,5 @@ pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, 
 pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let opened = session.shared.coordinator.open_session(session.caller.owner(), deadline).await;
-    Ok(number(opened.map_err(|failure| refusal(&failure))?.0))
+    Ok(Reply::number(opened.map_err(|failure| refusal(&failure))?.0))
 }

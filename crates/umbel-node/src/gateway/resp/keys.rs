@@ -19,7 +19,7 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             let names = named(session, FilterVerb::Read, keys.iter())?;
             let count =
                 look(session, |state| names.iter().filter(|name| is_there(state, name)).count());
-            Ok(number(count.await?))
+            Ok(Reply::number(count.await?))
         }
         KeysCommand::Type(key) => {
             let names = named(session, FilterVerb::Read, [key].into_iter())?;
@@ -32,12 +32,8 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             Ok(Reply::Array(keys.map(Reply::bulk).collect()))
         }
         KeysCommand::Scan(scan) => Ok(scanned(listed(session).await?, &scan)),
-        KeysCommand::Size => Ok(number(listed(session).await?.len())),
+        KeysCommand::Size => Ok(Reply::number(listed(session).await?.len())),
     }
-}
-
-fn number(count: usize) -> Reply {
-    Reply::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 /// The filters that keys stand for, if the caller may do that with all of them; those that stand for none
@@ -119,7 +115,7 @@ async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, R
             Err(failure) => return Err(refusal(&failure)),
         }
     }
-    Ok(number(count))
+    Ok(Reply::number(count))
 }
 
 #[cfg(test)]

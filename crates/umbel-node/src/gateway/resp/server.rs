@@ -76,7 +76,7 @@ pub(super) async fn answer(
             let parts = [Reply::bulk("master"), Reply::Integer(0), Reply::Array(Vec::new())];
             Reply::Array(parts.into())
         }
-        ConnectionCommand::Wait => number(other_replicas_of_majority(session)),
+        ConnectionCommand::Wait => Reply::number(other_replicas_of_majority(session)),
         ConnectionCommand::ModuleList => Reply::Array(vec![module()]),
         ConnectionCommand::WhoAmI => Reply::bulk(session.user()),
     })
@@ -93,7 +93,7 @@ fn client(session: &Session, command: ConnectionCommand<'_>) -> Reply {
             name if name.is_empty() => Reply::Null,
             name => Reply::Bulk(name),
         },
-        ConnectionCommand::Id => number(session.client.id),
+        ConnectionCommand::Id => Reply::number(session.client.id),
         ConnectionCommand::ClientInfo => {
             Reply::Verbatim(session.client.line(&session.shared.address))
         }
@@ -113,20 +113,12 @@ fn client(session: &Session, command: ConnectionCommand<'_>) -> Reply {
     }
 }
 
-fn number(value: impl TryInto<i64>) -> Reply {
-    Reply::Integer(value.try_into().unwrap_or(i64::MAX))
-}
-
-fn pair(name: &'static str, value: Reply) -> (Reply, Reply) {
-    (Reply::bulk(name), value)
-}
-
 fn module() -> Reply {
     Reply::Map(vec![
-        pair("name", Reply::bulk("bf")),
-        pair("ver", Reply::Integer(MODULE_VERSION)),
-        pair("path", Reply::bulk("")),
-        pair("args", Reply::Array(Vec::new())),
+        Reply::entry("name", Reply::bulk("bf")),
+        Reply::entry("ver", Reply::Integer(MODULE_VERSION)),
+        Reply::entry("path", Reply::bulk("")),
+        Reply::entry("args", Reply::Array(Vec::new())),
     ])
 }
 
@@ -148,13 +140,13 @@ async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal
         }
     });
     Ok(Reply::Map(vec![
-        pair("server", Reply::bulk("redis")),
-        pair("version", Reply::bulk(REDIS_VERSION)),
-        pair("proto", Reply::Integer(if protocol == Protocol::Three { 3 } else { 2 })),
-        pair("id", number(session.client.id)),
-        pair("mode", Reply::bulk("standalone")),
-        pair("role", Reply::bulk("master")),
-        pair("modules", Reply::Array(vec![module()])),
+        Reply::entry("server", Reply::bulk("redis")),
+        Reply::entry("version", Reply::bulk(REDIS_VERSION)),
+        Reply::entry("proto", Reply::Integer(if protocol == Protocol::Three { 3 } else { 2 })),
+        Reply::entry("id", Reply::number(session.client.id)),
+        Reply::entry("mode", Reply::bulk("standalone")),
+        Reply::entry("role", Reply::bulk("master")),
+        Reply::entry("modules", Reply::Array(vec![module()])),
     ]))
 }
 
@@ -300,32 +292,36 @@ pub(super) fn cluster(session: &Session, query: ClusterQuery<'_>) -> Reply {
     let id = cluster_id(session);
     match query {
         ClusterQuery::Slots => {
-            let node =
-                vec![Reply::bulk(host), number(*port), Reply::bulk(id), Reply::Map(Vec::new())];
+            let node = vec![
+                Reply::bulk(host),
+                Reply::number(*port),
+                Reply::bulk(id),
+                Reply::Map(Vec::new()),
+            ];
             let range = vec![Reply::Integer(0), Reply::Integer(last), Reply::Array(node)];
             Reply::Array(vec![Reply::Array(range)])
         }
         ClusterQuery::Shards => {
             let node = Reply::Map(vec![
-                pair("id", Reply::bulk(id)),
-                pair("port", number(*port)),
-                pair("ip", Reply::bulk(host)),
-                pair("endpoint", Reply::bulk(host)),
-                pair("role", Reply::bulk("master")),
-                pair("replication-offset", Reply::Integer(0)),
-                pair("health", Reply::bulk("online")),
+                Reply::entry("id", Reply::bulk(id)),
+                Reply::entry("port", Reply::number(*port)),
+                Reply::entry("ip", Reply::bulk(host)),
+                Reply::entry("endpoint", Reply::bulk(host)),
+                Reply::entry("role", Reply::bulk("master")),
+                Reply::entry("replication-offset", Reply::Integer(0)),
+                Reply::entry("health", Reply::bulk("online")),
             ]);
             let slots = vec![Reply::Integer(0), Reply::Integer(last)];
             Reply::Array(vec![Reply::Map(vec![
-                pair("slots", Reply::Array(slots)),
-                pair("nodes", Reply::Array(vec![node])),
+                Reply::entry("slots", Reply::Array(slots)),
+                Reply::entry("nodes", Reply::Array(vec![node])),
             ])])
         }
         ClusterQuery::Nodes => Reply::Verbatim(format!(
             "{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{last}\n"
         )),
         ClusterQuery::MyId => Reply::bulk(id),
-        ClusterQuery::KeySlot(key) => number(slot::slot_of(key)),
+        ClusterQuery::KeySlot(key) => Reply::number(slot::slot_of(key)),
         ClusterQuery::Info => {
             let count = slot::SLOT_COUNT;
             Reply::Verbatim(format!(
