@@ -89,6 +89,9 @@ pub enum Refusal {
     /// The filter is larger than the cluster, or a quota, has room for.
     #[error("ERR Insufficient memory to create filter")]
     NoMemoryToCreate,
+    /// A filter takes no more items.
+    #[error("ERR non scaling filter is full")]
+    Full,
     /// What was asked is nothing that this kind of filter does.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,

@@ -9,9 +9,6 @@ use umbel_resp::Refusal;
 
 use crate::failure::CallFailure;
 
-/// A filter takes no more items.
-pub(super) const FULL: &str = "ERR non scaling filter is full";
-
 /// With the code of a class of failures in front.
 fn coded(code: &str, what: &dyn std::fmt::Display) -> Refusal {
     Refusal::Other(format!("{code} {what}").into())
@@ -48,7 +45,7 @@ fn part_refusal(error: &PartError) -> Refusal {
         | PartError::SessionExpired { .. }
         | PartError::RequestReused { .. } => coded("REQUEST", error),
         PartError::WrongKind { .. } => Refusal::WrongType,
-        PartError::Full { .. } => Refusal::Other(FULL.into()),
+        PartError::Full { .. } => Refusal::Full,
         PartError::ShapeMismatch { .. }
         | PartError::BadFrame { .. }
         | PartError::ForeignHash { .. }
@@ -112,7 +109,8 @@ mod tests {
         let id = RequestId { session: SessionId(1), sequence: 2 };
         let (got, current) = (Generation(1), Generation(2));
         let part = |error: PartError| said(&CallFailure::Part(error));
-        assert_eq!(part(PartError::Full { filter, what: "x".into() }), FULL);
+        let full = PartError::Full { filter, what: "x".into() };
+        assert_eq!(part(full), "ERR non scaling filter is full");
         assert!(part(PartError::SessionExpired { id }).starts_with("REQUEST "));
         assert!(part(PartError::StaleGeneration { filter, got, current }).starts_with("TRYAGAIN "));
         assert!(part(PartError::WrongKind { what: "x".into() }).starts_with("WRONGTYPE "));

@@ -1,5 +1,6 @@
 //! Commands about filters: made, asked, described.
 
+use std::future::Future;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use umbel_engine::{OwnerId, RequestId, SessionId};
 use umbel_filter::Kind;
 use umbel_resp::{InfoField, NewBloom, NewFilter, NewSize, Refusal, Reply, RequestName};
 
-use super::answers::{FULL, refusal};
+use super::answers::refusal;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
 use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
@@ -55,7 +56,7 @@ impl Answered {
             _ => None,
         };
         // A full filter is the last element of the list; other errors are the answer, if nothing was done.
-        let is_full = matches!(&error, Some(Refusal::Other(text)) if text == FULL);
+        let is_full = error == Some(Refusal::Full);
         match error {
             Some(error) if !is_list || (answered.is_empty() && !is_full) => {
                 session.answer(error, out);
@@ -86,6 +87,22 @@ impl Packed {
             let byte_count = batch.iter().map(|&length| length as usize).sum();
             Some(ItemBatch::packed(data.split_to(byte_count), batch))
         })
+    }
+}
+
+/// Asks again, for a while, as long as the filter is being made, emptied or dropped.
+async fn unless_busy<T, F>(deadline: Instant, call: impl Fn() -> F) -> Result<T, CallFailure>
+where
+    F: Future<Output = Result<T, CallFailure>>,
+{
+    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    loop {
+        match call().await {
+            Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
+                tokio::time::sleep(RETRY_WAIT_MIN).await;
+            }
+            answer => return answer,
+        }
     }
 }
 
@@ -148,9 +165,9 @@ async fn insert_batch(
     (request, deadline): (Option<ClientRequest>, Instant),
 ) -> Result<Bitmap, Refusal> {
     let coordinator = &session.shared.coordinator;
-    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    let call = || coordinator.insert(name.as_str(), batch, request, None, deadline);
     loop {
-        match coordinator.insert(name.as_str(), batch, request, None, deadline).await {
+        match unless_busy(deadline, call).await {
             Ok((bits, _)) => return Ok(bits),
             Err(CallFailure::UnknownFilter { .. }) => {
                 let new = new.ok_or(Refusal::NotFound)?;
@@ -160,9 +177,6 @@ async fn insert_batch(
                     Ok(()) => return Err(Refusal::NotFound),
                     Err(refusal) => return Err(refusal),
                 }
-            }
-            Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
-                tokio::time::sleep(RETRY_WAIT_MIN).await;
             }
             Err(failure) => return Err(refusal(&failure)),
         }
@@ -182,22 +196,17 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
         Err(NoFilter::NoName) => return absent(),
         Err(why @ NoFilter::Denied) => return Answered::refused(why),
     };
-    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
+    let coordinator = &session.shared.coordinator;
     let mut bits = Vec::with_capacity(count);
     for batch in items.batches() {
-        loop {
+        let call = || {
             let level = read_level(session, name.as_str());
-            let coordinator = &session.shared.coordinator;
-            match coordinator.contains(name.as_str(), &batch, level, deadline).await {
-                Ok((present, _)) => bits.extend(present.iter()),
-                Err(CallFailure::UnknownFilter { .. }) => return absent(),
-                Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
-                    tokio::time::sleep(RETRY_WAIT_MIN).await;
-                    continue;
-                }
-                Err(failure) => return Answered { bits, refusal: Some(refusal(&failure)) },
-            }
-            break;
+            coordinator.contains(name.as_str(), &batch, level, deadline)
+        };
+        match unless_busy(deadline, call).await {
+            Ok((present, _)) => bits.extend(present.iter()),
+            Err(CallFailure::UnknownFilter { .. }) => return absent(),
+            Err(failure) => return Answered { bits, refusal: Some(refusal(&failure)) },
         }
     }
     Counts::add(&session.shared.counts.hits, 1);
@@ -282,19 +291,12 @@ async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>, 
         Err(NoFilter::NoName) => return Ok(None),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    let patience = (Instant::now() + RESP_BUSY_WAIT_MAX).min(deadline);
-    loop {
-        match session.shared.coordinator.info(&name, deadline).await {
-            Ok(info) => return Ok(Some(info)),
-            Err(
-                CallFailure::UnknownFilter { .. }
-                | CallFailure::Meta(MetaError::UnknownFilter { .. }),
-            ) => return Ok(None),
-            Err(CallFailure::FilterBusy { .. }) if Instant::now() < patience => {
-                tokio::time::sleep(RETRY_WAIT_MIN).await;
-            }
-            Err(failure) => return Err(refusal(&failure)),
-        }
+    match unless_busy(deadline, || session.shared.coordinator.info(&name, deadline)).await {
+        Ok(info) => Ok(Some(info)),
+        Err(
+            CallFailure::UnknownFilter { .. } | CallFailure::Meta(MetaError::UnknownFilter { .. }),
+        ) => Ok(None),
+        Err(failure) => Err(refusal(&failure)),
     }
 }
 
