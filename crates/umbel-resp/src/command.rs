@@ -207,23 +207,12 @@ pub enum ConnectionCommand<'a> {
     ReadOnly,
     /// `READWRITE`: the opposite.
     ReadWrite,
-    /// `ASKING`: nothing, for clients of clusters.
-    Asking,
-    /// `CLIENT SETNAME`; empty to have none.
-    SetName(&'a [u8]),
-    /// `CLIENT GETNAME`.
-    GetName,
-    /// `CLIENT ID`.
-    Id,
-    /// `CLIENT INFO`.
-    ClientInfo,
-    /// `CLIENT LIST`.
-    ClientList,
-    /// `CLIENT SETINFO`.
-    SetInfo(ClientAttribute, &'a [u8]),
+    /// What connections are called, and which there are.
+    Client(ClientCommand<'a>),
     /// `CLIENT REPLY`.
     Replies(ReplyMode),
-    /// `CLIENT NO-EVICT`, `CLIENT NO-TOUCH`: nothing is evicted, so there is nothing to do.
+    /// `CLIENT NO-EVICT`, `CLIENT NO-TOUCH`: nothing is evicted, so there is nothing to do. `ASKING`, of clients of
+    /// clusters: no slot is elsewhere.
     NoEffect,
     /// `INFO`, with the sections that are wanted; none for the usual ones.
     Info(Arguments<'a>),
@@ -239,6 +228,23 @@ pub enum ConnectionCommand<'a> {
     ModuleList,
     /// `ACL WHOAMI`.
     WhoAmI,
+}
+
+/// A command about connections, this one and others.
+#[derive(Clone, Copy, Debug)]
+pub enum ClientCommand<'a> {
+    /// `CLIENT SETNAME`; empty to have none.
+    SetName(&'a [u8]),
+    /// `CLIENT GETNAME`.
+    GetName,
+    /// `CLIENT ID`.
+    Id,
+    /// `CLIENT INFO`.
+    Info,
+    /// `CLIENT LIST`.
+    List,
+    /// `CLIENT SETINFO`.
+    SetInfo(ClientAttribute, &'a [u8]),
 }
 
 /// Who a client says it is.

@@ -1,8 +1,8 @@
 //! Arguments of commands about the connection and the server.
 
 use super::{
-    ClientAttribute, ClusterQuery, Command, CommandQuery, ConnectionCommand, Credentials, Hello,
-    ListFilter, ReplyMode, Transaction,
+    ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, ConnectionCommand,
+    Credentials, Hello, ListFilter, ReplyMode, Transaction,
 };
 use crate::arguments::{Arguments, is_word};
 use crate::number::integer;
@@ -89,7 +89,11 @@ pub(crate) fn read_write(_arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn asking(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Asking)
+    done(ConnectionCommand::NoEffect)
+}
+
+fn client(command: ClientCommand<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Client(command))
 }
 
 /// Whether a text is printed as one word.
@@ -102,23 +106,23 @@ fn client_name(name: &[u8]) -> Result<&[u8], Refusal> {
 }
 
 pub(crate) fn set_name(arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::SetName(client_name(arguments.at(2))?))
+    client(ClientCommand::SetName(client_name(arguments.at(2))?))
 }
 
 pub(crate) fn get_name(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::GetName)
+    client(ClientCommand::GetName)
 }
 
 pub(crate) fn id(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Id)
+    client(ClientCommand::Id)
 }
 
 pub(crate) fn client_info(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ClientInfo)
+    client(ClientCommand::Info)
 }
 
 pub(crate) fn client_list(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ClientList)
+    client(ClientCommand::List)
 }
 
 pub(crate) fn set_info(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -133,7 +137,7 @@ pub(crate) fn set_info(arguments: Arguments<'_>) -> Parsed<'_> {
     if !is_plain(value) {
         return Err(Refusal::ClientAttributeValue { attribute: shown(name) });
     }
-    done(ConnectionCommand::SetInfo(attribute, value))
+    client(ClientCommand::SetInfo(attribute, value))
 }
 
 pub(crate) fn replies(arguments: Arguments<'_>) -> Parsed<'_> {

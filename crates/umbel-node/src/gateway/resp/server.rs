@@ -7,8 +7,8 @@ use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterState, MetaState};
 use umbel_engine::placement::ShardRecord;
 use umbel_resp::{
-    Arguments, ClientAttribute, ClusterQuery, ConnectionCommand, Hello, Protocol, Refusal, Reply,
-    glob, slot,
+    Arguments, ClientAttribute, ClientCommand, ClusterQuery, ConnectionCommand, Hello, Protocol,
+    Refusal, Reply, glob, slot,
 };
 
 use super::session::Session;
@@ -54,13 +54,8 @@ pub(super) async fn answer(
             session.reads_anywhere = false;
             Reply::OK
         }
-        ConnectionCommand::Asking | ConnectionCommand::NoEffect => Reply::OK,
-        ConnectionCommand::SetName(_)
-        | ConnectionCommand::GetName
-        | ConnectionCommand::Id
-        | ConnectionCommand::ClientInfo
-        | ConnectionCommand::ClientList
-        | ConnectionCommand::SetInfo(..) => client(session, command),
+        ConnectionCommand::NoEffect => Reply::OK,
+        ConnectionCommand::Client(command) => client(session, command),
         ConnectionCommand::Replies(mode) => {
             session.set_replies(mode);
             Reply::OK
@@ -83,33 +78,30 @@ pub(super) async fn answer(
 }
 
 /// What `CLIENT` says of connections, and is told of this one.
-fn client(session: &Session, command: ConnectionCommand<'_>) -> Reply {
+fn client(session: &Session, command: ClientCommand<'_>) -> Reply {
     match command {
-        ConnectionCommand::SetName(name) => {
+        ClientCommand::SetName(name) => {
             session.client.change(|details| details.name = name.to_vec());
             Reply::OK
         }
-        ConnectionCommand::GetName => match session.client.details().name {
+        ClientCommand::GetName => match session.client.details().name {
             name if name.is_empty() => Reply::Null,
             name => Reply::Bulk(name),
         },
-        ConnectionCommand::Id => Reply::number(session.client.id),
-        ConnectionCommand::ClientInfo => {
-            Reply::Verbatim(session.client.line(&session.shared.address))
-        }
-        ConnectionCommand::ClientList => {
+        ClientCommand::Id => Reply::number(session.client.id),
+        ClientCommand::Info => Reply::Verbatim(session.client.line(&session.shared.address)),
+        ClientCommand::List => {
             let clients = session.shared.clients.all();
             let lines = clients.iter().map(|client| client.line(&session.shared.address));
             Reply::Verbatim(lines.collect())
         }
-        ConnectionCommand::SetInfo(attribute, value) => {
+        ClientCommand::SetInfo(attribute, value) => {
             session.client.change(|details| match attribute {
                 ClientAttribute::LibraryName => details.library = value.to_vec(),
                 ClientAttribute::LibraryVersion => details.version = value.to_vec(),
             });
             Reply::OK
         }
-        _ => unreachable!("the others are no commands about clients"),
     }
 }
 
