@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;
-use super::session::{Queue, Session};
+use super::session::{Executing, Queue, Session};
 use super::shared::{Counts, Shared};
 use crate::gateway::admission::{Budget, Holding, NoRoom};
 use crate::gateway::limits::{
@@ -141,8 +141,9 @@ impl Served {
                 break;
             }
             at += pipeline::run_some(&mut self.session, left, &mut self.out).await;
-            if self.out.len() >= RESP_WRITE_BYTES {
-                self.flush().await?;
+            self.flush_if_full().await?;
+            if let Some(transaction) = self.session.executing.take() {
+                self.execute(transaction).await?;
             }
         }
         let is_known = self.session.is_known();
@@ -151,6 +152,27 @@ impl Served {
         }
         self.input.decoder.set_known(is_known);
         Ok(())
+    }
+
+    /// Carries out the commands of a transaction, whose answers are those of a list that has begun.
+    async fn execute(&mut self, Executing { requests, is_wanted }: Executing) -> io::Result<()> {
+        let before = self.session.suspend_replies();
+        let mut rest = &requests[..];
+        while !rest.is_empty() {
+            let begin = self.out.len();
+            let done = pipeline::run_some(&mut self.session, rest, &mut self.out).await;
+            rest = rest.get(done..).unwrap_or_default();
+            if !is_wanted {
+                self.out.truncate(begin);
+            }
+            self.flush_if_full().await?;
+        }
+        self.session.resume_replies(before);
+        Ok(())
+    }
+
+    async fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.out.len() >= RESP_WRITE_BYTES { self.flush().await } else { Ok(()) }
     }
 
     /// Writes the answers.

@@ -13,7 +13,7 @@ use umbel_resp::{
 
 use super::answers::refusal;
 use super::filters::{self, Packed};
-use super::session::{Queue, Session};
+use super::session::{Executing, Queue, Session};
 use super::{keys, server};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
@@ -23,7 +23,11 @@ const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 /// where a node is slow.
 const JOINED_BYTES_MAX: usize = 1 << 20;
 
-/// Carries out the first of these commands, and some that follow it: how many.
+/// Commands that a transaction does not queue.
+const RUN_AT_ONCE: [&str; 5] = ["multi", "exec", "discard", "quit", "reset"];
+
+/// Carries out the first of these commands, and some that follow it: how many. A transaction that is to be carried
+/// out is left in the session.
 pub(super) async fn run_some(
     session: &mut Session,
     requests: &[Request],
@@ -84,8 +88,11 @@ impl<'a> Group<'a> {
     fn of(session: &Session, requests: &'a [Request]) -> Option<Self> {
         let (first, behind) = requests.split_first()?;
         let (spec, deed, items) = about_items(first)?;
-        session.admit(spec).ok()?;
-        let mut group = Self::alone(session, first, deed, items);
+        session.permit(spec).ok()?;
+        let charge = |spec, request, items| {
+            session.admit(spec).and_then(|()| charged(session, request, items))
+        };
+        let mut group = Self { key: items.key, deed, members: vec![charge(spec, first, items)] };
         let is_alone = matches!(deed, Deed::Insert(_, Some(_)));
         let (mut item_count, mut byte_count) = (items.items.len(), 0);
         for request in behind.iter().take_while(|_| !is_alone) {
@@ -96,16 +103,16 @@ impl<'a> Group<'a> {
                 || items.key != group.key
                 || item_count > REQUEST_ITEMS_MAX
                 || byte_count > JOINED_BYTES_MAX
-                || session.admit(spec).is_err()
+                || session.permit(spec).is_err()
             {
                 break;
             }
-            group.members.push(charged(session, request, items));
+            group.members.push(charge(spec, request, items));
         }
         Some(group)
     }
 
-    /// One command that may be sent.
+    /// One command that has been admitted.
     fn alone(session: &Session, request: &Request, deed: Deed, items: Items<'a>) -> Self {
         Self { key: items.key, deed, members: vec![charged(session, request, items)] }
     }
@@ -160,9 +167,18 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
         session.is_ending = true;
         return;
     }
-    let admitted = found.and_then(|spec| session.admit(spec).map(|()| spec));
-    let spec = match admitted {
-        Ok(spec) => spec,
+    // What is queued is taken from the rates when it is carried out.
+    let is_queued =
+        |spec: &CommandSpec| session.queue.is_some() && !RUN_AT_ONCE.contains(&spec.name);
+    let admitted = found.and_then(|spec| {
+        let is_admitted = match is_queued(spec) {
+            true => session.check(spec).map(drop),
+            false => session.admit(spec),
+        };
+        is_admitted.map(|()| (spec, is_queued(spec)))
+    });
+    let (spec, is_queued) = match admitted {
+        Ok(admitted) => admitted,
         Err(refusal) => {
             if let Some(queue) = &mut session.queue {
                 queue.is_broken = true;
@@ -170,8 +186,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             return session.answer(refusal, out);
         }
     };
-    let runs_at_once = matches!(spec.name, "multi" | "exec" | "discard" | "quit" | "reset");
-    if let Some(queue) = session.queue.as_mut().filter(|_| !runs_at_once) {
+    if let Some(queue) = session.queue.as_mut().filter(|_| is_queued) {
         let queued = queue.push(request);
         queue.is_broken |= queued.is_err();
         return match queued {
@@ -182,7 +197,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     let answer = match spec.parse(arguments) {
         Err(refusal) => Err(refusal),
         Ok(Command::Transaction(transaction)) => {
-            return run_transaction(session, transaction, out).await;
+            return run_transaction(session, transaction, out);
         }
         Ok(command @ (Command::Insert(_) | Command::Contains(_))) => {
             if let Some((deed, items)) = deed_of(&command) {
@@ -216,7 +231,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
     }
 }
 
-async fn run_transaction(session: &mut Session, transaction: Transaction, out: &mut Vec<u8>) {
+fn run_transaction(session: &mut Session, transaction: Transaction, out: &mut Vec<u8>) {
     let reply = match (transaction, session.queue.take()) {
         (Transaction::Begin, None) => {
             session.queue = Some(Queue::default());
@@ -233,13 +248,9 @@ async fn run_transaction(session: &mut Session, transaction: Transaction, out: &
         (Transaction::Execute, Some(queue)) => {
             encode_array_head(queue.requests.len(), out);
             // Whether the client wants the list decides about all that is in it.
-            let replies = session.suspend_replies();
-            let mut rest = &queue.requests[..];
-            while !rest.is_empty() {
-                let done = Box::pin(run_some(session, rest, out)).await;
-                rest = rest.get(done..).unwrap_or_default();
-            }
-            return session.resume_replies(replies);
+            let is_wanted = session.replies_to_all();
+            session.executing = Some(Executing { requests: queue.requests, is_wanted });
+            return;
         }
     };
     session.answer(reply, out);

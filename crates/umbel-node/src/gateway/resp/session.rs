@@ -35,6 +35,8 @@ pub(super) struct Session {
     pub(super) reads_anywhere: bool,
     /// Commands that wait for `EXEC`.
     pub(super) queue: Option<Queue>,
+    /// Commands whose `EXEC` has come, and which are carried out before anything else.
+    pub(super) executing: Option<Executing>,
     replies: Replies,
     /// Nothing more is read from it.
     pub(super) is_ending: bool,
@@ -47,6 +49,13 @@ pub(super) struct Queue {
     pub(super) byte_count: usize,
     /// One of them could not be queued.
     pub(super) is_broken: bool,
+}
+
+/// Commands of a transaction that are to be carried out.
+pub(super) struct Executing {
+    pub(super) requests: Vec<Request>,
+    /// Whether the client wants the list of answers.
+    pub(super) is_wanted: bool,
 }
 
 impl Queue {
@@ -102,6 +111,7 @@ impl Session {
             database: 0,
             reads_anywhere: false,
             queue: None,
+            executing: None,
             replies: Replies::On,
             is_ending: false,
         }
@@ -123,13 +133,12 @@ impl Session {
         name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
     }
 
-    /// Whether the connection may send a command, whatever filter it is about; takes it from the caller's
-    /// rates.
-    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
-        if spec.is_for_strangers() {
-            return Ok(());
-        }
+    /// Whether the connection may send a command, whatever filter it is about: what the command needs.
+    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         let need = need_of(spec.name);
+        if need == Need::Nothing {
+            return Ok(need);
+        }
         if self.caller.is_unknown() {
             return Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into()));
         }
@@ -137,11 +146,28 @@ impl Session {
             return Err(Refusal::NoAuth);
         }
         if !self.caller.may(need) {
-            tracing::warn!(
-                target: "umbel::audit", who = %self.caller, command = spec.name, "denied"
-            );
-            metrics::call_denied();
             return Err(Refusal::NoPermission { user: self.user(), command: spec.name });
+        }
+        Ok(need)
+    }
+
+    /// The same for a command that is answered now: a denial is audited.
+    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
+        self.permit(spec).inspect_err(|refusal| {
+            if matches!(refusal, Refusal::NoPermission { .. }) {
+                tracing::warn!(
+                    target: "umbel::audit", who = %self.caller, command = spec.name, "denied"
+                );
+                metrics::call_denied();
+            }
+        })
+    }
+
+    /// The same for a command that is carried out: takes it from the caller's rates.
+    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
+        let need = self.check(spec)?;
+        if need == Need::Nothing {
+            return Ok(());
         }
         if matches!(need, Need::Cluster(_)) {
             tracing::info!(
