@@ -1,5 +1,6 @@
 //! The arguments of a command: those of a request from one on, because a command may stand inside another.
 
+use crate::refusal::Refusal;
 use crate::request::Request;
 
 /// A command's name and what follows it, in a request.
@@ -50,6 +51,11 @@ impl<'a> Arguments<'a> {
     /// One that is there: the number of arguments was checked. Empty where it is not.
     pub(crate) fn at(self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
+    }
+
+    /// All of them, if they are not too many for what is done with each.
+    pub(crate) fn at_most(self, most: usize, what: &'static str) -> Result<Self, Refusal> {
+        if self.len() > most { Err(Refusal::TooMany { what, most }) } else { Ok(self) }
     }
 
     /// In their order.

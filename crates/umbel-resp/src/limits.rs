@@ -21,5 +21,19 @@ pub const STRANGER_ARGUMENTS_MAX: usize = 10;
 /// Bytes of an argument before the client has said who it is. As in Redis.
 pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
 
+/// Names, patterns or sections that one question about commands, settings or the server may have: clients ask for one
+/// or for all, and what is answered for a name of seven bytes has some kibibytes.
+pub const QUERY_NAMES_MAX: usize = 128;
+
+/// Keys of one command about keys: each is looked up, while others wait.
+pub const KEYS_MAX: usize = 16_384;
+
+/// Bytes of a pattern: a name has at most 1,024, each of which a pattern may write with a few.
+pub const PATTERN_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes of what a connection says that it, its library or its library's version is called: they are kept as long as it
+/// is open.
+pub const CLIENT_TEXT_BYTES_MAX: usize = 1 << 10;
+
 /// Bytes that count for an argument beside its own: where it ends.
 pub(crate) const ARGUMENT_OVERHEAD_BYTES: usize = 4;

@@ -35,6 +35,14 @@ pub enum Refusal {
         /// In lower case; with a bar before the name of a subcommand.
         command: &'static str,
     },
+    /// More than a command may have of something. Send several commands.
+    #[error("ERR at most {most} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        most: usize,
+    },
     /// A word stands where none of this kind may.
     #[error("ERR syntax error")]
     Syntax,

@@ -1,6 +1,7 @@
 //! What arguments mean, and what is said of those that mean nothing.
 
 use super::*;
+use crate::limits::{CLIENT_TEXT_BYTES_MAX, KEYS_MAX, PATTERN_BYTES_MAX, QUERY_NAMES_MAX};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::{Decoder, Reply, table};
@@ -32,6 +33,40 @@ fn every_refusal_has_its_text() {
         count += 1;
     }
     assert!(count > 80, "{count} requests");
+}
+
+/// What a client may say of many names, and in long ones.
+#[test]
+fn what_is_kept_compared_or_answered_many_times_has_its_limit() {
+    let request = |head: &str, name: String, count: usize| -> Request {
+        let names = std::iter::repeat_n(name, count);
+        head.split(' ').map(ToOwned::to_owned).chain(names).collect()
+    };
+    let said = |request: &Request| parsed(request).map(drop);
+    let many = |head: &str, most: usize, what: &'static str| {
+        assert_eq!(said(&request(head, "client".to_owned(), most)), Ok(()), "{head}");
+        let refused = said(&request(head, "client".to_owned(), most + 1));
+        assert_eq!(refused, Err(Refusal::TooMany { what, most }), "{head}");
+    };
+    for head in ["COMMAND INFO", "COMMAND DOCS", "CONFIG GET", "INFO"] {
+        many(head, QUERY_NAMES_MAX, "names");
+    }
+    for head in ["DEL", "UNLINK", "EXISTS", "TOUCH"] {
+        many(head, KEYS_MAX, "keys");
+    }
+    let long = |head: &str, most: usize, refusal: Refusal| {
+        assert_eq!(said(&request(head, "a".repeat(most), 1)), Ok(()), "{head}");
+        assert_eq!(said(&request(head, "a".repeat(most + 1), 1)), Err(refusal), "{head}");
+    };
+    let pattern = Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX };
+    for head in ["KEYS", "SCAN 0 MATCH", "CONFIG GET", "COMMAND LIST FILTERBY PATTERN"] {
+        long(head, PATTERN_BYTES_MAX, pattern.clone());
+    }
+    for head in ["CLIENT SETNAME", "HELLO 3 SETNAME"] {
+        long(head, CLIENT_TEXT_BYTES_MAX, Refusal::ClientName);
+    }
+    let attribute = Refusal::ClientAttributeValue { attribute: "LIB-NAME".to_owned() };
+    long("CLIENT SETINFO LIB-NAME", CLIENT_TEXT_BYTES_MAX, attribute);
 }
 
 fn reserved(text: &str) -> NewBloom {

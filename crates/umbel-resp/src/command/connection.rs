@@ -1,10 +1,12 @@
 //! Arguments of commands about the connection and the server.
 
+use super::keyspace::check_pattern;
 use super::{
     ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, ConnectionCommand,
     Credentials, Hello, ListFilter, ReplyMode, Transaction,
 };
 use crate::arguments::{Arguments, is_word};
+use crate::limits::{CLIENT_TEXT_BYTES_MAX, QUERY_NAMES_MAX};
 use crate::number::integer;
 use crate::refusal::{Refusal, shown};
 use crate::reply::Protocol;
@@ -96,9 +98,14 @@ fn client(command: ClientCommand<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Client(command))
 }
 
-/// Whether a text is printed as one word.
+/// Whether a text is printed as one word, and not too long to be kept.
 fn is_plain(text: &[u8]) -> bool {
-    text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+    text.len() <= CLIENT_TEXT_BYTES_MAX && text.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// Names of what is asked for, behind the command's own.
+fn names(arguments: Arguments<'_>, first: usize) -> Result<Arguments<'_>, Refusal> {
+    arguments.from(first).at_most(QUERY_NAMES_MAX, "names")
 }
 
 fn client_name(name: &[u8]) -> Result<&[u8], Refusal> {
@@ -155,11 +162,13 @@ pub(crate) fn switch(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Info(arguments.from(1)))
+    done(ConnectionCommand::Info(names(arguments, 1)?))
 }
 
 pub(crate) fn config_get(arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ConfigGet(arguments.from(2)))
+    let patterns = names(arguments, 2)?;
+    patterns.iter().try_for_each(check_pattern)?;
+    done(ConnectionCommand::ConfigGet(patterns))
 }
 
 pub(crate) fn time(_arguments: Arguments<'_>) -> Parsed<'_> {
@@ -211,6 +220,7 @@ pub(crate) fn command_list(arguments: Arguments<'_>) -> Parsed<'_> {
         5 if is_word(arguments.at(2), "FILTERBY") => {
             let (by, value) = (arguments.at(3), arguments.at(4));
             Some(if is_word(by, "PATTERN") {
+                check_pattern(value)?;
                 ListFilter::Pattern(value)
             } else if is_word(by, "ACLCAT") {
                 ListFilter::Category(value)
@@ -226,11 +236,11 @@ pub(crate) fn command_list(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn command_info(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Commands(CommandQuery::Info(arguments.from(2))))
+    Ok(Command::Commands(CommandQuery::Info(names(arguments, 2)?)))
 }
 
 pub(crate) fn command_docs(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Commands(CommandQuery::Docs(arguments.from(2))))
+    Ok(Command::Commands(CommandQuery::Docs(names(arguments, 2)?)))
 }
 
 pub(crate) fn command_keys(arguments: Arguments<'_>) -> Parsed<'_> {

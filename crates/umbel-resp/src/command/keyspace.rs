@@ -2,6 +2,7 @@
 
 use super::{Command, KeysCommand, Scan};
 use crate::arguments::{Arguments, is_word};
+use crate::limits::{KEYS_MAX, PATTERN_BYTES_MAX};
 use crate::number::{integer, natural};
 use crate::refusal::Refusal;
 
@@ -10,12 +11,24 @@ const SCAN_COUNT_DEFAULT: u64 = 10;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
 
+fn keys(arguments: Arguments<'_>) -> Result<Arguments<'_>, Refusal> {
+    arguments.from(1).at_most(KEYS_MAX, "keys")
+}
+
+/// Refuses a pattern that takes long to compare.
+pub(super) fn check_pattern(pattern: &[u8]) -> Result<(), Refusal> {
+    match pattern.len() > PATTERN_BYTES_MAX {
+        true => Err(Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX }),
+        false => Ok(()),
+    }
+}
+
 pub(crate) fn drop_keys(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Keys(KeysCommand::Drop(arguments.from(1))))
+    Ok(Command::Keys(KeysCommand::Drop(keys(arguments)?)))
 }
 
 pub(crate) fn count_keys(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Keys(KeysCommand::Count(arguments.from(1))))
+    Ok(Command::Keys(KeysCommand::Count(keys(arguments)?)))
 }
 
 pub(crate) fn type_of(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -23,6 +36,7 @@ pub(crate) fn type_of(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn list(arguments: Arguments<'_>) -> Parsed<'_> {
+    check_pattern(arguments.at(1))?;
     Ok(Command::Keys(KeysCommand::List(arguments.at(1))))
 }
 
@@ -37,6 +51,7 @@ pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {
     while let Some(option) = arguments.get(at) {
         let value = arguments.get(at + 1).ok_or(Refusal::Syntax)?;
         if is_word(option, "MATCH") {
+            check_pattern(value)?;
             scan.pattern = Some(value);
         } else if is_word(option, "COUNT") {
             let count = integer(value).ok_or(Refusal::NotInteger)?;

@@ -116,6 +116,29 @@ fn redis_py_is_at_home() {
     drop(server);
 }
 
+/// Most answers are longer than what asks for them.
+#[test]
+fn a_transaction_is_answered_while_it_is_carried_out() {
+    let sandbox = Sandbox::new();
+    let (server, address) = Server::start_with_redis(&sandbox);
+    let mut stream = connect(&address);
+    ask(&mut stream, "MULTI\r\n", "+OK\r\n");
+    let (count, queued) = (5_000, "+QUEUED\r\n");
+    for _ in 0..count / 500 {
+        ask(&mut stream, &"COMMAND DOCS\r\n".repeat(500), &queued.repeat(500));
+    }
+    let before = server.resident_bytes();
+    // More than the system keeps for both ends: some of the commands have not been carried out by then.
+    stream.write_all(b"EXEC\r\n").unwrap();
+    let mut first = vec![0; 16 << 20];
+    stream.read_exact(&mut first).unwrap();
+    assert!(first.starts_with(format!("*{count}\r\n*").as_bytes()));
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more");
+    let mut honest = connect(&address);
+    ask(&mut honest, "PING\r\n", "+PONG\r\n");
+}
+
 #[test]
 fn hostile_bytes_cost_little() {
     let sandbox = Sandbox::new();

@@ -9,6 +9,9 @@ use super::session::{NoFilter, Session};
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
 
+/// Keys that are compared with a pattern in a row.
+const KEYS_PER_TURN: usize = 64;
+
 /// What `TYPE` says of every filter: RedisBloom's type, which clients know.
 const TYPE: &str = "MBbloom--";
 
@@ -27,11 +30,10 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             Ok(Reply::Status(if is_there.await? { TYPE.into() } else { "none".into() }))
         }
         KeysCommand::List(pattern) => {
-            let keys = listed(session).await?.into_iter().map(|(_, key)| key);
-            let keys = keys.filter(|key| glob::matches(pattern, key.as_bytes()));
-            Ok(Reply::Array(keys.map(Reply::bulk).collect()))
+            let keys = listed(session).await?.into_iter().map(|(_, key)| key).collect();
+            Ok(Reply::Array(matching(keys, Some(pattern)).await))
         }
-        KeysCommand::Scan(scan) => Ok(scanned(listed(session).await?, &scan)),
+        KeysCommand::Scan(scan) => Ok(scanned(listed(session).await?, &scan).await),
         KeysCommand::Size => Ok(Reply::number(listed(session).await?.len())),
     }
 }
@@ -83,24 +85,30 @@ async fn listed(session: &Session) -> Result<Vec<(FilterId, String)>, Refusal> {
     .await
 }
 
+/// The keys that a pattern means. Others have their turn between them: a comparison may take a millisecond.
+async fn matching(keys: Vec<String>, pattern: Option<&[u8]>) -> Vec<Reply> {
+    let mut found = Vec::new();
+    for some in keys.chunks(KEYS_PER_TURN) {
+        let fits = |key: &&String| pattern.is_none_or(|one| glob::matches(one, key.as_bytes()));
+        found.extend(some.iter().filter(fits).map(Reply::bulk));
+        tokio::task::yield_now().await;
+    }
+    found
+}
+
 /// The keys behind the cursor, which is the number of a filter: numbers rise and are never used again, so
 /// who is there all the time is met.
-fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
+async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
     let count = usize::try_from(scan.count.min(RESP_SCAN_COUNT_MAX)).unwrap_or(usize::MAX);
-    let mut behind = keys.into_iter().filter(|(id, _)| id.0 > scan.cursor).peekable();
-    let mut cursor = 0;
-    let mut found = Vec::new();
+    let mut behind = keys.into_iter().filter(|(id, _)| id.0 > scan.cursor);
+    let looked_at: Vec<_> = behind.by_ref().take(count).collect();
+    let last = looked_at.last().map_or(0, |(id, _)| id.0);
+    let cursor = if behind.next().is_some() { last } else { 0 };
     let is_type = scan.of_type.is_none_or(|name| name.eq_ignore_ascii_case(TYPE.as_bytes()));
-    for (id, key) in behind.by_ref().take(count) {
-        cursor = id.0;
-        let fits = scan.pattern.is_none_or(|pattern| glob::matches(pattern, key.as_bytes()));
-        if fits && is_type {
-            found.push(Reply::bulk(key));
-        }
-    }
-    if behind.peek().is_none() {
-        cursor = 0;
-    }
+    let found = match is_type {
+        true => matching(looked_at.into_iter().map(|(_, key)| key).collect(), scan.pattern).await,
+        false => Vec::new(),
+    };
     Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(found)])
 }
 
@@ -122,23 +130,23 @@ async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, R
 mod tests {
     use super::*;
 
-    fn scan(cursor: u64, count: u64, pattern: Option<&[u8]>) -> String {
+    async fn scan(cursor: u64, count: u64, pattern: Option<&[u8]>) -> String {
         let keys = [(3, "a"), (5, "ab"), (9, "b")];
         let keys = keys.map(|(id, key)| (FilterId(id), key.to_owned())).to_vec();
-        let reply = scanned(keys, &Scan { cursor, pattern, count, of_type: None });
+        let reply = scanned(keys, &Scan { cursor, pattern, count, of_type: None }).await;
         let mut bytes = Vec::new();
         reply.encode(umbel_resp::Protocol::Two, &mut bytes);
         String::from_utf8(bytes).unwrap().replace("\r\n", "|")
     }
 
-    #[test]
-    fn a_scan_goes_on_behind_the_last_filter() {
-        assert_eq!(scan(0, 2, None), "*2|$1|5|*2|$1|a|$2|ab|");
-        assert_eq!(scan(5, 2, None), "*2|$1|0|*1|$1|b|");
+    #[tokio::test]
+    async fn a_scan_goes_on_behind_the_last_filter() {
+        assert_eq!(scan(0, 2, None).await, "*2|$1|5|*2|$1|a|$2|ab|");
+        assert_eq!(scan(5, 2, None).await, "*2|$1|0|*1|$1|b|");
         // The one that the cursor names may be gone.
-        assert_eq!(scan(4, 1, None), "*2|$1|5|*1|$2|ab|");
-        assert_eq!(scan(0, 3, Some(b"b")), "*2|$1|0|*1|$1|b|");
-        assert_eq!(scan(0, 1, Some(b"b")), "*2|$1|3|*0|");
-        assert_eq!(scan(9, 1, None), "*2|$1|0|*0|");
+        assert_eq!(scan(4, 1, None).await, "*2|$1|5|*1|$2|ab|");
+        assert_eq!(scan(0, 3, Some(b"b")).await, "*2|$1|0|*1|$1|b|");
+        assert_eq!(scan(0, 1, Some(b"b")).await, "*2|$1|3|*0|");
+        assert_eq!(scan(9, 1, None).await, "*2|$1|0|*0|");
     }
 }
