@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 /// Folders of outputs are made for whoever the process's mask lets in.
 const ANY_NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
@@ -33,6 +34,15 @@ impl OutputFolder {
     /// If it is not there, or below none of them.
     pub fn of(roots: Option<&Roots>, file: &Path) -> Result<Self, OpenBelowError> {
         Self::open(roots, folder_of(file), false)
+    }
+
+    /// Opens a folder that stands in a directory to which others may write, too; not what a link there leads to.
+    ///
+    /// # Errors
+    ///
+    /// If it is no folder, or as the system.
+    pub fn unless_linked(folder: &Path) -> io::Result<Self> {
+        Ok(Self(rustix::fs::open(folder, OPEN_FOLDER | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
     /// Makes a folder below some roots, and those above it, as far as they are not there.
@@ -94,6 +104,24 @@ impl OutputFolder {
     /// As the system.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
         Ok(self.kind(path, AtFlags::empty())?.is_some())
+    }
+
+    /// When the file that stands there was last written, if one does.
+    ///
+    /// # Errors
+    ///
+    /// As the system.
+    pub fn modified(&self, path: &Path) -> io::Result<Option<SystemTime>> {
+        match openat(
+            &self.0,
+            name_of(path)?,
+            READ | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
+            Ok(opened) => File::from(opened).metadata()?.modified().map(Some),
+            Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn kind(&self, path: &Path, flags: AtFlags) -> io::Result<Option<FileType>> {

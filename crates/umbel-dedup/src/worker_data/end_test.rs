@@ -62,11 +62,14 @@ fn what_ended_a_day_ago_goes_from_the_scratch_directory_and_nothing_else() {
     make(".umbel-job-4-0", &["journal", "lock"], old);
     make(".umbel-job-5-0", &["ended"], old);
     make("of-others", &["ended"], old);
+    // Others may write to the scratch directory, too.
+    std::os::unix::fs::symlink(scratch.join("of-others"), scratch.join(".umbel-job-6-0")).unwrap();
     remove_old(&scratch, &scratch.join(".umbel-job-5-0"), 2 * old);
     let entries = std::fs::read_dir(&scratch).unwrap();
     let mut left: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
-    let stay = [2, 3, 4, 5].map(|job| format!(".umbel-job-{job}-0"));
+    let stay = [2, 3, 4, 5, 6].map(|job| format!(".umbel-job-{job}-0"));
     assert_eq!(left, [&stay[..], &["of-others".to_owned()]].concat());
+    assert!(scratch.join("of-others/ended").exists());
 }

@@ -14,9 +14,11 @@ use super::notes::LAYOUT_VERSION;
 use crate::error::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+use umbel_files::OutputFolder;
 
 /// What names of folders begin with that nobody named.
 pub const FOLDER_PREFIX: &str = ".umbel-job-";
@@ -24,6 +26,9 @@ pub const FOLDER_PREFIX: &str = ".umbel-job-";
 /// How long such a folder stays behind its job's end. Whoever starts what was killed does so within minutes; a day is
 /// also enough for people who look in the morning.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// Bytes of a note that are read: paths of a million outputs. What is longer is none.
+const NOTE_BYTES_MAX: u64 = 256 << 20;
 
 /// An output under its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -107,7 +112,9 @@ pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Resul
         return Ok(None);
     }
     let path = folder.join(ENDED);
-    let bytes = match std::fs::read(&path) {
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(NOTE_BYTES_MAX).read_to_end(&mut bytes));
+    match read {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         read => read.with_context(|| format!("{}: cannot read", path.display()))?,
     };
@@ -119,6 +126,19 @@ pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Resul
     Ok((is_same && note.stands(spec)?).then_some(note.bad))
 }
 
+/// Removes the note of a folder if nothing else is left of its job, and it is old. Others may write to the directory that
+/// the folder is in: what a link there leads to is none of ours.
+fn remove_note(folder: &Path, now: Duration) -> std::io::Result<bool> {
+    let folder = OutputFolder::unless_linked(folder)?;
+    let note = Path::new(ENDED);
+    let written = folder.modified(note)?.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let is_old = written.is_some_and(|at| at.saturating_add(KEPT) < now);
+    if !is_old || folder.has(Path::new(JOURNAL))? {
+        return Ok(false);
+    }
+    folder.remove(note).map(|()| true)
+}
+
 /// Removes what jobs that ended long ago have left in a scratch directory. What cannot be removed stays: it is in
 /// nobody's way.
 pub fn remove_old(scratch: &Path, own: &Path, now: Duration) {
@@ -128,11 +148,7 @@ pub fn remove_old(scratch: &Path, own: &Path, now: Duration) {
         if path == own || !name.as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()) {
             continue;
         }
-        let note = path.join(ENDED);
-        let written = std::fs::metadata(&note).and_then(|found| found.modified());
-        let written = written.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        let is_old = written.is_some_and(|at| at.saturating_add(KEPT) < now);
-        if is_old && !path.join(JOURNAL).exists() && std::fs::remove_file(&note).is_ok() {
+        if remove_note(&path, now).is_ok_and(|is_removed| is_removed) {
             let _ = std::fs::remove_dir(&path);
         }
     }
