@@ -98,7 +98,16 @@ impl Siege {
 
     /// The same after a change of the node's settings.
     pub(crate) async fn begin_with(change: impl FnOnce(&mut Server)) -> Self {
-        let mut cluster = Cluster::none().await;
+        Self::begin_in(Cluster::none().await, change).await
+    }
+
+    /// The same without another test beside it: what the allocator keeps rises with the threads that wait for a
+    /// processor.
+    pub(crate) async fn begin_alone(change: impl FnOnce(&mut Server)) -> Self {
+        Self::begin_in(Cluster::alone().await, change).await
+    }
+
+    async fn begin_in(mut cluster: Cluster, change: impl FnOnce(&mut Server)) -> Self {
         let mut node = cluster.another(&["--dev"]);
         change(&mut node);
         node.start();

@@ -317,7 +317,16 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A folder without nodes.
     pub(crate) async fn none() -> Self {
-        let turn = TURNS.acquire_many(crate::room_of_a_test()).await.unwrap();
+        Self::with_room(crate::room_of_a_test()).await
+    }
+
+    /// The same, without another cluster beside it.
+    pub(crate) async fn alone() -> Self {
+        Self::with_room(CLUSTERS_MAX).await
+    }
+
+    async fn with_room(room: u32) -> Self {
+        let turn = TURNS.acquire_many(room).await.unwrap();
         let mut folder = tempfile::Builder::new().prefix("umbel-cluster-").tempdir().unwrap();
         folder.disable_cleanup(std::env::var_os("UMBEL_CLUSTER_TEST_KEEP").is_some());
         Self { nodes: Vec::new(), folder, _turn: turn }
