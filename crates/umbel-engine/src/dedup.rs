@@ -56,7 +56,7 @@ pub use coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput, FilterCh
 pub use cost::{Cost, CostQuestion, cheapest};
 pub use drops::Drops;
 pub use entry::{Entry, Item, Keep, Place, Rank, Suspect, WorkerId};
-pub use error::{DedupError, FrameError, RelayError};
+pub use error::{ExchangeError, FrameError, RelayError};
 pub use frame::{Frame, FrameKind, FrameLink};
 pub use grid::{Grid, Route};
 pub use index::{

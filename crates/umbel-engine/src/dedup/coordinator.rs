@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, CostQuestion, cheapest};
 use super::entry::{Keep, RANK_BITS, WorkerId};
-use super::error::DedupError;
+use super::error::ExchangeError;
 use super::plan::{
     JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation,
 };
@@ -94,8 +94,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] if the shape is beyond a limit.
-    pub fn new(shape: JobShape, choice: FilterChoice) -> Result<Self, DedupError> {
+    /// [`ExchangeError::JobShape`] if the shape is beyond a limit.
+    pub fn new(shape: JobShape, choice: FilterChoice) -> Result<Self, ExchangeError> {
         shape.validate()?;
         let workers = shape.workers as usize;
         Ok(Self {
@@ -116,10 +116,10 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`DedupError::Driver`] at level `bytes`: an index holds no items to compare with.
-    pub fn with_references(mut self, references: ReferenceShape) -> Result<Self, DedupError> {
+    /// [`ExchangeError::Driver`] at level `bytes`: an index holds no items to compare with.
+    pub fn with_references(mut self, references: ReferenceShape) -> Result<Self, ExchangeError> {
         if self.shape.level == Level::Bytes {
-            return Err(DedupError::Driver { what: "no references at level bytes" });
+            return Err(ExchangeError::Driver { what: "no references at level bytes" });
         }
         self.references = Some(references);
         Ok(self)
@@ -129,13 +129,13 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`DedupError::Driver`] for a worker that the job does not have.
+    /// [`ExchangeError::Driver`] for a worker that the job does not have.
     pub fn step(
         &mut self,
         input: CoordinatorInput,
         out: &mut Outbox<CoordinatorOutput>,
-    ) -> Result<(), DedupError> {
-        let unknown = DedupError::Driver { what: "a worker that the job does not have" };
+    ) -> Result<(), ExchangeError> {
+        let unknown = ExchangeError::Driver { what: "a worker that the job does not have" };
         match input {
             CoordinatorInput::Counted { worker, items, chunks_end, chunk_items_max } => {
                 let counted = self.counted.get_mut(worker.index()).ok_or(unknown)?;

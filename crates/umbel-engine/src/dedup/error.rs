@@ -107,7 +107,7 @@ pub enum FrameError {
 
 /// Why a step failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum DedupError {
+pub enum ExchangeError {
     /// The job's shape is beyond a limit. Ask for less; nothing was started.
     #[error("{got} {what}, possible are 1 to {max}")]
     JobShape {

@@ -1,7 +1,7 @@
 //! The plan of a job: everything that all workers must agree on before the first frame of the exchange.
 
 use super::entry::{Keep, RANK_BITS};
-use super::error::DedupError;
+use super::error::ExchangeError;
 use super::frame::flag;
 use super::index::IndexBits;
 use crate::limits::{
@@ -58,9 +58,9 @@ impl JobShape {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] naming the number and its limit; nothing was started.
-    pub fn validate(&self) -> Result<(), DedupError> {
-        let refuse = |what, got: u64, max: u32| Err(DedupError::JobShape { what, got, max });
+    /// [`ExchangeError::JobShape`] naming the number and its limit; nothing was started.
+    pub fn validate(&self) -> Result<(), ExchangeError> {
+        let refuse = |what, got: u64, max: u32| Err(ExchangeError::JobShape { what, got, max });
         if self.workers == 0 || self.workers > DEDUP_WORKERS_MAX {
             return refuse("workers", self.workers.into(), DEDUP_WORKERS_MAX);
         }
@@ -262,8 +262,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] or [`DedupError::Plan`] naming the number and its limit.
-    pub fn validate(&self) -> Result<(), DedupError> {
+    /// [`ExchangeError::JobShape`] or [`ExchangeError::Plan`] naming the number and its limit.
+    pub fn validate(&self) -> Result<(), ExchangeError> {
         self.shape.validate()?;
         let truncation = self.truncation.map(|t| (t.position_bits, t.refine_bits));
         let place = self.place_bits.map(|bits| (bits.chunk, bits.item)).unwrap_or_default();
@@ -278,10 +278,10 @@ impl Plan {
             ("item bits", place.1.into(), 0, PLACE_ITEM_BITS.into()),
         ];
         match rows.into_iter().find(|&(_, got, min, max)| got < min || got > max) {
-            Some((field, got, _, max)) => Err(DedupError::Plan { field, got, max }),
+            Some((field, got, _, max)) => Err(ExchangeError::Plan { field, got, max }),
             None if self.mode == Mode::Local && self.shape.workers > 1 => {
                 let (field, got) = ("no exchange and a number of workers of", self.shape.workers);
-                Err(DedupError::Plan { field, got: got.into(), max: 1 })
+                Err(ExchangeError::Plan { field, got: got.into(), max: 1 })
             }
             None => Ok(()),
         }

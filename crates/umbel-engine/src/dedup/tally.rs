@@ -23,7 +23,7 @@ mod keeper;
 mod tally_test;
 
 use super::entry::{Place, WorkerId};
-use super::error::{DedupError, FrameError};
+use super::error::{ExchangeError, FrameError};
 use super::frame::{Frame, FrameKind, FrameLink, flag};
 use super::report::ExchangeReport;
 use super::sender::Draft;
@@ -121,16 +121,16 @@ impl TallyShape {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] for a number of workers beyond the limit, [`DedupError::Driver`] for chunks out of order.
-    pub fn validate(&self) -> Result<(), DedupError> {
+    /// [`ExchangeError::JobShape`] for a number of workers beyond the limit, [`ExchangeError::Driver`] for chunks out of order.
+    pub fn validate(&self) -> Result<(), ExchangeError> {
         let workers = self.chunk_bases.len();
         if workers == 0 || workers > DEDUP_WORKERS_MAX as usize {
             let (what, got, max) = ("workers", workers as u64, DEDUP_WORKERS_MAX);
-            return Err(DedupError::JobShape { what, got, max });
+            return Err(ExchangeError::JobShape { what, got, max });
         }
         let is_bounded = self.chunk_bases.iter().all(|base| *base < 1 << PLACE_CHUNK_BITS);
         if !is_bounded || !self.chunk_bases.is_sorted() {
-            return Err(DedupError::Driver { what: "chunks numbered through all workers" });
+            return Err(ExchangeError::Driver { what: "chunks numbered through all workers" });
         }
         Ok(())
     }
@@ -272,11 +272,11 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// Those of [`TallyShape::validate`], and [`DedupError::Driver`] for a worker that there is not.
-    pub fn new(me: WorkerId, shape: TallyShape) -> Result<Self, DedupError> {
+    /// Those of [`TallyShape::validate`], and [`ExchangeError::Driver`] for a worker that there is not.
+    pub fn new(me: WorkerId, shape: TallyShape) -> Result<Self, ExchangeError> {
         shape.validate()?;
         if me.index() >= shape.chunk_bases.len() {
-            return Err(DedupError::Driver { what: "a worker of the job" });
+            return Err(ExchangeError::Driver { what: "a worker of the job" });
         }
         let debts = vec![Debt::default(); shape.chunk_bases.len()];
         let report = ExchangeReport::default();
@@ -293,13 +293,13 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// [`DedupError::Frame`] and [`DedupError::OutOfPhase`] for a peer's frame that was refused: the state is as before.
-    /// [`DedupError::Driver`] for what the driver was not asked for.
+    /// [`ExchangeError::Frame`] and [`ExchangeError::OutOfPhase`] for a peer's frame that was refused: the state is as before.
+    /// [`ExchangeError::Driver`] for what the driver was not asked for.
     pub fn step(
         &mut self,
         input: TallyInput,
         out: &mut Outbox<TallyOutput>,
-    ) -> Result<(), DedupError> {
+    ) -> Result<(), ExchangeError> {
         match input {
             TallyInput::Begin { places } => self.begin(&places, out)?,
             TallyInput::Claims { keeper, claims } => self.claim(keeper, &claims, out)?,
@@ -314,11 +314,15 @@ impl Tally {
         Ok(())
     }
 
-    fn begin(&mut self, places: &[u64], out: &mut Outbox<TallyOutput>) -> Result<(), DedupError> {
+    fn begin(
+        &mut self,
+        places: &[u64],
+        out: &mut Outbox<TallyOutput>,
+    ) -> Result<(), ExchangeError> {
         let me = self.me.index();
         let chunks_end = u64::from(self.shape.chunk_bases[me]) + places.len() as u64;
         if self.keeper.is_some() || chunks_end > self.shape.chunks_end(me).into() {
-            return Err(DedupError::Driver { what: "the worker's own chunks, once" });
+            return Err(ExchangeError::Driver { what: "the worker's own chunks, once" });
         }
         let workers = self.shape.chunk_bases.len();
         self.keeper = Some(Keeper::new(self.shape.chunk_bases[me], places, workers)?);
@@ -343,8 +347,8 @@ impl Tally {
         keeper: WorkerId,
         claims: &[Claim],
         out: &mut Outbox<TallyOutput>,
-    ) -> Result<(), DedupError> {
-        let wrong = DedupError::Driver { what: "claims that were asked for, in rising order" };
+    ) -> Result<(), ExchangeError> {
+        let wrong = ExchangeError::Driver { what: "claims that were asked for, in rising order" };
         let debt = self.debts.get_mut(keeper.index()).ok_or(wrong.clone())?;
         let range = debt.reading.ok_or(wrong.clone())?;
         let is_rising = claims.is_sorted_by(|a, b| a.kept < b.kept);
@@ -369,13 +373,13 @@ impl Tally {
         from: WorkerId,
         bytes: &[u8],
         out: &mut Outbox<TallyOutput>,
-    ) -> Result<(), DedupError> {
+    ) -> Result<(), ExchangeError> {
         let TallyShape { job, attempt, .. } = self.shape;
         let link = FrameLink { job, sender: from.0, receiver: self.me.0, attempt };
         let frame = Frame::decode(bytes, link);
-        let frame = frame.map_err(|source| DedupError::Frame { from, cell: None, source })?;
+        let frame = frame.map_err(|source| ExchangeError::Frame { from, cell: None, source })?;
         let (cell, kind) = (frame.cell, frame.kind);
-        let refuse = |source| DedupError::Frame { from, cell: Some(cell), source };
+        let refuse = |source| ExchangeError::Frame { from, cell: Some(cell), source };
         let workers = self.debts.len();
         if from.index() >= workers {
             let (got, max) = (from.0.into(), workers as u64 - 1);
@@ -391,7 +395,7 @@ impl Tally {
             FrameKind::Sizes => self.told(from, &frame, out).map_err(refuse)?,
             _ => false,
         };
-        if is_due { Ok(()) } else { Err(DedupError::OutOfPhase { from, cell, kind }) }
+        if is_due { Ok(()) } else { Err(ExchangeError::OutOfPhase { from, cell, kind }) }
     }
 
     /// A keeper opens a range, or has come to its end. False if it may not.
@@ -456,11 +460,11 @@ impl Tally {
         &mut self,
         parts: &[RecordPart],
         out: &mut Outbox<TallyOutput>,
-    ) -> Result<(), DedupError> {
+    ) -> Result<(), ExchangeError> {
         let count = self.keeper.as_ref().and_then(Keeper::closed_groups);
         let are_possible = parts.iter().all(|part| part.part > 0);
         if !self.shape.names_parts || count != Some(parts.len()) || !are_possible {
-            return Err(DedupError::Driver { what: "parts that were asked for, one a place" });
+            return Err(ExchangeError::Driver { what: "parts that were asked for, one a place" });
         }
         self.answer(parts, out);
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::drops::Drops;
 use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
-use super::error::{DedupError, FrameError};
+use super::error::{ExchangeError, FrameError};
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::list::LocalList;
 use super::owner::{Decision, OwnerCell};
@@ -159,8 +159,8 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] if the shape is beyond a limit.
-    pub fn new(me: WorkerId, shape: JobShape, job: u64) -> Result<Self, DedupError> {
+    /// [`ExchangeError::JobShape`] if the shape is beyond a limit.
+    pub fn new(me: WorkerId, shape: JobShape, job: u64) -> Result<Self, ExchangeError> {
         shape.validate()?;
         Ok(Self {
             me,
@@ -226,10 +226,10 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`DedupError::Frame`], [`DedupError::OutOfPhase`], [`DedupError::TooEarly`] and [`DedupError::TooFarAhead`] for
-    /// a peer's frame that was refused: the state is as before. [`DedupError::Driver`] and
-    /// [`DedupError::CellTooLarge`] for orders that do not fit: the job must be failed.
-    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), DedupError> {
+    /// [`ExchangeError::Frame`], [`ExchangeError::OutOfPhase`], [`ExchangeError::TooEarly`] and [`ExchangeError::TooFarAhead`] for
+    /// a peer's frame that was refused: the state is as before. [`ExchangeError::Driver`] and
+    /// [`ExchangeError::CellTooLarge`] for orders that do not fit: the job must be failed.
+    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
         match input {
             Input::Sample { order, lists } => self.sample(order, lists, out),
             Input::SampleReferences { hashes } => {
@@ -249,9 +249,9 @@ impl Worker {
         order: SampleOrder,
         lists: Vec<Vec<Entry>>,
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
+    ) -> Result<(), ExchangeError> {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
-            return Err(DedupError::Driver { what: "one sample list an owner, once" });
+            return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
         }
         self.sample = Some(self.sample_owner(order));
         for (owner, entries) in (0u16..).zip(lists) {
@@ -276,8 +276,8 @@ impl Worker {
         cell: u32,
         hashes: Vec<ItemHash>,
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
-        let wrong = DedupError::Driver { what: "references of each cell to its owner, once" };
+    ) -> Result<(), ExchangeError> {
+        let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
         let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
         let cells = self.shape.cells();
         let is_mine = cell < cells.get() && self.shape.owner(cell) == u32::from(self.me.0);
@@ -292,9 +292,9 @@ impl Worker {
         Ok(())
     }
 
-    fn take_plan(&mut self, plan: Plan, out: &mut Outbox<Output>) -> Result<(), DedupError> {
+    fn take_plan(&mut self, plan: Plan, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
         if self.plan.is_some() || plan.shape != self.shape {
-            return Err(DedupError::Driver { what: "one plan, of this job" });
+            return Err(ExchangeError::Driver { what: "one plan, of this job" });
         }
         self.plan = Some(plan);
         self.replay_early(out)
@@ -306,17 +306,17 @@ impl Worker {
         entries: Vec<Entry>,
         ranks: &[Rank],
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
-        let plan = self.plan.ok_or(DedupError::Driver { what: "a cell before the plan" })?;
+    ) -> Result<(), ExchangeError> {
+        let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
         if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
-            return Err(DedupError::Driver { what: "each cell of the job, once" });
+            return Err(ExchangeError::Driver { what: "each cell of the job, once" });
         }
         if entries.len() > CELL_ENTRIES_MAX {
             let (got, max) = (entries.len(), CELL_ENTRIES_MAX);
-            return Err(DedupError::CellTooLarge { cell, got, max });
+            return Err(ExchangeError::CellTooLarge { cell, got, max });
         }
         if ranks.len() != if self.shape.ranks_entries() { entries.len() } else { 0 } {
-            return Err(DedupError::Driver { what: "one rank an entry, where entries rank" });
+            return Err(ExchangeError::Driver { what: "one rank an entry, where entries rank" });
         }
         self.ahead.remove(&cell);
         self.report.items += entries.len() as u64;
@@ -348,8 +348,8 @@ impl Worker {
         cell: u32,
         items: Vec<Item>,
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
-        let wrong = DedupError::Driver { what: "items that were asked for, once" };
+    ) -> Result<(), ExchangeError> {
+        let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
         let plan = self.plan.ok_or(wrong.clone())?;
         let sender = self.senders.get_mut(&cell).ok_or(wrong.clone())?;
         let step = sender.items(&plan, items).ok_or(wrong)?;
@@ -389,14 +389,14 @@ impl Worker {
         from: WorkerId,
         bytes: Vec<u8>,
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
-        let refuse = |cell, source| DedupError::Frame { from, cell, source };
+    ) -> Result<(), ExchangeError> {
+        let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
         let link =
             FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: self.attempt };
         let frame = Frame::decode(&bytes, link).map_err(|source| refuse(None, source))?;
         let cell = frame.cell;
         let refuse = |source| refuse(Some(cell), source);
-        let out_of_phase = DedupError::OutOfPhase { from, cell, kind: frame.kind };
+        let out_of_phase = ExchangeError::OutOfPhase { from, cell, kind: frame.kind };
         if u32::from(from.0) >= self.shape.workers {
             let (got, max) = (from.0.into(), u64::from(self.shape.workers) - 1);
             return Err(refuse(FrameError::TooLarge { field: "sender", got, max }));
@@ -435,7 +435,7 @@ impl Worker {
         if !self.sent.contains(&cell) && !self.ahead.contains(&cell) {
             let max = DEDUP_CELLS_AHEAD_MAX;
             if self.ahead.len() >= max {
-                return Err(DedupError::TooFarAhead { from, cell, max });
+                return Err(ExchangeError::TooFarAhead { from, cell, max });
             }
             self.ahead.insert(cell);
         }
@@ -452,16 +452,17 @@ impl Worker {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<Output>,
-    ) -> Result<(), DedupError> {
+    ) -> Result<(), ExchangeError> {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
             if self.sent.contains(&cell) {
                 return Ok(()); // A verdict that was heard before.
             }
-            return Err(DedupError::OutOfPhase { from, cell, kind: frame.kind });
+            return Err(ExchangeError::OutOfPhase { from, cell, kind: frame.kind });
         };
         let step = sender.verdict(plan, cell, frame);
-        let step = step.map_err(|source| DedupError::Frame { from, cell: Some(cell), source })?;
+        let step =
+            step.map_err(|source| ExchangeError::Frame { from, cell: Some(cell), source })?;
         let Some(step) = step else { return Ok(()) };
         match frame.kind {
             FrameKind::PositionsVerdict => self.report.candidates += sender.doubtful_count() as u64,
@@ -501,16 +502,16 @@ impl Worker {
     }
 
     /// Keeps a frame that came before this worker's own orders.
-    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), DedupError> {
+    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
         let max = EARLY_FRAMES_PER_PEER_MAX;
         if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {
-            return Err(DedupError::TooEarly { from, max });
+            return Err(ExchangeError::TooEarly { from, max });
         }
         self.early.push((from, bytes));
         Ok(())
     }
 
-    fn replay_early(&mut self, out: &mut Outbox<Output>) -> Result<(), DedupError> {
+    fn replay_early(&mut self, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }

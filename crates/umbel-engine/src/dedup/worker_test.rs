@@ -1,7 +1,7 @@
 //! A peer that does not keep to the order of cells.
 
 use super::entry::{Keep, WorkerId};
-use super::error::DedupError;
+use super::error::ExchangeError;
 use super::frame::{Frame, FrameKind, FrameLink, flag};
 use super::plan::{JobShape, Level};
 use super::worker::{Input, Output, Worker};
@@ -35,7 +35,7 @@ fn a_peer_that_opens_every_cell_is_refused_before_it_fills_the_memory() {
         worker.step(open(cell), &mut out).unwrap();
     }
     let refused = worker.step(open(100), &mut out);
-    assert_eq!(refused, Err(DedupError::TooFarAhead { from: WorkerId(1), cell: 100, max }));
+    assert_eq!(refused, Err(ExchangeError::TooFarAhead { from: WorkerId(1), cell: 100, max }));
     assert!(worker.owes(0) && worker.owes_hashes(0) && !worker.owes(100));
     // The worker comes to a cell: one more may be opened.
     worker.step(Input::Cell { cell: 0, entries: vec![], ranks: vec![] }, &mut out).unwrap();

@@ -4,9 +4,9 @@ use crate::shuttle::{Dice, Record, World, deal, shape};
 use proptest::prelude::*;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, DedupError, FilterChoice,
-    FrameKind, IndexBits, Input, JobShape, Keep, Level, Mode, Place, Plan, ReferenceShape, Worker,
-    WorkerId, reference,
+    Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, ExchangeError,
+    FilterChoice, FrameKind, IndexBits, Input, JobShape, Keep, Level, Mode, Place, Plan,
+    ReferenceShape, Worker, WorkerId, reference,
 };
 use umbel_filter::{ItemHash, ItemHasher};
 
@@ -143,7 +143,7 @@ fn references_come_to_the_owner_once() {
     let mut worker = Worker::new(WorkerId(0), shape, 1).unwrap();
     let mut step = |input| worker.step(input, &mut Outbox::new());
     let low = || Input::References { cell: 0, hashes: vec![ItemHash::new(1, 1)] };
-    assert!(matches!(step(low()), Err(DedupError::Driver { .. }))); // before the plan
+    assert!(matches!(step(low()), Err(ExchangeError::Driver { .. }))); // before the plan
     step(Input::Plan(plan)).unwrap();
     assert!(step(Input::References { cell: 1, hashes: Vec::new() }).is_err()); // not its cell
     assert!(step(Input::References { cell: 0, hashes: vec![ItemHash::new(u64::MAX, 1)] }).is_err());

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::job::{CellSet, CellWindow};
 use umbel_engine::dedup::{
-    DedupError, Entry, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
+    Entry, ExchangeError, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 
@@ -193,10 +193,10 @@ impl Lane {
         match self.machine.step(Input::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out),
             Err(
-                error @ (DedupError::Frame { .. }
-                | DedupError::OutOfPhase { .. }
-                | DedupError::TooEarly { .. }
-                | DedupError::TooFarAhead { .. }),
+                error @ (ExchangeError::Frame { .. }
+                | ExchangeError::OutOfPhase { .. }
+                | ExchangeError::TooEarly { .. }
+                | ExchangeError::TooFarAhead { .. }),
             ) => {
                 let cause = error_text(error.to_string(), std::error::Error::source(&error));
                 self.tell(LaneEvent::Trouble { peer: from, cause });
@@ -270,7 +270,7 @@ impl Lane {
 }
 
 /// What a machine that refuses its driver's orders ends the worker with.
-pub(super) fn broken(error: &DedupError) -> WorkshopError {
+pub(super) fn broken(error: &ExchangeError) -> WorkshopError {
     let cause = error_text(error.to_string(), std::error::Error::source(error));
     WorkshopError { cause, resumable: false }
 }

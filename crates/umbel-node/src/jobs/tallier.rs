@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::job::TallyOrder;
 use umbel_engine::dedup::{
-    DedupError, Group, GroupSize, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
+    ExchangeError, Group, GroupSize, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
 };
 
 use super::lane::{LaneEvent, broken};
@@ -55,7 +55,7 @@ impl Tallier {
         let mut out = Outbox::new();
         match self.machine.step(TallyInput::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out),
-            Err(error @ (DedupError::Frame { .. } | DedupError::OutOfPhase { .. })) => {
+            Err(error @ (ExchangeError::Frame { .. } | ExchangeError::OutOfPhase { .. })) => {
                 let cause = error_text(error.to_string(), std::error::Error::source(&error));
                 let _ = self.events.send(LaneEvent::Trouble { peer: from, cause });
                 Ok(())

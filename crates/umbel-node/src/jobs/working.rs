@@ -141,7 +141,7 @@ impl Working {
     /// Whether an order is one that this job can have: nothing that is computed from it may
     /// overflow.
     fn check(&self, order: &Order) -> Result<(), String> {
-        let text = |error: umbel_engine::dedup::DedupError| error.to_string();
+        let text = |error: umbel_engine::dedup::ExchangeError| error.to_string();
         match order {
             Order::Read(read) => {
                 read.shape.validate().map_err(text)?;

@@ -2,7 +2,7 @@
 
 use super::header::{IndexHeader, IndexSpec};
 use super::{BLOCK_BITS_MAX, BLOCK_ITEMS_MAX, BLOCK_ITEMS_MEAN};
-use crate::dedup::DedupError;
+use crate::dedup::ExchangeError;
 use umbel_bits::{BitWriter, RiceCode};
 use umbel_filter::ItemHash;
 
@@ -72,23 +72,23 @@ impl IndexWriter {
     ///
     /// # Errors
     ///
-    /// [`DedupError::Driver`] if the hash is below the one before, or a block holds 2^24: there are far more hashes than
+    /// [`ExchangeError::Driver`] if the hash is below the one before, or a block holds 2^24: there are far more hashes than
     /// were expected.
-    pub fn push(&mut self, hash: ItemHash, out: &mut Vec<u8>) -> Result<(), DedupError> {
+    pub fn push(&mut self, hash: ItemHash, out: &mut Vec<u8>) -> Result<(), ExchangeError> {
         let bits = self.header.spec.bits;
         let hash = bits.apply(hash);
         if self.last.is_some_and(|last| hash <= last) {
             if self.last == Some(hash) {
                 return Ok(());
             }
-            return Err(DedupError::Driver { what: "hashes of an index in rising order" });
+            return Err(ExchangeError::Driver { what: "hashes of an index in rising order" });
         }
         let block = self.header.block_of(hash.hi());
         while self.entries.len() < block as usize {
             self.end_block(out);
         }
         if self.block_items >= BLOCK_ITEMS_MAX {
-            return Err(DedupError::Driver { what: "about as many hashes as were expected" });
+            return Err(ExchangeError::Driver { what: "about as many hashes as were expected" });
         }
         let before = match self.last {
             Some(last) if self.block_items > 0 => last.hi(),

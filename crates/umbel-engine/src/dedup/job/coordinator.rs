@@ -2,7 +2,7 @@
 
 use super::super::coordinator::{Coordinator, CoordinatorInput, FilterChoice};
 use super::super::entry::{Keep, WorkerId};
-use super::super::error::DedupError;
+use super::super::error::ExchangeError;
 use super::super::plan::{JobShape, Level, Plan};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
@@ -178,15 +178,15 @@ impl JobCoordinator {
     ///
     /// # Errors
     ///
-    /// [`DedupError::JobShape`] for a number of workers beyond the limit.
+    /// [`ExchangeError::JobShape`] for a number of workers beyond the limit.
     pub fn new(
         rules: JobRules,
         workers: u32,
         marks: &[CoordinatorMark],
-    ) -> Result<Self, DedupError> {
+    ) -> Result<Self, ExchangeError> {
         if workers == 0 || workers > DEDUP_WORKERS_MAX {
             let (what, got, max) = ("workers", workers.into(), DEDUP_WORKERS_MAX);
-            return Err(DedupError::JobShape { what, got, max });
+            return Err(ExchangeError::JobShape { what, got, max });
         }
         let mut coordinator = Self {
             rules,

@@ -1,7 +1,7 @@
 //! How a job ends.
 
 use super::super::entry::WorkerId;
-use super::super::error::DedupError;
+use super::super::error::ExchangeError;
 use super::super::plan::Plan;
 use super::super::report::ExchangeReport;
 use super::messages::{Counts, Written};
@@ -84,7 +84,7 @@ pub enum JobFailure {
     },
     /// A limit of the exchange. Ask for less.
     #[error(transparent)]
-    Dedup(#[from] DedupError),
+    Dedup(#[from] ExchangeError),
     /// The user ended it.
     #[error("cancelled")]
     Cancelled,

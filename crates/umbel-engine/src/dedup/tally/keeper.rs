@@ -3,7 +3,7 @@
 //! The *ordinal* of a place is the number of places of this worker before it.
 
 use super::super::entry::{Place, WorkerId};
-use super::super::error::{DedupError, FrameError};
+use super::super::error::{ExchangeError, FrameError};
 use super::super::frame::{Frame, FrameKind, flag};
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
@@ -67,11 +67,11 @@ struct Claims {
 
 impl Keeper {
     /// A keeper of chunks with so many places, among so many workers.
-    pub(super) fn new(base: u32, places: &[u64], workers: usize) -> Result<Self, DedupError> {
+    pub(super) fn new(base: u32, places: &[u64], workers: usize) -> Result<Self, ExchangeError> {
         let mut starts = vec![0u64];
         for &count in places {
             let total = starts.last().copied().unwrap_or(0);
-            let wrong = DedupError::Driver { what: "places of chunks, below 2^44 in all" };
+            let wrong = ExchangeError::Driver { what: "places of chunks, below 2^44 in all" };
             starts.push(total.checked_add(count).ok_or(wrong)?);
         }
         let all = starts.last().copied().unwrap_or(0);
@@ -80,7 +80,7 @@ impl Keeper {
             // Ranges are numbered where cells are in other frames; the last number is that of the end.
             .max(all / u64::from(DEDUP_CELLS_MAX - 2));
         if width > TALLY_RANGE_CLAIMS_MAX {
-            return Err(DedupError::Driver { what: "places of chunks, below 2^44 in all" });
+            return Err(ExchangeError::Driver { what: "places of chunks, below 2^44 in all" });
         }
         let (next, number, open, closed) = (0, 0, None, None);
         Ok(Self { base, starts, width, next, number, workers, open, closed, has_ended: false })

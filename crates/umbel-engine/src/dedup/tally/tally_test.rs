@@ -57,7 +57,7 @@ impl World {
         world
     }
 
-    fn step(&mut self, me: usize, input: TallyInput) -> Result<(), DedupError> {
+    fn step(&mut self, me: usize, input: TallyInput) -> Result<(), ExchangeError> {
         let mut outbox = Outbox::new();
         self.tallies[me].step(input, &mut outbox)?;
         for output in outbox.take() {
@@ -263,7 +263,7 @@ fn parts_that_were_not_asked_for_are_refused() {
     let mut outbox = Outbox::new();
     let mut refuses = |parts: Vec<RecordPart>| {
         let outcome = tally.step(TallyInput::Parts(parts), &mut outbox);
-        matches!(outcome, Err(DedupError::Driver { .. }))
+        matches!(outcome, Err(ExchangeError::Driver { .. }))
     };
     assert!(refuses(vec![]) && refuses(vec![part]));
     let mut world = World::new(&[vec![10], vec![10]], &drops, Tells { sizes: false, parts: true });

@@ -1,7 +1,7 @@
 //! From what all workers expect to the shape, from what they have read to the plan, and from the plan to an attempt.
 
 use super::super::super::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
-use super::super::super::error::DedupError;
+use super::super::super::error::ExchangeError;
 use super::super::super::plan::{Plan, SampleOrder};
 use super::super::cell_set::CellSet;
 use super::super::messages::{Counts, Forecast, Order};
@@ -35,7 +35,7 @@ impl JobCoordinator {
         }
         if chunks >= 1 << PLACE_CHUNK_BITS {
             let (what, max) = ("chunks of input", (1 << PLACE_CHUNK_BITS) - 1);
-            return Err(DedupError::JobShape { what, got: chunks, max }.into());
+            return Err(ExchangeError::JobShape { what, got: chunks, max }.into());
         }
         let mark = CoordinatorMark::Shaped { shape, chunk_bases: chunk_bases.clone() };
         out.push(JobOutput::Mark(mark));
