@@ -61,10 +61,15 @@ impl ShardRequest {
             | Self::Describe { .. }
             | Self::ExportBegin { .. }
             | Self::Compare { .. }
+            | Self::Scrub { .. }
             | Self::Status => true,
-            // A comparison does no harm, but takes long: it is given all the time that there is.
-            Self::ExportNext { .. } | Self::Scrub { .. } => false,
+            Self::ExportNext { .. } => false,
         }
+    }
+
+    /// Whether its answer may take so long that one try is given all the time that there is.
+    pub(crate) fn takes_long(&self) -> bool {
+        matches!(self, Self::Scrub { .. })
     }
 }
 

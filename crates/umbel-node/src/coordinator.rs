@@ -326,7 +326,8 @@ impl Coordinator {
         loop {
             let node = self.shard_candidate(shard, tries.count)?;
             // A request that must not be sent twice is given all the time that there is.
-            let timeout = if request.is_repeatable() { tries.timeout() } else { tries.remaining() };
+            let is_tried_often = request.is_repeatable() && !request.takes_long();
+            let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
             let tried = try_shard(local, node, shard, &request, timeout).await;
             let open = match tried {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {

@@ -147,9 +147,12 @@ async fn replicas_are_compared_in_turn_without_being_asked() {
         assert!(Instant::now() < end, "the replicas stay different");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Who is away is named, and the others are compared.
-    let away = nodes.pop().unwrap();
-    let number = away.id();
+    // Who is away is named, and the others are compared, also by shards that it led until now.
+    drop(asked);
+    let leads = |node: &Node| node.local.shard(ShardId(0)).unwrap().group().is_leader();
+    let away = nodes.swap_remove(nodes.iter().position(leads).unwrap_or(2));
+    let (asked, number) = (nodes[0].coordinator(), away.id());
+    insert(&asked, "seen", 1000..2000).await;
     away.shutdown().await;
     for slice in scrub(&asked, Some("seen")).await {
         let report = slice.compared.unwrap();
