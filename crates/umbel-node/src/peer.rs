@@ -7,6 +7,7 @@ use umbel_engine::NodeId;
 use crate::ports::NodeIdentity;
 
 pub(crate) mod channel;
+mod frame_allowance;
 mod frame_watch;
 mod incoming_link;
 pub(crate) mod limits;

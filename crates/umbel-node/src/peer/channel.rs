@@ -16,11 +16,11 @@ use tower::layer::util::{Identity, Stack};
 use tower::util::MapRequestLayer;
 use umbel_proto::v1::peer_client::PeerClient;
 
+use super::frame_allowance::FrameAllowance;
 use super::frame_watch::FrameWatch;
 use super::limits::{
-    ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, CROWDED_READ_BYTES,
-    FRAMES_PER_TURN_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX,
-    OWED_TIMEOUT, STREAM_WINDOW_BYTES,
+    ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
+    KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
 };
 use crate::metrics;
 use crate::ports::{
@@ -163,17 +163,15 @@ impl tokio_stream::Stream for Incoming {
     }
 }
 
-/// A connection that was taken. It fails if what it began to send does not end in time, or if it has
-/// to go for others.
+/// A connection that was taken. It fails if what it began to send does not end in time, if it sends more
+/// frames than it may, or if it has to go for others.
 pub(crate) struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
     connection: Connection,
     watch: FrameWatch,
-    /// What had ended when its turn began: see [`FRAMES_PER_TURN_MAX`].
-    turn_began: u64,
-    /// Its last turn had too many frames.
-    is_crowded: bool,
+    allowance: FrameAllowance,
+    taken_at: Instant,
     /// Until when what is owed must have come, and what had ended when that was set.
     owed: Option<(u64, Pin<Box<Sleep>>)>,
     /// Given back with the connection.
@@ -193,34 +191,35 @@ impl Accepted {
             identity,
             connection,
             watch,
-            turn_began: 0,
-            is_crowded: false,
+            allowance: FrameAllowance::new(),
+            taken_at: Instant::now(),
             owed: None,
             _slot: slot,
         }
     }
 
-    /// Whether others have their turn first: then this one is woken behind them.
-    fn yields(&mut self, cx: &Context<'_>) -> bool {
-        let ended_count = self.watch.ended_count();
-        let yields = ended_count - self.turn_began >= FRAMES_PER_TURN_MAX;
-        if yields {
-            (self.turn_began, self.is_crowded) = (ended_count, true);
-            cx.waker().wake_by_ref();
+    /// Reads once, and fails if what came is more than the connection may send.
+    fn poll_allowed(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        self.watch.see(&buf.filled()[before..]);
+        let came = self.watch.take_frames();
+        if !self.allowance.allows(came, self.taken_at.elapsed()) {
+            metrics::connection_refused("frames");
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        yields
+        Poll::Ready(read)
     }
 
-    /// Reads once: little of a connection that sends many small frames.
-    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.is_crowded || buf.remaining() <= CROWDED_READ_BYTES {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
+    fn note_sent(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.allowance.sent(*bytes);
         }
-        let mut space = [0; CROWDED_READ_BYTES];
-        let mut part = ReadBuf::new(&mut space);
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part));
-        buf.put_slice(part.filled());
-        Poll::Ready(read)
+        written
     }
 
     /// Ready once the connection owes something for too long.
@@ -265,22 +264,12 @@ impl AsyncRead for Accepted {
         if this.connection.poll_ended(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        if this.yields(cx) {
-            return Poll::Pending;
-        }
-        let before = buf.filled().len();
-        match this.poll_some(cx, buf) {
-            Poll::Ready(read) => {
-                this.watch.see(&buf.filled()[before..]);
-                Poll::Ready(read)
-            }
-            Poll::Pending => {
-                (this.turn_began, this.is_crowded) = (this.watch.ended_count(), false);
-                this.poll_late(cx).map(|()| {
-                    metrics::connection_refused("late");
-                    Err(io::ErrorKind::TimedOut.into())
-                })
-            }
+        match this.poll_allowed(cx, buf) {
+            Poll::Ready(read) => Poll::Ready(read),
+            Poll::Pending => this.poll_late(cx).map(|()| {
+                metrics::connection_refused("late");
+                Err(io::ErrorKind::TimedOut.into())
+            }),
         }
     }
 }
@@ -291,7 +280,8 @@ impl AsyncWrite for Accepted {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note_sent(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -307,7 +297,8 @@ impl AsyncWrite for Accepted {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.note_sent(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Whether a connection owes bytes: what it began to send, and has not ended.
+//! What a connection costs before HTTP/2 sees it: whether it owes bytes of what it began to send and has
+//! not ended, and how many of its frames carried nothing.
 //!
 //! Read from the frames' heads alone (RFC 9113, 4.1), before HTTP/2 itself looks at them: it waits for
 //! the rest of a frame, and of the headers that frames continue, as long as the connection lives.
@@ -9,6 +10,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD_BYTES: usize = 9;
 
 /// Types of frames (RFC 9113, 6).
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
@@ -22,6 +24,17 @@ pub(super) struct FrameWatch {
     is_in_headers: bool,
     /// How many things have ended: the preface, frames, blocks of headers.
     ended_count: u64,
+    frames: FrameCount,
+}
+
+/// Frames that began, and what they carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct FrameCount {
+    pub(super) frames: u64,
+    /// Blocks of headers: each is a call.
+    pub(super) headers: u64,
+    /// Of frames of data.
+    pub(super) data_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +51,8 @@ enum Part {
 
 impl FrameWatch {
     pub(super) const fn new() -> Self {
-        Self { part: Part::Preface(0), is_in_headers: false, ended_count: 0 }
+        let frames = FrameCount { frames: 0, headers: 0, data_bytes: 0 };
+        Self { part: Part::Preface(0), is_in_headers: false, ended_count: 0, frames }
     }
 
     /// Looks at the bytes that came.
@@ -87,6 +101,9 @@ impl FrameWatch {
         if matches!(kind, HEADERS | CONTINUATION) {
             self.is_in_headers = flags & END_HEADERS == 0;
         }
+        self.frames.frames += 1;
+        self.frames.headers += u64::from(kind == HEADERS);
+        self.frames.data_bytes += if kind == DATA { u64::from(length) } else { 0 };
         match usize::try_from(length) {
             Ok(0) => self.end(),
             // HTTP/2 itself refuses frames above 16 KiB.
@@ -103,6 +120,11 @@ impl FrameWatch {
     /// A number that rises when something has ended: what is owed then is owed since then.
     pub(super) const fn ended_count(&self) -> u64 {
         self.ended_count
+    }
+
+    /// The frames that have come since this was asked last.
+    pub(super) fn take_frames(&mut self) -> FrameCount {
+        std::mem::take(&mut self.frames)
     }
 
     /// Whether more has to come, of a connection on which a request has come or not.
@@ -172,6 +194,8 @@ mod tests {
         let mut watch = FrameWatch::new();
         watch.see(&parts.concat());
         assert_eq!(watch.ended_count(), 3);
+        let frames = FrameCount { frames: 4, headers: 1, data_bytes: 5 };
+        assert_eq!((watch.take_frames(), watch.take_frames()), (frames, FrameCount::default()));
     }
 
     #[test]

@@ -37,15 +37,6 @@ pub(crate) const LINK_IN_FLIGHT_KIB_MAX: usize = 128 << 10;
 /// A link is not read while so many answers wait to be sent on it.
 pub(crate) const LINK_ANSWERS_WAITING_MAX: usize = 8192;
 
-/// Frames of one connection that are read in a row, before others have their turn. HTTP/2 reads as long as bytes are
-/// there, and frames that need no answer, as pings that are acknowledged, cost the sender next to nothing. An honest
-/// connection has fewer in one read.
-pub(crate) const FRAMES_PER_TURN_MAX: u64 = 256;
-
-/// Bytes that are read at once of a connection that has had more frames in a row, until it has sent nothing for once:
-/// little more than so many of the shortest frames.
-pub(crate) const CROWDED_READ_BYTES: usize = 4 << 10;
-
 /// Most links of one node that another one serves: a node makes one, and an old one may not be gone yet
 /// when its successor comes. When there is one more, the oldest ends.
 pub(crate) const LINKS_PER_NODE_MAX: usize = 3;

@@ -1,0 +1,122 @@
+//! How many frames that carry nothing a connection may send.
+//!
+//! Pings, settings, windows and empty data cost their sender a few bytes and the node a wake-up and often
+//! an answer (RFC 9113, 10.5). What calls need of them is in proportion to what the calls carry, so each
+//! frame takes one from an allowance that calls, data both ways and time fill again. A connection that has
+//! used it up is closed.
+
+use std::time::Duration;
+
+use super::frame_watch::FrameCount;
+
+/// What a connection begins with: it takes well below a millisecond to read so many frames.
+const FRAMES_AT_FIRST: u64 = 1_000;
+
+/// The most that is saved up, for whoever reads a long answer at once and then says that it did.
+const FRAMES_MAX: u64 = 10_000;
+
+/// What a call brings: its own frames, a reset, windows and a ping that measures the way.
+const FRAMES_PER_CALL: u64 = 8;
+
+/// Bytes of data that bring a frame: the smallest message is one frame and has so many.
+const BYTES_PER_FRAME: u64 = 8;
+
+/// Bytes that were sent to the peer and bring a frame: a ping's answer brings less than the ping took,
+/// and a window may follow every message.
+const SENT_BYTES_PER_FRAME: u64 = 32;
+
+/// What a second brings, for connections that have long been quiet: they are pinged each second.
+const FRAMES_PER_SECOND: u64 = 200;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct FrameAllowance {
+    left: u64,
+    /// Parts of a frame that was brought: bytes of data, and bytes that were sent.
+    data_bytes: u64,
+    sent_bytes: u64,
+    /// Since the connection began, until when time has brought its part.
+    filled_until: Duration,
+}
+
+impl FrameAllowance {
+    pub(super) const fn new() -> Self {
+        let (left, filled_until) = (FRAMES_AT_FIRST, Duration::ZERO);
+        Self { left, data_bytes: 0, sent_bytes: 0, filled_until }
+    }
+
+    /// So many bytes went to the peer.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.sent_bytes = self.sent_bytes.saturating_add(bytes as u64);
+    }
+
+    /// Whether the peer may send these frames, at this time since the connection began.
+    pub(super) fn allows(&mut self, came: FrameCount, since_begin: Duration) -> bool {
+        let quarter = Duration::from_millis(250);
+        let quarters = (since_begin.saturating_sub(self.filled_until).as_millis() / 250) as u64;
+        self.filled_until += quarter.saturating_mul(u32::try_from(quarters).unwrap_or(u32::MAX));
+        self.data_bytes = self.data_bytes.saturating_add(came.data_bytes);
+        let brought = came
+            .headers
+            .saturating_mul(FRAMES_PER_CALL)
+            .saturating_add(self.data_bytes / BYTES_PER_FRAME)
+            .saturating_add(self.sent_bytes / SENT_BYTES_PER_FRAME)
+            .saturating_add(quarters.saturating_mul(FRAMES_PER_SECOND / 4));
+        self.data_bytes %= BYTES_PER_FRAME;
+        self.sent_bytes %= SENT_BYTES_PER_FRAME;
+        let left = self.left.saturating_add(brought).min(FRAMES_MAX).checked_sub(came.frames);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: FrameCount = FrameCount { frames: 1, headers: 0, data_bytes: 0 };
+
+    /// How many of such frames are allowed at once.
+    fn allowed(allowance: &mut FrameAllowance, frame: FrameCount, at: Duration) -> u64 {
+        (0..2 * FRAMES_MAX).take_while(|_| allowance.allows(frame, at)).count() as u64
+    }
+
+    #[test]
+    fn frames_that_carry_nothing_are_counted_and_time_brings_new_ones() {
+        let mut allowance = FrameAllowance::new();
+        assert_eq!(allowed(&mut allowance, IDLE, Duration::ZERO), FRAMES_AT_FIRST);
+        assert_eq!(allowed(&mut allowance, IDLE, Duration::from_millis(249)), 0);
+        assert_eq!(allowed(&mut allowance, IDLE, Duration::from_secs(1)), FRAMES_PER_SECOND);
+        assert_eq!(allowed(&mut allowance, IDLE, Duration::from_secs(86_400)), FRAMES_MAX);
+    }
+
+    #[test]
+    fn calls_and_data_are_allowed_without_end() {
+        let call = FrameCount { frames: 4, headers: 1, data_bytes: 10 };
+        let message = FrameCount { frames: 1, headers: 0, data_bytes: 8 };
+        for frames in [call, message] {
+            let mut allowance = FrameAllowance::new();
+            assert_eq!(allowed(&mut allowance, frames, Duration::ZERO), 2 * FRAMES_MAX);
+        }
+        let byte = FrameCount { frames: 1, headers: 0, data_bytes: 1 };
+        let mut allowance = FrameAllowance::new();
+        // Each brings an eighth of what it takes.
+        assert_eq!(allowed(&mut allowance, byte, Duration::ZERO), FRAMES_AT_FIRST * 8 / 7);
+    }
+
+    #[test]
+    fn windows_follow_what_was_sent_and_answers_of_pings_bring_less_than_these_took() {
+        const PING_BYTES: usize = 17;
+        let mut allowance = FrameAllowance::new();
+        for _ in 0..2 * FRAMES_MAX {
+            allowance.sent(16 << 10);
+            assert!(allowance.allows(FrameCount { frames: 2, ..IDLE }, Duration::ZERO));
+        }
+        let mut allowance = FrameAllowance::new();
+        let pings = (0..2 * FRAMES_MAX).take_while(|_| {
+            allowance.sent(PING_BYTES);
+            allowance.allows(IDLE, Duration::ZERO)
+        });
+        assert!(pings.count() < 3_000);
+    }
+}
