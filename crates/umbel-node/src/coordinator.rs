@@ -226,8 +226,12 @@ impl Coordinator {
 
     /// Returns when this node's copy of the catalogue has all that was committed before the call.
     pub(crate) async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
-        let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
-        self.wait_applied(index, deadline).await?;
+        let refreshed = async {
+            let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
+            self.wait_applied(index, deadline).await
+        };
+        // Calls of items seldom need it, and would have room for it in each of their tasks.
+        Box::pin(refreshed).await?;
         self.old_map.forget();
         Ok(())
     }

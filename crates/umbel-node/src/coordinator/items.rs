@@ -255,13 +255,18 @@ impl Coordinator {
         deadline: Instant,
         answered: &mut Vec<(ShardId, Bitmap)>,
     ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
-        let asked = todo.into_iter().map(|(shard, hashes)| async move {
+        let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let outcome = self.part_call(filter, (shard, &hashes), operation, deadline).await;
             (shard, hashes, outcome)
-        });
+        };
+        // A single item has one part, and most requests are single items: it needs no room for several.
+        let outcomes = match <[_; 1]>::try_from(todo) {
+            Ok([part]) => vec![ask(part).await],
+            Err(todo) => join_all(todo.into_iter().map(ask)).await,
+        };
         let mut stale = Vec::new();
         let mut failure = None;
-        for (shard, hashes, outcome) in join_all(asked).await {
+        for (shard, hashes, outcome) in outcomes {
             match outcome {
                 Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
                     answered.push((shard, bits));
@@ -329,7 +334,12 @@ pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemH
     Ok(hashes)
 }
 
-fn joined(parts: &BatchParts, answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {
+fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {
+    if parts.parts().len() == 1
+        && let Some((_, all)) = answers.pop()
+    {
+        return Ok(all);
+    }
     let mut answers: BTreeMap<ShardId, Bitmap> = answers.into_iter().collect();
     parts
         .join(|shard| answers.remove(&shard))
