@@ -20,6 +20,8 @@ pub(crate) enum Verb {
 /// A connection of its own to a filter, or to a server of Redis.
 pub(crate) enum Connection {
     Umbel(Filter),
+    /// A handle that other tasks have, too: single items of all of them travel together.
+    Shared(Filter),
     Redis(Request, RespStream),
 }
 
@@ -27,11 +29,21 @@ impl Connection {
     /// Does it with all items of the batch, which is empty then, and waits for the answers.
     pub(crate) async fn call(&mut self, verb: Verb, batch: &mut PackedBatch) -> Result<Answers> {
         match (self, verb) {
-            (Self::Umbel(filter), Verb::Insert) => {
+            (Self::Shared(filter), Verb::Insert) if batch.len() == 1 => {
+                let is_new = filter.insert_one(only(batch)).await?;
+                batch.clear();
+                Ok(Answers::Each(vec![!is_new]))
+            }
+            (Self::Shared(filter), Verb::Contains) if batch.len() == 1 => {
+                let is_present = filter.contains_one(only(batch), ReadLevel::Linearizable).await?;
+                batch.clear();
+                Ok(Answers::Each(vec![is_present]))
+            }
+            (Self::Umbel(filter) | Self::Shared(filter), Verb::Insert) => {
                 let inserted = filter.insert_packed(batch.take()).await?;
                 Ok(Answers::Each(inserted.iter().map(|is_new| !is_new).collect()))
             }
-            (Self::Umbel(filter), Verb::Contains) => {
+            (Self::Umbel(filter) | Self::Shared(filter), Verb::Contains) => {
                 let answers = filter.contains_packed(batch.take(), ReadLevel::Linearizable).await?;
                 Ok(Answers::Each(answers.iter().collect()))
             }
@@ -42,6 +54,10 @@ impl Connection {
             }
         }
     }
+}
+
+fn only(batch: &PackedBatch) -> &[u8] {
+    batch.iter().next().expect("it has an item")
 }
 
 async fn call_redis(
@@ -144,21 +160,16 @@ impl Store {
         &self.name
     }
 
-    /// So many connections; `is_shared` lets those to Umbel be one client with as many calls at
+    /// So many connections; `is_shared` lets those to Umbel be one handle with as many calls at
     /// once.
     pub(crate) async fn connect(&self, count: usize, is_shared: bool) -> Result<Vec<Connection>> {
         let mut connections = Vec::with_capacity(count);
         let client = || connect(&self.addresses, self.tls.as_ref());
-        let shared = client()?;
+        let shared = client()?.filter(&self.name);
         for _ in 0..count {
             connections.push(match self.request {
-                Request::Keyed | Request::Public => {
-                    let client = match is_shared {
-                        true => shared.clone(),
-                        false => client()?,
-                    };
-                    Connection::Umbel(client.filter(&self.name))
-                }
+                Request::Keyed | Request::Public if is_shared => Connection::Shared(shared.clone()),
+                Request::Keyed | Request::Public => Connection::Umbel(client()?.filter(&self.name)),
                 request => {
                     Connection::Redis(request, RespStream::connect(&self.addresses[0]).await?)
                 }

@@ -46,7 +46,7 @@ pub(crate) struct ThroughputArgs {
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "1,64",
         value_parser = clap::value_parser!(u64).range(0..=256))]
     in_flight_single: Vec<u64>,
-    /// Umbel's calls in flight share one client, in place of one for each
+    /// Umbel's calls in flight share one handle, in place of a client for each: single items travel together then
     #[arg(long)]
     share_client: bool,
     /// Items that filters are made for; a cell that inserts new items ends there at the latest

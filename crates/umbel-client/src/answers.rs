@@ -27,7 +27,7 @@ impl Bits {
         (index < self.bit_count).then(|| self.bytes[index / 8] >> (index % 8) & 1 == 1)
     }
 
-    fn iter(&self) -> impl Iterator<Item = bool> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = bool> {
         (0..self.bit_count).map(|index| self.bytes[index / 8] >> (index % 8) & 1 == 1)
     }
 }

@@ -18,6 +18,7 @@ use crate::error::ClientError;
 use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
 use crate::packed_batch::PackedBatch;
 use crate::shard_map::ShardMap;
+use crate::singles::{self, Singles};
 
 /// A handle of one filter, cheap to clone. Making one asks nobody.
 ///
@@ -34,6 +35,7 @@ pub struct Filter {
     caller: Arc<Caller>,
     name: Arc<str>,
     known: Arc<Mutex<Known>>,
+    singles: Arc<Singles>,
 }
 
 /// What is known of a filter.
@@ -57,7 +59,7 @@ enum Route {
 
 impl Filter {
     pub(crate) fn new(caller: Arc<Caller>, name: &str) -> Self {
-        Self { caller, name: name.into(), known: Arc::default() }
+        Self { caller, name: name.into(), known: Arc::default(), singles: Arc::default() }
     }
 
     /// The filter's name.
@@ -215,7 +217,52 @@ impl Filter {
         self.run(Verb::Remove, batch).await.map(Removed::new)
     }
 
-    async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer, ClientError> {
+    /// Inserts an item, together with those that other tasks insert by this handle or clones of it, and
+    /// says whether it was new. Of several tasks that insert the same item exactly one hears that.
+    ///
+    /// Nothing is held back for company: an item goes at once unless two batches are on their way. There
+    /// is no bound but that of a batch on what waits: as many items as there are tasks that wait.
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let seen = client.filter("seen");
+    /// for page in ["/", "/about", "/"] {
+    ///     let seen = seen.clone();
+    ///     tokio::spawn(async move {
+    ///         if let Ok(true) = seen.insert_one(page).await {
+    ///             println!("{page} is new");
+    ///         }
+    ///     });
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), of the batch that the item was in and shared by its items: where the
+    /// outcome is unknown, that of each of them is. An item that is too long is in no batch.
+    pub async fn insert_one(&self, item: impl AsRef<[u8]>) -> Result<bool, Arc<ClientError>> {
+        singles::ask(self, Verb::Insert(AckLevel::Unspecified), item.as_ref()).await
+    }
+
+    /// Asks whether an item was inserted, together with those that other tasks ask for at this level: see
+    /// [`insert_one`](Self::insert_one).
+    ///
+    /// # Errors
+    /// As [`contains`](Self::contains), of the batch that the item was in; nothing is changed.
+    pub async fn contains_one(
+        &self,
+        item: impl AsRef<[u8]>,
+        level: ReadLevel,
+    ) -> Result<bool, Arc<ClientError>> {
+        singles::ask(self, Verb::Contains(level), item.as_ref()).await
+    }
+
+    pub(crate) fn singles(&self) -> &Singles {
+        &self.singles
+    }
+
+    pub(crate) async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer, ClientError> {
         if batch.is_empty() {
             return Ok(Answer::default());
         }

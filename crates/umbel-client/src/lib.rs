@@ -52,6 +52,12 @@
 //! # }
 //! ```
 //!
+//! # Single items of many tasks
+//!
+//! A call costs the same with one item as with a hundred. [`Filter::insert_one`] and
+//! [`Filter::contains_one`] have the items of all tasks that share a handle, or clones of it, travel
+//! together: the first goes at once, and what comes while two batches are on their way goes with the next.
+//!
 //! # Large batches
 //!
 //! Items are copied once, one behind the other. A batch above 65,536 items or 8 MiB is cut into
@@ -76,6 +82,7 @@ mod options;
 mod packed_batch;
 mod session;
 mod shard_map;
+mod singles;
 #[cfg(feature = "tls")]
 mod tls;
 mod token;

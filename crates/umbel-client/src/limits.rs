@@ -46,6 +46,10 @@ pub(crate) const CATALOGUE_PATIENCE: Duration = Duration::from_millis(700);
 /// Sessions that are opened for one request before it is given up.
 pub(crate) const SESSIONS_PER_REQUEST_MAX: u32 = 3;
 
+/// Batches of single items of one handle, and of one kind of call, on their way at once: while one is
+/// being answered the next is on its way, and all that comes meanwhile is the third.
+pub(crate) const SINGLES_BATCHES_MAX: usize = 2;
+
 /// Nodes that are asked for the shard map before the old one is kept.
 pub(crate) const MAP_ATTEMPTS_MAX: u32 = 3;
 

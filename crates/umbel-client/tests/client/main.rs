@@ -5,6 +5,7 @@
 mod fake;
 mod replicated;
 mod retries;
+mod singles;
 
 use std::time::Duration;
 
