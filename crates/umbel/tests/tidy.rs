@@ -25,8 +25,15 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates whose algorithms get all that they know as arguments.
-const PURE: [&str; 6] =
-    ["umbel-bits", "umbel-sketch", "umbel-filter", "umbel-codec", "umbel-resp", "umbel-engine"];
+const PURE: [&str; 7] = [
+    "umbel-bits",
+    "umbel-sketch",
+    "umbel-filter",
+    "umbel-codec",
+    "umbel-static",
+    "umbel-resp",
+    "umbel-engine",
+];
 
 /// Modules of `std` that pure crates do without.
 const IMPURE_MODULES: [&str; 3] = ["fs", "net", "thread"];

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
     ("umbel-codec", &["umbel-bits", "umbel-filter"]),
+    ("umbel-static", &["umbel-codec", "umbel-filter"]),
     ("umbel-resp", &[]),
     ("umbel-records", &[]),
     ("umbel-files", &[]),
