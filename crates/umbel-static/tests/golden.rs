@@ -1,0 +1,35 @@
+//! Files that must stay readable, and be built, byte for byte, in every release.
+
+#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
+
+use std::path::Path;
+
+use umbel_codec::FrameKey;
+use umbel_filter::{HashFunction, ItemHash, ItemHasher};
+use umbel_static::{StaticFile, build_exact, build_filter, build_map};
+
+const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 0 };
+
+fn hash(number: u32) -> ItemHash {
+    ItemHasher::Xxh3 { seed: 0 }.hash(number.to_string().as_bytes())
+}
+
+fn hashes(numbers: std::ops::Range<u32>) -> Vec<ItemHash> {
+    numbers.map(hash).collect()
+}
+
+#[test]
+fn files_are_those_of_the_first_release() {
+    let pairs = (0..100).map(|number| (hash(number), u64::from(number * number))).collect();
+    let files = [
+        ("filter.umbs", build_filter(hashes(0..100), 8, KEY).unwrap()),
+        ("map.umbs", build_map(pairs, 14, 5, KEY).unwrap()),
+        ("exact.umbs", build_exact(hashes(0..20), hashes(20..2000), KEY).unwrap()),
+        ("empty.umbs", build_filter(Vec::new(), 8, KEY).unwrap()),
+    ];
+    for (name, bytes) in files {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{name}");
+        StaticFile::parse(bytes).unwrap();
+    }
+}
