@@ -22,7 +22,8 @@ impl From<Format> for FormatRule {
 impl FormatRule {
     /// The format of a file of which content and name say this. Where a dialect of tables is told, whatever would be text is
     /// a table.
-    pub(crate) fn format_of(self, by_content: Option<Format>, by_name: Format) -> Format {
+    #[must_use]
+    pub fn format_of(self, by_content: Option<Format>, by_name: Format) -> Format {
         let has_dialect = self.delimiter.is_some() || self.is_headless;
         let format = match self.told.or(by_content).unwrap_or(by_name) {
             Format::Text if has_dialect && self.told.is_none() => Format::CSV,

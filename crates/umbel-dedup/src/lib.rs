@@ -8,6 +8,7 @@
 //! compare   level bytes only: items of equal hashes are read again and compared
 //! output    second reading: kept records, in input order, or annotations; the reports of dropped ones; the summary
 //! worker_data   the same as one worker among many machines: durable step by step, driven from outside
+//! gathered_items  hashes of items for other programs, read as a job reads them
 //! observer  what whoever runs a job hears and asks    error      why there is no result
 //! ```
 //!
@@ -38,6 +39,7 @@ mod exchange;
 mod filter_address;
 mod footers;
 mod format_rule;
+mod gathered_items;
 mod groups;
 mod hash_runs;
 mod headers;
@@ -89,6 +91,7 @@ pub use compare::Suspects;
 pub use error::{DedupError, InputError, chain_text};
 pub use filter_address::FilterAddress;
 pub use format_rule::FormatRule;
+pub use gathered_items::{FoundRecord, GatheredItems, ItemSource, OpenedItems};
 pub use inputs::identity;
 pub use join_indexes::{IndexFacts, index_facts, join_indexes};
 pub use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};

@@ -10,8 +10,9 @@ use super::object_inputs::ObjectStores;
 use super::reach::Reach;
 use super::scope::Scope;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
-use umbel_files::{Inode, Roots, inode_of};
+use umbel_files::{Inode, Roots, UsageError, inode_of};
 use umbel_records::{Granularity, Normaliser};
 
 /// Where kept records go.
@@ -175,6 +176,56 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// What only reads: these inputs, this of each record, and nothing that depends on an answer of the user.
+    pub(crate) fn reading(
+        inputs: Vec<String>,
+        format: FormatRule,
+        granularity: Granularity,
+        scratch: PathBuf,
+        memory_bytes: u64,
+    ) -> Self {
+        let connect = |_: &str| Err(UsageError("nothing is asked of clusters here".into()));
+        Self {
+            inputs,
+            names: NameFilter::default(),
+            workers: None,
+            granularity,
+            paragraph_bytes_min: 0,
+            normalise: Vec::new(),
+            scope: Scope::Global,
+            rank: None,
+            missing_key: MissingKey::Fail,
+            empty: EmptyItems::Compare,
+            names_granularity: true,
+            format,
+            output: OutputTarget::Stdout,
+            in_place: false,
+            annotates: false,
+            by_size: BySize::default(),
+            duplicates: None,
+            groups: None,
+            bad: None,
+            references: Vec::new(),
+            online: Vec::new(),
+            add_to: None,
+            roots: None,
+            reach: Reach { own_cluster: None, connect: Arc::new(connect) },
+            save_index: None,
+            summary: None,
+            level: Level::Fingerprint,
+            keep: Keep::First,
+            best: None,
+            filter: FilterChoice::Auto,
+            seed: 0,
+            memory_bytes,
+            scratch,
+            skip_bad: None,
+            binary: BinaryFiles::Refuse,
+            overwrite: false,
+            stores: ObjectStores::new(memory_bytes),
+        }
+    }
+
     /// Whether every file is one record.
     pub(crate) fn compares_files(&self) -> bool {
         self.granularity == Granularity::File

@@ -1,0 +1,416 @@
+//! Hashes of the items of inputs, for programs that want nothing else of them: read once, in parallel, and gathered by hash
+//! range, in memory as far as they may take some, the rest on scratch disk.
+//!
+//! ```text
+//! ItemSource --open--> OpenedItems --gather--> GatheredItems: group 0, group 1, … by the upper bits of the hash
+//!                                  --find----> which record that was, once something is wrong with an item
+//! ```
+//!
+//! Inputs are found, cut and read as those of a job. Where numbers are wanted, each comes from a field of its record.
+
+use super::bad::{BadCause, BadRecord};
+use super::best::BestField;
+use super::chunks::{Chunk, cut};
+use super::content::{Found, Spot, open_content};
+use super::footers::read_footers;
+use super::format_rule::FormatRule;
+use super::headers::read_headers;
+use super::inputs::Source;
+use super::name_filter::NameFilter;
+use super::observer::{Observer, Unit};
+use super::progress::Bar;
+use super::scope::Scope;
+use super::search::resolve;
+use super::spec::JobSpec;
+use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
+use super::turns::run_tasks;
+use crate::error::{Context, InputError, Result, refuse};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use umbel_engine::dedup::Rank;
+use umbel_files::{FileRoles, UsageError};
+use umbel_filter::{ItemHash, ItemHasher};
+use umbel_records::{Granularity, Normaliser, Score, ScoreValue, item_before, records_ending};
+
+/// Bytes of a hash, and of a number behind it.
+const HASH_BYTES: usize = 16;
+const NUMBER_BYTES: usize = 8;
+
+/// What is read, and what of it is an item.
+#[derive(Clone, Debug)]
+pub struct ItemSource {
+    /// Files, directories, globs, `-`, objects.
+    pub inputs: Vec<String>,
+    /// How records are cut.
+    pub format: FormatRule,
+    /// What of a record is its item: a line, a key or the record.
+    pub granularity: Granularity,
+    /// What of items does not count, in order.
+    pub normalise: Vec<Normaliser>,
+    /// The field whose number goes with each item, if one does: a whole number.
+    pub number: Option<String>,
+    /// The largest number that may go with an item.
+    pub number_max: u64,
+    /// Directory for scratch files.
+    pub scratch: PathBuf,
+    /// Memory in bytes for hashes; more of them go to scratch files.
+    pub memory_bytes: u64,
+}
+
+/// Inputs that were found and can be read as they are to be.
+pub struct OpenedItems<'o> {
+    spec: JobSpec,
+    number_max: u64,
+    sources: Vec<Source>,
+    chunks: Vec<Chunk>,
+    threads: usize,
+    observer: &'o dyn Observer,
+}
+
+/// A record whose item was looked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundRecord {
+    /// Its file, as people call it.
+    pub file: String,
+    /// Its number in the file, from 1.
+    pub record: u64,
+    /// The number that goes with its item, or 0.
+    pub number: u64,
+}
+
+impl std::fmt::Display for FoundRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "record {} of {}", self.record, self.file)
+    }
+}
+
+/// The item of a record.
+#[derive(Clone, Copy)]
+struct Seen<'a> {
+    /// Number of the record in its chunk, from 0.
+    place: u64,
+    /// Its bytes.
+    item: &'a [u8],
+    rank: Rank,
+}
+
+impl ItemSource {
+    /// Finds the inputs.
+    ///
+    /// # Errors
+    ///
+    /// As for inputs of a job.
+    pub fn open(self, observer: &dyn Observer) -> Result<OpenedItems<'_>> {
+        let number = self.number.clone().map(|field| BestField { field, smallest: true });
+        let (number_max, scratch, memory_bytes) =
+            (self.number_max, self.scratch, self.memory_bytes);
+        let spec = JobSpec {
+            names: NameFilter::default(),
+            normalise: self.normalise,
+            best: number,
+            ..JobSpec::reading(self.inputs, self.format, self.granularity, scratch, memory_bytes)
+        };
+        let mut sources = resolve(&spec.search(spec.format, observer))?;
+        read_headers(&mut sources)?;
+        read_footers(&spec, false, &mut sources)?;
+        for source in &sources {
+            let usage = |error: String| UsageError(format!("{}: {error}", source.name));
+            source.check(&spec.granularity).map_err(|error| usage(error.to_string()))?;
+            if let Some(BestField { field, .. }) = &spec.best {
+                let extractor = source.score_extractor(field);
+                extractor.map_err(|error| usage(error.to_string()))?;
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let chunks = cut(&sources, 1, threads, false)?;
+        Ok(OpenedItems { spec, number_max, sources, chunks, threads, observer })
+    }
+}
+
+impl OpenedItems<'_> {
+    /// Notes the inputs, so that no output takes their place.
+    pub fn add_to(&self, roles: &mut FileRoles) {
+        for source in self.sources.iter().filter(|source| !source.is_object()) {
+            match (&source.identity, source.inode) {
+                (Some(path), _) => roles.add_input(&source.name, path),
+                (None, Some(inode)) => roles.add_open_input(&source.name, inode),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Reads all items and gathers their hashes in 2^`group_bits` groups, by the upper bits of the hash; at most 2^16.
+    ///
+    /// # Errors
+    ///
+    /// The first record without an item, or without the number that it must have; if something cannot be read or written.
+    pub fn gather(&self, hasher: ItemHasher, group_bits: u8) -> Result<GatheredItems> {
+        let group_bits = group_bits.min(16);
+        let groups = 1usize << group_bits;
+        let memory_bytes = self.spec.memory_bytes;
+        let store = GroupedBytes::new(
+            groups,
+            memory_bytes / 2,
+            Arc::new(ScratchFile::new(&self.spec.scratch)),
+        );
+        let store = store.with_buffers(buffer_bytes(memory_bytes / 4, self.threads, groups));
+        let (item_count, tags) = (AtomicU64::new(0), AtomicU32::new(0));
+        let number_most = AtomicU64::new(0);
+        let total = self.chunks.iter().map(|chunk| chunk.bytes).sum();
+        let bar = Bar::new(self.observer, "reading", total, Unit::Bytes);
+        run_tasks(
+            self.threads,
+            self.chunks.len(),
+            || Ok(GroupWriter::new(&store)),
+            |writer, task| {
+                let (mut count, mut tags_seen, mut most) = (0, 0, 0);
+                self.read(task, &mut |seen| {
+                    count += 1;
+                    let number = self.number_of(task, seen)?;
+                    most = most.max(number.unwrap_or(0));
+                    tags_seen |= tag_bit(seen.item);
+                    let hash = hasher.hash(seen.item);
+                    writer.append(group_of(hash, group_bits), |bytes| {
+                        bytes.extend(hash.hi().to_le_bytes());
+                        bytes.extend(hash.lo().to_le_bytes());
+                        bytes.extend(number.map(u64::to_le_bytes).iter().flatten());
+                    })?;
+                    Ok(true)
+                })?;
+                item_count.fetch_add(count, Ordering::Relaxed);
+                tags.fetch_or(tags_seen, Ordering::Relaxed);
+                number_most.fetch_max(most, Ordering::Relaxed);
+                bar.add(self.chunks[task].bytes)
+            },
+            GroupWriter::finish,
+        )?;
+        Ok(GatheredItems {
+            store,
+            has_numbers: self.spec.best.is_some(),
+            item_count: item_count.into_inner(),
+            number_most: number_most.into_inner(),
+            tags: tags.into_inner(),
+        })
+    }
+
+    /// The first records whose items these are, at most so many, in input order: everything is read again.
+    ///
+    /// # Errors
+    ///
+    /// As [`gather`](Self::gather).
+    pub fn find(
+        &self,
+        hasher: ItemHasher,
+        wanted: &dyn Fn(ItemHash, u64) -> bool,
+        count_max: usize,
+    ) -> Result<Vec<FoundRecord>> {
+        let mut found = Vec::new();
+        for task in 0..self.chunks.len() {
+            self.read(task, &mut |seen| {
+                let number = self.number_of(task, seen)?.unwrap_or(0);
+                if wanted(hasher.hash(seen.item), number) {
+                    let record = self.records_before(task)? + seen.place + 1;
+                    let file = self.source(task).name.clone();
+                    found.push(FoundRecord { file, record, number });
+                }
+                Ok(found.len() < count_max)
+            })?;
+            if found.len() >= count_max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn source(&self, task: usize) -> &Source {
+        &self.sources[self.chunks[task].source]
+    }
+
+    /// The number that goes with an item, where numbers do.
+    fn number_of(&self, task: usize, seen: Seen<'_>) -> Result<Option<u64>> {
+        let Some(BestField { field, .. }) = &self.spec.best else { return Ok(None) };
+        // Ranks of the smallest number are its image; what has no number has the last rank.
+        let value = (seen.rank != Rank(u64::MAX)).then(|| Score::from_image(seen.rank.0).value());
+        let whole = match value {
+            Some(ScoreValue::Integer(value)) => u64::try_from(value).ok(),
+            _ => None,
+        };
+        match whole.filter(|number| *number <= self.number_max) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let record = self.records_before(task)? + seen.place + 1;
+                Err(InputError::Bad(format!(
+                    "{}: record {record}: `{field}` is no whole number from 0 to {}",
+                    self.source(task).name,
+                    self.number_max
+                ))
+                .into())
+            }
+        }
+    }
+
+    /// Records of the file in front of a chunk: they are counted only for messages.
+    fn records_before(&self, task: usize) -> Result<u64> {
+        let mut count = 0;
+        let source = self.chunks[task].source;
+        for (before, chunk) in self.chunks[..task].iter().enumerate() {
+            if chunk.source == source {
+                self.visit(before, &mut |_, _| {
+                    count += 1;
+                    Ok(true)
+                })?;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Hands out the items of a chunk, in order, until `take` has enough.
+    fn read(&self, task: usize, take: &mut dyn FnMut(Seen<'_>) -> Result<bool>) -> Result<()> {
+        self.visit(task, &mut |place, found| match found {
+            Found::Item(item, rank) => take(Seen { place, item, rank }),
+            Found::Exempt | Found::LeftOut => Ok(true),
+            Found::Hashed { .. } => refuse!("whole files are no items here"),
+            Found::Bad { content_offset, error } => {
+                let cause = BadCause::Item(error);
+                Err(self.bad(task, BadRecord { record: place, content_offset, cause }))
+            }
+        })
+    }
+
+    fn bad(&self, task: usize, bad: BadRecord) -> crate::DedupError {
+        match self.records_before(task) {
+            Ok(before) => InputError::Bad(bad.text(self.source(task), before)).into(),
+            Err(error) => error,
+        }
+    }
+
+    /// Hands out the places of a chunk, in order, until `take` has enough.
+    fn visit(
+        &self,
+        task: usize,
+        take: &mut dyn FnMut(u64, Found<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let (chunk, source) = (self.chunks[task], self.source(task));
+        // Nothing here has a scope, so the hasher of whole files is never asked.
+        let hasher = Scope::Global.hasher(ItemHasher::Xxh3 { seed: 0 }, source, None);
+        let ranker = match &self.spec.best {
+            Some(best) => {
+                super::best::Ranker::new(best, source).with_context(|| source.name.clone())?
+            }
+            None => None,
+        };
+        let mut content = open_content(source, chunk, &self.spec, hasher, ranker)?;
+        let (mut place, mut goes_on) = (0, true);
+        while goes_on {
+            match content.read() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    if let Some(failure) = source.failure() {
+                        return Err(failure);
+                    }
+                    let (content_offset, cause) = (content.content_offset(), BadCause::Read(error));
+                    return Err(self.bad(task, BadRecord { record: place, content_offset, cause }));
+                }
+            }
+            if let Some((block, end)) = content.lines() {
+                for record in records_ending(block, end) {
+                    let found = Found::Item(item_before(record, end), Rank::default());
+                    goes_on = goes_on && take(place, found)?;
+                    place += 1;
+                }
+                continue;
+            }
+            content
+                .hand_out(&|_| true, &mut |spot: Spot, found| {
+                    place = spot.place + 1;
+                    goes_on = take(spot.place, found)?;
+                    Ok(goes_on)
+                })
+                .with_context(|| source.name.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// The bit of the tag that a key begins with: a small letter, which says of which type its first value is.
+fn tag_bit(item: &[u8]) -> u32 {
+    match item.first() {
+        Some(tag @ b'a'..=b'z') => 1 << (tag - b'a'),
+        _ => 0,
+    }
+}
+
+/// The group of a hash: its upper bits.
+fn group_of(hash: ItemHash, group_bits: u8) -> usize {
+    usize::try_from((hash.hi() >> 1) >> (63 - group_bits)).expect("at most 2^16 groups")
+}
+
+fn hash_of(piece: &[u8]) -> ItemHash {
+    ItemHash::new(word(piece, 0), word(piece, 8))
+}
+
+fn word(piece: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(piece[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// The hashes of all items, by the upper bits of the hash.
+pub struct GatheredItems {
+    store: GroupedBytes,
+    has_numbers: bool,
+    item_count: u64,
+    number_most: u64,
+    tags: u32,
+}
+
+impl GatheredItems {
+    /// Items that there are, equal ones included.
+    pub fn item_count(&self) -> u64 {
+        self.item_count
+    }
+
+    /// The largest number of all items, or 0.
+    pub fn number_most(&self) -> u64 {
+        self.number_most
+    }
+
+    /// The tags that items begin with, if they are keys: `s` of texts, `d` of numbers, see
+    /// [`ItemExtractor`](umbel_records::ItemExtractor). Letters in order; of lines they mean nothing.
+    pub fn tags(&self) -> String {
+        let has = |tag: &u8| self.tags & (1 << (tag - b'a')) != 0;
+        (b'a'..=b'z').filter(has).map(char::from).collect()
+    }
+
+    /// The hashes of a group, in no particular order, with equal ones.
+    ///
+    /// # Errors
+    ///
+    /// If scratch files cannot be read.
+    pub fn hashes(&self, group: usize) -> Result<Vec<ItemHash>> {
+        if self.has_numbers {
+            return self
+                .pairs(group)
+                .map(|pairs| pairs.into_iter().map(|(hash, _)| hash).collect());
+        }
+        let bytes = self.store.read(group)?;
+        let (pieces, _) = bytes.as_chunks::<HASH_BYTES>();
+        Ok(pieces.iter().map(|piece| hash_of(piece)).collect())
+    }
+
+    /// The same with the number of each, or 0.
+    ///
+    /// # Errors
+    ///
+    /// If scratch files cannot be read.
+    pub fn pairs(&self, group: usize) -> Result<Vec<(ItemHash, u64)>> {
+        let bytes = self.store.read(group)?;
+        Ok(if self.has_numbers {
+            let (pieces, _) = bytes.as_chunks::<{ HASH_BYTES + NUMBER_BYTES }>();
+            pieces.iter().map(|piece| (hash_of(piece), word(piece, HASH_BYTES))).collect()
+        } else {
+            let (pieces, _) = bytes.as_chunks::<HASH_BYTES>();
+            pieces.iter().map(|piece| (hash_of(piece), 0)).collect()
+        })
+    }
+}
