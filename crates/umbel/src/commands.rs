@@ -11,3 +11,4 @@ pub(crate) mod plan;
 pub(crate) mod reconcile;
 pub(crate) mod serve;
 pub(crate) mod sketch;
+pub(crate) mod static_file;

@@ -53,6 +53,8 @@ enum Command {
     Reconcile(Box<commands::reconcile::ReconcileArgs>),
     /// Build and keep up to date files that a set can be compared with in the absence of another.
     Sketch(Box<commands::sketch::SketchArgs>),
+    /// Build and ask files that answer for a set that does not change; needs no cluster.
+    Static(commands::static_file::StaticArgs),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => commands::plan::run(&args),
         Command::Reconcile(args) => commands::reconcile::run(&args),
         Command::Sketch(args) => commands::sketch::run(&args),
+        Command::Static(args) => commands::static_file::run(&args),
     };
     umbel_objects::abort_open_uploads(false);
     match outcome {
@@ -107,7 +110,7 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of ten commands, a fourth, and a second one in a line.
-        assert_eq!(parsed_count, 32);
+        // Three of each of eleven commands, two fourth ones, and a second one in a line.
+        assert_eq!(parsed_count, 36);
     }
 }

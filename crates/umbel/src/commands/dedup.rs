@@ -4,22 +4,23 @@ mod binary;
 mod by_size;
 mod choices;
 mod cluster;
-mod cutting;
+pub(super) mod cutting;
 mod machines;
 mod membership;
 mod plan;
 mod summary;
-mod terminal;
+pub(super) mod terminal;
 mod values;
 
+pub(super) use choices::GranularityArg;
 pub(crate) use cluster::spec_of;
 pub(super) use membership::start_lanes;
-pub(super) use values::parse_index_bits;
+pub(super) use values::{parse_index_bits, parse_seed};
 
 use crate::cluster_client::{Credentials, TlsPaths};
 use crate::exit::{Exit, UsageError};
 use anyhow::Result;
-use choices::{EmptyArg, ExactnessArg, FilterArg, GranularityArg, MissingKeyArg, ScopeArg};
+use choices::{EmptyArg, ExactnessArg, FilterArg, MissingKeyArg, ScopeArg};
 use clap::Args;
 use membership::{PeerSpec, run_as_member};
 use std::io::IsTerminal;
@@ -32,7 +33,7 @@ use umbel_dedup::{
 };
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::{Granularity, Normaliser};
-use values::{KeepArg, parse_keep, parse_seed};
+use values::{KeepArg, parse_keep};
 
 const INPUT: &str = "Input";
 const EQUAL: &str = "What is equal";

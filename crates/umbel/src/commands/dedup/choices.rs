@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum GranularityArg {
+pub(in crate::commands) enum GranularityArg {
     /// The bytes of a line, without its end
     Line,
     /// The fields that --key names

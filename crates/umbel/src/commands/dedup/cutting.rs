@@ -24,7 +24,7 @@ fn name_of(format: FormatArg) -> String {
 
 /// Arguments that say how records are cut.
 #[derive(Args)]
-pub(super) struct CuttingArgs {
+pub(in crate::commands) struct CuttingArgs {
     /// text, jsonl, csv, tsv or parquet [default: by file]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
     format: Option<FormatArg>,
@@ -45,7 +45,10 @@ impl CuttingArgs {
     /// # Errors
     ///
     /// If two of the arguments exclude each other.
-    pub(super) fn format(&self, compared: GranularityArg) -> Result<FormatRule, UsageError> {
+    pub(in crate::commands) fn format(
+        &self,
+        compared: GranularityArg,
+    ) -> Result<FormatRule, UsageError> {
         self.check_dialect()?;
         if self.zero_terminated {
             self.check_zero_terminated(compared)?;
@@ -59,6 +62,11 @@ impl CuttingArgs {
             FormatArg::Parquet => Format::Parquet,
         });
         Ok(FormatRule { told, delimiter: self.delimiter, is_headless: self.no_header })
+    }
+
+    /// The byte that ends a record, but in a table.
+    pub(in crate::commands) fn record_end(&self) -> u8 {
+        if self.zero_terminated { 0 } else { b'\n' }
     }
 
     fn check_dialect(&self) -> Result<(), UsageError> {

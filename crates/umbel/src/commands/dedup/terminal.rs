@@ -11,7 +11,7 @@ use umbel_dedup::{Observer, Unit};
 const WAITING_TICK: Duration = Duration::from_millis(120);
 
 /// Bars and lines on standard error.
-pub(super) struct Terminal {
+pub(in crate::commands) struct Terminal {
     is_quiet: bool,
     has_bars: bool,
     bar: Mutex<Option<ProgressBar>>,
@@ -19,7 +19,7 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// Lines, unless nobody wants to see more than warnings; and bars, if standard error is a terminal.
-    pub(super) fn new(is_quiet: bool) -> Self {
+    pub(in crate::commands) fn new(is_quiet: bool) -> Self {
         let has_bars = !is_quiet && std::io::stderr().is_terminal();
         Self { is_quiet, has_bars, bar: Mutex::default() }
     }

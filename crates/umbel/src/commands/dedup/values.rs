@@ -35,7 +35,7 @@ pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
 }
 
 /// A seed in decimal, or in hexadecimal behind 0x.
-pub(super) fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
+pub(in crate::commands) fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

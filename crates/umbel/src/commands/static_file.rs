@@ -1,0 +1,59 @@
+//! `umbel static`: files that answer for a set that does not change: built once, shipped, asked without a cluster.
+
+mod ask;
+mod asked;
+mod build;
+mod chunks;
+mod form;
+mod hash_key;
+mod info;
+
+use crate::exit::Exit;
+use crate::say::say_line;
+use anyhow::Result;
+use ask::AskArgs;
+use build::BuildArgs;
+use clap::{Args, Subcommand};
+use info::InfoArgs;
+
+/// Arguments of `umbel static`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+      umbel static build seen.txt --rate 0.001 -o seen.umbs\n  \
+      umbel static build users.csv --key id --value group -o groups.umbs\n  \
+      umbel static build revoked.txt --others valid.txt -o revoked.umbs\n  \
+      umbel static ask seen.umbs --file new.txt --absent > unseen.txt\n\n\
+    docs/static.md has every detail.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `ask` is like grep: 2 if it failed, and with \
+    one ITEM 0 if it is present, 1 if absent.")]
+pub(crate) struct StaticArgs {
+    #[command(subcommand)]
+    verb: StaticVerb,
+}
+
+#[derive(Subcommand)]
+enum StaticVerb {
+    /// Build a file of keys: a filter, a map to the numbers of a field, or an exact set
+    Build(Box<BuildArgs>),
+    /// Ask a file for items
+    Ask(AskArgs),
+    /// Check a file from end to end and describe it
+    Info(InfoArgs),
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// A usage error for arguments that make no sense together; if something cannot be read or written. `ask` reports its
+/// failures itself, because its exit codes differ.
+pub(crate) fn run(args: &StaticArgs) -> Result<Exit> {
+    match &args.verb {
+        StaticVerb::Build(args) => args.run(),
+        StaticVerb::Info(args) => args.run(),
+        StaticVerb::Ask(args) => args.run().or_else(|error| {
+            say_line(format_args!("{error:#}"));
+            Ok(Exit::Usage)
+        }),
+    }
+}

@@ -1,0 +1,264 @@
+//! `umbel static build`: keys to a file.
+
+use super::chunks::{GROUP_BITS, Gathered, Plan};
+use super::form::ItemForm;
+use super::hash_key::Hashing;
+use super::info::show;
+use crate::commands::dedup::cutting::CuttingArgs;
+use crate::commands::dedup::terminal::Terminal;
+use crate::commands::dedup::{GranularityArg, parse_seed};
+use crate::commands::filter::create::parse_rate;
+use crate::exit::{Exit, UsageError};
+use crate::interrupt::PartialFile;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use umbel_dedup::{FoundRecord, ItemSource, OpenedItems, parse_bytes, refuse_existing_file};
+use umbel_files::{ANY_NEW_FILE, FileRoles};
+use umbel_filter::ItemHash;
+use umbel_records::Normaliser;
+use umbel_static::{BuildError, CELL_BITS_MAX, Head, ShapeError, StaticShape, check_bits_for};
+
+/// False-positive rate of a filter for which none is named.
+const DEFAULT_RATE: f64 = 0.01;
+
+/// Check bits of a map for which none are named: one in 256 other items has a value.
+const DEFAULT_CHECK_BITS: u8 = 8;
+
+/// Memory for hashes, beside what a chunk takes on each processor.
+const DEFAULT_MEMORY: &str = "128M";
+
+const ITEMS: &str = "Items";
+
+/// Arguments of `umbel static build`.
+#[derive(Args)]
+pub(super) struct BuildArgs {
+    /// Keys: files, directories, globs, - or objects, plain or packed [default: standard input]
+    #[arg(value_name = "KEYS")]
+    keys: Vec<String>,
+    /// The file
+    #[arg(short, long, value_name = "F.umbs")]
+    output: PathBuf,
+    /// Of a filter, the most of other items that may be called present, in powers of 2 [default: 0.01]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with_all = ["value", "others"])]
+    rate: Option<f64>,
+    /// Build a map to the whole numbers of this field
+    #[arg(long, value_name = "FIELD", conflicts_with = "others", requires = "key")]
+    value: Option<String>,
+    /// Of a map, check bits: other items have a value with probability 2^-BITS [default: 8]
+    #[arg(long, value_name = "BITS", requires = "value",
+        value_parser = clap::value_parser!(u8).range(0..CELL_BITS_MAX as i64))]
+    check: Option<u8>,
+    /// Of a map, bits of a value [default: as many as the largest needs]
+    #[arg(long, value_name = "BITS", requires = "value",
+        value_parser = clap::value_parser!(u8).range(1..=CELL_BITS_MAX as i64))]
+    value_bits: Option<u8>,
+    /// Build an exact set: of keys and of these others, the keys are members; repeatable
+    #[arg(long, value_name = "FILE")]
+    others: Vec<String>,
+    /// The key is this field or column; repeatable
+    #[arg(long, value_name = "FIELD", help_heading = ITEMS)]
+    key: Vec<String>,
+    /// trim, lower, nfc, nfkc, squeeze, crlf, punct or url
+    #[arg(long, alias = "normalize", value_name = "NAMES", value_delimiter = ',', help_heading = ITEMS)]
+    normalise: Vec<Normaliser>,
+    #[command(flatten)]
+    cutting: CuttingArgs,
+    /// Hash under the secret key of this file, where strangers choose items: 48 hexadecimal digits
+    #[arg(long, value_name = "FILE", help_heading = ITEMS)]
+    hash_key: Option<PathBuf>,
+    /// Of the hash, if it has no key [default: 0]
+    #[arg(long, value_name = "N", value_parser = parse_seed, conflicts_with = "hash_key", help_heading = ITEMS)]
+    seed: Option<u64>,
+    /// Like 512M: for hashes, the rest to disk
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = DEFAULT_MEMORY)]
+    memory: u64,
+    /// For scratch files [default: the system's]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    overwrite: bool,
+    /// No progress, and nothing of the file
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Keys, and the others of an exact set.
+struct Opened<'o> {
+    keys: OpenedItems<'o>,
+    others: Option<OpenedItems<'o>>,
+}
+
+impl BuildArgs {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// A usage error for arguments that make no sense together; if keys cannot be read or have no file of that shape; if
+    /// the file cannot be written. There is no file then.
+    pub(super) fn run(&self) -> Result<Exit> {
+        let hashing = match &self.hash_key {
+            Some(path) => Hashing::read(path)?,
+            None => Hashing::seeded(self.seed.unwrap_or(0)),
+        };
+        if !self.overwrite {
+            refuse_existing_file(&self.output)?;
+        }
+        let terminal = Terminal::new(self.quiet);
+        let has_others = !self.others.is_empty();
+        let keys = if self.keys.is_empty() { vec!["-".to_owned()] } else { self.keys.clone() };
+        if keys.iter().chain(&self.others).filter(|input| *input == "-").count() > 1 {
+            return Err(UsageError("standard input can be read only once".into()).into());
+        }
+        let opened = Opened {
+            keys: self.source(keys)?.open(&terminal)?,
+            others: has_others
+                .then(|| {
+                    self.source(self.others.clone())?.open(&terminal).map_err(anyhow::Error::from)
+                })
+                .transpose()?,
+        };
+        let mut roles = FileRoles::default();
+        opened.keys.add_to(&mut roles);
+        opened.others.iter().for_each(|others| others.add_to(&mut roles));
+        roles.add_output("--output", &self.output)?;
+        let gathered = Gathered {
+            keys: opened.keys.gather(hashing.hasher, GROUP_BITS)?,
+            others: opened
+                .others
+                .as_ref()
+                .map(|others| others.gather(hashing.hasher, GROUP_BITS))
+                .transpose()?,
+        };
+        let form = self.form(&gathered);
+        let plan_for = |key_count, other_count| {
+            let shape = self.shape(&gathered, hashing, (key_count, other_count))?;
+            let shape = shape.with_form(form.text())?;
+            Ok(Plan { chunk_bits: shape.chunk_bits(key_count, other_count)?, shape })
+        };
+        let head = self.write(&gathered, plan_for, |error| opened.explain(hashing, error))?;
+        if !self.quiet {
+            show(&head, &form, self.json)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn source(&self, inputs: Vec<String>) -> Result<ItemSource> {
+        let compared = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
+        let is_map = self.value.is_some();
+        Ok(ItemSource {
+            inputs,
+            format: self.cutting.format(compared)?,
+            granularity: self.item_form().granularity(),
+            normalise: self.normalise.clone(),
+            number: self.value.clone(),
+            number_max: if is_map { (1 << self.value_bits_max()) - 1 } else { 0 },
+            scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
+            memory_bytes: self.memory,
+        })
+    }
+
+    fn check_bits(&self) -> u8 {
+        self.check.unwrap_or(DEFAULT_CHECK_BITS)
+    }
+
+    /// Bits that a value may have.
+    fn value_bits_max(&self) -> u8 {
+        self.value_bits.unwrap_or(CELL_BITS_MAX - self.check_bits())
+    }
+
+    fn item_form(&self) -> ItemForm {
+        ItemForm {
+            key: self.key.clone(),
+            normalise: self.normalise.iter().map(ToString::to_string).collect(),
+            types: String::new(),
+            value: self.value.clone(),
+        }
+    }
+
+    /// What is said of keys, once they were seen.
+    fn form(&self, gathered: &Gathered) -> ItemForm {
+        let types = if self.key.len() == 1 { gathered.keys.tags() } else { String::new() };
+        ItemForm { types, ..self.item_form() }
+    }
+
+    fn shape(
+        &self,
+        gathered: &Gathered,
+        hashing: Hashing,
+        (key_count, other_count): (u64, u64),
+    ) -> Result<StaticShape, ShapeError> {
+        if gathered.others.is_some() {
+            return StaticShape::exact(key_count, other_count, hashing.key);
+        }
+        if self.value.is_none() {
+            let bits = check_bits_for(self.rate.unwrap_or(DEFAULT_RATE));
+            return StaticShape::filter(bits, hashing.key);
+        }
+        let most = gathered.keys.number_most();
+        let needed = u8::try_from(64 - most.leading_zeros()).expect("at most 64").max(1);
+        StaticShape::map(self.value_bits.unwrap_or(needed), self.check_bits(), hashing.key)
+    }
+
+    /// Writes the file aside, and gives it its name.
+    fn write(
+        &self,
+        gathered: &Gathered,
+        plan_for: impl Fn(u64, u64) -> Result<Plan, ShapeError>,
+        explain: impl Fn(anyhow::Error) -> anyhow::Error,
+    ) -> Result<Head> {
+        let path: &Path = &self.output;
+        let cannot = || format!("{}: cannot write", path.display());
+        let (aside, file) = PartialFile::beside(path, ANY_NEW_FILE).with_context(cannot)?;
+        let head = gathered.write(plan_for, &file, path).map_err(explain)?;
+        file.sync_all().with_context(cannot)?;
+        aside.rename(path).with_context(cannot)?;
+        Ok(head)
+    }
+}
+
+impl Opened<'_> {
+    /// The error of a chunk, with the records that it is about.
+    fn explain(&self, hashing: Hashing, error: anyhow::Error) -> anyhow::Error {
+        let told: Result<Vec<Option<FoundRecord>>> = match error.downcast_ref::<BuildError>() {
+            Some(BuildError::TwoValues { hash, values }) => {
+                let find = |value| first(&self.keys, hashing, *hash, Some(value));
+                values.iter().copied().map(find).collect()
+            }
+            Some(BuildError::OnBothSides { hash }) => {
+                let sides = [Some(&self.keys), self.others.as_ref()].into_iter().flatten();
+                sides.map(|side| first(side, hashing, *hash, None)).collect()
+            }
+            _ => return error,
+        };
+        let told = match told {
+            Ok(told) => told,
+            Err(why) => return why,
+        };
+        // What cannot be found again was changed meanwhile.
+        let [Some(a), Some(b)] = &told[..] else { return error };
+        match error.downcast_ref::<BuildError>() {
+            Some(BuildError::TwoValues { .. }) => anyhow!(
+                "one key has two values: {} in {a}, {} in {b}; decide which is right",
+                a.number,
+                b.number
+            ),
+            _ => anyhow!("one item is a key and among the others: {a} and {b}"),
+        }
+    }
+}
+
+/// The first record with this item, and this number if one is given.
+fn first(
+    items: &OpenedItems<'_>,
+    hashing: Hashing,
+    hash: ItemHash,
+    value: Option<u64>,
+) -> Result<Option<FoundRecord>> {
+    let is_it = |found, number| found == hash && value.is_none_or(|value| value == number);
+    Ok(items.find(hashing.hasher, &is_it, 1)?.pop())
+}

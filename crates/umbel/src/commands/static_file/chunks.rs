@@ -1,0 +1,165 @@
+//! From gathered hashes to a file: chunk by chunk, on all processors, in order.
+
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use umbel_dedup::GatheredItems;
+use umbel_filter::ItemHash;
+use umbel_static::{
+    BuildError, BuiltChunk, CHUNK_BITS_MAX, Head, HeadBuilder, Role, ShapeError, StaticShape,
+};
+
+/// Upper bits of a hash that choose its group: a chunk is some whole groups, however many there are.
+pub(super) const GROUP_BITS: u8 = CHUNK_BITS_MAX;
+
+/// What a file is built of.
+pub(super) struct Gathered {
+    pub(super) keys: GatheredItems,
+    /// The others of an exact set.
+    pub(super) others: Option<GatheredItems>,
+}
+
+/// How a file is built: the shape, and how many bits of a hash choose its chunk.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) shape: StaticShape,
+    pub(super) chunk_bits: u8,
+}
+
+impl Gathered {
+    /// Writes the file.
+    ///
+    /// The plan depends on the number of different keys, which is known once they were sorted. So it is made for as many
+    /// as if all were different, and made again in the rare case that it would have been another one.
+    ///
+    /// # Errors
+    ///
+    /// A [`BuildError`]; if scratch files cannot be read, or the file cannot be written.
+    pub(super) fn write(
+        &self,
+        plan_for: impl Fn(u64, u64) -> Result<Plan, ShapeError>,
+        file: &File,
+        path: &Path,
+    ) -> Result<Head> {
+        let item_count = |items: &GatheredItems| items.item_count();
+        let mut counts = (self.keys.item_count(), self.others.as_ref().map_or(0, item_count));
+        loop {
+            let plan = match plan_for(counts.0, counts.1) {
+                // More than a file takes may be fewer, once equal ones are one.
+                Err(ShapeError::KeyCount { .. }) => {
+                    counts = self.count_distinct()?;
+                    plan_for(counts.0, counts.1)?
+                }
+                plan => plan?,
+            };
+            let head = self.write_as(&plan, file, path)?;
+            counts = (head.key_count(), head.other_count());
+            if plan_for(counts.0, counts.1)? == plan {
+                return Ok(head);
+            }
+        }
+    }
+
+    fn count_distinct(&self) -> Result<(u64, u64)> {
+        let mut counts = (0, 0);
+        for group in 0..1 << GROUP_BITS {
+            counts.0 += sorted_hashes(&self.keys, group)?.len() as u64;
+            if let Some(others) = &self.others {
+                counts.1 += sorted_hashes(others, group)?.len() as u64;
+            }
+        }
+        Ok(counts)
+    }
+
+    fn write_as(&self, plan: &Plan, file: &File, path: &Path) -> Result<Head> {
+        let cannot = || format!("{}: cannot write", path.display());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut builder = HeadBuilder::new(plan.shape.clone(), plan.chunk_bits);
+        file.set_len(0).with_context(cannot)?;
+        // The head is written last, in place of these zeros: until then the file is none.
+        file.write_all_at(&vec![0; builder.head_bytes()], 0).with_context(cannot)?;
+        let mut offset = builder.head_bytes() as u64;
+        let chunks: Vec<usize> = (0..1 << plan.chunk_bits).collect();
+        for wave in chunks.chunks(threads) {
+            let built = std::thread::scope(|scope| {
+                let begin = |chunk: &usize| {
+                    let chunk = *chunk;
+                    scope.spawn(move || self.chunk(plan, chunk))
+                };
+                let begun: Vec<_> = wave.iter().map(begin).collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, Result<BuiltChunk>>| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                };
+                begun.into_iter().map(join).collect::<Result<Vec<BuiltChunk>>>()
+            })?;
+            for chunk in built {
+                builder.push(&chunk);
+                file.write_all_at(chunk.cells(), offset).with_context(cannot)?;
+                offset += chunk.cells().len() as u64;
+            }
+        }
+        let head = builder.finish();
+        file.write_all_at(&head.to_bytes(), 0).with_context(cannot)?;
+        Ok(head)
+    }
+
+    /// Builds a chunk.
+    fn chunk(&self, plan: &Plan, chunk: usize) -> Result<BuiltChunk> {
+        let Plan { shape, chunk_bits } = plan;
+        let groups_per_chunk = 1 << (GROUP_BITS - chunk_bits);
+        let groups = chunk * groups_per_chunk..(chunk + 1) * groups_per_chunk;
+        Ok(match shape.role() {
+            Role::Filter => shape.filter_chunk(&all_hashes(&self.keys, groups)?, *chunk_bits)?,
+            Role::Map => {
+                let (mut hashes, mut values) = (Vec::new(), Vec::new());
+                for group in groups {
+                    for (hash, value) in sorted_pairs(&self.keys, group)? {
+                        hashes.push(hash);
+                        values.push(value);
+                    }
+                }
+                shape.map_chunk(&hashes, &values, *chunk_bits)?
+            }
+            Role::Exact => {
+                let members = all_hashes(&self.keys, groups.clone())?;
+                let mut begun = shape.exact_chunk(members, *chunk_bits)?;
+                for group in groups {
+                    if let Some(others) = &self.others {
+                        begun.take_others(&sorted_hashes(others, group)?)?;
+                    }
+                }
+                begun.finish()?
+            }
+        })
+    }
+}
+
+/// The hashes of a group, each once.
+fn sorted_hashes(items: &GatheredItems, group: usize) -> Result<Vec<ItemHash>> {
+    let mut hashes = items.hashes(group)?;
+    hashes.sort_unstable();
+    hashes.dedup();
+    Ok(hashes)
+}
+
+/// The hashes of some groups, each once: groups rise with the hash.
+fn all_hashes(items: &GatheredItems, groups: std::ops::Range<usize>) -> Result<Vec<ItemHash>> {
+    let mut hashes = Vec::new();
+    for group in groups {
+        hashes.append(&mut sorted_hashes(items, group)?);
+    }
+    Ok(hashes)
+}
+
+/// The hashes of a group and the value of each, each once.
+fn sorted_pairs(items: &GatheredItems, group: usize) -> Result<Vec<(ItemHash, u64)>> {
+    let mut pairs = items.pairs(group)?;
+    pairs.sort_unstable();
+    pairs.dedup();
+    if let Some(pair) = pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let (hash, values) = (pair[0].0, [pair[0].1, pair[1].1]);
+        return Err(BuildError::TwoValues { hash, values }.into());
+    }
+    Ok(pairs)
+}

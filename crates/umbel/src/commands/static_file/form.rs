@@ -1,0 +1,150 @@
+//! What of a record is a key: said when a file is built, stored in it, and followed when it is asked.
+
+use crate::exit::UsageError;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use umbel_records::{Format, Granularity, ItemExtractor, Normaliser, Normalisers};
+
+/// What of a record is a key.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ItemForm {
+    /// Fields; none where the line is the key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) key: Vec<String>,
+    /// Names of normalisers, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) normalise: Vec<String>,
+    /// Of keys of one field, which types of JSON values they have: `s` texts, `d` numbers and others.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) types: String,
+    /// The field of the numbers of a map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<String>,
+}
+
+impl ItemForm {
+    /// As a file has it.
+    ///
+    /// # Errors
+    ///
+    /// If a release wrote it that knows other forms.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        serde_json::from_str(text).map_err(|_| {
+            anyhow::anyhow!(
+                "the file says of its keys `{text}`, which this release does not know: ask it with a newer one"
+            )
+        })
+    }
+
+    /// The text for the file.
+    pub(super) fn text(&self) -> String {
+        match self == &Self::default() {
+            true => String::new(),
+            false => serde_json::to_string(self).expect("it has texts alone"),
+        }
+    }
+
+    pub(super) fn granularity(&self) -> Granularity {
+        match &self.key[..] {
+            [] => Granularity::Line,
+            fields => Granularity::Key(fields.to_vec()),
+        }
+    }
+
+    /// The normalisers.
+    ///
+    /// # Errors
+    ///
+    /// If a release wrote the file that knows others.
+    pub(super) fn normalisers(&self) -> Result<Normalisers> {
+        let parsed: Result<Vec<Normaliser>, _> =
+            self.normalise.iter().map(|name| name.parse()).collect();
+        Ok(Normalisers::new(parsed?))
+    }
+
+    /// The item that an argument means: a line, or the only field of a key.
+    ///
+    /// # Errors
+    ///
+    /// If keys have several fields, or values of several types, so that a text may mean several keys.
+    pub(super) fn item_of(&self, argument: &str) -> Result<Vec<u8>> {
+        let normalisers = self.normalisers()?;
+        let mut extractor = match &self.key[..] {
+            [] => ItemExtractor::new(Format::Text, Granularity::Line)?,
+            [_] => ItemExtractor::new(Format::JsonLines, Granularity::Key(vec!["k".into()]))?,
+            fields => {
+                let text = format!(
+                    "its keys have the fields {}: ask with --file and records that have them",
+                    fields.join(", ")
+                );
+                return Err(UsageError(text).into());
+            }
+        }
+        .normalised(normalisers);
+        let record = match (&self.key[..], self.types.as_str()) {
+            ([], _) => argument.as_bytes().to_vec(),
+            (_, "s" | "") => serde_json::json!({ "k": argument }).to_string().into_bytes(),
+            (_, "d") => format!("{{\"k\":{argument}}}").into_bytes(),
+            _ => {
+                let text = "its keys are values of several types, so that a text may mean several of them: \
+                            ask with --file and records";
+                return Err(UsageError(text.into()).into());
+            }
+        };
+        let item = extractor.item(&record).map(<[u8]>::to_vec);
+        item.map_err(|error| {
+            UsageError(format!("{argument}: {error}; its keys are numbers")).into()
+        })
+    }
+
+    /// In words.
+    pub(super) fn words(&self) -> String {
+        let mut text = match &self.key[..] {
+            [] => "lines".to_owned(),
+            fields => format!("fields {}", fields.join(", ")),
+        };
+        if !self.normalise.is_empty() {
+            text += &format!(", normalised: {}", self.normalise.join(", "));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_mean_what_records_have() {
+        let form = |types: &str| ItemForm {
+            key: vec!["id".into()],
+            types: types.into(),
+            normalise: vec!["lower".into()],
+            ..ItemForm::default()
+        };
+        assert_eq!(ItemForm::default().item_of("a \"b").unwrap(), b"a \"b");
+        assert_eq!(form("s").item_of("A\"b").unwrap(), b"s\x03a\"b");
+        assert_eq!(form("d").item_of("4.0").unwrap(), b"d\x014");
+        assert!(form("d").item_of("four").is_err() && form("ds").item_of("4").is_err());
+        let two = ItemForm { key: vec!["a".into(), "b".into()], ..ItemForm::default() };
+        assert!(two.item_of("4").unwrap_err().to_string().contains("a, b"));
+    }
+
+    #[test]
+    fn a_form_is_read_as_it_was_written() {
+        let form = ItemForm {
+            key: vec!["a.b".into()],
+            normalise: vec!["lower".into(), "trim".into()],
+            types: "s".into(),
+            value: Some("n".into()),
+        };
+        assert_eq!(ItemForm::parse(&form.text()).unwrap(), form);
+        assert_eq!(ItemForm::default().text(), "");
+        assert_eq!(ItemForm::parse("").unwrap(), ItemForm::default());
+        assert!(ItemForm::parse("lines").is_err());
+        assert_eq!(form.words(), "fields a.b, normalised: lower, trim");
+    }
+}
