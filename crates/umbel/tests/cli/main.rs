@@ -54,6 +54,7 @@ mod rules;
 mod sandbox;
 mod serve;
 mod sketch;
+mod static_file;
 mod streams;
 mod summary;
 mod table;

@@ -1,0 +1,243 @@
+//! `umbel static`: files that are built once and asked.
+
+use crate::sandbox::{Ran, Sandbox};
+use crate::serve::{run, umbel};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Stdio;
+
+fn stat(sandbox: &Sandbox, args: &str) -> Ran {
+    run(sandbox, &format!("static {args}"))
+}
+
+fn asked(sandbox: &Sandbox, args: &str) -> String {
+    stat(sandbox, &format!("ask {args}")).kept_text()
+}
+
+fn info(sandbox: &Sandbox, file: &str) -> Value {
+    let text = stat(sandbox, &format!("info {file} --json")).kept_text();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn lines(numbers: std::ops::Range<u32>) -> String {
+    numbers.map(|number| format!("line {number}\n")).collect()
+}
+
+#[test]
+fn a_filter_holds_all_of_its_keys_and_few_others() {
+    let sandbox = Sandbox::with(&[("keys", lines(0..20_000)), ("new", lines(19_990..119_990))]);
+    let said = stat(&sandbox, "build keys --rate 0.001 -o f.umbs --json").kept_text();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["role"], &said["keys"]), (&"filter".into(), &20_000.into()));
+    assert_eq!((&said["check_bits"], &said["chunks"]), (&10.into(), &1.into()));
+    assert_eq!(said, info(&sandbox, "f.umbs"));
+    assert_eq!(asked(&sandbox, "f.umbs --file keys --count"), "present\t20000\nabsent\t0\n");
+    // 100,000 others at 1 in 1,024: 97.7, and five times 9.9 more or less. Ten are keys.
+    let absent = asked(&sandbox, "f.umbs --file new --absent");
+    let absent_count = absent.lines().count();
+    assert!((100_000 - 158..100_000 - 57).contains(&absent_count), "{absent_count}");
+    let present = asked(&sandbox, "f.umbs --file new --present");
+    assert!(present.starts_with(&lines(19_990..20_000)));
+    assert_eq!(present.lines().count() + absent_count, 100_000);
+}
+
+#[test]
+fn one_item_is_answered_like_grep() {
+    let sandbox = Sandbox::with(&[("keys", "alice\nbob\n")]);
+    stat(&sandbox, "build keys --rate 1e-9 -o f.umbs --quiet").kept();
+    assert_eq!(asked(&sandbox, "f.umbs alice"), "present\talice\n");
+    assert_eq!(stat(&sandbox, "ask f.umbs carol").ended_with(1), b"absent\tcarol\n");
+    assert_eq!(asked(&sandbox, "f.umbs carol bob"), "absent\tcarol\npresent\tbob\n");
+    stat(&sandbox, "ask none.umbs carol").refused(2, &["none.umbs"]);
+    let mut child = umbel(&sandbox, "static ask f.umbs").stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"bob\ncarol").unwrap();
+    let ran = sandbox.ended(child.wait_with_output().unwrap());
+    assert_eq!(ran.kept_text(), "present\tbob\nabsent\tcarol\n");
+}
+
+#[test]
+fn bytes_depend_on_nothing_but_the_keys() {
+    let reversed: String = lines(0..50_000).lines().rev().map(|line| format!("{line}\n")).collect();
+    let sandbox = Sandbox::with(&[
+        ("a/keys", lines(0..50_000)),
+        ("b/1", reversed.clone()),
+        ("b/2", lines(300..700)),
+    ]);
+    stat(&sandbox, "build a/keys -o a.umbs").kept();
+    // Other files, another order, equal keys, most of it in scratch files.
+    stat(&sandbox, "build b -o b.umbs --memory 64K").kept();
+    assert!(sandbox.read("a.umbs") == sandbox.read("b.umbs"));
+    stat(&sandbox, "build a/keys -o a.umbs")
+        .refused(2, &["a.umbs exists: --overwrite replaces it"]);
+    stat(&sandbox, "build a/keys -o a.umbs --overwrite --seed 1").kept();
+    assert!(sandbox.read("a.umbs") != sandbox.read("b.umbs"));
+    assert_eq!(asked(&sandbox, "a.umbs --file b/2 --count"), "present\t400\nabsent\t0\n");
+}
+
+#[test]
+fn a_map_gives_the_numbers_of_its_keys() {
+    let rows = (0..5000).map(|id| format!("user {id},{},x\n", id * id)).collect::<String>();
+    let sandbox = Sandbox::with(&[("t.csv", format!("id,n,other\n{rows}"))]);
+    stat(&sandbox, "build t.csv --key id --value n --check 30 -o m.umbs").kept();
+    let found = asked(&sandbox, "m.umbs --file t.csv");
+    for (id, line) in (0u64..).zip(found.lines()) {
+        assert_eq!(line, format!("{}\tuser {id},{},x", id * id, id * id));
+    }
+    assert_eq!(info(&sandbox, "m.umbs")["value_bits"], 25);
+    // Tables in other dialects, and with other columns, have the same keys.
+    sandbox.write("u.tsv", "name\tid\na\tuser 7\nb\tuser 5000\n");
+    assert_eq!(asked(&sandbox, "m.umbs --file u.tsv"), "49\ta\tuser 7\nabsent\tb\tuser 5000\n");
+    assert_eq!(asked(&sandbox, "m.umbs --file u.tsv --absent"), "name\tid\nb\tuser 5000\n");
+    sandbox.write("v.tsv", "name\na\n");
+    stat(&sandbox, "ask m.umbs --file v.tsv").refused(2, &["v.tsv", "no column `id`"]);
+    stat(&sandbox, "ask m.umbs --file u.tsv --format text").refused(2, &["text has no fields"]);
+}
+
+#[test]
+fn a_map_refuses_wrong_numbers_by_name() {
+    let sandbox = Sandbox::with(&[
+        ("two.csv", "id,n\na,1\nb,2\na,3\n"),
+        ("same.csv", "id,n\na,1\nb,2\na,1\n"),
+        ("wide.csv", "id,n\na,1\nb,16\n"),
+        ("none.csv", "id,n\na,1\nb,x\n"),
+        ("less.csv", "id,n\na,-1\n"),
+        ("part.jsonl", "{\"id\":1,\"n\":1}\n{\"id\":2,\"n\":1.5}\n"),
+        ("lacks.jsonl", "{\"id\":1,\"n\":1}\n\n{\"n\":1}\n"),
+    ]);
+    let build = |args: &str| stat(&sandbox, &format!("build {args} --key id --value n -o m.umbs"));
+    build("two.csv").refused(
+        1,
+        &["one key has two values: 1 in record 1 of two.csv, 3 in record 3 of two.csv"],
+    );
+    build("wide.csv --value-bits 4")
+        .refused(1, &["wide.csv: record 2: `n` is no whole number from 0 to 15"]);
+    build("none.csv").refused(1, &["none.csv: record 2: `n` is no whole number"]);
+    build("less.csv").refused(1, &["less.csv: record 1: `n` is no whole number"]);
+    build("part.jsonl").refused(1, &["part.jsonl: record 2: `n` is no whole number"]);
+    build("lacks.jsonl").refused(1, &["lacks.jsonl: record 3 (byte 16)", "id"]);
+    stat(&sandbox, "build two.csv --value n -o m.umbs").refused(2, &["--key"]);
+    stat(&sandbox, "build two.csv --key id --value m -o m.umbs").refused(2, &["no column `m`"]);
+    assert!(!sandbox.exists("m.umbs"));
+    build("same.csv").kept();
+    assert_eq!(asked(&sandbox, "m.umbs a b"), "1\ta\n2\tb\n");
+}
+
+#[test]
+fn an_exact_set_is_right_about_members_and_others() {
+    let sandbox = Sandbox::with(&[
+        ("members", lines(0..2000)),
+        ("others/1", lines(2000..150_000)),
+        ("others/2", lines(100_000..200_000)),
+    ]);
+    stat(&sandbox, "build members --others others -o e.umbs --memory 256K").kept();
+    assert_eq!(asked(&sandbox, "e.umbs --file members --count"), "present\t2000\nabsent\t0\n");
+    for others in ["others/1", "others/2"] {
+        assert_eq!(asked(&sandbox, &format!("e.umbs --file {others} --present")), "");
+    }
+    let said = info(&sandbox, "e.umbs");
+    assert_eq!((&said["keys"], &said["others"]), (&2000.into(), &198_000.into()));
+    // 198,000 · ln 2 / 2,000 is 2^6.1.
+    assert_eq!((&said["check_bits"], &said["role"]), (&6.into(), &"exact set".into()));
+    sandbox.write("more", "x\nline 7\n");
+    stat(&sandbox, "build members --others more -o f.umbs").refused(
+        1,
+        &["one item is a key and among the others: record 8 of members and record 2 of more"],
+    );
+    assert!(!sandbox.exists("f.umbs"));
+}
+
+#[test]
+fn keys_of_records_are_asked_as_they_were_built() {
+    let records: String = (0..100).map(|id| format!("{{\"id\": {id}, \"n\": 5}}\n")).collect();
+    let sandbox = Sandbox::with(&[
+        ("a.jsonl", records),
+        ("urls.jsonl", "{\"url\": \"HTTP://A.example:80/x#y\"}\n".to_owned()),
+        ("two.jsonl", "{\"a\": 1, \"b\": 2}\n{\"a\": \"1\", \"b\": 3}\n".to_owned()),
+    ]);
+    stat(&sandbox, "build a.jsonl --key id --rate 1e-9 -o a.umbs").kept();
+    assert_eq!(asked(&sandbox, "a.umbs 99 99.0 100"), "present\t99\npresent\t99.0\nabsent\t100\n");
+    stat(&sandbox, "ask a.umbs alice").refused(2, &["alice", "its keys are numbers"]);
+    stat(&sandbox, "build urls.jsonl --key url --normalise url --rate 1e-9 -o u.umbs").kept();
+    assert_eq!(asked(&sandbox, "u.umbs http://a.example/x"), "present\thttp://a.example/x\n");
+    assert_eq!(info(&sandbox, "u.umbs")["items"]["normalise"], serde_json::json!(["url"]));
+    stat(&sandbox, "build two.jsonl --key a --rate 1e-9 -o t.umbs").kept();
+    stat(&sandbox, "ask t.umbs 1").refused(2, &["several types"]);
+    let all = sandbox.text("two.jsonl");
+    assert_eq!(asked(&sandbox, "t.umbs --file two.jsonl --present"), all);
+    stat(&sandbox, "build two.jsonl --key a --key b --rate 1e-9 -o b.umbs").kept();
+    stat(&sandbox, "ask b.umbs 1").refused(2, &["a, b"]);
+    assert_eq!(asked(&sandbox, "b.umbs --file two.jsonl --present"), all);
+}
+
+#[test]
+fn a_secret_key_is_needed_where_one_was_given() {
+    let digits = "000102030405060708090a0b0c0d0e0f00000000000000ff\n";
+    let other = digits.replace("ff", "fe");
+    let sandbox = Sandbox::with(&[("keys", "a\nb\n"), ("k", digits), ("l", &other), ("m", "0\n")]);
+    stat(&sandbox, "build keys --hash-key k --rate 1e-9 -o f.umbs").kept();
+    assert_eq!(asked(&sandbox, "f.umbs --hash-key k a c"), "present\ta\nabsent\tc\n");
+    assert_eq!(info(&sandbox, "f.umbs")["key_id"], "00000000000000ff");
+    stat(&sandbox, "ask f.umbs a").refused(2, &["f.umbs", "00000000000000ff", "--hash-key"]);
+    stat(&sandbox, "ask f.umbs a --hash-key l").refused(2, &["f.umbs", "key_id: 254"]);
+    stat(&sandbox, "ask f.umbs a --hash-key m").refused(2, &["expected 48 hexadecimal digits"]);
+    stat(&sandbox, "build keys -o g.umbs").kept();
+    stat(&sandbox, "ask g.umbs a --hash-key k").refused(2, &["without a secret key"]);
+}
+
+#[test]
+fn damaged_files_are_refused_whatever_is_asked() {
+    let sandbox = Sandbox::with(&[("keys", lines(0..300)), ("text", lines(0..300))]);
+    stat(&sandbox, "build keys -o f.umbs").kept();
+    let whole = sandbox.read("f.umbs");
+    let damaged = |at: usize, xor: u8| -> Vec<u8> {
+        let mut bytes = whole.clone();
+        bytes[at] ^= xor;
+        bytes
+    };
+    let cases: BTreeMap<&str, (Vec<u8>, &str)> = BTreeMap::from([
+        ("cut", (whole[..whole.len() - 1].to_vec(), "ends too early")),
+        ("head", (whole[..70].to_vec(), "ends too early")),
+        ("short", (whole[..20].to_vec(), "ends too early")),
+        ("empty", (Vec::new(), "ends too early")),
+        ("longer", ([&whole[..], b"x"].concat(), "bytes, expected")),
+        ("cells", (damaged(whole.len() - 20, 1), "checksum of chunk 0")),
+        ("count", (damaged(24, 1), "checksum of the head")),
+        ("newer", (damaged(4, 3), "version 2, expected 1: a newer release wrote it")),
+        ("role", (damaged(5, 5), "role 4, expected 1 to 3")),
+        ("other", (damaged(0, 32), "no static file")),
+    ]);
+    for (name, (bytes, said)) in &cases {
+        sandbox.write(name, bytes);
+        stat(&sandbox, &format!("info {name}")).refused(1, &[name, said]);
+        stat(&sandbox, &format!("ask {name} --file keys")).refused(2, &[name, said]);
+        stat(&sandbox, &format!("ask {name} alice")).refused(2, &[name, said]);
+    }
+    stat(&sandbox, "info text").refused(1, &["text: no static file"]);
+}
+
+#[test]
+fn no_output_takes_the_place_of_an_input() {
+    let sandbox = Sandbox::with(&[("keys", lines(0..3)), ("others", lines(3..6))]);
+    let args = "build keys --overwrite -o";
+    stat(&sandbox, &format!("{args} keys")).refused(2, &["keys", "input"]);
+    let both = format!("{args} ./others --others others");
+    stat(&sandbox, &both).refused(2, &["others", "input"]);
+    assert_eq!(sandbox.text("keys"), lines(0..3));
+    stat(&sandbox, "build nothing -o f.umbs").refused(1, &["nothing"]);
+    stat(&sandbox, "build - --others - -o f.umbs").refused(2, &["standard input"]);
+    stat(&sandbox, "build keys -o none/f.umbs").refused(1, &["none/f.umbs"]);
+    assert!(!sandbox.exists("f.umbs"));
+}
+
+#[test]
+fn an_empty_set_is_a_set() {
+    let sandbox = Sandbox::with(&[("none", ""), ("one", "x\n")]);
+    stat(&sandbox, "build none -o f.umbs").kept();
+    assert_eq!(stat(&sandbox, "ask f.umbs x").ended_with(1), b"absent\tx\n");
+    stat(&sandbox, "build none --others one -o e.umbs").kept();
+    assert_eq!(asked(&sandbox, "e.umbs --file one"), "absent\tx\n");
+    stat(&sandbox, "build one --others none -o e.umbs --overwrite").kept();
+    assert_eq!(asked(&sandbox, "e.umbs --file one"), "present\tx\n");
+    assert_eq!(info(&sandbox, "f.umbs")["bits_per_key"], Value::Null);
+}
