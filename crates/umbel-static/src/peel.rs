@@ -13,52 +13,74 @@
 
 use umbel_filter::ItemHash;
 
-use crate::placement::Placement;
+use crate::placement::{Placement, Places};
 
-/// One key in the upper half of a cell's word; the lower half is the XOR of its keys' numbers.
+/// One key in the upper half of a word; the lower half is the XOR of the keys' numbers.
 const ONE_KEY: u64 = 1 << 32;
 
-/// A key, and the cell that is filled for it.
+/// What stands at a cell: how many keys, and the XOR of their numbers and of their places. Of one key these are its own,
+/// so that peeling never looks for the key itself.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    keys: u64,
+    places: Places,
+}
+
+impl Load {
+    #[inline]
+    const fn is_one_key(self) -> bool {
+        self.keys >> 32 == 1
+    }
+}
+
+/// A key, where it lies, and the cell that is filled for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Peeled {
+    pub(crate) places: Places,
     pub(crate) key: u32,
     pub(crate) cell: u32,
 }
 
 /// All keys in the order in which they go; `None` if some stay.
-///
-/// Words of `cells`, one a cell, are overwritten: who builds many tables gives the same again.
 pub(crate) fn peel(
     hashes: &[ItemHash],
     placement: &Placement,
     cell_count: usize,
-    cells: &mut Vec<u64>,
 ) -> Option<Vec<Peeled>> {
-    cells.clear();
-    cells.resize(cell_count, 0);
+    let mut loads = vec![Load::default(); cell_count];
     for (key, hash) in (0u64..).zip(hashes) {
-        for cell in placement.cells(*hash) {
-            cells[cell] = (cells[cell] + ONE_KEY) ^ key;
+        let places = placement.places(*hash);
+        for cell in placement.cells_of(places) {
+            let load = &mut loads[cell];
+            load.keys = (load.keys + ONE_KEY) ^ key;
+            load.places ^= places;
         }
     }
     let mut order = Vec::with_capacity(hashes.len());
-    let mut open = Vec::new();
+    let mut behind = Vec::new();
     for front in 0..cell_count {
-        open.push(front);
-        while let Some(cell) = open.pop() {
-            if cells[cell] >> 32 != 1 {
-                continue;
-            }
+        let mut next = loads[front].is_one_key().then_some(front);
+        while let Some(cell) = next {
+            let Load { keys, places } = loads[cell];
             #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is wanted")]
-            let key = cells[cell] as u32;
+            let key = keys as u32;
             #[expect(clippy::cast_possible_truncation, reason = "tables have 2^24 cells at most")]
-            order.push(Peeled { key, cell: cell as u32 });
-            for other in placement.cells(hashes[key as usize]) {
-                cells[other] = (cells[other] - ONE_KEY) ^ u64::from(key);
-                if other <= front && cells[other] >> 32 == 1 {
-                    open.push(other);
+            order.push(Peeled { places, key, cell: cell as u32 });
+            for other in placement.cells_of(places) {
+                let load = &mut loads[other];
+                load.keys = (load.keys - ONE_KEY) ^ u64::from(key);
+                load.places ^= places;
+                if other <= front && load.is_one_key() {
+                    behind.push(other);
                 }
             }
+            // What came down to one key may have come down to none since.
+            next = loop {
+                match behind.pop() {
+                    Some(cell) if !loads[cell].is_one_key() => {}
+                    found => break found,
+                }
+            };
         }
     }
     (order.len() == hashes.len()).then_some(order)
@@ -78,7 +100,7 @@ mod tests {
         hashes.sort_unstable();
         let geometry = Geometry::of(hashes.len());
         let placement = Placement::new(geometry, 0, 0);
-        let order = peel(&hashes, &placement, geometry.cell_count(), &mut Vec::new()).unwrap();
+        let order = peel(&hashes, &placement, geometry.cell_count()).unwrap();
         let mut keys_of_cell = vec![0; geometry.cell_count()];
         let cells = |peeled: &Peeled| placement.cells(hashes[peeled.key as usize]);
         for peeled in order.iter().rev() {
@@ -92,6 +114,6 @@ mod tests {
         let hashes = [ItemHash::new(1, 2); 2];
         let geometry = Geometry::of(2);
         let placement = Placement::new(geometry, 0, 0);
-        assert!(peel(&hashes, &placement, geometry.cell_count(), &mut Vec::new()).is_none());
+        assert!(peel(&hashes, &placement, geometry.cell_count()).is_none());
     }
 }

@@ -21,6 +21,7 @@
 use umbel_filter::ItemHash;
 
 use crate::Geometry;
+use crate::limits::SEGMENT_BITS_MAX;
 
 const A: u64 = 0x9e37_79b9_7f4a_7c15;
 const B: u64 = 0xe703_7ed1_a0b4_28db;
@@ -74,6 +75,12 @@ pub(crate) const fn fingerprint(hash: ItemHash) -> u64 {
     hash.hi() ^ hash.lo().rotate_left(32)
 }
 
+/// The first segment of a key in the upper 10 bits, and below it the three offsets, the first one lowest.
+pub(crate) type Places = u64;
+
+/// Bits of an offset in [`Places`]. Chunks of 2^21 keys have some 150 segments, smaller ones fewer than 250.
+const PLACE_BITS: u32 = SEGMENT_BITS_MAX as u32;
+
 /// Places keys in the cells of one table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
@@ -103,12 +110,42 @@ impl Placement {
         self.cells_within(hash, place_among(hash, self.chunk_count).1)
     }
 
-    /// The same, given what [`place_among`] says.
+    /// The same in one word, for building.
+    #[inline]
+    pub(crate) fn places(&self, hash: ItemHash) -> Places {
+        let (mix, segment) = self.mix(hash, place_among(hash, self.chunk_count).1);
+        let mask = self.segment_cells - 1;
+        let offset = |at: u32| ((mix >> (OFFSET_STRIDE * at)) & mask) << (PLACE_BITS * at);
+        segment << (3 * PLACE_BITS) | offset(2) | offset(1) | offset(0)
+    }
+
+    /// The cells that a word of [`places`](Self::places) means.
+    #[inline]
+    pub(crate) fn cells_of(&self, places: Places) -> [usize; 3] {
+        let first = (places >> (3 * PLACE_BITS)) * self.segment_cells;
+        let offset = |at: u32| (places >> (PLACE_BITS * at)) & ((1 << PLACE_BITS) - 1);
+        let cells = [
+            first + offset(0),
+            first + self.segment_cells + offset(1),
+            first + 2 * self.segment_cells + offset(2),
+        ];
+        #[expect(clippy::cast_possible_truncation, reason = "below the number of cells")]
+        let cells = cells.map(|cell| cell as usize);
+        cells
+    }
+
+    /// What offsets are cut from, and the first segment.
+    #[inline(always)]
+    fn mix(&self, hash: ItemHash, within: u64) -> (u64, u64) {
+        let (upper, lower) = wide_product(hash.lo() ^ self.salt, hash.hi() ^ B);
+        let (segment, _) = wide_product(within, self.first_count);
+        (upper ^ lower, segment)
+    }
+
+    /// The same as [`cells`](Self::cells), given what [`place_among`] says.
     #[inline(always)]
     pub(crate) fn cells_within(&self, hash: ItemHash, within: u64) -> [usize; 3] {
-        let (upper, lower) = wide_product(hash.lo() ^ self.salt, hash.hi() ^ B);
-        let mix = upper ^ lower;
-        let (segment, _) = wide_product(within, self.first_count);
+        let (mix, segment) = self.mix(hash, within);
         let first = segment * self.segment_cells;
         let (second, third) = (first + self.segment_cells, first + 2 * self.segment_cells);
         let mask = self.segment_cells - 1;
@@ -154,6 +191,7 @@ mod tests {
                     assert!(cells.iter().all(|cell| *cell < geometry.cell_count()));
                     assert_eq!(segments, [segments[0], segments[0] + 1, segments[0] + 2]);
                     assert!(segments[0] >= before);
+                    assert_eq!(placement.cells_of(placement.places(hash)), cells);
                     before = segments[0];
                 }
                 assert_eq!(before, geometry.segment_count() as usize - 3);

@@ -15,6 +15,9 @@ use crate::peel::{Peeled, peel};
 use crate::placement::Placement;
 use crate::{Geometry, chunk_of};
 
+/// Keys whose values are looked up before the cells of any of them are filled.
+const SOLVED_AT_ONCE: usize = 64;
+
 /// What a directory says of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TableShape {
@@ -134,21 +137,24 @@ pub(crate) fn build(
         return Ok(TableShape::empty(bits));
     }
     let geometry = Geometry::of(hashes.len());
-    let mut words = Vec::new();
     for seed in 0..SEED_COUNT_MAX {
         let placement = Placement::new(geometry, chunk_bits, seed);
-        let Some(order) = peel(hashes, &placement, geometry.cell_count(), &mut words) else {
+        let Some(order) = peel(hashes, &placement, geometry.cell_count()) else {
             continue;
         };
         let start = bytes.len();
         bytes.resize(start + cell_bytes(geometry.cell_count(), bits), 0);
         let cells = &mut bytes[start..];
-        for Peeled { key, cell } in order.into_iter().rev() {
-            let key = key as usize;
-            // The key's own cell is still 0.
-            let [a, b, c] = placement.cells(hashes[key]).map(|cell| read(cells, cell, bits));
-            let value = (value_of(key) ^ a ^ b ^ c) & mask(bits);
-            fill(cells, cell as usize, bits, value);
+        let mut values = Vec::with_capacity(SOLVED_AT_ONCE);
+        for peeled in order.rchunks(SOLVED_AT_ONCE) {
+            // First, because these reads wait for memory together, and those of cells for each other.
+            values.clear();
+            values.extend(peeled.iter().map(|peeled| value_of(peeled.key as usize)));
+            for (Peeled { places, cell, .. }, value) in peeled.iter().zip(&values).rev() {
+                // The key's own cell is still 0.
+                let [a, b, c] = placement.cells_of(*places).map(|cell| read(cells, cell, bits));
+                fill(cells, *cell as usize, bits, (value ^ a ^ b ^ c) & mask(bits));
+            }
         }
         let key_count = u32::try_from(hashes.len()).expect("at most 2^21 keys");
         return Ok(TableShape { key_count, geometry, seed, bits });
