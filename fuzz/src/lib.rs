@@ -10,6 +10,7 @@ pub mod saved;
 pub mod seeds;
 pub mod sessions;
 pub mod sketches;
+pub mod static_files;
 
 /// Panics unless two slices begin with the same `bit_len` bits.
 pub fn assert_same_bits(ours: &[u8], theirs: &[u8], bit_len: u64) {

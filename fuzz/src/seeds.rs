@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
-use crate::{saved, sessions, sketches};
+use crate::{saved, sessions, sketches, static_files};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
 use umbel_engine::reconcile::Kind;
@@ -95,6 +95,8 @@ pub fn all() -> Vec<Seed> {
         .into_iter()
         .map(|(name, choice)| ("session_frames", name, sessions::recorded(choice)));
     let saved = saved::seeds().into_iter().map(|(name, bytes)| ("saved_filter", name, bytes));
+    let statics =
+        static_files::seeds().into_iter().map(|(name, bytes)| ("static_file", name, bytes));
     let commands = [
         ("pipeline", "BF.ADD k a\r\n*3\r\n$9\r\nBF.EXISTS\r\n$1\r\nk\r\n$1\r\na\r\nPING\r\n"),
         (
@@ -117,6 +119,7 @@ pub fn all() -> Vec<Seed> {
         .chain(commands)
         .chain(made)
         .chain(saved)
+        .chain(statics)
         .chain(sketches)
         .chain(files)
         .chain(sessions)
