@@ -39,6 +39,7 @@ mod jobs;
 mod limits;
 mod measure;
 pub(crate) mod resp;
+mod status;
 
 #[cfg(test)]
 mod gateway_test;
