@@ -107,6 +107,12 @@ crate::settings! {
         /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` make: `scalable`, which
         /// grow; `blocked` or `classic`, which do not. With NONSCALING it is `blocked`, unless this is `classic`.
         resp_default_kind: String = "scalable".to_owned(),
+        /// Serves the console at `/console`: pages that show the cluster in a browser, and change nothing.
+        /// With principals they show what the one who signs in may see.
+        console: bool = true,
+        /// Names under which the console is reached beside this node's own, its address and `localhost`, as
+        /// of a proxy; under others it does not answer, so that no site makes a browser ask for it.
+        console_hosts: Vec<String> = Vec::new(),
         /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
         /// request that asks for more gets this.
         request_timeout_ms_max: u64 = 60_000,
@@ -217,6 +223,9 @@ impl Config {
         self.validate_numbers()?;
         if self.default_kind().is_none() {
             return Err(ConfigError::DefaultKind { kind: self.resp_default_kind.clone() });
+        }
+        if let Some(host) = self.console_hosts.iter().find(|host| !address::is_host_name(host)) {
+            return Err(ConfigError::ConsoleHost { host: host.clone() });
         }
         if self.data.is_empty() {
             return Err(ConfigError::NoData);

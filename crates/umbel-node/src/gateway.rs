@@ -1,5 +1,5 @@
 //! What clients see of a node: filters and administration over gRPC, filters over the Redis protocol on
-//! a port of its own, health, metrics. Peers come in here too.
+//! a port of its own, health, metrics, the console. Peers come in here too.
 //!
 //! Clients and peers use connections of their own, and every limit on calls is one of a connection,
 //! so that no crowd of clients keeps peers out.
@@ -25,6 +25,7 @@ mod access;
 mod admin;
 mod admission;
 mod caller;
+mod console;
 mod convert;
 mod credential;
 mod deadlines;
@@ -45,6 +46,7 @@ mod status;
 mod gateway_test;
 
 pub(crate) use admission::Budget;
+pub(crate) use console::Console;
 pub(crate) use items::ItemBatch;
 
 use limits::{
@@ -66,6 +68,8 @@ pub(crate) struct Gateway {
     pub(crate) budget: Arc<Budget>,
     /// Whether certificates of nodes must say which node it is.
     pub(crate) needs_member: bool,
+    /// What `/console` shows; None if there is none.
+    pub(crate) console: Option<Arc<Console>>,
 }
 
 /// Why a node cannot serve. Nothing was served.
@@ -91,10 +95,15 @@ pub(crate) async fn serve(
 ) -> Result<(), ServeError> {
     let health = HealthReporter::new();
     let coordinator = Arc::clone(&gateway.coordinator);
+    let console = gateway.console.clone();
     let routes = gateway.routes(health.clone())?;
     let (stopping, stopped) = oneshot::channel();
     let stop = async {
         stop.await;
+        // Pages stay open for ever, and would be waited for.
+        if let Some(console) = console {
+            console.close();
+        }
         // The one who listens is gone if the server is.
         let _ = stopping.send(());
     };
@@ -127,6 +136,7 @@ pub(crate) async fn serve(
 impl Gateway {
     fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
         let Self { coordinator, peers, jobs: job_host, render_metrics, timeout_max, .. } = self;
+        let console = self.console.map(|console| console.routes()).unwrap_or_default();
         let deadlines = deadlines::Deadlines::new(timeout_max);
         let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
@@ -157,7 +167,7 @@ impl Gateway {
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
-        Ok(Routes::from(router.merge(pages).layer(admitted).layer(gated)).prepare())
+        Ok(Routes::from(router.merge(pages).merge(console).layer(admitted).layer(gated)).prepare())
     }
 }
 

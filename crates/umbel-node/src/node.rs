@@ -18,7 +18,7 @@ use crate::cube;
 use crate::door::Door;
 use crate::formation;
 use crate::gateway::resp::{self, RespGateway};
-use crate::gateway::{self, Budget, Gateway};
+use crate::gateway::{self, Budget, Console, Gateway};
 use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
@@ -147,6 +147,10 @@ impl Node {
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
         let budget = Budget::new(config.request_bytes_max);
+        let (hosts, needs_member) = (&*config.console_hosts, config.require_node_identity);
+        let console = config
+            .console
+            .then(|| Console::new(Arc::clone(&coordinator), (&address, hosts), needs_member));
         let gateway = Gateway {
             coordinator: Arc::clone(&coordinator),
             peers,
@@ -154,7 +158,8 @@ impl Node {
             render_metrics,
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
             budget: Arc::clone(&budget),
-            needs_member: config.require_node_identity,
+            needs_member,
+            console,
         };
         let (failure, failed) = watch::channel(None);
         let resp_address = resp.as_ref().map(|listener| listener.local_address());

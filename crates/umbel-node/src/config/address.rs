@@ -51,8 +51,13 @@ pub(super) fn split(text: &str) -> Option<(&str, u16)> {
         }
         None => host,
     };
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let is_ip =
         host.parse::<std::net::IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
-    (is_ip || (!host.is_empty() && host.chars().all(is_host))).then_some((host, port))
+    (is_ip || is_host_name(host)).then_some((host, port))
+}
+
+/// Whether a text may be the name of a host, without a port.
+pub(super) fn is_host_name(text: &str) -> bool {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    !text.is_empty() && text.chars().all(is_of_name)
 }

@@ -130,3 +130,12 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
     let said = refused(|config| config.resp_default_kind = "cuckoo".into());
     assert!(said.contains("expected scalable, blocked or classic"), "{said}");
 }
+
+#[test]
+fn the_console_is_reached_under_names_of_hosts() {
+    accepted(|config| config.console_hosts = vec!["umbel.example".into(), "10.0.0.1".into()]);
+    for bad in ["", "umbel.example:443", "https://umbel.example", "a b"] {
+        let said = refused(|config| config.console_hosts = vec![bad.into()]);
+        assert!(said.contains("without scheme and port"), "{said}");
+    }
+}

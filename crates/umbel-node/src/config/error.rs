@@ -120,6 +120,12 @@ pub enum ConfigError {
         /// Its name.
         kind: String,
     },
+    /// The console is reached under names of hosts. Name one without scheme and port.
+    #[error("console_hosts names \"{host}\": expected the name of a host, without scheme and port")]
+    ConsoleHost {
+        /// What was named.
+        host: String,
+    },
     /// The data folder has no name. Name one.
     #[error("data is empty: name a folder")]
     NoData,

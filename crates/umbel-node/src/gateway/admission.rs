@@ -16,6 +16,7 @@ use axum::response::Response;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
+use super::console;
 use super::deadlines::timeout_of;
 use super::limits::{STREAM_TIMEOUT_DEFAULT, STREAM_TIMEOUT_MAX};
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
@@ -210,6 +211,9 @@ enum Manner {
 
 impl Manner {
     fn of(path: &str) -> Self {
+        if console::is_stream(path) {
+            return Self::GivesLong;
+        }
         let Some((service, method)) = path.trim_start_matches('/').split_once('/') else {
             return Self::Unary;
         };
@@ -298,6 +302,8 @@ mod tests {
             }
         }
         assert_eq!(Manner::of("/metrics"), Manner::Unary);
+        assert_eq!(Manner::of("/console"), Manner::Unary);
+        assert_eq!(Manner::of("/console/events/cluster"), Manner::GivesLong);
     }
 
     #[test]

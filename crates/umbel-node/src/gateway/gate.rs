@@ -12,6 +12,7 @@ use tonic::Status;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
 use super::caller::{Caller, Need};
+use super::console;
 use super::credential::Credential;
 use super::errors;
 use crate::coordinator::{CaughtUp, Coordinator};
@@ -26,6 +27,9 @@ impl Need {
             "/livez" | "/readyz" => return Self::Nothing,
             "/metrics" => return Self::Cluster(ClusterVerb::Metrics),
             _ => {}
+        }
+        if let Some(need) = console::need(path) {
+            return need;
         }
         let mut parts = path.trim_start_matches('/').splitn(2, '/');
         let (service, method) =
@@ -73,7 +77,9 @@ impl Need {
 
     /// Whether such calls are logged one by one.
     fn is_audited(self, path: &str) -> bool {
-        let is_followed = path.ends_with("/ListJobs") || path.ends_with("/DescribeJob");
+        let is_followed = path.ends_with("/ListJobs")
+            || path.ends_with("/DescribeJob")
+            || console::is_stream(path);
         match self {
             Self::Cluster(ClusterVerb::Metrics)
             | Self::Nothing
@@ -208,11 +214,20 @@ mod tests {
 
     #[test]
     fn what_nobody_thought_of_is_an_administrators() {
-        for path in ["/livez", "/readyz", "/grpc.health.v1.Health/Check"] {
+        for path in ["/livez", "/readyz", "/grpc.health.v1.Health/Check", "/console"] {
             assert_eq!(Need::of(path), Need::Nothing, "{path}");
         }
-        let strange =
-            ["/", "", "/livez/", "//livez", "/umbel.v1.Filters/New", "/x", "/umbel.v1.Admin"];
+        let strange = [
+            "/",
+            "",
+            "/livez/",
+            "//livez",
+            "/umbel.v1.Filters/New",
+            "/x",
+            "/umbel.v1.Admin",
+            "/console/x",
+            "/consoles",
+        ];
         for path in strange {
             assert_eq!(Need::of(path), Cluster(Admin), "{path}");
         }

@@ -67,6 +67,7 @@ async fn all_services_share_a_port() {
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(0),
         needs_member: false,
+        console: None,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve(listener, gateway, async {

@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-pub(super) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
+pub(crate) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
     let new = NewFilter::Planned {
         kind,
         distribution: Distribution::Partitioned,

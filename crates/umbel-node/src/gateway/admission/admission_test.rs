@@ -47,6 +47,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(request_bytes_max),
         needs_member: false,
+        console: None,
     };
     let server = tokio::spawn(async move {
         serve(listener, gateway, std::future::pending()).await.unwrap();

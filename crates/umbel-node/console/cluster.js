@@ -1,0 +1,99 @@
+// The cluster: the hash space from left to right, a row a node, a box a replica.
+
+import { element, figures, keyed, panel, say, set, state, table } from "./elements.js";
+import { bytes, count } from "./figures.js";
+
+const LEGEND = [
+  ["leader", "leader"],
+  ["replica", "replica"],
+  ["target", "replica to come"],
+];
+
+/** What a node is of a shard; undefined if it has no part in it. */
+function part(shard, node) {
+  if (shard.leader === node) return "leader";
+  if (shard.replicas.includes(node)) return "replica";
+  return shard.target.includes(node) ? "target" : undefined;
+}
+
+function standing(node) {
+  if (node.state === "removed") return ["off", "removed"];
+  if (!node.answers) return ["bad", "silent"];
+  return node.state === "draining" ? ["warn", "draining"] : ["good", "answers"];
+}
+
+function nodesTable() {
+  return table("Nodes", [
+    { title: "Node", text: (row) => String(row.node) },
+    { title: "Address", text: (row) => row.address },
+    { title: "State", draw: (cell, row) => state(cell, ...standing(row)) },
+    { title: "Leads", number: true, text: (row) => count(row.leader_count) },
+    { title: "Replicas", number: true, text: (row) => count(row.replica_count) },
+    { title: "Meta group", text: (row) => (row.is_meta_leader ? "leader" : row.meta_role) },
+  ], (row) => row.node);
+}
+
+function shardsTable() {
+  return table("Shards", [
+    { title: "Shard", text: (row) => String(row.shard) },
+    { title: "Hash range", draw: (cell, row) => { cell.className = "code"; say(cell, `${row.first} – ${row.last}`); } },
+    { title: "Leader", draw: (cell, row) => state(cell, ...(row.leader ? ["good", `node ${row.leader}`] : ["bad", "none known"])) },
+    { title: "Replicas", text: (row) => row.replicas.join(", ") },
+    { title: "To come", text: (row) => row.target.filter((node) => !row.replicas.includes(node)).join(", ") || "–" },
+    { title: "Filters in memory", number: true, text: (row) => (row.leader ? bytes(row.memory_bytes) : "–") },
+    { title: "Entries applied", number: true, text: (row) => (row.leader ? count(row.applied_index) : "–") },
+  ], (row) => row.shard);
+}
+
+function drawRow(row, { node, shards }) {
+  const [name, track] = row.children;
+  const [kind, word] = standing(node);
+  set(row, "data-kind", kind);
+  state(name, kind, `node ${node.node}`);
+  set(name, "title", word);
+  keyed(track, shards.filter((shard) => part(shard, node.node)), (shard) => shard.shard,
+    () => element("i"),
+    (box, shard) => {
+      const is = part(shard, node.node);
+      box.className = is;
+      box.style.left = `${100 * shard.start}%`;
+      box.style.width = `${100 * (shard.end - shard.start)}%`;
+      set(box, "title", `shard ${shard.shard}: ${is} on node ${node.node}${kind === "bad" ? ", which is silent" : ""}`);
+    });
+}
+
+export function create(root) {
+  const summary = figures();
+  const rows = element("div", { class: "ranges", role: "img" });
+  const legend = element("ul", { class: "legend", "aria-hidden": "true" },
+    ...LEGEND.map(([kind, word]) => element("li", {}, element("i", { class: kind }), word)),
+    element("li", {}, element("span", { class: "mark", "data-kind": "bad" }, "!"), "silent node"));
+  const axis = element("p", { class: "axis", "aria-hidden": "true" }, element("span", {}, "0"),
+    element("span", {}, "hash of an item"), element("span", {}, "2⁶⁴"));
+  const nodes = nodesTable();
+  const shards = shardsTable();
+  root.append(summary.element, panel("Hash ranges", legend, rows, axis), panel("Nodes", nodes.element),
+    panel("Shards", element("details", { open: true }, element("summary", {}, "Ranges, leaders and replicas in figures"), shards.element)));
+
+  return ({ cluster }) => {
+    const members = cluster.nodes.filter((node) => node.state !== "removed");
+    const answering = members.filter((node) => node.answers);
+    const led = cluster.shards.filter((shard) => shard.leader);
+    const silent = members.filter((node) => !node.answers).map((node) => node.node);
+    const memory = cluster.shards.reduce((sum, shard) => sum + shard.memory_bytes, 0);
+    const moving = cluster.shards.filter((shard) => shard.target.length).length;
+    summary.show([
+      ["Nodes", `${answering.length} of ${members.length}`, silent.length ? `silent: ${silent.join(", ")}` : "answer"],
+      ["Shards", `${led.length} of ${cluster.shards.length}`, moving ? `led; ${moving} moving` : "led"],
+      ["Replicas", count(cluster.replica_count), "of each shard wanted"],
+      ["Filters", count(cluster.filter_count), `${bytes(memory)} at leaders`],
+      ["Epoch", count(cluster.epoch), "of the shard map"],
+    ]);
+    set(rows, "aria-label", `Hash ranges of ${cluster.shards.length} shards on ${members.length} nodes, ` +
+      `${led.length} with a leader${silent.length ? `; silent: node ${silent.join(", ")}` : ""}. The tables below tell the same.`);
+    keyed(rows, members.map((node) => ({ node, shards: cluster.shards })), ({ node }) => node.node,
+      () => element("div", { class: "range-row" }, element("span", { class: "name" }), element("div", { class: "track" })), drawRow);
+    nodes.show(cluster.nodes.map((node) => ({ ...node, is_meta_leader: node.node === cluster.meta_leader })));
+    shards.show(cluster.shards);
+  };
+}

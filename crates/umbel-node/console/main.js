@@ -1,0 +1,146 @@
+// The page: which view is shown, who is signed in, and whether what is shown is live.
+
+import * as cluster from "./cluster.js";
+import { element, say, set } from "./elements.js";
+import { time } from "./figures.js";
+import { Refused, events } from "./stream.js";
+
+const VIEWS = [
+  { name: "cluster", title: "Cluster", create: cluster.create },
+];
+
+/** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */
+const PAUSE_MS = [500, 10000];
+
+const at = (id) => document.getElementById(id);
+const part = { connection: at("connection"), notice: at("notice"), signIn: at("sign-in"), view: at("view"), node: at("node") };
+
+/** In memory alone: gone with the page. */
+let token = "";
+let running = new AbortController();
+let liveAt = Date.now();
+
+function connection(state, text) {
+  set(part.connection, "data-state", state);
+  set(document.body, "data-state", state);
+  say(part.connection, text);
+}
+
+function notice(text) {
+  part.notice.hidden = !text;
+  say(part.notice, text);
+}
+
+function chosen() {
+  return VIEWS.find((view) => view.name === location.hash.slice(1)) ?? VIEWS[0];
+}
+
+const pause = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); done(); });
+});
+
+/** Shows a view until another one is chosen. */
+function open() {
+  running.abort();
+  running = new AbortController();
+  const view = chosen();
+  document.title = `${view.title} – Umbel`;
+  for (const link of at("views").querySelectorAll("a")) {
+    set(link, "aria-current", link.hash === `#${view.name}` ? "page" : null);
+  }
+  part.view.replaceChildren(element("h1", { class: "unseen" }, view.title));
+  part.view.hidden = false;
+  part.signIn.hidden = true;
+  notice("");
+  connection("waiting", "connecting");
+  const { signal } = running;
+  let asked = new URLSearchParams();
+  let stream = new AbortController();
+  // A view may ask for another part of itself: the stream is opened anew, what is shown stays.
+  const ask = (fields) => {
+    asked = new URLSearchParams(fields);
+    stream.abort();
+  };
+  const update = view.create(part.view, ask);
+  const follow = async () => {
+    let wait = PAUSE_MS[0];
+    while (!signal.aborted) {
+      stream = new AbortController();
+      const url = `/console/events/${view.name}?${asked}`;
+      try {
+        const both = AbortSignal.any([signal, stream.signal]);
+        for await (const heard of events(url, token, both)) {
+          wait = PAUSE_MS[0];
+          if (take(heard, update)) break;
+        }
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error instanceof Refused && !refused(error)) return;
+      }
+      if (signal.aborted) return;
+      if (!stream.signal.aborted) {
+        connection("stale", `not live since ${time(liveAt)}`);
+        await pause(wait, signal);
+        wait = Math.min(2 * wait, PAUSE_MS[1]);
+      }
+    }
+  };
+  follow();
+}
+
+/** Takes what was heard; true if it was the last. */
+function take(heard, update) {
+  liveAt = Date.now();
+  if (heard?.event === "end") {
+    notice(`The node ended the stream: ${heard.data.why}.`);
+    return true;
+  }
+  connection("live", "live");
+  if (heard?.event !== "snapshot") return false;
+  const { node, cluster: identity, version, failure, unheard_since_ms: since } = heard.data;
+  say(part.node, `node ${node} · cluster ${identity} · umbel ${version}`);
+  notice(failure ? `The node cannot tell: ${failure}.`
+    : since ? `This node does not hear a majority of the cluster since ${time(since)}. It shows what it knows.` : "");
+  if (!failure) update(heard.data);
+  return false;
+}
+
+/** Says why the node tells nothing; true if it may do so later. */
+function refused({ status, message }) {
+  if (status === 503 || status === 429) {
+    notice(message);
+    return true;
+  }
+  part.view.hidden = status === 401;
+  part.signIn.hidden = status !== 401;
+  if (status === 401) {
+    at("token").value = "";
+    say(at("sign-in-why"), token ? "This token is unknown, revoked or expired." : "This cluster tells nothing to who has proved nothing.");
+    token = "";
+    connection("off", "signed out");
+    at("token").focus();
+  } else {
+    notice(`This view is not yours to see: ${message}.`);
+    connection("off", "not shown");
+  }
+  return false;
+}
+
+part.signIn.addEventListener("submit", (submitted) => {
+  submitted.preventDefault();
+  // Others on the way could read it.
+  if (!window.isSecureContext) {
+    say(at("sign-in-why"), "This connection is not encrypted, so the token is not sent. Use TLS, or a browser on the node’s machine.");
+    return;
+  }
+  token = at("token").value.trim();
+  at("token").value = "";
+  open();
+  at("main").focus();
+});
+
+at("skip").addEventListener("click", () => at("main").focus());
+at("views").append(...VIEWS.map(({ name, title }) => element("li", {}, element("a", { href: `#${name}` }, title))));
+window.addEventListener("hashchange", open);
+open();

@@ -1,0 +1,239 @@
+//! The console: pages on the node's own port that show the cluster live, and change nothing.
+//!
+//! ```text
+//!   browser ── GET /console, scripts, style ──► assets     the same for everybody: no data
+//!           ── GET /console/events/VIEW ──────► events     a stream of snapshots, each when it changed
+//!                                                 ▲
+//!                                              sampler     one for all who watch the same, none without
+//!                                                 ▲
+//!                                               views      what the coordinator knows, as JSON
+//! ```
+//!
+//! The gate stands before all of it, so a view is told to who may make the calls that tell the same.
+//! `guard` refuses what browsers send for other sites. Nothing is kept of what was shown.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{any, get};
+use tokio::sync::{Semaphore, watch};
+use umbel_engine::meta::ClusterVerb;
+
+use super::caller::{Caller, Need};
+use crate::coordinator::Coordinator;
+use crate::ports::PeerIdentity;
+
+mod assets;
+mod events;
+mod guard;
+mod json;
+mod query;
+mod sampler;
+mod views;
+
+#[cfg(test)]
+mod console_test;
+
+use events::Watcher;
+use guard::Hosts;
+use sampler::{Topic, Topics};
+use views::View;
+
+/// Streams of events that a node serves at once: one of each open page. Operators are few, and each
+/// stream may hold a snapshot that its client does not read.
+const STREAMS_MAX: usize = 64;
+
+/// What of the pages may be done: scripts, styles and requests of their own, and nothing inline. No text
+/// becomes markup: names are whoever's.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'";
+
+/// Headers of every answer of the console.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-cache"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// What a node serves at `/console`.
+pub(crate) struct Console {
+    coordinator: Arc<Coordinator>,
+    hosts: Hosts,
+    /// Whether certificates of nodes must say which node it is.
+    needs_member: bool,
+    topics: Arc<Topics>,
+    places: Arc<Semaphore>,
+    hearing: Mutex<Hearing>,
+    /// True once the node stops: streams end.
+    is_closing: watch::Sender<bool>,
+}
+
+/// When this node heard the majority, as far as somebody watched.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Hearing {
+    /// By the node's clock, in milliseconds since 1970.
+    last_heard_ms: Option<u64>,
+    /// Since when it does not; None while it does.
+    unheard_since_ms: Option<u64>,
+}
+
+impl Hearing {
+    /// Notes whether the majority was heard now.
+    fn note(&mut self, is_heard: bool, now_ms: u64) -> Self {
+        match is_heard {
+            true => *self = Self { last_heard_ms: Some(now_ms), unheard_since_ms: None },
+            false => {
+                let since = self.last_heard_ms.unwrap_or(now_ms);
+                self.unheard_since_ms.get_or_insert(since);
+            }
+        }
+        *self
+    }
+}
+
+/// What a path of the console needs; None if it is none.
+pub(super) fn need(path: &str) -> Option<Need> {
+    let rest = path.strip_prefix("/console")?;
+    if let Some(view) = rest.strip_prefix("/events/") {
+        // Who asks for a view that there is not is told so, if it is anybody.
+        return Some(View::of(view).map_or(Need::Somebody, View::need));
+    }
+    // The same for everybody, with nothing of the cluster in it.
+    (rest.is_empty() || rest == "/" || assets::has(path)).then_some(Need::Nothing)
+}
+
+/// Whether a path is that of a stream.
+pub(super) fn is_stream(path: &str) -> bool {
+    path.starts_with("/console/events/")
+}
+
+impl Console {
+    /// Of a node that is reached at an address, and under the names of its settings.
+    pub(crate) fn new(
+        coordinator: Arc<Coordinator>,
+        (address, names): (&str, &[String]),
+        needs_member: bool,
+    ) -> Arc<Self> {
+        let own = crate::config::host_of(address).unwrap_or_default();
+        Arc::new(Self {
+            coordinator,
+            hosts: Hosts::new(names.iter().map(String::as_str).chain([own])),
+            needs_member,
+            topics: Arc::default(),
+            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+            hearing: Mutex::default(),
+            is_closing: watch::Sender::new(false),
+        })
+    }
+
+    /// Ends all streams.
+    pub(super) fn close(&self) {
+        self.is_closing.send_replace(true);
+    }
+
+    /// The pages.
+    pub(super) fn routes(self: &Arc<Self>) -> Router {
+        let mut router = Router::new()
+            .route("/console/", get(async || Redirect::permanent("/console")))
+            .route("/console/events/{view}", get(events))
+            .route("/console/{*path}", any(async || (StatusCode::NOT_FOUND, "no such page\n")));
+        for asset in &assets::ALL {
+            router = router.route(asset.path, get(async || asset.into_response()));
+        }
+        let guarded = from_fn_with_state(Arc::clone(self), guard);
+        router.layer(guarded).with_state(Arc::clone(self))
+    }
+
+    fn hearing(&self) -> std::sync::MutexGuard<'_, Hearing> {
+        // No holder of the lock panics.
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to watch, or says why not.
+    fn watch(self: &Arc<Self>, view: &str, request: &Request) -> Result<Watcher, Response> {
+        let refuse = |status: StatusCode, why: String| (status, format!("{why}\n")).into_response();
+        let view = View::of(view).ok_or_else(|| {
+            let names = View::ALL.map(View::name).join(", ");
+            refuse(StatusCode::BAD_REQUEST, format!("there is no such view: expected {names}"))
+        })?;
+        let page = query::page(request.uri().query().unwrap_or_default())
+            .map_err(|error| refuse(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let not_passed =
+            || "the request has not passed the gate: this is a bug of umbel".to_owned();
+        let caller = request.extensions().get::<Caller>();
+        let caller = caller.ok_or_else(|| refuse(StatusCode::FORBIDDEN, not_passed()))?;
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            let why =
+                format!("{STREAMS_MAX} pages are open already: close one, or ask another node");
+            refuse(StatusCode::SERVICE_UNAVAILABLE, why)
+        })?;
+        let topic = Topic { view, page, owner: caller.owner() };
+        let (console, asked) = (Arc::clone(self), topic.clone());
+        let latest = self.topics.watch(topic.clone(), view.interval(), move || {
+            let (console, asked) = (Arc::clone(&console), asked.clone());
+            async move { views::sample(&console, &asked).await }
+        });
+        Ok(Watcher::new(self, (topic, latest, place), request))
+    }
+
+    /// Who a stream's caller is by now.
+    fn identify(&self, connection: &PeerIdentity, shown: Option<&HeaderValue>) -> Caller {
+        let shown = super::credential::Credential::of_header(shown);
+        Caller::identify(connection, shown, (&self.coordinator, self.needs_member))
+    }
+}
+
+impl View {
+    /// What the calls need that tell the same.
+    const fn need(self) -> Need {
+        match self {
+            Self::Cluster => Need::Cluster(ClusterVerb::Metrics),
+        }
+    }
+
+    /// How long after a sample the next one is taken.
+    const fn interval(self) -> Duration {
+        match self {
+            Self::Cluster => STATUS_INTERVAL,
+        }
+    }
+}
+
+/// Pause between two samples of the cluster's status: less shows no more, for leaders change in seconds.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Refuses what browsers send for other sites; adds the headers.
+async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
+    let is_cross_site = is_stream(request.uri().path()) && guard::is_cross_site(request.headers());
+    let checked = match console.hosts.check(request.uri(), request.headers()) {
+        Ok(()) if is_cross_site => Err(guard::Foreign::Origin),
+        checked => checked,
+    };
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(why) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn events(
+    State(console): State<Arc<Console>>,
+    Path(view): Path<String>,
+    request: Request,
+) -> Response {
+    match console.watch(&view, &request) {
+        Ok(watcher) => watcher.into_response(),
+        Err(refusal) => refusal,
+    }
+}

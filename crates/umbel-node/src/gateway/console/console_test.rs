@@ -1,0 +1,238 @@
+//! The console of whole nodes, asked over HTTP as browsers and others do.
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, Instant, timeout};
+use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights};
+use umbel_filter::Kind;
+
+use super::*;
+use crate::node::node_test::{config, create, deadline, start, start_alone};
+use crate::{Config, Node};
+
+/// Longest wait for anything: far above what it takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request that was sent, and what has come of its answer.
+struct Asked {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Asked {
+    /// Asks for a path, under the node's address unless a header says otherwise.
+    async fn of(address: &str, path: &str, headers: &[&str]) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let is_named = headers.iter().any(|header| header.starts_with("host:"));
+        let host = if is_named { String::new() } else { format!("host: {address}\r\n") };
+        let others: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let head = format!("GET {path} HTTP/1.1\r\n{host}{others}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Self { stream, text: String::new() }
+    }
+
+    /// Waits until the answer contains a text, which must come: all that has come until then.
+    async fn until(&mut self, text: &str) -> &str {
+        let read = async {
+            while !self.text.contains(text) {
+                let mut bytes = [0; 4096];
+                let count = self.stream.read(&mut bytes).await.unwrap();
+                assert!(count > 0, "ended without {text:?}:\n{}", self.text);
+                self.text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        };
+        timeout(PATIENCE, read).await.unwrap_or_else(|_| panic!("{text:?} does not come"));
+        &self.text
+    }
+
+    /// Reads to the end: all of it.
+    async fn ended(mut self) -> String {
+        let mut rest = Vec::new();
+        let read = timeout(PATIENCE, self.stream.read_to_end(&mut rest));
+        // A connection that was cut has ended, too.
+        let _ = read.await.expect("the answer ends");
+        self.text + &String::from_utf8_lossy(&rest)
+    }
+}
+
+/// The status of an answer, and all of it.
+async fn got(node: &Node, path: &str, headers: &[&str]) -> (u16, String) {
+    let closing: Vec<&str> = headers.iter().copied().chain(["connection: close"]).collect();
+    let text = Asked::of(node.address(), path, &closing).await.ended().await;
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no answer: {text}")), text)
+}
+
+const CLUSTER: &str = "/console/events/cluster";
+
+async fn alone() -> (TempDir, Node) {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    (folder, node)
+}
+
+/// Adds a principal that may see filters of its name, and whose token is `NAME.NAME`.
+async fn add(node: &Node, name: &str, cluster: &[ClusterVerb]) {
+    let digest = *blake3::hash(name.as_bytes()).as_bytes();
+    let grant = Grant { pattern: format!("{name}.*"), verbs: [FilterVerb::Read].into() };
+    let rights = Rights { cluster: cluster.iter().copied().collect(), grants: vec![grant] };
+    let principal =
+        Principal { proof: Proof::Token { digest }, rights, created_ms: 0, expires_ms: None };
+    let name = PrincipalName::new(name).unwrap();
+    let command = MetaCommand::PutPrincipal { name, principal, replace: true };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+}
+
+fn bearer(name: &str) -> String {
+    format!("authorization: Bearer {name}.{name}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shell_is_served_under_a_strict_policy() {
+    let (_folder, node) = alone().await;
+    for asset in &assets::ALL {
+        let (status, text) = got(&node, asset.path, &[]).await;
+        assert_eq!(status, 200, "{}", asset.path);
+        for header in [
+            "content-security-policy: default-src 'none'; script-src 'self';",
+            "frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+        ] {
+            assert!(text.contains(header), "{}: {header}", asset.path);
+        }
+    }
+    assert_eq!(got(&node, "/console/", &[]).await.0, 308);
+    assert_eq!(got(&node, "/console/none.js", &[]).await.0, 404);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_comes_live_and_one_that_is_not_there_is_refused() {
+    let (_folder, node) = alone().await;
+    let mut asked = Asked::of(node.address(), CLUSTER, &[]).await;
+    let text = asked.until("\"shards\":[").await;
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("content-type: text/event-stream"));
+    assert!(text.contains(": live\n\n") && text.contains("event: snapshot\ndata: {\"node\":1,"));
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    asked.until("\"filter_count\":1").await;
+    for (path, status) in [
+        ("/console/events/nothing", 400),
+        ("/console/events/cluster?after=%zz", 400),
+        ("/console/events/cluster?limit=1", 400),
+        ("/console/events/", 404),
+    ] {
+        assert_eq!(got(&node, path, &[]).await.0, status, "{path}");
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_hosts_and_pages_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings =
+        Config { console_hosts: vec!["umbel.example".to_owned()], ..config(folder.path()) };
+    let node = start(Config { dev: true, shards: 1, replicas: 1, ..settings }).await;
+    let origin = format!("origin: http://{}", node.address());
+    for path in ["/console", "/console/main.js"] {
+        for (headers, status) in [
+            (&["host: umbel.example"][..], 200),
+            (&["host: localhost:1"], 200),
+            (&["host: evil.example"], 403),
+            (&["host: localhost", "host: evil.example"], 403),
+            (&[&origin], 200),
+            (&["origin: http://evil.example"], 403),
+            // Others may link to the page.
+            (&["sec-fetch-site: cross-site"], 200),
+        ] {
+            assert_eq!(got(&node, path, headers).await.0, status, "{path} {headers:?}");
+        }
+    }
+    for foreign in ["host: evil.example", "origin: null", "sec-fetch-site: cross-site"] {
+        let (status, text) = got(&node, CLUSTER, &[foreign]).await;
+        assert!(status == 403 && !text.contains("snapshot"), "{foreign}: {text}");
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_principals_data_is_for_who_may_ask_for_it() {
+    let (_folder, node) = alone().await;
+    let mut early = Asked::of(node.address(), CLUSTER, &[]).await;
+    early.until("event: snapshot").await;
+    add(&node, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics]).await;
+    add(&node, "crawler", &[]).await;
+    for (path, status) in [("/console", 200), ("/console/main.js", 200), (CLUSTER, 401)] {
+        let (got, text) = got(&node, path, &[]).await;
+        assert!(got == status && !text.contains(node.address()), "{path}: {text}");
+    }
+    let (status, text) = got(&node, CLUSTER, &[&bearer("crawler")]).await;
+    assert!(status == 403 && text.contains("verb metrics"), "{text}");
+    assert_eq!(got(&node, CLUSTER, &["authorization: Bearer root.x"]).await.0, 401);
+    assert_eq!(got(&node, "/console/events/x", &[&bearer("crawler")]).await.0, 400);
+    assert_eq!(got(&node, "/console/events/x", &[]).await.0, 401);
+    let mut asked = Asked::of(node.address(), CLUSTER, &[&bearer("root")]).await;
+    asked.until("event: snapshot").await;
+    // Who had proved nothing sees nothing any more, nor who lost the verb.
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    let ended = early.until("event: end").await;
+    assert!(!ended.contains("\"filter_count\":1"), "{ended}");
+    asked.until("\"filter_count\":1").await;
+    add(&node, "root", &[ClusterVerb::Admin]).await;
+    create(&node.coordinator(), "again", Kind::Blocked).await;
+    let ended = asked.until("event: end").await;
+    assert!(!ended.contains("\"filter_count\":2"), "{ended}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_so_many_and_a_stop_waits_for_none() {
+    let (_folder, node) = alone().await;
+    let mut open = Vec::new();
+    for _ in 0..STREAMS_MAX {
+        let mut asked = Asked::of(node.address(), CLUSTER, &[]).await;
+        asked.until(": live").await;
+        open.push(asked);
+    }
+    let (status, text) = got(&node, CLUSTER, &[]).await;
+    assert!(status == 503 && text.contains("64 pages"), "{text}");
+    // A page that is closed makes room.
+    drop(open.pop());
+    let deadline = Instant::now() + PATIENCE;
+    let mut last = loop {
+        let mut asked = Asked::of(node.address(), CLUSTER, &[]).await;
+        if asked.until("\r\n").await.starts_with("HTTP/1.1 200") {
+            break asked;
+        }
+        assert!(Instant::now() < deadline, "no room again");
+    };
+    last.until("event: snapshot").await;
+    let began = Instant::now();
+    node.shutdown().await;
+    let took = began.elapsed();
+    assert!(took < crate::gateway::limits::STOP_GRACE_MAX, "the stop waited {took:?}");
+    assert!(last.ended().await.contains("the node stops"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_may_have_no_console() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Config { console: false, ..config(folder.path()) };
+    let node = start(Config { dev: true, shards: 1, replicas: 1, ..settings }).await;
+    for path in ["/console", CLUSTER] {
+        let (_, text) = got(&node, path, &[]).await;
+        // As every path that there is not.
+        assert!(text.contains("grpc-status: 12") && !text.contains("<html"), "{text}");
+    }
+    node.shutdown().await;
+}
+
+#[test]
+fn since_when_the_majority_is_not_heard_is_when_it_was_heard_last() {
+    let mut hearing = Hearing::default();
+    assert_eq!(hearing.note(false, 5).unheard_since_ms, Some(5));
+    assert_eq!(hearing.note(false, 6).unheard_since_ms, Some(5));
+    assert_eq!(hearing.note(true, 7).unheard_since_ms, None);
+    assert_eq!(hearing.note(false, 9).unheard_since_ms, Some(7));
+}

@@ -1,0 +1,142 @@
+//! A stream of server-sent events: snapshots as they change, and comments in between.
+//!
+//! ```text
+//! : live                          at once, and each 15 s: whoever hears nothing knows that it broke
+//!
+//! event: snapshot
+//! data: {"node":1,...}            one line of JSON, the newest: what came in between is left out
+//!
+//! event: end
+//! data: {"why":"..."}             the last one; nothing follows
+//! ```
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Console;
+use super::json::Json;
+use super::sampler::{Latest, Topic};
+use crate::ports::PeerIdentity;
+
+/// A stream says something this often: proxies forget quiet ones after half a minute or more, and it is
+/// how long rights that were taken show what they did at most.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+const COMMENT: &str = ": live\n\n";
+
+/// An open page.
+pub(super) struct Watcher {
+    console: Arc<Console>,
+    topic: Topic,
+    latest: watch::Receiver<Latest>,
+    is_closing: watch::Receiver<bool>,
+    /// What the request proved: asked anew before each event, for streams outlive rights.
+    connection: PeerIdentity,
+    shown: Option<HeaderValue>,
+    /// When it says something, if nothing changes before; None before its first word.
+    speaks_at: Option<Instant>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        console: &Arc<Console>,
+        (topic, latest, place): (Topic, watch::Receiver<Latest>, OwnedSemaphorePermit),
+        request: &Request,
+    ) -> Self {
+        let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
+        Self {
+            console: Arc::clone(console),
+            topic,
+            latest,
+            is_closing: console.is_closing.subscribe(),
+            connection,
+            shown: request.headers().get(header::AUTHORIZATION).cloned(),
+            speaks_at: None,
+            _place: place,
+        }
+    }
+
+    /// Whether the caller may still see what it sees.
+    fn may_see(&self) -> bool {
+        let caller = self.console.identify(&self.connection, self.shown.as_ref());
+        caller.is_somebody()
+            && caller.owner() == self.topic.owner
+            && caller.may(self.topic.view.need())
+    }
+
+    /// The next part, and whether others follow.
+    async fn next(&mut self) -> (String, bool) {
+        let Some(speaks_at) = self.speaks_at else {
+            return (self.said(COMMENT.to_owned()), true);
+        };
+        loop {
+            let ended = self.is_closing.wait_for(|&is_closing| is_closing);
+            let spoke = tokio::select! {
+                biased;
+                _ = ended => return (end("the node stops"), false),
+                changed = self.latest.changed() => changed.map(|()| true),
+                () = sleep_until(speaks_at) => Ok(false),
+            };
+            let Ok(is_new) = spoke else { return (end("the view ended"), false) };
+            if !self.may_see() {
+                return (end("what you may see has changed: sign in again"), false);
+            }
+            let latest = if is_new { self.latest.borrow_and_update().clone() } else { None };
+            let part = match latest {
+                Some(snapshot) => event("snapshot", &snapshot),
+                // Nothing has been sampled yet.
+                None if is_new => continue,
+                None => COMMENT.to_owned(),
+            };
+            return (self.said(part), true);
+        }
+    }
+
+    fn said(&mut self, part: String) -> String {
+        self.speaks_at = Some(Instant::now() + COMMENT_INTERVAL);
+        part
+    }
+}
+
+/// One event; the data is a single line.
+fn event(name: &str, data: &str) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+fn end(why: &str) -> String {
+    event("end", &Json::object([("why", why.into())]).to_string())
+}
+
+impl IntoResponse for Watcher {
+    fn into_response(self) -> Response {
+        let parts = stream::unfold(Some(self), |watcher| async {
+            let mut watcher = watcher?;
+            let (part, goes_on) = watcher.next().await;
+            Some((Ok::<_, Infallible>(Bytes::from(part)), goes_on.then_some(watcher)))
+        });
+        ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(parts)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_name_and_one_line() {
+        let data = Json::object([("name", "a\nb\r\u{2028}".into())]).to_string();
+        let framed = event("snapshot", &data);
+        assert_eq!(framed, "event: snapshot\ndata: {\"name\":\"a\\u000ab\\u000d\\u2028\"}\n\n");
+        assert_eq!(end("why"), "event: end\ndata: {\"why\":\"why\"}\n\n");
+    }
+}

@@ -1,0 +1,182 @@
+//! Samples: taken for all who watch the same together, and only while somebody watches.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use super::query::Page;
+use super::views::View;
+
+/// Samples that are taken at once: a view of filters asks every shard, and many pages that show
+/// different filters shall not all ask together.
+const SAMPLES_AT_ONCE_MAX: usize = 4;
+
+/// What is watched: streams of the same topic show the same.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Topic {
+    pub(super) view: View,
+    pub(super) page: Page,
+    /// The principal by whose rights is shown what is; empty for who may see everything.
+    pub(super) owner: String,
+}
+
+/// The newest sample; None before the first.
+pub(super) type Latest = Option<Arc<str>>;
+
+/// What is watched now.
+pub(super) struct Topics {
+    /// One entry a sampler that runs; there are no more than streams.
+    open: Mutex<BTreeMap<Topic, watch::Sender<Latest>>>,
+    turns: Semaphore,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Self { open: Mutex::default(), turns: Semaphore::new(SAMPLES_AT_ONCE_MAX) }
+    }
+}
+
+impl Topics {
+    /// Watches a topic: the receiver hears each sample that differs from the one before, beginning with
+    /// the newest. Whoever comes first brings how to take one.
+    pub(super) fn watch<S, F>(
+        self: &Arc<Self>,
+        topic: Topic,
+        interval: Duration,
+        sample: S,
+    ) -> watch::Receiver<Latest>
+    where
+        S: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = String> + Send,
+    {
+        let mut open = self.lock();
+        if let Some(sender) = open.get(&topic) {
+            let mut latest = sender.subscribe();
+            latest.mark_changed();
+            return latest;
+        }
+        let (sender, latest) = watch::channel(None);
+        open.insert(topic.clone(), sender.clone());
+        drop(open);
+        let topics = Arc::clone(self);
+        tokio::spawn(async move { topics.run(&topic, &sender, interval, sample).await });
+        latest
+    }
+
+    async fn run<S, F>(
+        &self,
+        topic: &Topic,
+        sender: &watch::Sender<Latest>,
+        interval: Duration,
+        sample: S,
+    ) where
+        S: Fn() -> F,
+        F: Future<Output = String>,
+    {
+        let take = async || {
+            let _turn = self.turns.acquire().await.expect("it is never closed");
+            sample().await
+        };
+        while !self.end_unwatched(topic, sender) {
+            let sampled = tokio::select! {
+                biased;
+                () = sender.closed() => continue,
+                sampled = take() => sampled,
+            };
+            sender.send_if_modified(|latest| {
+                let is_new = latest.as_deref() != Some(&*sampled);
+                if is_new {
+                    *latest = Some(sampled.into());
+                }
+                is_new
+            });
+            tokio::select! {
+                biased;
+                () = sender.closed() => {}
+                () = tokio::time::sleep(interval) => {}
+            }
+        }
+    }
+
+    /// Takes a topic out that nobody watches any more, and says whether it was so.
+    fn end_unwatched(&self, topic: &Topic, sender: &watch::Sender<Latest>) -> bool {
+        let mut open = self.lock();
+        let is_unwatched = sender.receiver_count() == 0;
+        if is_unwatched {
+            open.remove(topic);
+        }
+        is_unwatched
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Topic, watch::Sender<Latest>>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn topic(owner: &str) -> Topic {
+        Topic { view: View::Cluster, page: Page::default(), owner: owner.to_owned() }
+    }
+
+    /// Samples that count themselves, and change with every third one.
+    fn counting(count: &Arc<AtomicU32>) -> impl Fn() -> std::future::Ready<String> + use<> {
+        let count = Arc::clone(count);
+        move || std::future::ready((count.fetch_add(1, Ordering::SeqCst) / 3).to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_watches_the_same_shares_samples_and_hears_changes_alone() {
+        let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
+        let began = Instant::now();
+        let mut one = topics.watch(topic(""), INTERVAL, counting(&count));
+        one.wait_for(Option::is_some).await.unwrap();
+        let mut two = topics.watch(topic(""), INTERVAL, counting(&count));
+        assert!(two.has_changed().unwrap(), "the newest comes at once");
+        assert_eq!(two.borrow_and_update().as_deref(), Some("0"));
+        one.changed().await.unwrap();
+        assert_eq!(one.borrow().as_deref(), Some("1"));
+        assert_eq!((count.load(Ordering::SeqCst), began.elapsed()), (4, 3 * INTERVAL));
+        two.changed().await.unwrap();
+        assert_eq!(topics.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sampled_when_nobody_watches() {
+        let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
+        let mut one = topics.watch(topic("a"), INTERVAL, counting(&count));
+        let two = topics.watch(topic("b"), INTERVAL, counting(&count));
+        one.wait_for(Option::is_some).await.unwrap();
+        drop((one, two));
+        tokio::time::sleep(10 * INTERVAL).await;
+        assert!(topics.lock().is_empty() && count.load(Ordering::SeqCst) <= 2);
+        let mut again = topics.watch(topic("a"), INTERVAL, counting(&count));
+        again.wait_for(Option::is_some).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sample_that_hangs_ends_with_who_watches() {
+        let topics = Arc::<Topics>::default();
+        let watching: Vec<_> = (0..2 * SAMPLES_AT_ONCE_MAX)
+            .map(|at| topics.watch(topic(&at.to_string()), INTERVAL, std::future::pending))
+            .collect();
+        tokio::time::sleep(INTERVAL).await;
+        assert_eq!(topics.turns.available_permits(), 0);
+        drop(watching);
+        tokio::time::sleep(INTERVAL).await;
+        assert!(topics.lock().is_empty());
+        assert_eq!(topics.turns.available_permits(), SAMPLES_AT_ONCE_MAX);
+    }
+}
