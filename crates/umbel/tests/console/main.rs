@@ -1,0 +1,39 @@
+//! The console in a real browser: three nodes that are processes, and Chromium without a window.
+//!
+//! Debian and Ubuntu have both in `chromium` and `chromium-driver`. Where they are not there, each test says
+//! that it was skipped and passes.
+//!
+//! | variable | what it changes |
+//! |---|---|
+//! | `UMBEL_CONSOLE_PICTURES` | a folder: pictures of the views are written there, as those in `docs/` |
+//! | `UMBEL_CLUSTER_TEST_LOG`, `UMBEL_CLUSTER_TEST_KEEP` | as in the cluster suite |
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
+
+#[path = "../support/free_ports.rs"]
+mod free_ports;
+#[allow(dead_code, reason = "shared with the cluster suite")]
+#[path = "../support/servers.rs"]
+mod servers;
+mod sign_in;
+mod views;
+mod webdriver;
+
+use webdriver::Browser;
+
+/// Of the room for clusters all of it: a browser is another one's work.
+const fn room_of_a_test() -> u32 {
+    servers::CLUSTERS_MAX
+}
+
+/// A browser, or a word that there is none.
+fn browser() -> Option<Browser> {
+    let browser = Browser::start();
+    if browser.is_none() {
+        eprintln!(
+            "skipped: there is no Chromium with its driver (packages chromium, chromium-driver)"
+        );
+    }
+    browser
+}

@@ -1,0 +1,122 @@
+//! Each view shows what is so, live, in every width and colour.
+
+use std::path::PathBuf;
+
+use crate::browser;
+use crate::servers::Cluster;
+use crate::webdriver::Browser;
+
+/// A view's name, and a sign that it is there: an expression in the page.
+const VIEWS: [(&str, &str); 1] =
+    [("cluster", "document.querySelectorAll('.range-row .leader').length === 4")];
+
+/// Narrow as a small phone, and wide as a desk; in both colours.
+const LOOKS: [((u32, u32), &str); 4] =
+    [((320, 720), "dark"), ((320, 720), "light"), ((1920, 1080), "dark"), ((1280, 860), "light")];
+
+impl Browser {
+    /// Chooses a view in the open console and waits until it is live.
+    fn choose(&self, view: &str, sign: &str) {
+        self.run(&format!("location.hash = '{view}';"));
+        self.until_shown(
+            &format!("the view {view} is live"),
+            &format!("document.getElementById('connection').dataset.state === 'live' && {sign}"),
+        );
+    }
+
+    fn assert_content(&self) {
+        let complaints = self.complaints();
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+}
+
+/// Where pictures are wanted.
+fn pictures() -> Option<PathBuf> {
+    std::env::var_os("UMBEL_CONSOLE_PICTURES").map(PathBuf::from)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_view_is_live_and_fits_every_window() {
+    let Some(browser) = browser() else { return };
+    let cluster = Cluster::form(3).await;
+    browser.open(&format!("http://{}/console", cluster.nodes[0].address));
+    for (view, sign) in VIEWS {
+        browser.choose(view, sign);
+        for (size, scheme) in LOOKS {
+            browser.look(size, scheme);
+            let shown = browser.run(
+                "return [document.documentElement.scrollWidth, innerWidth, \
+                 getComputedStyle(document.body).backgroundColor];",
+            );
+            assert!(shown[0].as_u64() <= shown[1].as_u64(), "{view} at {size:?}: {shown}");
+            let is_dark = shown[2].as_str().unwrap().starts_with("rgb(16,");
+            assert_eq!(is_dark, scheme == "dark", "{shown}");
+            if let Some(folder) = pictures() {
+                let name = format!("console-{view}-{}-{scheme}.png", size.0);
+                std::fs::write(folder.join(name), browser.picture()).unwrap();
+            }
+        }
+    }
+    browser.assert_content();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_killed_shows_as_silent_and_the_page_of_one_as_not_live() {
+    let Some(browser) = browser() else { return };
+    let mut cluster = Cluster::form(3).await;
+    browser.open(&format!("http://{}/console", cluster.nodes[0].address));
+    browser.choose("cluster", VIEWS[0].1);
+    cluster.nodes[2].kill();
+    browser.until_shown(
+        "the silent node is marked, and its shards have other leaders",
+        "document.querySelector('.range-row[data-kind=bad] .mark')?.textContent === '!' \
+         && document.querySelector('.figures').innerText.includes('2 of 3') \
+         && document.querySelectorAll('.range-row .leader').length === 4",
+    );
+    cluster.nodes[1].kill();
+    browser.until_shown(
+        "the node that is left says that it hears no majority",
+        "document.getElementById('notice').textContent.includes('does not hear a majority')",
+    );
+    cluster.nodes[0].kill();
+    browser.until_shown(
+        "the page says that it is not live",
+        "document.getElementById('connection').textContent.startsWith('not live since')",
+    );
+    cluster.nodes.iter_mut().for_each(crate::servers::Server::start);
+    browser.until_shown(
+        "the page is live again by itself",
+        "document.getElementById('connection').dataset.state === 'live' \
+         && document.querySelectorAll('.range-row[data-kind=good]').length === 3 \
+         && document.getElementById('notice').hidden",
+    );
+    browser.assert_content();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_is_used_by_keyboard_and_told_in_tables() {
+    let Some(browser) = browser() else { return };
+    let cluster = Cluster::form(1).await;
+    browser.open(&format!("http://{}/console", cluster.nodes[0].address));
+    browser.choose("cluster", VIEWS[0].1);
+    // The first stop skips what is before the view.
+    browser.press("\u{e004}\u{e007}");
+    browser.until_shown("the view has the focus", "document.activeElement.id === 'main'");
+    // Rows that change keep the focus: a region of a table stays where it is.
+    browser.run("document.querySelector('.scroller').focus();");
+    let client = cluster.client();
+    client.create("seen", &umbel_client::NewFilter::for_rate(1000, 0.01)).await.unwrap();
+    browser.until_shown(
+        "another filter is counted",
+        "[...document.querySelectorAll('.figures div')].some((pair) => pair.innerText.startsWith('Filters\\n1'))",
+    );
+    browser.until_shown("the focus stayed", "document.activeElement.className === 'scroller'");
+    let named = browser.run(
+        "return [...document.querySelectorAll('[role=img], nav, .scroller')] \
+         .every((part) => part.getAttribute('aria-label')) \
+         && document.querySelectorAll('main, nav, header, footer').length === 4 \
+         && document.querySelectorAll('table caption').length === document.querySelectorAll('table').length;",
+    );
+    assert_eq!(named, true);
+    browser.assert_content();
+}

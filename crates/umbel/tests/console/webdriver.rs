@@ -1,0 +1,211 @@
+//! A browser without a window, driven over the WebDriver protocol: requests of JSON over HTTP/1.1.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::free_ports::free_port;
+
+/// Longest wait for the browser or for what a page shows: far above what it takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a page is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How the driver is called in distributions.
+const DRIVERS: [&str; 2] = ["chromedriver", "/usr/lib/chromium/chromedriver"];
+
+/// A browser with one window; it ends with the test.
+pub(crate) struct Browser {
+    driver: Child,
+    address: String,
+    session: String,
+}
+
+impl Browser {
+    /// Starts a browser; None where there is no Chromium with its driver.
+    pub(crate) fn start() -> Option<Self> {
+        let port = free_port();
+        let spawn = |program: &&str| {
+            let mut command = Command::new(program);
+            command.arg(format!("--port={port}")).stdin(Stdio::null());
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
+        };
+        let driver = DRIVERS.iter().find_map(spawn)?;
+        let address = format!("127.0.0.1:{port}");
+        let mut browser = Self { driver, address, session: String::new() };
+        browser.until("the driver is ready", |browser| {
+            let status = browser.request("GET", "/status", None).ok()?;
+            status["value"]["ready"].as_bool()?.then_some(())
+        });
+        // Containers, in which tests run as root, have no sandbox for it and little shared memory.
+        let options = json!({
+            "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+        });
+        let logs = json!({ "browser": "ALL" });
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": logs,
+        } } });
+        let begun = browser.request("POST", "/session", Some(&wanted)).unwrap();
+        let session = begun["value"]["sessionId"].as_str();
+        browser.session = session.unwrap_or_else(|| panic!("no session: {begun}")).to_owned();
+        Some(browser)
+    }
+
+    /// One request to the driver.
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<Value> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: \
+             application/json\r\ncontent-length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body.as_bytes())?;
+        // The driver keeps connections, whatever it is told.
+        let mut answer = BufReader::new(stream);
+        let mut body_bytes = 0;
+        loop {
+            let mut line = String::new();
+            if answer.read_line(&mut line)? == 0 || line == "\r\n" {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                body_bytes = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; body_bytes];
+        answer.read_exact(&mut body)?;
+        Ok(serde_json::from_slice(&body)?)
+    }
+
+    /// A command of the session: its value.
+    fn command(&self, path: &str, body: &Value) -> Value {
+        let path = format!("/session/{}/{path}", self.session);
+        let answer = self.request("POST", &path, Some(body)).unwrap();
+        let value = &answer["value"];
+        assert!(value.get("error").is_none(), "{path} {body}: {value}");
+        value.clone()
+    }
+
+    /// A command of the browser's own protocol.
+    fn developer(&self, name: &str, parameters: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({ "cmd": name, "params": parameters }))
+    }
+
+    /// Goes to an address.
+    pub(crate) fn open(&self, url: &str) {
+        self.command("url", &json!({ "url": url }));
+    }
+
+    /// Runs a script in the page: what it returns.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Waits until an expression in the page is true.
+    pub(crate) fn until_shown(&self, what: &str, expression: &str) {
+        let script = format!("return Boolean({expression});");
+        self.until(what, |browser| browser.run(&script).as_bool()?.then_some(()));
+    }
+
+    fn until<T>(&self, what: &str, condition: impl Fn(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = condition(self) {
+                return found;
+            }
+            if Instant::now() > deadline {
+                let shown = if self.session.is_empty() { Value::Null } else { self.text() };
+                panic!("not within {PATIENCE:?}: {what}; the page shows {shown}");
+            }
+            // Nothing tells from outside when a page has changed.
+            #[expect(clippy::disallowed_methods, reason = "a pause between looks at a condition")]
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// All text that the page shows.
+    pub(crate) fn text(&self) -> Value {
+        self.run("return document.body.innerText;")
+    }
+
+    /// Presses keys, as text, in the element that has the focus.
+    pub(crate) fn press(&self, keys: &str) {
+        let key = |key: char| {
+            let key = key.to_string();
+            [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]
+        };
+        let actions: Vec<Value> = keys.chars().flat_map(key).collect();
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
+        self.command("actions", &json!({ "actions": [keyboard] }));
+    }
+
+    /// Has the page be so wide and high, in the colours of a scheme.
+    pub(crate) fn look(&self, (width, height): (u32, u32), scheme: &str) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.developer("Emulation.setDeviceMetricsOverride", &size);
+        let wanted = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.developer("Emulation.setEmulatedMedia", &json!({ "features": wanted }));
+    }
+
+    /// A picture of what is shown, as PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let taken = self.developer("Page.captureScreenshot", &json!({ "format": "png" }));
+        from_base64(taken["data"].as_str().unwrap())
+    }
+
+    /// Messages that pages have logged since the last call, but for requests that found nobody or were
+    /// refused: those are what some tests are about.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let logged = self.command("se/log", &json!({ "type": "browser" }));
+        let is_complaint = |entry: &&Value| entry["source"] != "network";
+        let entries = logged.as_array().unwrap().iter();
+        entries.filter(is_complaint).map(Value::to_string).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            // The browser is another process than its driver, and ends with the session.
+            let _ = self.request("DELETE", &format!("/session/{}", self.session), None);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => panic!("no digit of base64: {byte}"),
+    };
+    let digits: Vec<u8> = text.bytes().take_while(|&byte| byte != b'=').map(digit).collect();
+    let three = |four: &[u8]| {
+        let bits = four.iter().fold(0, |bits, &digit| bits << 6 | u32::from(digit));
+        let bits = bits << (6 * (4 - four.len()));
+        bits.to_be_bytes()[1..four.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(three).collect()
+}
+
+#[test]
+fn base64_is_decoded() {
+    assert_eq!(from_base64("Zm9vYmFy"), b"foobar");
+    assert_eq!(from_base64("Zm9vYg=="), b"foob");
+    assert_eq!(from_base64("/+8="), [0xff, 0xef]);
+}
