@@ -1,5 +1,7 @@
 // Elements of a page. Texts become text alone: names are whoever's.
 
+import { percent } from "./figures.js";
+
 /** Makes an element. A property of `style` is set by name, for the policy forbids the attribute. */
 export function element(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
@@ -84,6 +86,17 @@ export function figures() {
 /** A part of a view under a heading. */
 export function panel(title, ...children) {
   return element("section", { class: "panel" }, element("h2", {}, title), ...children);
+}
+
+/** A share as a bar with its figure; null is not known. */
+export function bar(cell, share) {
+  if (!cell.firstElementChild) {
+    cell.replaceChildren(element("span", { class: "bar", "aria-hidden": "true" }, element("i")), element("span", { class: "share" }));
+  }
+  const known = Number.isFinite(share);
+  cell.firstElementChild.firstElementChild.style.width = `${known ? Math.min(100, 100 * share) : 0}%`;
+  set(cell.firstElementChild, "data-full", known && share >= 1);
+  say(cell.lastElementChild, percent(known ? share : null));
 }
 
 /** A state: a mark and a word, so that colour is never all. */

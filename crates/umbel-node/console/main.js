@@ -2,11 +2,13 @@
 
 import * as cluster from "./cluster.js";
 import { element, say, set } from "./elements.js";
+import * as filters from "./filters.js";
 import { time } from "./figures.js";
 import { Refused, events } from "./stream.js";
 
 const VIEWS = [
   { name: "cluster", title: "Cluster", create: cluster.create },
+  { name: "filters", title: "Filters", create: filters.create },
 ];
 
 /** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */

@@ -334,11 +334,22 @@ impl Caller {
 
     /// Which filters lists show.
     pub(super) fn visible(&self) -> impl Fn(&str) -> bool + use<> {
-        let rights = match &self.standing {
+        let rights = self.rights_now();
+        move |name| rights.as_ref().is_none_or(|rights| rights.may_see(name))
+    }
+
+    /// Which filters the caller may read, where many are shown and none was asked for by name.
+    pub(super) fn readable(&self) -> impl Fn(&str) -> bool + use<> {
+        let rights = self.rights_now();
+        move |name| rights.as_ref().is_none_or(|rights| rights.may(FilterVerb::Read, name))
+    }
+
+    /// Rights as they are now; None for who may do everything.
+    fn rights_now(&self) -> Option<Rights> {
+        match &self.standing {
             Standing::Unlimited => None,
             _ => Some(self.principal().map(|(_, principal)| principal.rights).unwrap_or_default()),
-        };
-        move |name| rights.as_ref().is_none_or(|rights| rights.may_see(name))
+        }
     }
 
     /// Whether the connection's certificate is a node's.

@@ -13,7 +13,6 @@
 //! `guard` refuses what browsers send for other sites. Nothing is kept of what was shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
@@ -41,7 +40,8 @@ mod console_test;
 
 use events::Watcher;
 use guard::Hosts;
-use sampler::{Topic, Topics};
+use query::QueryError;
+use sampler::Topics;
 use views::View;
 
 /// Streams of events that a node serves at once: one of each open page. Operators are few, and each
@@ -74,6 +74,34 @@ pub(crate) struct Console {
     hearing: Mutex<Hearing>,
     /// True once the node stops: streams end.
     is_closing: watch::Sender<bool>,
+}
+
+/// Why nothing is streamed. Nothing was sampled.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+enum WatchError {
+    /// Ask for a view that there is.
+    #[error("there is no such view: expected {}", View::ALL.map(View::name).join(", "))]
+    UnknownView,
+    /// Mend what is behind the `?`.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// This node's routes are wrong.
+    #[error("the request has not passed the gate: this is a bug of umbel")]
+    NotGated,
+    /// Try again later, or another node.
+    #[error("{STREAMS_MAX} pages are open already: close one, or ask another node")]
+    NoRoom,
+}
+
+impl IntoResponse for WatchError {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::UnknownView | Self::Query(_) => StatusCode::BAD_REQUEST,
+            Self::NotGated => StatusCode::FORBIDDEN,
+            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, format!("{self}\n")).into_response()
+    }
 }
 
 /// When this node heard the majority, as far as somebody watched.
@@ -157,31 +185,24 @@ impl Console {
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to watch, or says why not.
-    fn watch(self: &Arc<Self>, view: &str, request: &Request) -> Result<Watcher, Response> {
-        let refuse = |status: StatusCode, why: String| (status, format!("{why}\n")).into_response();
-        let view = View::of(view).ok_or_else(|| {
-            let names = View::ALL.map(View::name).join(", ");
-            refuse(StatusCode::BAD_REQUEST, format!("there is no such view: expected {names}"))
-        })?;
-        let page = query::page(request.uri().query().unwrap_or_default())
-            .map_err(|error| refuse(StatusCode::BAD_REQUEST, error.to_string()))?;
-        let not_passed =
-            || "the request has not passed the gate: this is a bug of umbel".to_owned();
-        let caller = request.extensions().get::<Caller>();
-        let caller = caller.ok_or_else(|| refuse(StatusCode::FORBIDDEN, not_passed()))?;
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let why =
-                format!("{STREAMS_MAX} pages are open already: close one, or ask another node");
-            refuse(StatusCode::SERVICE_UNAVAILABLE, why)
-        })?;
-        let topic = Topic { view, page, owner: caller.owner() };
-        let (console, asked) = (Arc::clone(self), topic.clone());
-        let latest = self.topics.watch(topic.clone(), view.interval(), move || {
-            let (console, asked) = (Arc::clone(&console), asked.clone());
-            async move { views::sample(&console, &asked).await }
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// If that is no view, or there is no room.
+    fn watch(self: &Arc<Self>, view: &str, request: &Request) -> Result<Watcher, WatchError> {
+        let view = View::of(view).ok_or(WatchError::UnknownView)?;
+        let page = query::page(request.uri().query().unwrap_or_default())?;
+        let caller = request.extensions().get::<Caller>().ok_or(WatchError::NotGated)?;
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| WatchError::NoRoom)?;
+        let owner = caller.owner();
+        let topic = view.topic(page, owner.clone());
+        let (console, asked, asker) = (Arc::clone(self), topic.clone(), caller.clone());
+        let latest = self.topics.watch(topic.clone(), move || {
+            let (console, asked, asker) = (Arc::clone(&console), asked.clone(), asker.clone());
+            async move { views::sample(&console, &asked, &asker).await }
         });
-        Ok(Watcher::new(self, (topic, latest, place), request))
+        Ok(Watcher::new(self, (view, owner), (latest, place), request))
     }
 
     /// Who a stream's caller is by now.
@@ -196,19 +217,11 @@ impl View {
     const fn need(self) -> Need {
         match self {
             Self::Cluster => Need::Cluster(ClusterVerb::Metrics),
-        }
-    }
-
-    /// How long after a sample the next one is taken.
-    const fn interval(self) -> Duration {
-        match self {
-            Self::Cluster => STATUS_INTERVAL,
+            // It shows what a list shows, and of each filter what the caller may read.
+            Self::Filters => Need::Somebody,
         }
     }
 }
-
-/// Pause between two samples of the cluster's status: less shows no more, for leaders change in seconds.
-const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Refuses what browsers send for other sites; adds the headers.
 async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
@@ -234,6 +247,6 @@ async fn events(
 ) -> Response {
     match console.watch(&view, &request) {
         Ok(watcher) => watcher.into_response(),
-        Err(refusal) => refusal,
+        Err(error) => error.into_response(),
     }
 }

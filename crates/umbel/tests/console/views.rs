@@ -2,13 +2,20 @@
 
 use std::path::PathBuf;
 
+use umbel_client::{Client, Distribution, NewFilter};
+
 use crate::browser;
 use crate::servers::Cluster;
 use crate::webdriver::Browser;
 
 /// A view's name, and a sign that it is there: an expression in the page.
-const VIEWS: [(&str, &str); 1] =
-    [("cluster", "document.querySelectorAll('.range-row .leader').length === 4")];
+const VIEWS: [(&str, &str); 2] = [
+    ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
+    ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
+];
+
+/// A name that would be markup if it were not text.
+const HOSTILE: &str = "<img src=x onerror=\"document.title='broken'\">";
 
 /// Narrow as a small phone, and wide as a desk; in both colours.
 const LOOKS: [((u32, u32), &str); 4] =
@@ -39,6 +46,7 @@ fn pictures() -> Option<PathBuf> {
 async fn every_view_is_live_and_fits_every_window() {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form(3).await;
+    fill(&cluster.client()).await;
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     for (view, sign) in VIEWS {
         browser.choose(view, sign);
@@ -57,6 +65,71 @@ async fn every_view_is_live_and_fits_every_window() {
             }
         }
     }
+    browser.assert_content();
+}
+
+/// Makes filters of every distribution and name, and fills them a little.
+async fn fill(client: &Client) {
+    let replicated =
+        NewFilter { distribution: Distribution::Replicated, ..NewFilter::for_rate(200_000, 0.001) };
+    client.create("crawl.seen", &NewFilter::for_rate(1_000_000, 0.001)).await.unwrap();
+    client.create("mail.seen", &replicated).await.unwrap();
+    client.create(HOSTILE, &NewFilter::for_rate(1000, 0.01)).await.unwrap();
+    for (name, count) in [("crawl.seen", 60_000), ("mail.seen", 150_000), (HOSTILE, 1500)] {
+        let items: Vec<String> = (0..count).map(|item| item.to_string()).collect();
+        for items in items.chunks(50_000) {
+            client.filter(name).insert(items).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_told_as_they_fill_and_open_at_a_click() {
+    let Some(browser) = browser() else { return };
+    let cluster = Cluster::form(3).await;
+    fill(&cluster.client()).await;
+    browser.open(&format!("http://{}/console#filters", cluster.nodes[0].address));
+    browser.choose("filters", VIEWS[1].1);
+    let row = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes({name:?}))"
+        )
+    };
+    browser.until_shown("a name that could be markup is text", &row(HOSTILE));
+    browser.until_shown(
+        "the kind",
+        &format!("{}.innerText.includes('blocked, replicated')", row("mail.seen")),
+    );
+    let is_safe =
+        "return document.title === 'Filters – Umbel' && !document.querySelector('main img');";
+    assert_eq!(browser.run(is_safe), true);
+    browser.until_shown(
+        "what is too full is said to be",
+        &format!("{}.innerText.includes('full')", row(HOSTILE)),
+    );
+    // It is opened and closed by its name, and keeps the focus.
+    browser.run(&format!(
+        "const found = {}.querySelector('button'); found.focus(); found.click();",
+        row("crawl.seen")
+    ));
+    browser.until_shown(
+        "slices of the filter",
+        "[...document.querySelectorAll('h2')].some((title) => title.innerText === 'crawl.seen')",
+    );
+    assert_eq!(browser.run("return document.activeElement.innerText;"), "crawl.seen");
+    let client = cluster.client();
+    let mut next = 0;
+    let shown = format!("/in \\d+ /.test({}.innerText)", row("crawl.seen"));
+    while browser.run(&format!("return {shown};")) != true {
+        let items: Vec<String> = (next..next + 100).map(|item| format!("new {item}")).collect();
+        client.filter("crawl.seen").insert(&items).await.unwrap();
+        next += 100;
+    }
+    browser.run("const field = document.getElementById('prefix'); field.value = 'mail'; field.dispatchEvent(new Event('change'));");
+    browser.until_shown(
+        "one filter is left",
+        "document.querySelectorAll('tbody th button').length === 1",
+    );
     browser.assert_content();
 }
 
@@ -105,7 +178,7 @@ async fn the_console_is_used_by_keyboard_and_told_in_tables() {
     // Rows that change keep the focus: a region of a table stays where it is.
     browser.run("document.querySelector('.scroller').focus();");
     let client = cluster.client();
-    client.create("seen", &umbel_client::NewFilter::for_rate(1000, 0.01)).await.unwrap();
+    client.create("seen", &NewFilter::for_rate(1000, 0.01)).await.unwrap();
     browser.until_shown(
         "another filter is counted",
         "[...document.querySelectorAll('.figures div')].some((pair) => pair.innerText.startsWith('Filters\\n1'))",

@@ -8,7 +8,7 @@ use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalNam
 use umbel_filter::Kind;
 
 use super::*;
-use crate::node::node_test::{config, create, deadline, start, start_alone};
+use crate::node::node_test::{config, create, deadline, items, start, start_alone};
 use crate::{Config, Node};
 
 /// Longest wait for anything: far above what it takes on a busy machine.
@@ -65,6 +65,8 @@ async fn got(node: &Node, path: &str, headers: &[&str]) -> (u16, String) {
 }
 
 const CLUSTER: &str = "/console/events/cluster";
+
+const FILTERS: &str = "/console/events/filters";
 
 async fn alone() -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
@@ -183,6 +185,37 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
     create(&node.coordinator(), "again", Kind::Blocked).await;
     let ended = asked.until("event: end").await;
     assert!(!ended.contains("\"filter_count\":2"), "{ended}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_shown_to_who_may_see_them_under_whatever_name() {
+    let (_folder, node) = alone().await;
+    let hostile = "crawler.</script><img src=x onerror=alert(1)>\"}";
+    for name in [hostile, "mail.secret"] {
+        create(&node.coordinator(), name, Kind::Blocked).await;
+    }
+    node.coordinator().insert(hostile, &items(0..100), None, None, deadline()).await.unwrap();
+    add(&node, "root", &[ClusterVerb::Admin]).await;
+    add(&node, "crawler", &[]).await;
+    let mut asked = Asked::of(node.address(), FILTERS, &[&bearer("crawler")]).await;
+    let text = asked.until("\"new_count\":100").await;
+    assert!(
+        text.contains(
+            "\"name\":\"crawler.\\u003c/script>\\u003cimg src=x onerror=alert(1)>\\\"}\""
+        )
+    );
+    assert!(!text.contains("mail.secret"), "{text}");
+    // Opened, one shows its slices; one that the caller may not read shows nothing.
+    let path =
+        format!("{FILTERS}?open=crawler.%3C/script%3E%3Cimg+src=x+onerror=alert(1)%3E%22%7D");
+    let mut opened = Asked::of(node.address(), &path, &[&bearer("crawler")]).await;
+    opened.until("\"slices\":[{\"shard\":0,\"leader\":1,").await;
+    let path = format!("{FILTERS}?open=mail.secret");
+    let mut foreign = Asked::of(node.address(), &path, &[&bearer("crawler")]).await;
+    assert!(foreign.until("\"has_more\"").await.ends_with("\"opened\":null}}\n\n\r\n"));
+    let mut none = Asked::of(node.address(), FILTERS, &[&bearer("root")]).await;
+    none.until("\"filters\":{\"rows\":[]").await;
     node.shutdown().await;
 }
 

@@ -24,7 +24,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Console;
 use super::json::Json;
-use super::sampler::{Latest, Topic};
+use super::sampler::Latest;
+use super::views::View;
 use crate::ports::PeerIdentity;
 
 /// A stream says something this often: proxies forget quiet ones after half a minute or more, and it is
@@ -36,7 +37,9 @@ const COMMENT: &str = ": live\n\n";
 /// An open page.
 pub(super) struct Watcher {
     console: Arc<Console>,
-    topic: Topic,
+    view: View,
+    /// Whose rights it is shown by.
+    owner: String,
     latest: watch::Receiver<Latest>,
     is_closing: watch::Receiver<bool>,
     /// What the request proved: asked anew before each event, for streams outlive rights.
@@ -50,13 +53,15 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(
         console: &Arc<Console>,
-        (topic, latest, place): (Topic, watch::Receiver<Latest>, OwnedSemaphorePermit),
+        (view, owner): (View, String),
+        (latest, place): (watch::Receiver<Latest>, OwnedSemaphorePermit),
         request: &Request,
     ) -> Self {
         let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
         Self {
             console: Arc::clone(console),
-            topic,
+            view,
+            owner,
             latest,
             is_closing: console.is_closing.subscribe(),
             connection,
@@ -69,9 +74,7 @@ impl Watcher {
     /// Whether the caller may still see what it sees.
     fn may_see(&self) -> bool {
         let caller = self.console.identify(&self.connection, self.shown.as_ref());
-        caller.is_somebody()
-            && caller.owner() == self.topic.owner
-            && caller.may(self.topic.view.need())
+        caller.is_somebody() && caller.owner() == self.owner && caller.may(self.view.need())
     }
 
     /// The next part, and whether others follow.

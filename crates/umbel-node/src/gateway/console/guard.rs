@@ -7,6 +7,7 @@
 
 use std::net::IpAddr;
 
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 
 /// Whose page asks, in browsers from 2023 on.
@@ -84,7 +85,7 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Option<String> {
         (Some(value), None) => Some(value.to_str().ok()?),
         (None, None) => None,
     };
-    let host = uri.authority().map(|authority| authority.as_str()).or(header)?;
+    let host = uri.authority().map(Authority::as_str).or(header)?;
     Some(host.to_ascii_lowercase())
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 use super::query::Page;
 use super::views::View;
@@ -19,7 +19,8 @@ const SAMPLES_AT_ONCE_MAX: usize = 4;
 pub(super) struct Topic {
     pub(super) view: View,
     pub(super) page: Page,
-    /// The principal by whose rights is shown what is; empty for who may see everything.
+    /// The principal by whose rights is shown what is; empty for who may see everything, or where all see
+    /// the same.
     pub(super) owner: String,
 }
 
@@ -42,12 +43,7 @@ impl Default for Topics {
 impl Topics {
     /// Watches a topic: the receiver hears each sample that differs from the one before, beginning with
     /// the newest. Whoever comes first brings how to take one.
-    pub(super) fn watch<S, F>(
-        self: &Arc<Self>,
-        topic: Topic,
-        interval: Duration,
-        sample: S,
-    ) -> watch::Receiver<Latest>
+    pub(super) fn watch<S, F>(self: &Arc<Self>, topic: Topic, sample: S) -> watch::Receiver<Latest>
     where
         S: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = String> + Send,
@@ -62,29 +58,26 @@ impl Topics {
         open.insert(topic.clone(), sender.clone());
         drop(open);
         let topics = Arc::clone(self);
-        tokio::spawn(async move { topics.run(&topic, &sender, interval, sample).await });
+        tokio::spawn(async move { topics.run(&topic, &sender, sample).await });
         latest
     }
 
-    async fn run<S, F>(
-        &self,
-        topic: &Topic,
-        sender: &watch::Sender<Latest>,
-        interval: Duration,
-        sample: S,
-    ) where
+    async fn run<S, F>(&self, topic: &Topic, sender: &watch::Sender<Latest>, sample: S)
+    where
         S: Fn() -> F,
         F: Future<Output = String>,
     {
         let take = async || {
             let _turn = self.turns.acquire().await.expect("it is never closed");
-            sample().await
+            let began = Instant::now();
+            let sampled = sample().await;
+            (sampled, topic.view.pause_after(began.elapsed()))
         };
         while !self.end_unwatched(topic, sender) {
-            let sampled = tokio::select! {
+            let (sampled, pause) = tokio::select! {
                 biased;
                 () = sender.closed() => continue,
-                sampled = take() => sampled,
+                taken = take() => taken,
             };
             sender.send_if_modified(|latest| {
                 let is_new = latest.as_deref() != Some(&*sampled);
@@ -96,7 +89,7 @@ impl Topics {
             tokio::select! {
                 biased;
                 () = sender.closed() => {}
-                () = tokio::time::sleep(interval) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -121,7 +114,7 @@ impl Topics {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use tokio::time::Instant;
+    use std::time::Duration;
 
     use super::*;
 
@@ -141,9 +134,9 @@ mod tests {
     async fn who_watches_the_same_shares_samples_and_hears_changes_alone() {
         let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
         let began = Instant::now();
-        let mut one = topics.watch(topic(""), INTERVAL, counting(&count));
+        let mut one = topics.watch(topic(""), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
-        let mut two = topics.watch(topic(""), INTERVAL, counting(&count));
+        let mut two = topics.watch(topic(""), counting(&count));
         assert!(two.has_changed().unwrap(), "the newest comes at once");
         assert_eq!(two.borrow_and_update().as_deref(), Some("0"));
         one.changed().await.unwrap();
@@ -156,21 +149,40 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_sampled_when_nobody_watches() {
         let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
-        let mut one = topics.watch(topic("a"), INTERVAL, counting(&count));
-        let two = topics.watch(topic("b"), INTERVAL, counting(&count));
+        let mut one = topics.watch(topic("a"), counting(&count));
+        let two = topics.watch(topic("b"), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
         drop((one, two));
         tokio::time::sleep(10 * INTERVAL).await;
         assert!(topics.lock().is_empty() && count.load(Ordering::SeqCst) <= 2);
-        let mut again = topics.watch(topic("a"), INTERVAL, counting(&count));
+        let mut again = topics.watch(topic("a"), counting(&count));
         again.wait_for(Option::is_some).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_counted_for_long_is_counted_seldom() {
+        let topics = Arc::<Topics>::default();
+        let filters = Topic { view: View::Filters, ..topic("") };
+        let count = Arc::<AtomicU32>::default();
+        let counted = Arc::clone(&count);
+        let mut one = topics.watch(filters, move || {
+            let number = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                number.to_string()
+            }
+        });
+        one.wait_for(|latest| latest.as_deref() == Some("1")).await.unwrap();
+        let began = Instant::now();
+        one.changed().await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_secs(15));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sample_that_hangs_ends_with_who_watches() {
         let topics = Arc::<Topics>::default();
         let watching: Vec<_> = (0..2 * SAMPLES_AT_ONCE_MAX)
-            .map(|at| topics.watch(topic(&at.to_string()), INTERVAL, std::future::pending))
+            .map(|at| topics.watch(topic(&at.to_string()), std::future::pending))
             .collect();
         tokio::time::sleep(INTERVAL).await;
         assert_eq!(topics.turns.available_permits(), 0);

@@ -1,30 +1,67 @@
 //! What pages show, as JSON.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::Console;
 use super::json::Json;
+use super::query::Page;
 use super::sampler::Topic;
+use crate::gateway::caller::Caller;
 use crate::gateway::convert;
 use crate::gateway::limits::STATUS_TIMEOUT;
 
 mod cluster;
+mod filters;
+
+/// Pause between two samples of what nodes know without counting: less shows no more, for leaders
+/// change in seconds.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The same of what is counted for it.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A sample that is counted is followed by a pause of so many times what it took, so that it takes a fifth of
+/// a core at most.
+const PAUSE_PER_COUNT: u32 = 4;
 
 /// A page of the console.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum View {
     /// Nodes, shards, leaders.
     Cluster,
+    /// How full filters are.
+    Filters,
 }
 
 impl View {
     /// All of them, as the console lists them.
-    pub(super) const ALL: [Self; 1] = [Self::Cluster];
+    pub(super) const ALL: [Self; 2] = [Self::Cluster, Self::Filters];
 
     /// Its name in addresses.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
+            Self::Filters => "filters",
+        }
+    }
+
+    /// What is watched by who sees a page of it with a principal's rights: all see the same where it depends
+    /// on neither.
+    pub(super) fn topic(self, page: Page, owner: String) -> Topic {
+        match self {
+            Self::Cluster => Topic { view: self, page: Page::default(), owner: String::new() },
+            Self::Filters => Topic { view: self, page, owner },
+        }
+    }
+
+    /// The pause after a sample: so long, and longer where a sample costs more than to ask. Large filters
+    /// are counted bit by bit, and watching them shall cost their nodes little.
+    pub(super) fn pause_after(self, took: Duration) -> Duration {
+        match self {
+            Self::Cluster => STATUS_INTERVAL,
+            Self::Filters => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
         }
     }
 
@@ -35,12 +72,14 @@ impl View {
 }
 
 /// Takes a sample: what the view shows, and what every page says of the node.
-pub(super) async fn sample(console: &Console, topic: &Topic) -> String {
+/// Of filters the one who asks sees those that it may see now.
+pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) -> String {
     let coordinator = &*console.coordinator;
     let heard = coordinator.meta_refresh(Instant::now() + STATUS_TIMEOUT);
     let shown = async {
         match topic.view {
             View::Cluster => cluster::sample(coordinator).await,
+            View::Filters => filters::sample(coordinator, caller, &topic.page).await,
         }
     };
     let (heard, shown) = tokio::join!(heard, shown);

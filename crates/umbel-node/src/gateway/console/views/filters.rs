@@ -1,0 +1,167 @@
+//! Filters: how full they are. The page works out rates and forecasts from what it saw since it was opened.
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Duration, Instant};
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterRecord, FilterState};
+use umbel_filter::Kind;
+use umbel_proto::v1;
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::catalogue::FilterInfo;
+use crate::failure::CallFailure;
+use crate::gateway::caller::Caller;
+use crate::gateway::console::json::Json;
+use crate::gateway::console::query::Page;
+use crate::gateway::{convert, describe};
+
+/// Filters of one page: each is counted bit by bit, wherever its slices are.
+pub(super) const ROWS_MAX: usize = 25;
+
+/// Filters that are asked for at once.
+pub(super) const ASKED_AT_ONCE_MAX: usize = 4;
+
+/// How long a filter is asked for: one that does not answer is shown without figures.
+const INFO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Takes a sample of the filters that the caller may see, with figures of those that it may read.
+///
+/// # Errors
+/// If this node belongs to no cluster.
+pub(super) async fn sample(
+    coordinator: &Coordinator,
+    caller: &Caller,
+    page: &Page,
+) -> Result<Json, CallFailure> {
+    let found = coordinator.list(&page.prefix, &page.after, ROWS_MAX, caller.visible())?;
+    let may_read = caller.readable();
+    let has_more = found.has_more;
+    let rows = stream::iter(found.filters)
+        .map(async |(id, record)| {
+            let may_read = may_read(record.name.as_str());
+            row(coordinator, (caller, may_read), id, &record).await
+        })
+        .buffered(ASKED_AT_ONCE_MAX)
+        .collect::<Vec<_>>();
+    let opened = async {
+        let is_asked = !page.open.is_empty() && may_read(&page.open);
+        let record = |state: &umbel_engine::meta::MetaState| {
+            state.filter_by_name(&page.open).map(|(_, record)| record.clone())
+        };
+        let record = is_asked.then(|| coordinator.read_meta(record).ok().flatten()).flatten()?;
+        Some(detail(&describe::info(&info(coordinator, caller, &record).await?)))
+    };
+    let (rows, opened) = tokio::join!(rows, opened);
+    Ok(Json::object([
+        ("rows", Json::List(rows)),
+        ("has_more", has_more.into()),
+        ("opened", opened.into()),
+    ]))
+}
+
+/// What is known of a filter, if it answers. Each counts as one of its principal's calls: a page that is
+/// open asks no more than its rates allow.
+pub(super) async fn info(
+    coordinator: &Coordinator,
+    caller: &Caller,
+    record: &FilterRecord,
+) -> Option<FilterInfo> {
+    if record.state != FilterState::Live || caller.take([1, 0, 0]).is_err() {
+        return None;
+    }
+    let asked = coordinator.info(&record.name, Instant::now() + INFO_TIMEOUT);
+    asked.await.ok()
+}
+
+async fn row(
+    coordinator: &Coordinator,
+    (caller, may_read): (&Caller, bool),
+    id: FilterId,
+    record: &FilterRecord,
+) -> Json {
+    let info = match may_read {
+        true => info(coordinator, caller, record).await.as_ref().map(describe::info),
+        false => None,
+    };
+    described(&convert::summary(id, record), record, info.as_ref())
+}
+
+fn described(
+    summary: &v1::FilterSummary,
+    record: &FilterRecord,
+    info: Option<&v1::InfoResponse>,
+) -> Json {
+    Json::object([
+        ("name", (&*summary.name).into()),
+        ("kind", Kind::from_id(record.settings.kind).map(|kind| kind.to_string()).into()),
+        ("is_replicated", record.is_replicated().into()),
+        ("state", (&*summary.state).into()),
+        ("generation", summary.generation.into()),
+        ("capacity", summary.capacity.into()),
+        ("rate_planned", summary.false_positive_rate.into()),
+        ("load", info.map(load).into()),
+    ])
+}
+
+fn load(info: &v1::InfoResponse) -> Json {
+    Json::object([
+        ("item_count", info.item_count.into()),
+        ("new_count", info.new_count.into()),
+        ("position_count", info.position_count.into()),
+        ("one_count", info.one_count.into()),
+        ("rate_now", info.false_positive_rate_now.into()),
+        ("memory_bytes", info.memory_bytes.into()),
+    ])
+}
+
+/// The slices or copies of a filter.
+fn detail(info: &v1::InfoResponse) -> Json {
+    let slice = |slice: &v1::SliceInfo| {
+        Json::object([
+            ("shard", slice.shard.into()),
+            ("leader", slice.leader.into()),
+            ("position_count", slice.position_count.into()),
+            ("one_count", slice.one_count.into()),
+            ("memory_bytes", slice.memory_bytes.into()),
+        ])
+    };
+    let copy = |copy: &v1::CopyInfo| {
+        Json::object([
+            ("node", copy.node.into()),
+            ("answers", copy.is_reachable.into()),
+            ("is_settled", copy.is_settled.into()),
+            ("item_count", copy.item_count.into()),
+            ("one_count", copy.one_count.into()),
+            ("memory_bytes", copy.memory_bytes.into()),
+        ])
+    };
+    Json::object([
+        ("name", info.filter.as_ref().map(|filter| &*filter.name).into()),
+        ("slices", Json::list(info.slices.iter().map(slice))),
+        ("copies", Json::list(info.copies.iter().map(copy))),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_full_has_no_number_of_items() {
+        let info = v1::InfoResponse { position_count: 8, one_count: 8, ..Default::default() };
+        let told = load(&info).to_string();
+        assert!(
+            told.starts_with("{\"item_count\":null,\"new_count\":0,\"position_count\":8"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn hostile_names_are_texts() {
+        let name = "<img src=x onerror=alert(1)>\"},{\"";
+        let filter = v1::FilterSummary { name: name.to_owned(), ..Default::default() };
+        let told = detail(&v1::InfoResponse { filter: Some(filter), ..Default::default() });
+        let expected = "{\"name\":\"\\u003cimg src=x onerror=alert(1)>\\\"},{\\\"\",\"slices\":[],\"copies\":[]}";
+        assert_eq!(told.to_string(), expected);
+    }
+}
