@@ -3,12 +3,14 @@
 import * as cluster from "./cluster.js";
 import { element, say, set } from "./elements.js";
 import * as filters from "./filters.js";
+import * as jobs from "./jobs.js";
 import { time } from "./figures.js";
 import { Refused, events } from "./stream.js";
 
 const VIEWS = [
   { name: "cluster", title: "Cluster", create: cluster.create },
   { name: "filters", title: "Filters", create: filters.create },
+  { name: "jobs", title: "Jobs", create: jobs.create },
 ];
 
 /** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */

@@ -334,6 +334,9 @@ pub(crate) struct JobStanding {
     /// What ended the last attempt.
     pub(crate) trouble: String,
     pub(crate) away: Vec<NodeId>,
+    /// Cells that the worker on the coordinator's node has settled, of so many.
+    pub(crate) settled_cells: u32,
+    pub(crate) cells: u32,
 }
 
 #[cfg(test)]

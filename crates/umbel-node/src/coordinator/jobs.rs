@@ -84,7 +84,8 @@ impl Coordinator {
         Ok((record, progress))
     }
 
-    async fn job_progress(
+    /// How far an active job is, as its coordinator's node says; None if that does not answer.
+    pub(crate) async fn job_progress(
         &self,
         job: JobId,
         node: NodeId,

@@ -217,6 +217,7 @@ impl View {
     const fn need(self) -> Need {
         match self {
             Self::Cluster => Need::Cluster(ClusterVerb::Metrics),
+            Self::Jobs => Need::Cluster(ClusterVerb::Jobs),
             // It shows what a list shows, and of each filter what the caller may read.
             Self::Filters => Need::Somebody,
         }

@@ -50,7 +50,7 @@ fn job_row(job: JobId, record: &JobRecord) -> v1::Job {
 }
 
 fn progress_row(progress: JobStanding) -> v1::JobProgress {
-    let JobStanding { phase, attempt, trouble, away } = progress;
+    let JobStanding { phase, attempt, trouble, away, .. } = progress;
     v1::JobProgress { phase, attempt, trouble, away: away.iter().map(|node| node.0).collect() }
 }
 

@@ -20,7 +20,7 @@ use umbel_filter::ItemHasher;
 
 use super::host::JobHost;
 use super::member::{Member, MemberConfig, MemberError, WORKER_TIMEOUT};
-use super::observer::JobObserver;
+use super::observer::{JobObserver, JobProgress};
 use super::workshop::{JobSite, OpenJob, Workshop, Workshops};
 use crate::calls::JobStanding;
 use crate::coordinator::Coordinator;
@@ -97,6 +97,11 @@ impl JobObserver for Board {
                 standing.trouble.clone_from(cause);
             }
         }
+    }
+
+    fn progress(&self, progress: JobProgress) {
+        let mut standing = self.lock();
+        (standing.settled_cells, standing.cells) = (progress.settled, progress.cells);
     }
 
     fn away(&self, workers: &[WorkerId]) {

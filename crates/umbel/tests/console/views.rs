@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use umbel_client::{Client, Distribution, NewFilter};
 
 use crate::browser;
-use crate::servers::Cluster;
+use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
 
 /// A view's name, and a sign that it is there: an expression in the page.
-const VIEWS: [(&str, &str); 2] = [
+const VIEWS: [(&str, &str); 3] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
     ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
+    ("jobs", "document.querySelector('.empty:not([hidden])')"),
 ];
 
 /// A name that would be markup if it were not text.
@@ -130,6 +131,47 @@ async fn filters_are_told_as_they_fill_and_open_at_a_click() {
         "one filter is left",
         "document.querySelectorAll('tbody th button').length === 1",
     );
+    browser.assert_content();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_told_from_its_first_phase_to_its_end() {
+    let Some(browser) = browser() else { return };
+    let roots = tempfile::Builder::new().prefix("umbel-roots-").tempdir().unwrap();
+    let root = roots.path().display().to_string();
+    let cluster = Cluster::form_with(2, |node| node.set("UMBEL_JOB_ROOTS", &root)).await;
+    browser.open(&format!("http://{}/console#jobs", cluster.nodes[0].address));
+    browser.choose("jobs", VIEWS[2].1);
+    let lines =
+        |node: u32| (0..200_000).map(|line| format!("{}\n", line * node)).collect::<String>();
+    let input = |node: u32| format!("{root}/{node}.txt");
+    for node in [1, 2] {
+        std::fs::write(input(node), lines(node)).unwrap();
+    }
+    let mut job = umbel(&[
+        "dedup",
+        "--quiet",
+        "--cluster",
+        &cluster.nodes[0].address,
+        "--on",
+        &format!("1={}", input(1)),
+        "--on",
+        &format!("2={}", input(2)),
+        "--output",
+        &format!("{root}/unique/"),
+    ]);
+    let mut job = job.spawn().unwrap();
+    browser.until_shown(
+        "the job runs",
+        "document.querySelectorAll('tbody tr').length === 1 \
+         && document.querySelector('tbody').innerText.includes('node 1, node 2')",
+    );
+    browser.until_shown(
+        "the job is done, after all of its phases",
+        "document.querySelector('tbody').innerText.includes('done') \
+         && document.querySelectorAll('.phases .over').length === 7",
+    );
+    assert!(job.wait().unwrap().success());
     browser.assert_content();
 }
 

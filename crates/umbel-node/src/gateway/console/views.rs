@@ -14,6 +14,7 @@ use crate::gateway::limits::STATUS_TIMEOUT;
 
 mod cluster;
 mod filters;
+mod jobs;
 
 /// Pause between two samples of what nodes know without counting: less shows no more, for leaders
 /// change in seconds.
@@ -33,17 +34,20 @@ pub(super) enum View {
     Cluster,
     /// How full filters are.
     Filters,
+    /// Jobs of the ledger.
+    Jobs,
 }
 
 impl View {
     /// All of them, as the console lists them.
-    pub(super) const ALL: [Self; 2] = [Self::Cluster, Self::Filters];
+    pub(super) const ALL: [Self; 3] = [Self::Cluster, Self::Filters, Self::Jobs];
 
     /// Its name in addresses.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
             Self::Filters => "filters",
+            Self::Jobs => "jobs",
         }
     }
 
@@ -51,7 +55,9 @@ impl View {
     /// on neither.
     pub(super) fn topic(self, page: Page, owner: String) -> Topic {
         match self {
-            Self::Cluster => Topic { view: self, page: Page::default(), owner: String::new() },
+            Self::Cluster | Self::Jobs => {
+                Topic { view: self, page: Page::default(), owner: String::new() }
+            }
             Self::Filters => Topic { view: self, page, owner },
         }
     }
@@ -60,7 +66,7 @@ impl View {
     /// are counted bit by bit, and watching them shall cost their nodes little.
     pub(super) fn pause_after(self, took: Duration) -> Duration {
         match self {
-            Self::Cluster => STATUS_INTERVAL,
+            Self::Cluster | Self::Jobs => STATUS_INTERVAL,
             Self::Filters => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
         }
     }
@@ -79,6 +85,7 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
     let shown = async {
         match topic.view {
             View::Cluster => cluster::sample(coordinator).await,
+            View::Jobs => jobs::sample(coordinator).await,
             View::Filters => filters::sample(coordinator, caller, &topic.page).await,
         }
     };
