@@ -1,6 +1,7 @@
 // The page: which view is shown, who is signed in, and whether what is shown is live.
 
 import * as cluster from "./cluster.js";
+import * as cube from "./cube.js";
 import { element, say, set } from "./elements.js";
 import * as filters from "./filters.js";
 import * as jobs from "./jobs.js";
@@ -11,6 +12,7 @@ const VIEWS = [
   { name: "cluster", title: "Cluster", create: cluster.create },
   { name: "filters", title: "Filters", create: filters.create },
   { name: "jobs", title: "Jobs", create: jobs.create },
+  { name: "cube", title: "Cube", create: cube.create },
 ];
 
 /** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */

@@ -9,10 +9,14 @@ use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
 
 /// A view's name, and a sign that it is there: an expression in the page.
-const VIEWS: [(&str, &str); 3] = [
+const VIEWS: [(&str, &str); 4] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
     ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
     ("jobs", "document.querySelector('.empty:not([hidden])')"),
+    (
+        "cube",
+        "document.querySelectorAll('.corner').length === 3 && document.querySelectorAll('.edge').length === 2",
+    ),
 ];
 
 /// A name that would be markup if it were not text.

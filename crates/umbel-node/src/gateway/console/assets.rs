@@ -28,7 +28,7 @@ macro_rules! asset {
 }
 
 /// All files.
-pub(super) static ALL: [Asset; 10] = [
+pub(super) static ALL: [Asset; 11] = [
     asset!("/console", HTML, "index.html"),
     asset!("/console/console.css", CSS, "console.css"),
     asset!("/console/icon.svg", SVG, "icon.svg"),
@@ -37,6 +37,7 @@ pub(super) static ALL: [Asset; 10] = [
     asset!("/console/elements.js", SCRIPT, "elements.js"),
     asset!("/console/figures.js", SCRIPT, "figures.js"),
     asset!("/console/cluster.js", SCRIPT, "cluster.js"),
+    asset!("/console/cube.js", SCRIPT, "cube.js"),
     asset!("/console/filters.js", SCRIPT, "filters.js"),
     asset!("/console/jobs.js", SCRIPT, "jobs.js"),
 ];

@@ -13,6 +13,7 @@ use crate::gateway::convert;
 use crate::gateway::limits::STATUS_TIMEOUT;
 
 mod cluster;
+mod cube;
 mod filters;
 mod jobs;
 
@@ -36,11 +37,13 @@ pub(super) enum View {
     Filters,
     /// Jobs of the ledger.
     Jobs,
+    /// Exchange of replicated filters.
+    Cube,
 }
 
 impl View {
     /// All of them, as the console lists them.
-    pub(super) const ALL: [Self; 3] = [Self::Cluster, Self::Filters, Self::Jobs];
+    pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Filters, Self::Jobs, Self::Cube];
 
     /// Its name in addresses.
     pub(super) const fn name(self) -> &'static str {
@@ -48,6 +51,7 @@ impl View {
             Self::Cluster => "cluster",
             Self::Filters => "filters",
             Self::Jobs => "jobs",
+            Self::Cube => "cube",
         }
     }
 
@@ -58,6 +62,7 @@ impl View {
             Self::Cluster | Self::Jobs => {
                 Topic { view: self, page: Page::default(), owner: String::new() }
             }
+            Self::Cube => Topic { view: self, page: Page::default(), owner },
             Self::Filters => Topic { view: self, page, owner },
         }
     }
@@ -67,7 +72,7 @@ impl View {
     pub(super) fn pause_after(self, took: Duration) -> Duration {
         match self {
             Self::Cluster | Self::Jobs => STATUS_INTERVAL,
-            Self::Filters => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
+            Self::Filters | Self::Cube => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
         }
     }
 
@@ -85,6 +90,7 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
     let shown = async {
         match topic.view {
             View::Cluster => cluster::sample(coordinator).await,
+            View::Cube => cube::sample(coordinator, caller).await,
             View::Jobs => jobs::sample(coordinator).await,
             View::Filters => filters::sample(coordinator, caller, &topic.page).await,
         }

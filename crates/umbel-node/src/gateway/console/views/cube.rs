@@ -1,0 +1,159 @@
+//! The hypercube: who exchanges with whom, how far each is behind, and how the sweeps go.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::timeout;
+use umbel_engine::NodeId;
+use umbel_engine::hypercube::{Cube, Rank};
+use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
+
+use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
+use crate::calls::{CopyReport, SweepCounts};
+use crate::coordinator::Coordinator;
+use crate::coordinator::catalogue::FilterInfo;
+use crate::failure::CallFailure;
+use crate::gateway::caller::Caller;
+use crate::gateway::console::json::Json;
+use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
+
+/// Takes a sample: of the filters that the caller may read, as many as a page has.
+///
+/// # Errors
+/// If this node belongs to no cluster.
+pub(super) async fn sample(
+    coordinator: &Coordinator,
+    caller: &Caller,
+) -> Result<Json, CallFailure> {
+    let may_read = caller.readable();
+    let (nodes, mut wanted) = coordinator.read_meta(|state: &MetaState| {
+        let is_wanted = |record: &FilterRecord| {
+            record.is_replicated()
+                && record.state == FilterState::Live
+                && may_read(record.name.as_str())
+        };
+        let found = state.filters().filter(|(_, record)| is_wanted(record));
+        (state.live_nodes(), found.map(|(_, record)| record.clone()).collect::<Vec<_>>())
+    })?;
+    wanted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let count = wanted.len();
+    wanted.truncate(ROWS_MAX);
+    let infos = stream::iter(wanted)
+        .map(async |record| info(coordinator, caller, &record).await)
+        .buffered(ASKED_AT_ONCE_MAX)
+        .filter_map(std::future::ready)
+        .collect::<Vec<_>>();
+    let answering = stream::iter(nodes.clone())
+        .map(async |node| {
+            timeout(STATUS_TIMEOUT, coordinator.is_reachable(node)).await.unwrap_or(false)
+        })
+        .buffered(STATUS_CALLS_MAX)
+        .collect::<Vec<_>>();
+    let (infos, answering) = tokio::join!(infos, answering);
+    let members: Vec<_> = nodes.into_iter().zip(answering).collect();
+    Ok(Json::object([
+        ("filter_count", (count as u64).into()),
+        ("own_sweeps", sweeps(&coordinator.exchange_status()?.sweeps)),
+        ("nodes", nodes_told(&members, &infos)),
+        ("edges", edges(&members, &infos)),
+        ("filters", Json::list(infos.iter().map(filter))),
+    ]))
+}
+
+/// What every node has said of its copies.
+fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> {
+    let copies = infos.iter().filter_map(|info| info.copies.as_ref());
+    copies
+        .flat_map(|copies| &copies.all)
+        .filter_map(|(node, report)| Some((*node, report.as_ref()?)))
+}
+
+fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
+    let swept: BTreeMap<NodeId, SweepCounts> =
+        reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
+    Json::list((0_u32..).zip(members).map(|(rank, (node, answers))| {
+        Json::object([
+            ("node", node.0.into()),
+            ("rank", rank.into()),
+            ("answers", (*answers).into()),
+            ("sweeps", swept.get(node).map(sweeps).into()),
+        ])
+    }))
+}
+
+fn sweeps(counts: &SweepCounts) -> Json {
+    Json::object([
+        ("sweep", counts.sweep.into()),
+        ("is_running", counts.is_running.into()),
+        ("sweep_count", counts.sweep_count.into()),
+        ("broken_sweep_count", counts.broken_sweep_count.into()),
+        ("last_sweep_ms", counts.last_sweep_ms.into()),
+    ])
+}
+
+/// Pairs that exchange, once each, in the order of a sweep, with what the second of them lacks of the
+/// first and the other way round, over all filters.
+fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
+    let Ok(cube) = Cube::new(members.len()) else { return Json::List(Vec::new()) };
+    let mut lags = BTreeMap::<(NodeId, NodeId), u64>::new();
+    for (node, report) in reports(infos) {
+        for &(partner, change_count) in &report.load.lags {
+            let sum = lags.entry((node, partner)).or_default();
+            *sum = sum.saturating_add(change_count);
+        }
+    }
+    let mut told = BTreeMap::new();
+    for (rank, &(node, _)) in (0_u32..).zip(members) {
+        for step in cube.steps() {
+            let Some(meeting) = cube.meeting(Rank(rank), step) else { continue };
+            let partner = usize::try_from(meeting.partner.0).ok().and_then(|at| members.get(at));
+            let Some(&(partner, _)) = partner.filter(|_| rank < meeting.partner.0) else {
+                continue;
+            };
+            told.entry((rank, meeting.partner.0)).or_insert_with(|| {
+                Json::object([
+                    ("node", node.0.into()),
+                    ("partner", partner.0.into()),
+                    ("step", step.to_string().into()),
+                    ("partner_lacks", lags.get(&(node, partner)).copied().into()),
+                    ("node_lacks", lags.get(&(partner, node)).copied().into()),
+                ])
+            });
+        }
+    }
+    Json::List(told.into_values().collect())
+}
+
+fn filter(info: &FilterInfo) -> Json {
+    let all = info.copies.as_ref().map_or(&[][..], |copies| &copies.all);
+    let loads = || all.iter().filter_map(|(_, report)| report.as_ref()).map(|report| &report.load);
+    let lag_max = loads().flat_map(|load| &load.lags).map(|(_, change_count)| *change_count).max();
+    let sum = |of: fn(&crate::calls::CopyLoad) -> u64| loads().map(of).fold(0, u64::saturating_add);
+    Json::object([
+        ("name", info.record.name.as_str().into()),
+        ("copy_count", (all.len() as u64).into()),
+        ("settled_count", (loads().filter(|load| load.is_settled).count() as u64).into()),
+        ("lag_max", lag_max.into()),
+        ("convergence_ms", loads().filter_map(|load| load.convergence_ms).max().into()),
+        ("sent_bytes", sum(|load| load.sent_bytes).into()),
+        ("received_bytes", sum(|load| load.received_bytes).into()),
+        ("refused_count", sum(|load| load.refused_count).into()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_of_partners_is_told_once() {
+        let members: Vec<_> = (1..=5).map(|node| (NodeId(10 * node), true)).collect();
+        let told = edges(&members, &[]).to_string();
+        let pairs: Vec<_> = told.split("{\"node\":").skip(1).collect();
+        // Four corners in a square, and one beyond, which hands in and takes over.
+        assert_eq!(pairs.len(), 5, "{told}");
+        assert!(told.contains("{\"node\":10,\"partner\":50,\"step\":\"hand-in\""), "{told}");
+        assert!(told.contains("{\"node\":30,\"partner\":40,\"step\":\"dimension 0\""), "{told}");
+        assert_eq!(edges(&[], &[]).to_string(), "[]");
+    }
+}
