@@ -92,7 +92,7 @@ export function create(root) {
     const own = cube.own_sweeps;
     const lag = cube.edges.reduce((sum, edge) => sum + (edge.node_lacks ?? 0) + (edge.partner_lacks ?? 0), 0);
     summary.show([
-      ["Nodes", count(cube.nodes.length), `${Math.floor(Math.log2(Math.max(cube.nodes.length, 1)))} dimensions`],
+      ["Nodes", count(cube.nodes.length), `dimensions: ${Math.floor(Math.log2(Math.max(cube.nodes.length, 1)))}`],
       ["Sweep", count(own.sweep), own.is_running ? "runs on this node" : "was this node’s last"],
       ["Broken", `${count(own.broken_sweep_count)} of ${count(own.sweep_count)}`, "sweeps since this node started"],
       ["Lag", compact(lag), "changes, over all pairs"],

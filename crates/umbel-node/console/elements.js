@@ -52,7 +52,7 @@ export function keyed(parent, items, key, make, update) {
 
 /**
  * A table whose rows change in place. A column is { title, text(row) } or { title, draw(cell, row) },
- * with `number` where figures align; the first one names the row.
+ * with `number` where figures align, and perhaps a note(row) below; the first one names the row.
  */
 export function table(caption, columns, key) {
   const head = columns.map(({ title, number }) =>
@@ -60,12 +60,14 @@ export function table(caption, columns, key) {
   const body = element("tbody");
   const whole = element("table", {}, element("caption", {}, caption),
     element("thead", {}, element("tr", {}, ...head)), body);
-  const make = () => element("tr", {}, ...columns.map(({ number }, at) =>
-    element(at ? "td" : "th", { scope: at ? null : "row", class: number && "number" })));
-  const update = (line, row) => columns.forEach(({ text, draw }, at) => {
-    const cell = line.children[at];
+  const make = () => element("tr", {}, ...columns.map(({ number, note }, at) =>
+    element(at ? "td" : "th", { scope: at ? null : "row", class: number && "number" },
+      ...(note ? [element("div"), element("div", { class: "hint" })] : []))));
+  const update = (line, row) => columns.forEach(({ text, draw, note }, at) => {
+    const cell = note ? line.children[at].firstElementChild : line.children[at];
     if (draw) draw(cell, row);
     else say(cell, text(row));
+    if (note) say(cell.nextElementSibling, note(row));
   });
   const scroller = element("div", { class: "scroller", role: "region", "aria-label": caption, tabindex: "0" }, whole);
   return { element: scroller, show: (rows) => keyed(body, rows, key, make, update) };

@@ -37,6 +37,11 @@ function drawRate(cell, { load, rate_planned: planned }) {
   return state(cell, load.rate_now > planned ? "warn" : "good", rate(load.rate_now));
 }
 
+/** A filter without a number of items has all bits set. */
+function used(cell, { load, capacity }) {
+  bar(cell, load && (load.item_count === null ? 1 : load.item_count / capacity));
+}
+
 function filtersTable(open, perSecond) {
   const name = (cell, row) => {
     if (!cell.firstElementChild) {
@@ -48,16 +53,12 @@ function filtersTable(open, perSecond) {
     set(cell.firstElementChild, "aria-expanded", String(row.is_open));
   };
   return table("Filters", [
-    { title: "Filter", draw: name },
-    { title: "Kind", text: (row) => `${row.kind ?? "unknown"}${row.is_replicated ? ", replicated" : ""}` },
+    { title: "Filter", draw: name, note: (row) => `${row.kind ?? "unknown"}${row.is_replicated ? ", replicated" : ""}` },
     { title: "State", draw: (cell, row) => state(cell, row.state === "live" ? "good" : "warn", row.state) },
-    { title: "Items", number: true, text: (row) => compact(row.load?.item_count) },
-    { title: "of planned", number: true, text: (row) => compact(row.capacity) },
-    { title: "Used", draw: (cell, row) => bar(cell, row.load?.item_count === null ? 1 : row.load?.item_count / row.capacity) },
+    { title: "Used", draw: used, note: ({ load, capacity }) => `${compact(load?.item_count)} of ${compact(capacity)} items` },
     { title: "Bits set", number: true, text: (row) => percent(fill(row.load)) },
-    { title: "False positives", draw: drawRate },
-    { title: "planned", number: true, text: (row) => rate(row.rate_planned) },
-    { title: "New a second", number: true, text: (row) => (perSecond.get(row.name) === null ? "–" : compact(perSecond.get(row.name))) },
+    { title: "False positives", draw: drawRate, note: (row) => `${rate(row.rate_planned)} planned` },
+    { title: "New a second", number: true, text: (row) => compact(perSecond.get(row.name)) },
     { title: "Full", text: (row) => forecast(row, perSecond.get(row.name)) },
     { title: "Memory", number: true, text: (row) => bytes(row.load?.memory_bytes) },
   ], (row) => row.name);

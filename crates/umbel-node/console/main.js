@@ -5,6 +5,7 @@ import * as cube from "./cube.js";
 import { element, say, set } from "./elements.js";
 import * as filters from "./filters.js";
 import * as jobs from "./jobs.js";
+import * as repair from "./repair.js";
 import { time } from "./figures.js";
 import { Refused, events } from "./stream.js";
 
@@ -13,6 +14,7 @@ const VIEWS = [
   { name: "filters", title: "Filters", create: filters.create },
   { name: "jobs", title: "Jobs", create: jobs.create },
   { name: "cube", title: "Cube", create: cube.create },
+  { name: "repair", title: "Repair", create: repair.create },
 ];
 
 /** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */

@@ -9,6 +9,7 @@
 //! | `peer` | links between nodes |
 //! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange |
+//! | `comparisons` | what comparisons of replicas came to last |
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
 //! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
 //! | [`jobs`] | workers of duplicate-detection jobs |
@@ -18,6 +19,7 @@
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
 
 mod calls;
+mod comparisons;
 pub mod config;
 mod controller;
 mod coordinator;

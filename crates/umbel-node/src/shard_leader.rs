@@ -294,7 +294,7 @@ impl ShardLeader {
         }
     }
 
-    fn shard(&self) -> umbel_engine::ShardId {
+    pub(crate) fn shard(&self) -> umbel_engine::ShardId {
         self.group.id().shard().expect("the meta group has no ShardLeader")
     }
 

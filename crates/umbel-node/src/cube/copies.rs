@@ -24,6 +24,7 @@ use super::questions::QuestionRooms;
 use super::scrub::Scrubs;
 use super::{image, journal};
 use crate::calls::SweepCounts;
+use crate::comparisons::Comparison;
 use crate::config::Config;
 use crate::limits::{
     EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX, WHOLE_IMPORTS_MAX,
@@ -466,6 +467,15 @@ impl Copies {
                 tracing::warn!(error, "a copy was not saved");
             }
         }
+    }
+
+    /// What the last comparison of each copy with each of its partners came to.
+    pub(crate) fn last_comparisons(&self) -> Vec<((FilterId, NodeId), Option<Comparison>)> {
+        let pairs = |copy: &Arc<Copy>| {
+            let filter = copy.filter;
+            copy.partners().into_iter().map(move |partner| (filter, partner))
+        };
+        self.scrubs.last_of(self.all().iter().flat_map(pairs).collect())
     }
 
     /// Measures.

@@ -33,6 +33,7 @@ use umbel_engine::repair::{FilterBitsError, RepairError};
 use umbel_engine::{FilterId, NodeId};
 
 use super::failure::CopyFailure;
+use crate::comparisons::{Comparison, LastComparisons};
 
 mod answering;
 mod asking;
@@ -127,6 +128,8 @@ pub(crate) struct Scrubs {
     answering: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     state: Mutex<State>,
+    /// What comparisons that this node asked for found last.
+    last: LastComparisons<(FilterId, NodeId)>,
     /// Told when a comparison is due.
     is_due: Notify,
     /// True once the node stops: nobody is answered any more.
@@ -156,6 +159,7 @@ impl Scrubs {
             answering: room(SESSIONS_MAX),
             waiting: room(WAITING_MAX),
             state: Mutex::default(),
+            last: LastComparisons::default(),
             is_due: Notify::new(),
             is_stopping: watch::Sender::new(false),
         }
@@ -171,6 +175,14 @@ impl Scrubs {
         self.is_stopping.send_replace(true);
     }
 
+    /// What the last comparison of each of these copies with each of its partners came to.
+    pub(super) fn last_of(
+        &self,
+        pairs: Vec<(FilterId, NodeId)>,
+    ) -> Vec<((FilterId, NodeId), Option<Comparison>)> {
+        self.last.of(pairs)
+    }
+
     fn verified(&self, filter: FilterId) {
         self.state().verified.insert(filter, Instant::now());
     }
@@ -179,6 +191,7 @@ impl Scrubs {
     pub(super) fn ages(&self, filters: &[FilterId]) -> Vec<(FilterId, Duration)> {
         let mut state = self.state();
         state.verified.retain(|filter, _| filters.contains(filter));
+        self.last.retain(|(filter, _)| filters.contains(filter));
         let age = |&filter: &FilterId| {
             let at = state.verified.entry(filter).or_insert_with(Instant::now);
             (filter, at.elapsed())

@@ -216,7 +216,7 @@ impl View {
     /// What the calls need that tell the same.
     const fn need(self) -> Need {
         match self {
-            Self::Cluster | Self::Cube => Need::Cluster(ClusterVerb::Metrics),
+            Self::Cluster | Self::Cube | Self::Repair => Need::Cluster(ClusterVerb::Metrics),
             Self::Jobs => Need::Cluster(ClusterVerb::Jobs),
             // It shows what a list shows, and of each filter what the caller may read.
             Self::Filters => Need::Somebody,

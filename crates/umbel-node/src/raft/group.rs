@@ -234,6 +234,11 @@ impl Group {
         self.seed.number(purpose)
     }
 
+    /// Wall-clock time in milliseconds since 1970, for people.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.seed.wall_ms()
+    }
+
     /// Index of the last entry that this node knows to be committed.
     pub(crate) fn committed_index(&self) -> u64 {
         self.raft.metrics().borrow_watched().cluster_committed.map_or(0, |id| id.index)

@@ -1,6 +1,6 @@
 //! The replicas of a shard compared with each other, and mended: the leader's side and each one's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use umbel_engine::{FilterId, Generation, NodeId, Outbox};
 
 use super::{ShardLeader, failure, unexpected};
 use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
+use crate::comparisons::{Comparison, LastComparisons};
 use crate::metrics;
 use crate::peer::CallKind;
 use crate::ports::Purpose;
@@ -38,11 +39,17 @@ pub(super) struct Scrubs {
     turn: Semaphore,
     /// When a slice's replicas were last found equal, or made so, or when this node first saw it.
     verified: Mutex<BTreeMap<FilterId, Instant>>,
+    /// What was found last.
+    last: LastComparisons<FilterId>,
 }
 
 impl Default for Scrubs {
     fn default() -> Self {
-        Self { turn: Semaphore::new(1), verified: Mutex::default() }
+        Self {
+            turn: Semaphore::new(1),
+            verified: Mutex::default(),
+            last: LastComparisons::default(),
+        }
     }
 }
 
@@ -69,6 +76,8 @@ impl ShardLeader {
         self.check_slice(filter, generation)?;
         let _turn = self.scrubs.turn.acquire().await.expect("it is never closed");
         let scrubbed = self.scrub_now(filter, generation, pause).await;
+        let comparison = Comparison::of_slice(self.group.wall_ms(), &scrubbed);
+        self.scrubs.last.note(filter, comparison);
         match &scrubbed {
             Ok(report) => self.tell(filter, report),
             Err(error) => {
@@ -229,17 +238,30 @@ impl ShardLeader {
         }
     }
 
+    /// What the last comparison of each slice came to, if this node leads.
+    pub(crate) fn last_comparisons(&self) -> Vec<(FilterId, Option<Comparison>)> {
+        if !self.group.is_leader() {
+            // Whoever leads now knows.
+            return Vec::new();
+        }
+        let slices: Vec<FilterId> =
+            self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
+        self.scrubs.last.of(slices)
+    }
+
     /// The longest time since a slice's replicas were compared, if this node leads and has slices.
     pub(crate) fn scrub_age(&self) -> Option<Duration> {
-        let slices: Vec<FilterId> =
+        let slices: BTreeSet<FilterId> =
             self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
         let mut verified = self.scrubs.verified();
         if !self.group.is_leader() {
             // Whoever leads now knows; if this node leads again, it begins anew.
             verified.clear();
+            self.scrubs.last.retain(|_| false);
             return None;
         }
         verified.retain(|filter, _| slices.contains(filter));
+        self.scrubs.last.retain(|filter| slices.contains(filter));
         let now = Instant::now();
         slices.iter().map(|&filter| verified.entry(filter).or_insert(now).elapsed()).max()
     }

@@ -5,7 +5,7 @@
 //!
 //! | variable | what it changes |
 //! |---|---|
-//! | `UMBEL_CONSOLE_PICTURES` | a folder: pictures of the views are written there, as those in `docs/` |
+//! | `UMBEL_CONSOLE_PICTURES` | where the ignored test `pictures` writes what the views look like, from the root of the project; `target` if it is not set |
 //! | `UMBEL_CLUSTER_TEST_LOG`, `UMBEL_CLUSTER_TEST_KEEP` | as in the cluster suite |
 
 #![cfg(unix)]
@@ -13,6 +13,7 @@
 
 #[path = "../support/free_ports.rs"]
 mod free_ports;
+mod pictures;
 #[allow(dead_code, reason = "shared with the cluster suite")]
 #[path = "../support/servers.rs"]
 mod servers;

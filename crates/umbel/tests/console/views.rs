@@ -1,7 +1,5 @@
 //! Each view shows what is so, live, in every width and colour.
 
-use std::path::PathBuf;
-
 use umbel_client::{Client, Distribution, NewFilter};
 
 use crate::browser;
@@ -9,10 +7,11 @@ use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
 
 /// A view's name, and a sign that it is there: an expression in the page.
-const VIEWS: [(&str, &str); 4] = [
+const VIEWS: [(&str, &str); 5] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
     ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
     ("jobs", "document.querySelector('.empty:not([hidden])')"),
+    ("repair", "document.querySelector('tbody').innerText.includes('mail.seen')"),
     (
         "cube",
         "document.querySelectorAll('.corner').length === 3 && document.querySelectorAll('.edge').length === 2",
@@ -42,11 +41,6 @@ impl Browser {
     }
 }
 
-/// Where pictures are wanted.
-fn pictures() -> Option<PathBuf> {
-    std::env::var_os("UMBEL_CONSOLE_PICTURES").map(PathBuf::from)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn every_view_is_live_and_fits_every_window() {
     let Some(browser) = browser() else { return };
@@ -64,10 +58,6 @@ async fn every_view_is_live_and_fits_every_window() {
             assert!(shown[0].as_u64() <= shown[1].as_u64(), "{view} at {size:?}: {shown}");
             let is_dark = shown[2].as_str().unwrap().starts_with("rgb(16,");
             assert_eq!(is_dark, scheme == "dark", "{shown}");
-            if let Some(folder) = pictures() {
-                let name = format!("console-{view}-{}-{scheme}.png", size.0);
-                std::fs::write(folder.join(name), browser.picture()).unwrap();
-            }
         }
     }
     browser.assert_content();

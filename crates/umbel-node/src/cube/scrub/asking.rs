@@ -14,6 +14,7 @@ use super::image::Image;
 use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
 use super::talk::{Side, talk};
 use super::{Compared, SESSION_TIME_MAX, ScrubError, SetBits};
+use crate::comparisons::Comparison;
 use crate::cube::Copy;
 use crate::local::Local;
 use crate::metrics;
@@ -31,6 +32,8 @@ pub(crate) async fn compare(
     let _turn = _turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
     let compared = timeout(SESSION_TIME_MAX, compare_now(local, copy, generation, partner)).await;
     let compared = compared.unwrap_or(Err(ScrubError::Timeout(SESSION_TIME_MAX)));
+    let comparison = Comparison::of_copies(local.seed().wall_ms(), &compared);
+    local.copies().scrubs().last.note((copy.filter, partner), comparison);
     match &compared {
         Ok(compared) => {
             let lost_count = compared.ours.lost_count + compared.theirs.lost_count;

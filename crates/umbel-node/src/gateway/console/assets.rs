@@ -28,7 +28,7 @@ macro_rules! asset {
 }
 
 /// All files.
-pub(super) static ALL: [Asset; 11] = [
+pub(super) static ALL: [Asset; 12] = [
     asset!("/console", HTML, "index.html"),
     asset!("/console/console.css", CSS, "console.css"),
     asset!("/console/icon.svg", SVG, "icon.svg"),
@@ -40,6 +40,7 @@ pub(super) static ALL: [Asset; 11] = [
     asset!("/console/cube.js", SCRIPT, "cube.js"),
     asset!("/console/filters.js", SCRIPT, "filters.js"),
     asset!("/console/jobs.js", SCRIPT, "jobs.js"),
+    asset!("/console/repair.js", SCRIPT, "repair.js"),
 ];
 
 /// Whether there is a file at this path.

@@ -1,5 +1,6 @@
 //! The console of whole nodes, asked over HTTP as browsers and others do.
 
+use futures_util::StreamExt;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -216,6 +217,21 @@ async fn filters_are_shown_to_who_may_see_them_under_whatever_name() {
     assert!(foreign.until("\"has_more\"").await.ends_with("\"opened\":null}}\n\n\r\n"));
     let mut none = Asked::of(node.address(), FILTERS, &[&bearer("root")]).await;
     none.until("\"filters\":{\"rows\":[]").await;
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comparisons_are_told_when_they_are_over() {
+    let (_folder, node) = alone().await;
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    let mut asked = Asked::of(node.address(), "/console/events/repair", &[]).await;
+    asked.until("\"count\":4,\"bad_count\":0,\"mended_count\":0,\"pending_count\":4").await;
+    let compared = node.coordinator().scrub(Some("seen"), deadline()).await.unwrap();
+    assert_eq!(compared.count().await, 4);
+    asked.until("\"pending_count\":0").await;
+    let mut again = Asked::of(node.address(), "/console/events/repair", &[]).await;
+    let told = again.until("}]}}\n\n").await;
+    assert_eq!(told.matches("\"ending\":\"equal\",\"lost_count\":0").count(), 4, "{told}");
     node.shutdown().await;
 }
 

@@ -16,6 +16,7 @@ mod cluster;
 mod cube;
 mod filters;
 mod jobs;
+mod repair;
 
 /// Pause between two samples of what nodes know without counting: less shows no more, for leaders
 /// change in seconds.
@@ -39,11 +40,14 @@ pub(super) enum View {
     Jobs,
     /// Exchange of replicated filters.
     Cube,
+    /// Replicas that were compared.
+    Repair,
 }
 
 impl View {
     /// All of them, as the console lists them.
-    pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Filters, Self::Jobs, Self::Cube];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Cluster, Self::Filters, Self::Jobs, Self::Cube, Self::Repair];
 
     /// Its name in addresses.
     pub(super) const fn name(self) -> &'static str {
@@ -52,6 +56,7 @@ impl View {
             Self::Filters => "filters",
             Self::Jobs => "jobs",
             Self::Cube => "cube",
+            Self::Repair => "repair",
         }
     }
 
@@ -62,7 +67,7 @@ impl View {
             Self::Cluster | Self::Jobs => {
                 Topic { view: self, page: Page::default(), owner: String::new() }
             }
-            Self::Cube => Topic { view: self, page: Page::default(), owner },
+            Self::Cube | Self::Repair => Topic { view: self, page: Page::default(), owner },
             Self::Filters => Topic { view: self, page, owner },
         }
     }
@@ -72,7 +77,7 @@ impl View {
     pub(super) fn pause_after(self, took: Duration) -> Duration {
         match self {
             Self::Cluster | Self::Jobs => STATUS_INTERVAL,
-            Self::Filters | Self::Cube => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
+            Self::Filters | Self::Cube | Self::Repair => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
         }
     }
 
@@ -91,6 +96,7 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
         match topic.view {
             View::Cluster => cluster::sample(coordinator).await,
             View::Cube => cube::sample(coordinator, caller).await,
+            View::Repair => repair::sample(coordinator, caller).await,
             View::Jobs => jobs::sample(coordinator).await,
             View::Filters => filters::sample(coordinator, caller, &topic.page).await,
         }

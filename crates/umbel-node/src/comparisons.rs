@@ -1,0 +1,163 @@
+//! What the last comparison of replicas came to, kept for those who look.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use umbel_engine::shard::SliceScrubbed;
+
+use crate::cube::Compared;
+
+/// How a comparison ended, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Ending {
+    /// Something still differs.
+    Left,
+    /// Nothing was compared.
+    Failed,
+    /// Some replicas were left out.
+    Partial,
+    /// What had been lost is set again.
+    Mended,
+    /// Nothing differed.
+    Equal,
+}
+
+impl Ending {
+    /// Its name, as people read it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Left => "differ",
+            Self::Failed => "failed",
+            Self::Partial => "partial",
+            Self::Mended => "mended",
+            Self::Equal => "equal",
+        }
+    }
+}
+
+/// A comparison that is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Comparison {
+    /// By the node's clock, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) ending: Ending,
+    /// Bits that some replica had lost.
+    pub(crate) lost_count: u64,
+    /// Bits that some replica had and the majority had not.
+    pub(crate) surplus_count: u64,
+    /// Why something was left out; empty if nothing was.
+    pub(crate) why: String,
+}
+
+impl Comparison {
+    /// Of the replicas of a slice.
+    pub(crate) fn of_slice<E: ToString>(at_ms: u64, outcome: &Result<SliceScrubbed, E>) -> Self {
+        let report = match outcome {
+            Ok(report) => report,
+            Err(error) => return Self::failed(at_ms, error.to_string()),
+        };
+        let sum = |of: fn(&umbel_engine::shard::ReplicaBits) -> u64| {
+            report.differing.values().map(of).fold(0, u64::saturating_add)
+        };
+        let away = report.away.iter().map(|(node, why)| format!("{node}: {why}"));
+        let ending = match report {
+            _ if report.left_blocks > 0 || report.answers_differ => Ending::Left,
+            _ if !report.away.is_empty() => Ending::Partial,
+            _ if !report.differing.is_empty() => Ending::Mended,
+            _ => Ending::Equal,
+        };
+        let (lost_count, surplus_count) = (sum(|bits| bits.lost), sum(|bits| bits.surplus));
+        let why = away.collect::<Vec<_>>().join("; ");
+        Self { at_ms, ending, lost_count, surplus_count, why }
+    }
+
+    /// Of two copies.
+    pub(crate) fn of_copies<E: ToString>(at_ms: u64, outcome: &Result<Compared, E>) -> Self {
+        let compared = match outcome {
+            Ok(compared) => compared,
+            Err(error) => return Self::failed(at_ms, error.to_string()),
+        };
+        let lost_count = compared.ours.lost_count.saturating_add(compared.theirs.lost_count);
+        let ending = if lost_count > 0 { Ending::Mended } else { Ending::Equal };
+        Self { at_ms, ending, lost_count, surplus_count: 0, why: String::new() }
+    }
+
+    const fn failed(at_ms: u64, why: String) -> Self {
+        Self { at_ms, ending: Ending::Failed, lost_count: 0, surplus_count: 0, why }
+    }
+}
+
+/// The last comparison of each of these.
+pub(crate) struct LastComparisons<K>(Mutex<BTreeMap<K, Comparison>>);
+
+impl<K> Default for LastComparisons<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord> LastComparisons<K> {
+    /// Keeps one in the place of the one before.
+    pub(crate) fn note(&self, key: K, comparison: Comparison) {
+        self.lock().insert(key, comparison);
+    }
+
+    /// Lets go of those that are not these any more.
+    pub(crate) fn retain(&self, is_there: impl Fn(&K) -> bool) {
+        self.lock().retain(|key, _| is_there(key));
+    }
+
+    /// That of each of these.
+    pub(crate) fn of(&self, keys: impl IntoIterator<Item = K>) -> Vec<(K, Option<Comparison>)> {
+        let kept = self.lock();
+        let found = keys.into_iter().map(|key| {
+            let comparison = kept.get(&key).cloned();
+            (key, comparison)
+        });
+        found.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Comparison>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::NodeId;
+    use umbel_engine::shard::ReplicaBits;
+
+    use super::*;
+
+    #[test]
+    fn the_worst_of_a_comparison_is_told() {
+        let mut report = SliceScrubbed::default();
+        let ending =
+            |report: &SliceScrubbed| Comparison::of_slice::<String>(7, &Ok(report.clone())).ending;
+        assert_eq!(ending(&report), Ending::Equal);
+        report.differing.insert(NodeId(1), ReplicaBits { lost: 3, surplus: 1 });
+        report.differing.insert(NodeId(2), ReplicaBits { lost: 2, surplus: 0 });
+        assert_eq!(ending(&report), Ending::Mended);
+        report.away.insert(NodeId(3), "silent".to_owned());
+        let told = Comparison::of_slice::<String>(7, &Ok(report.clone()));
+        assert_eq!((told.ending, told.lost_count, told.surplus_count), (Ending::Partial, 5, 1));
+        assert!(told.why.contains("silent"), "{}", told.why);
+        report.left_blocks = 1;
+        assert_eq!(ending(&report), Ending::Left);
+        let failed = Comparison::of_slice(7, &Err("no leader".to_owned()));
+        assert_eq!((failed.ending, &*failed.why), (Ending::Failed, "no leader"));
+    }
+
+    #[test]
+    fn the_last_one_is_kept_of_what_is_there() {
+        let last = LastComparisons::default();
+        let failed = |at_ms| Comparison::of_copies(at_ms, &Err("away".to_owned()));
+        for (key, at_ms) in [(1, 5), (2, 6), (1, 7)] {
+            last.note(key, failed(at_ms));
+        }
+        assert_eq!(last.of([1, 3]), [(1, Some(failed(7))), (3, None)]);
+        last.retain(|&key| key != 2);
+        assert_eq!(last.of([2]), [(2, None)]);
+    }
+}
