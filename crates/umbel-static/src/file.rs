@@ -9,7 +9,7 @@ use crate::retrieval::ANY_BITS;
 use crate::{Head, Role};
 
 /// A file whose bytes are all in memory, checked from end to end. What the bytes are in is the caller's: a slice, a
-/// vector, a map of the file.
+/// vector, a map of the file. If they change afterwards, answers may be wrong, and nothing else.
 ///
 /// ```
 /// use umbel_codec::FrameKey;
@@ -59,14 +59,14 @@ impl<Bytes: AsRef<[u8]>> StaticFile<Bytes> {
     #[inline]
     fn chunk_of(&self, hash: ItemHash) -> (&ChunkTables, &[u8]) {
         let (start, tables) = &self.chunks[chunk_among(hash, self.chunks.len() as u64)];
-        (tables, &self.bytes.as_ref()[*start..])
+        (tables, self.bytes.as_ref().get(*start..).unwrap_or_default())
     }
 
     #[inline(always)]
     fn in_filter<const BITS: u8>(&self, hash: ItemHash) -> bool {
         let (chunk, within) = place_among(hash, self.chunks.len() as u64);
         let (start, tables) = &self.chunks[chunk];
-        let cells = &self.bytes.as_ref()[*start..];
+        let cells = self.bytes.as_ref().get(*start..).unwrap_or_default();
         tables.in_filter_within::<BITS>(cells, (hash, within))
     }
 

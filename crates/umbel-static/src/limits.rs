@@ -1,6 +1,6 @@
 //! Every limit of the crate, each with its reason.
 
-/// Keys that a chunk is expected to have at most: its tables and what building them takes, some 40 MB, stay in the
+/// Keys that a chunk is expected to have at most: its tables and what building them takes, some 60 MB, stay near the
 /// caches, and a file of a billion keys has a directory of 40 KB.
 pub const CHUNK_KEYS_EXPECTED_MAX: u64 = 1 << 20;
 
