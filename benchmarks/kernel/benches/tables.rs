@@ -13,6 +13,7 @@ use umbel_kernel_benchmark::limit::{Lines, random_read, random_write};
 use umbel_kernel_benchmark::measure::{Contestant, Facts, Sample, THREADS_MAX};
 use umbel_kernel_benchmark::ours::blocked_lines;
 use umbel_kernel_benchmark::peers::Cuckoo;
+use umbel_kernel_benchmark::static_files::StaticFilter;
 use umbel_kernel_benchmark::structure::Case;
 use umbel_kernel_benchmark::table::{LIMIT, Row, csv, markdown, median, save};
 use umbel_kernel_benchmark::{bulk, limit};
@@ -40,6 +41,9 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<Counting>(),
         Contestant::of::<Scalable>(),
         Contestant::of::<StoredSingleShot>(),
+        Contestant::of::<StaticFilter<0>>(),
+        Contestant::of::<StaticFilter<8>>(),
+        Contestant::of::<StaticFilter<16>>(),
         Contestant::of::<BloomFilter>(),
         Contestant::of::<AtomicBloomFilter>(),
         Contestant::of::<sbbf_rs_safe::Filter>(),

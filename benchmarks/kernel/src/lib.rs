@@ -23,7 +23,7 @@
 //! |---|---|
 //! | which keys? | [`keys`] |
 //! | what is timed? | [`clock`], [`measure`] |
-//! | who takes part? | [`structure`], [`ours`], [`peers`] |
+//! | who takes part? | [`structure`], [`ours`], [`static_files`], [`peers`] |
 //! | what would be the best? | [`limit`], [`bulk`] |
 //! | how is it written? | [`table`] |
 
@@ -34,5 +34,6 @@ pub mod limit;
 pub mod measure;
 pub mod ours;
 pub mod peers;
+pub mod static_files;
 pub mod structure;
 pub mod table;
