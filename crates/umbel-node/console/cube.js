@@ -8,7 +8,7 @@ const NODES_DRAWN_MAX = 16;
 
 /** Where a step along each dimension leads in the drawing: right, up, back, and to a second cube. */
 const STEPS = [[210, 0], [0, -150], [88, -62], [400, 24]];
-const BEYOND = [-64, 44];
+const BEYOND = [-104, 72];
 
 /** Where a rank stands: corners by the bits of their rank, nodes beyond beside their corner. */
 function places(total) {

@@ -107,7 +107,7 @@ export function create(root, ask) {
   const open = (name) => again({ open: asked.open === name ? "" : name });
   const list = filtersTable(open, perSecond);
   const opened = detail();
-  const prefix = element("input", { type: "search", id: "prefix", autocomplete: "off", spellcheck: "false" });
+  const prefix = element("input", { type: "search", id: "prefix", maxlength: "256", autocomplete: "off", spellcheck: "false" });
   prefix.addEventListener("change", () => { before.length = 0; again({ prefix: prefix.value, after: "" }); });
   const back = element("button", { type: "button" }, "Previous");
   const next = element("button", { type: "button" }, "Next");

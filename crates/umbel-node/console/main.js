@@ -20,12 +20,16 @@ const VIEWS = [
 /** Pause before a broken stream is opened again, in milliseconds: the first, and the longest. */
 const PAUSE_MS = [500, 10000];
 
+/** A stream says something each 15 seconds: after so many milliseconds of silence it has broken. */
+const SILENCE_MS_MAX = 40000;
+
 const at = (id) => document.getElementById(id);
 const part = { connection: at("connection"), notice: at("notice"), signIn: at("sign-in"), view: at("view"), node: at("node") };
 
 /** In memory alone: gone with the page. */
 let token = "";
 let running = new AbortController();
+let stream = new AbortController();
 let liveAt = Date.now();
 
 function connection(state, text) {
@@ -64,7 +68,6 @@ function open() {
   connection("waiting", "connecting");
   const { signal } = running;
   let asked = new URLSearchParams();
-  let stream = new AbortController();
   // A view may ask for another part of itself: the stream is opened anew, what is shown stays.
   const ask = (fields) => {
     asked = new URLSearchParams(fields);
@@ -106,7 +109,7 @@ function take(heard, update) {
   }
   connection("live", "live");
   if (heard?.event !== "snapshot") return false;
-  const { node, cluster: identity, version, failure, unheard_since_ms: since } = heard.data;
+  const { node, cluster_id: identity, version, failure, unheard_since_ms: since } = heard.data;
   say(part.node, `node ${node} · cluster ${identity} · umbel ${version}`);
   notice(failure ? `The node cannot tell: ${failure}.`
     : since ? `This node does not hear a majority of the cluster since ${time(since)}. It shows what it knows.` : "");
@@ -116,7 +119,7 @@ function take(heard, update) {
 
 /** Says why the node tells nothing; true if it may do so later. */
 function refused({ status, message }) {
-  if (status === 503 || status === 429) {
+  if (status !== 401 && status !== 403) {
     notice(message);
     return true;
   }
@@ -134,6 +137,14 @@ function refused({ status, message }) {
   }
   return false;
 }
+
+/** A network that swallows everything breaks no stream by itself. */
+setInterval(() => {
+  if (document.body.dataset.state === "live" && Date.now() - liveAt > SILENCE_MS_MAX) {
+    connection("stale", `not live since ${time(liveAt)}`);
+    stream.abort();
+  }
+}, 5000);
 
 part.signIn.addEventListener("submit", (submitted) => {
   submitted.preventDefault();

@@ -24,7 +24,7 @@ export function create(root) {
       , element("code", {}, "umbel cluster scrub --all"), " compares everything now.")));
   return ({ repair }) => {
     summary.show([
-      ["Compared here", count(repair.count), "slices and pairs of copies"],
+      ["To compare", count(repair.count), "slices and pairs of copies"],
       ["Trouble", count(repair.bad_count), "failed, left out or still differ"],
       ["Mended", count(repair.mended_count), "had lost bits, which are set again"],
       ["Not yet", count(repair.pending_count), "since this node started"],

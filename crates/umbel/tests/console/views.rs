@@ -49,6 +49,12 @@ async fn every_view_is_live_and_fits_every_window() {
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     for (view, sign) in VIEWS {
         browser.choose(view, sign);
+        let footer = browser.run("return document.querySelector('footer').innerText;");
+        let (_, cluster) = cluster.nodes[0].membership();
+        assert_eq!(
+            footer,
+            format!("node 1 · cluster {cluster} · umbel {}", env!("CARGO_PKG_VERSION"))
+        );
         for (size, scheme) in LOOKS {
             browser.look(size, scheme);
             let shown = browser.run(
@@ -180,7 +186,7 @@ async fn a_node_that_was_killed_shows_as_silent_and_the_page_of_one_as_not_live(
         "the silent node is marked, and its shards have other leaders",
         "document.querySelector('.range-row[data-kind=bad] .mark')?.textContent === '!' \
          && document.querySelector('.figures').innerText.includes('2 of 3') \
-         && document.querySelectorAll('.range-row .leader').length === 4",
+         && document.querySelectorAll('[data-kind=good] .leader').length === 4",
     );
     cluster.nodes[1].kill();
     browser.until_shown(

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 /// Whose page asks, in browsers from 2023 on.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -71,7 +71,7 @@ impl Hosts {
 
 /// Whether another site's page asks for data; it may link to the console all the same.
 pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
-    let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
@@ -101,8 +101,6 @@ fn name_of(authority: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {

@@ -109,7 +109,7 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
     };
     Json::object([
         ("node", coordinator.node().0.into()),
-        ("cluster", convert::cluster_text(coordinator.cluster_id()).into()),
+        ("cluster_id", convert::cluster_text(coordinator.cluster_id()).into()),
         ("version", convert::VERSION.into()),
         ("unheard_since_ms", hearing.unheard_since_ms.into()),
         ("failure", failure),
