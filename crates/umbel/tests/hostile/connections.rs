@@ -60,6 +60,20 @@ async fn begun(address: &str, bytes: &[u8], count: usize) -> Vec<TcpStream> {
     held
 }
 
+/// More pages of the console than a node serves, none of which reads what it is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_nobody_reads_cost_kilobytes_each() {
+    let siege = Siege::begin().await;
+    let address = siege.address();
+    let ask = format!("GET /console/events/filters HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let held = begun(&address, ask.as_bytes(), scaled(100)).await;
+    let count = held.len() as u64;
+    let memory_mib = (count * CONNECTION_KIB).div_ceil(1024) + 16;
+    siege.holds("unread pages", Bounds { memory_mib, descriptors: count + 8 }).await;
+    drop(held);
+    siege.recovers("unread pages").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_beginnings_cost_kilobytes_each() {
     let siege = Siege::begin().await;
