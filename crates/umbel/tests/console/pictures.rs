@@ -13,7 +13,7 @@ use crate::servers::Cluster;
 /// Where they are written.
 fn folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.join(std::env::var_os("UMBEL_CONSOLE_PICTURES").unwrap_or("target".into()))
+    root.join(std::env::var_os("UMBEL_CONSOLE_PICTURES").unwrap_or_else(|| "target".into()))
 }
 
 /// Filters as a crawler and a mail service have them, and how many items each has at first.
@@ -85,6 +85,6 @@ async fn pictures() {
     wait_and_save("repair", "document.body.innerText.includes('equal')", "light", 860);
     cluster.nodes[2].kill();
     let silent = "document.querySelector('.range-row[data-kind=bad]') \
-                  && document.querySelectorAll('.range-row .leader').length === 16";
-    wait_and_save("cluster", silent, "light", 760);
+                  && document.querySelectorAll('[data-kind=good] .leader').length === 16";
+    wait_and_save("cluster", silent, "light", 640);
 }
