@@ -53,15 +53,17 @@ impl FrameAllowance {
     /// Whether the peer may send these frames, at this time since the connection began.
     pub(super) fn allows(&mut self, came: FrameCount, since_begin: Duration) -> bool {
         let quarter = Duration::from_millis(250);
-        let quarters = (since_begin.saturating_sub(self.filled_until).as_millis() / 250) as u64;
-        self.filled_until += quarter.saturating_mul(u32::try_from(quarters).unwrap_or(u32::MAX));
+        let passed = since_begin.saturating_sub(self.filled_until);
+        // Of more than thirty years the rest counts next time.
+        let quarters = u32::try_from(passed.as_millis() / 250).unwrap_or(u32::MAX);
+        self.filled_until += quarter.saturating_mul(quarters);
         self.data_bytes = self.data_bytes.saturating_add(came.data_bytes);
         let brought = came
             .headers
             .saturating_mul(FRAMES_PER_CALL)
             .saturating_add(self.data_bytes / BYTES_PER_FRAME)
             .saturating_add(self.sent_bytes / SENT_BYTES_PER_FRAME)
-            .saturating_add(quarters.saturating_mul(FRAMES_PER_SECOND / 4));
+            .saturating_add(u64::from(quarters).saturating_mul(FRAMES_PER_SECOND / 4));
         self.data_bytes %= BYTES_PER_FRAME;
         self.sent_bytes %= SENT_BYTES_PER_FRAME;
         let left = self.left.saturating_add(brought).min(FRAMES_MAX).checked_sub(came.frames);
