@@ -72,6 +72,8 @@ const OF_ACCESS: &[&str] = &[
     "stop",
     "rolling_restart",
     "freeze",
+    "clock_jump",
+    "clock_drift",
     "join",
     "replace",
     "move_replica",
