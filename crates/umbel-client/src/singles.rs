@@ -159,14 +159,10 @@ mod tests {
             || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let filter = crate::Client::connect("127.0.0.1:1").unwrap().filter("seen");
         let first = runtime();
-        let asked = filter.insert_one("a");
-        let waiting = first.block_on(async {
-            let mut asked = Box::pin(asked);
-            assert!(is_pending(&mut asked).await, "it waits for its sender");
-            asked
-        });
+        let mut asked = Box::pin(filter.insert_one("a"));
+        assert!(first.block_on(is_pending(&mut asked)), "it waits for its sender");
         drop(first);
-        let ended = runtime().block_on(waiting).unwrap_err();
+        let ended = runtime().block_on(asked).unwrap_err();
         assert!(matches!(*ended, ClientError::FirstAnswerLost(_)), "{ended}");
         let verb = Verb::Insert(umbel_proto::v1::AckLevel::Unspecified);
         let left = filter.singles().lane(verb, |lane| (lane.sender_count, lane.callers.len()));
