@@ -123,6 +123,32 @@ fn a_map_refuses_wrong_numbers_by_name() {
     assert_eq!(asked(&sandbox, "m.umbs a b"), "1\ta\n2\tb\n");
 }
 
+/// A file that is read in parts by several threads: records are numbered through.
+#[test]
+fn what_is_wrong_far_behind_is_named() {
+    let row = |id: u32| match id {
+        15_000 => "{\"id\": 15000, \"n\": \"x\"}\n".to_owned(),
+        _ => format!("{{\"id\": {id}, \"n\": {id}}}\n"),
+    };
+    let rows: String = (0..20_000).map(row).collect();
+    let twice = rows.replace("\"x\"", "15000").replace("\"id\": 19999,", "\"id\": 3,");
+    let sandbox = Sandbox::with(&[("a.jsonl", &rows), ("b.jsonl", &twice)]);
+    stat(&sandbox, "build a.jsonl --key id --value n -o m.umbs")
+        .refused(1, &["a.jsonl: record 15001: `n` is no whole number"]);
+    stat(&sandbox, "build b.jsonl --key id --value n -o m.umbs")
+        .refused(1, &["3 in record 4 of b.jsonl, 19999 in record 20000 of b.jsonl"]);
+    sandbox.write("c.jsonl", rows.replace("{\"id\": 15000, ", "{"));
+    stat(&sandbox, "build c.jsonl --key id -o m.umbs").refused(1, &["c.jsonl: record 15001 (byte"]);
+}
+
+#[test]
+fn records_may_end_with_zero_bytes() {
+    let sandbox = Sandbox::with(&[("keys", "a\nb\0c\0"), ("asked", "c\0d\0a\nb\0")]);
+    stat(&sandbox, "build keys -z --rate 1e-9 -o f.umbs").kept();
+    assert_eq!(asked(&sandbox, "f.umbs -z --file asked --present"), "c\0a\nb\0");
+    assert_eq!(asked(&sandbox, "f.umbs -z --file asked --absent"), "d\0");
+}
+
 #[test]
 fn an_exact_set_is_right_about_members_and_others() {
     let sandbox = Sandbox::with(&[
