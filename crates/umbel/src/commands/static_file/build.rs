@@ -25,7 +25,7 @@ const DEFAULT_RATE: f64 = 0.01;
 /// Check bits of a map for which none are named: one in 256 other items has a value.
 const DEFAULT_CHECK_BITS: u8 = 8;
 
-/// Memory for hashes, beside what a chunk takes on each processor.
+/// Memory, beside two chunks that are built at once.
 const DEFAULT_MEMORY: &str = "128M";
 
 const ITEMS: &str = "Items";
@@ -70,7 +70,7 @@ pub(super) struct BuildArgs {
     /// Of the hash, if it has no key [default: 0]
     #[arg(long, value_name = "N", value_parser = parse_seed, conflicts_with = "hash_key", help_heading = ITEMS)]
     seed: Option<u64>,
-    /// Like 512M: for hashes, the rest to disk
+    /// Like 4G: for hashes, the rest to disk, and then for chunks that are built at once, 64M each
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = DEFAULT_MEMORY)]
     memory: u64,
     /// For scratch files [default: the system's]
@@ -127,6 +127,7 @@ impl BuildArgs {
         opened.others.iter().for_each(|others| others.add_to(&mut roles));
         roles.add_output("--output", &self.output)?;
         let gathered = Gathered {
+            memory_bytes: self.memory,
             keys: opened.keys.gather(hashing.hasher, GROUP_BITS)?,
             others: opened
                 .others

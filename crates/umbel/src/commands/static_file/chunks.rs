@@ -13,8 +13,16 @@ use umbel_static::{
 /// Upper bits of a hash that choose its group: a chunk is some whole groups, however many there are.
 pub(super) const GROUP_BITS: u8 = CHUNK_BITS_MAX;
 
+/// What building a chunk takes: hashes, what stands at cells, and the order in which keys go.
+const CHUNK_BYTES: u64 = 64 << 20;
+
+/// Chunks that may be built at once with however little memory.
+const THREADS_MIN: usize = 2;
+
 /// What a file is built of.
 pub(super) struct Gathered {
+    /// How much memory the user gives.
+    pub(super) memory_bytes: u64,
     pub(super) keys: GatheredItems,
     /// The others of an exact set.
     pub(super) others: Option<GatheredItems>,
@@ -74,7 +82,7 @@ impl Gathered {
 
     fn write_as(&self, plan: &Plan, file: &File, path: &Path) -> Result<Head> {
         let cannot = || format!("{}: cannot write", path.display());
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads();
         let mut builder = HeadBuilder::new(plan.shape.clone(), plan.chunk_bits);
         file.set_len(0).with_context(cannot)?;
         // The head is written last, in place of these zeros: until then the file is none.
@@ -102,6 +110,13 @@ impl Gathered {
         let head = builder.finish();
         file.write_all_at(&head.to_bytes(), 0).with_context(cannot)?;
         Ok(head)
+    }
+
+    /// Chunks that are built at once: as many as there are processors, if memory allows.
+    fn threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let affordable = usize::try_from(self.memory_bytes / CHUNK_BYTES).unwrap_or(usize::MAX);
+        processors.min(affordable.max(THREADS_MIN))
     }
 
     /// Builds a chunk.
