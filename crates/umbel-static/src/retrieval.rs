@@ -8,7 +8,7 @@
 
 use umbel_filter::ItemHash;
 
-use crate::cells::{cell_bytes, fill, mask, read, read_whole};
+use crate::cells::{cell_bytes, fill, mask, read, read_8, read_16};
 use crate::error::BuildError;
 use crate::limits::{CHUNK_KEYS_MAX, SEED_COUNT_MAX};
 use crate::peel::{Peeled, peel};
@@ -93,14 +93,16 @@ impl Table {
     #[inline(always)]
     fn xor<const BITS: u8>(&self, cells: &[u8], places: [usize; 3]) -> u64 {
         let [a, b, c] = places.map(|cell| match BITS {
-            ANY_BITS => read(cells, cell, self.bits),
-            _ => read_whole(cells, cell, BITS),
+            8 => read_8(cells, cell),
+            16 => read_16(cells, cell),
+            _ => read(cells, cell, self.bits),
         });
         a ^ b ^ c
     }
 }
 
-/// Cells of bits that are not known when the code is compiled. Of others there are 8 and 16: whole bytes spare shifts.
+/// Cells of bits that are not known when the code is compiled. Of others there are 8 and 16: they spare shifts, and are
+/// never in two lines of the cache.
 pub(crate) const ANY_BITS: u8 = 0;
 
 /// Refuses hashes that are not those of one chunk, sorted, each once.
