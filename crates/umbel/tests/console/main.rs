@@ -11,6 +11,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod drawings;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
 mod pictures;

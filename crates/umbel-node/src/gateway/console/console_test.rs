@@ -277,6 +277,29 @@ async fn a_node_may_have_no_console() {
     node.shutdown().await;
 }
 
+/// A view that is added must be thought of here.
+#[test]
+fn every_view_needs_what_the_calls_need_that_tell_the_same() {
+    let needs = View::ALL.map(|view| (view.name(), view.need()));
+    let metrics = Need::Cluster(ClusterVerb::Metrics);
+    let expected = [
+        ("cluster", metrics),
+        ("filters", Need::Somebody),
+        ("jobs", Need::Cluster(ClusterVerb::Jobs)),
+        ("cube", metrics),
+        ("repair", metrics),
+    ];
+    assert_eq!(needs, expected);
+    for (name, needed) in expected {
+        assert_eq!(need(&format!("/console/events/{name}")), Some(needed));
+    }
+    assert_eq!(need("/console/events/none"), Some(Need::Somebody));
+    assert_eq!(need("/console/main.js"), Some(Need::Nothing));
+    for path in ["/console/none.js", "/consoles", "/x/console", "/console/events"] {
+        assert_eq!(need(path), None, "{path}");
+    }
+}
+
 #[test]
 fn since_when_the_majority_is_not_heard_is_when_it_was_heard_last() {
     let mut hearing = Hearing::default();
