@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::OptionFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::query::Page;
 use super::views::View;
 
-/// Samples that are taken at once: a view of filters asks every shard, and many pages that show
-/// different filters shall not all ask together.
-const SAMPLES_AT_ONCE_MAX: usize = 4;
+/// Samples of what is counted that are taken at once: a view of filters asks every shard, and many pages that
+/// show different filters shall not all ask together. What is only asked for waits for none of them.
+const COUNTS_AT_ONCE_MAX: usize = 4;
 
 /// What is watched: streams of the same topic show the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,7 +37,7 @@ pub(super) struct Topics {
 
 impl Default for Topics {
     fn default() -> Self {
-        Self { open: Mutex::default(), turns: Semaphore::new(SAMPLES_AT_ONCE_MAX) }
+        Self { open: Mutex::default(), turns: Semaphore::new(COUNTS_AT_ONCE_MAX) }
     }
 }
 
@@ -68,7 +69,8 @@ impl Topics {
         F: Future<Output = String>,
     {
         let take = async || {
-            let _turn = self.turns.acquire().await.expect("it is never closed");
+            let turn = topic.view.counts().then(|| self.turns.acquire());
+            let _turn = OptionFuture::from(turn).await;
             let began = Instant::now();
             let sampled = sample().await;
             (sampled, topic.view.pause_after(began.elapsed()))
@@ -181,14 +183,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sample_that_hangs_ends_with_who_watches() {
         let topics = Arc::<Topics>::default();
-        let watching: Vec<_> = (0..2 * SAMPLES_AT_ONCE_MAX)
-            .map(|at| topics.watch(topic(&at.to_string()), std::future::pending))
+        let watching: Vec<_> = (0..2 * COUNTS_AT_ONCE_MAX)
+            .map(|at| Topic { view: View::Filters, ..topic(&at.to_string()) })
+            .map(|filters| topics.watch(filters, std::future::pending))
             .collect();
         tokio::time::sleep(INTERVAL).await;
         assert_eq!(topics.turns.available_permits(), 0);
+        let mut cluster = topics.watch(topic(""), counting(&Arc::default()));
+        cluster.changed().await.unwrap();
+        drop(cluster);
         drop(watching);
         tokio::time::sleep(INTERVAL).await;
         assert!(topics.lock().is_empty());
-        assert_eq!(topics.turns.available_permits(), SAMPLES_AT_ONCE_MAX);
+        assert_eq!(topics.turns.available_permits(), COUNTS_AT_ONCE_MAX);
     }
 }

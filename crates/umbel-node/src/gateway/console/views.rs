@@ -75,9 +75,17 @@ impl View {
     /// The pause after a sample: so long, and longer where a sample costs more than to ask. Large filters
     /// are counted bit by bit, and watching them shall cost their nodes little.
     pub(super) fn pause_after(self, took: Duration) -> Duration {
+        match self.counts() {
+            false => STATUS_INTERVAL,
+            true => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
+        }
+    }
+
+    /// Whether a sample costs more than to ask.
+    pub(super) const fn counts(self) -> bool {
         match self {
-            Self::Cluster | Self::Jobs => STATUS_INTERVAL,
-            Self::Filters | Self::Cube | Self::Repair => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
+            Self::Cluster | Self::Jobs => false,
+            Self::Filters | Self::Cube | Self::Repair => true,
         }
     }
 
