@@ -20,7 +20,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use umbel_engine::meta::ClusterVerb;
 
 use super::caller::{Caller, Need};
@@ -31,6 +31,7 @@ mod assets;
 mod events;
 mod guard;
 mod json;
+mod places;
 mod query;
 mod sampler;
 mod views;
@@ -40,13 +41,10 @@ mod console_test;
 
 use events::Watcher;
 use guard::Hosts;
+use places::{NoPlace, Places};
 use query::QueryError;
 use sampler::Topics;
 use views::View;
-
-/// Streams of events that a node serves at once: one of each open page. Operators are few, and each
-/// stream may hold a snapshot that its client does not read.
-const STREAMS_MAX: usize = 64;
 
 /// What of the pages may be done: scripts, styles and requests of their own, and nothing inline. No text
 /// becomes markup: names are whoever's.
@@ -70,7 +68,7 @@ pub(crate) struct Console {
     /// Whether certificates of nodes must say which node it is.
     needs_member: bool,
     topics: Arc<Topics>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     hearing: Mutex<Hearing>,
     /// True once the node stops: streams end.
     is_closing: watch::Sender<bool>,
@@ -89,8 +87,8 @@ enum WatchError {
     #[error("the request has not passed the gate: this is a bug of umbel")]
     NotGated,
     /// Try again later, or another node.
-    #[error("{STREAMS_MAX} pages are open already: close one, or ask another node")]
-    NoRoom,
+    #[error(transparent)]
+    NoPlace(#[from] NoPlace),
 }
 
 impl IntoResponse for WatchError {
@@ -98,7 +96,7 @@ impl IntoResponse for WatchError {
         let status = match self {
             Self::UnknownView | Self::Query(_) => StatusCode::BAD_REQUEST,
             Self::NotGated => StatusCode::FORBIDDEN,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoPlace(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, format!("{self}\n")).into_response()
     }
@@ -156,7 +154,7 @@ impl Console {
             hosts: Hosts::new(names.iter().map(String::as_str).chain([own])),
             needs_member,
             topics: Arc::default(),
-            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+            places: Arc::default(),
             hearing: Mutex::default(),
             is_closing: watch::Sender::new(false),
         })
@@ -193,9 +191,8 @@ impl Console {
         let view = View::of(view).ok_or(WatchError::UnknownView)?;
         let page = query::page(request.uri().query().unwrap_or_default())?;
         let caller = request.extensions().get::<Caller>().ok_or(WatchError::NotGated)?;
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| WatchError::NoRoom)?;
         let owner = caller.owner();
+        let place = self.places.take(&owner)?;
         let topic = view.topic(page, owner.clone());
         let (console, asked, asker) = (Arc::clone(self), topic.clone(), caller.clone());
         let latest = self.topics.watch(topic.clone(), move || {

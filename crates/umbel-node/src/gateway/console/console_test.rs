@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant, timeout};
 use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights};
 use umbel_filter::Kind;
 
+use super::places::STREAMS_MAX;
 use super::*;
 use crate::node::node_test::{config, create, deadline, items, start, start_alone};
 use crate::{Config, Node};

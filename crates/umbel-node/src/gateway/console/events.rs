@@ -19,11 +19,12 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Console;
 use super::json::Json;
+use super::places::Place;
 use super::sampler::Latest;
 use super::views::View;
 use crate::ports::PeerIdentity;
@@ -47,14 +48,14 @@ pub(super) struct Watcher {
     shown: Option<HeaderValue>,
     /// When it says something, if nothing changes before; None before its first word.
     speaks_at: Option<Instant>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Watcher {
     pub(super) fn new(
         console: &Arc<Console>,
         (view, owner): (View, String),
-        (latest, place): (watch::Receiver<Latest>, OwnedSemaphorePermit),
+        (latest, place): (watch::Receiver<Latest>, Place),
         request: &Request,
     ) -> Self {
         let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);

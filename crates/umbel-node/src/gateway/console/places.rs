@@ -1,0 +1,84 @@
+//! Places of open pages: so many in all, and no principal takes all of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Streams of events that a node serves at once: one of each open page. Operators are few, and each
+/// stream may hold a snapshot that its client does not read.
+pub(super) const STREAMS_MAX: usize = 64;
+
+/// Streams of one principal: a crawler with many windows keeps no operator out.
+pub(super) const STREAMS_OF_PRINCIPAL_MAX: usize = STREAMS_MAX / 4;
+
+/// Who has how many places; callers that are no principal together under the empty name.
+#[derive(Default)]
+pub(super) struct Places(Mutex<BTreeMap<String, usize>>);
+
+/// A place, until it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    owner: String,
+}
+
+/// There is no place. Close a page, or ask another node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(super) enum NoPlace {
+    /// All are taken.
+    #[error("{STREAMS_MAX} pages are open already: close one, or ask another node")]
+    OfNode,
+    /// The principal has its share.
+    #[error(
+        "this principal has {STREAMS_OF_PRINCIPAL_MAX} open pages already: close one, or ask another node"
+    )]
+    OfPrincipal,
+}
+
+impl Places {
+    /// Takes a place.
+    pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<Place, NoPlace> {
+        let mut taken = self.lock();
+        if taken.values().sum::<usize>() >= STREAMS_MAX {
+            return Err(NoPlace::OfNode);
+        }
+        let own = taken.get(owner).copied().unwrap_or(0);
+        if !owner.is_empty() && own >= STREAMS_OF_PRINCIPAL_MAX {
+            return Err(NoPlace::OfPrincipal);
+        }
+        taken.insert(owner.to_owned(), own + 1);
+        Ok(Place { places: Arc::clone(self), owner: owner.to_owned() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        // No holder of the lock panics, and the map is whole after every statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        match taken.get_mut(&self.owner) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(taken.remove(&self.owner)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_principal_has_its_share_and_the_node_its_bound() {
+        let places = Arc::<Places>::default();
+        let own: Vec<_> =
+            (0..STREAMS_OF_PRINCIPAL_MAX).map(|_| places.take("crawler").unwrap()).collect();
+        assert_eq!(places.take("crawler").err(), Some(NoPlace::OfPrincipal));
+        let others: Vec<_> = (own.len()..STREAMS_MAX).map(|_| places.take("").unwrap()).collect();
+        assert_eq!(places.take("root").err(), Some(NoPlace::OfNode));
+        assert_eq!(places.take("").err(), Some(NoPlace::OfNode));
+        drop((own, others));
+        assert!(places.lock().is_empty());
+        assert!(places.take("crawler").is_ok());
+    }
+}
