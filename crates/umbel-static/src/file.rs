@@ -95,7 +95,8 @@ impl<Bytes: AsRef<[u8]>> StaticFile<Bytes> {
     /// Whether the file says that a hash is that of a key; of a member, if it is an exact set.
     #[inline]
     pub fn contains(&self, hash: ItemHash) -> bool {
-        let (bits, check_bits) = self.bits();
+        let bits = self.bits();
+        let [_, check_bits] = bits;
         match self.head.shape.role() {
             Role::Filter => match check_bits {
                 8 => self.in_filter::<8>(hash),
@@ -111,7 +112,7 @@ impl<Bytes: AsRef<[u8]>> StaticFile<Bytes> {
     #[inline]
     pub fn value(&self, hash: ItemHash) -> Option<u64> {
         match self.head.shape.role() {
-            Role::Map => self.in_map(hash, self.bits().0),
+            Role::Map => self.in_map(hash, self.bits()),
             Role::Filter | Role::Exact => self.contains(hash).then_some(1),
         }
     }
@@ -119,7 +120,8 @@ impl<Bytes: AsRef<[u8]>> StaticFile<Bytes> {
     /// [`contains`](Self::contains) of each hash, in order, in place of what `answers` held.
     pub fn contains_batch(&self, hashes: &[ItemHash], answers: &mut Vec<bool>) {
         answers.clear();
-        let (bits, check_bits) = self.bits();
+        let bits = self.bits();
+        let [_, check_bits] = bits;
         let hashes = hashes.iter().copied();
         // A loop a role: no answer depends on the one before, so the processor reads the cells of several items at once.
         match self.head.shape.role() {
@@ -139,10 +141,9 @@ impl<Bytes: AsRef<[u8]>> StaticFile<Bytes> {
         values.extend(hashes.iter().map(|hash| self.value(*hash)));
     }
 
-    /// Bits of values and of fingerprints, and the latter once more.
+    /// Bits of values and of fingerprints.
     #[inline]
-    fn bits(&self) -> ([u8; 2], u8) {
-        let check_bits = self.head.shape.check_bits();
-        ([self.head.shape.value_bits(), check_bits], check_bits)
+    fn bits(&self) -> [u8; 2] {
+        [self.head.shape.value_bits(), self.head.shape.check_bits()]
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use umbel_filter::ItemHash;
@@ -37,26 +37,13 @@ pub(super) fn read_whole(path: &Path) -> Result<StaticFile<Vec<u8>>> {
     let name = path.display();
     let mut file = File::open(path).with_context(|| format!("{name}: cannot open"))?;
     // Before all of something else is read: the header says what it is.
-    let mut bytes = vec![0; STATIC_HEADER_BYTES];
-    let length =
-        read_up_to(&mut file, &mut bytes).with_context(|| format!("{name}: cannot read"))?;
-    bytes.truncate(length);
+    let mut bytes = Vec::new();
+    let cannot = || format!("{name}: cannot read");
+    let mut header = file.by_ref().take(STATIC_HEADER_BYTES as u64);
+    header.read_to_end(&mut bytes).with_context(cannot)?;
     Head::bytes_needed(&bytes).with_context(|| name.to_string())?;
-    file.read_to_end(&mut bytes).with_context(|| format!("{name}: cannot read"))?;
+    file.read_to_end(&mut bytes).with_context(cannot)?;
     StaticFile::parse(bytes).with_context(|| name.to_string())
-}
-
-fn read_up_to(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match file.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
 }
 
 impl Asked {

@@ -34,7 +34,8 @@ impl ItemForm {
         }
         serde_json::from_str(text).map_err(|_| {
             anyhow::anyhow!(
-                "the file says of its keys `{text}`, which this release does not know: ask it with a newer one"
+                "the file says of its keys `{}`, which this release does not know: ask it with a newer one",
+                printable(text)
             )
         })
     }
@@ -78,7 +79,7 @@ impl ItemForm {
             fields => {
                 let text = format!(
                     "its keys have the fields {}: ask with --file and records that have them",
-                    fields.join(", ")
+                    printable(&fields.join(", "))
                 );
                 return Err(UsageError(text).into());
             }
@@ -109,8 +110,17 @@ impl ItemForm {
         if !self.normalise.is_empty() {
             text += &format!(", normalised: {}", self.normalise.join(", "));
         }
-        text
+        printable(&text)
     }
+}
+
+/// A text of a file that anybody may have made, for a terminal: control characters are escaped.
+pub(super) fn printable(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 #[cfg(test)]
@@ -146,5 +156,9 @@ mod tests {
         assert_eq!(ItemForm::parse("").unwrap(), ItemForm::default());
         assert!(ItemForm::parse("lines").is_err());
         assert_eq!(form.words(), "fields a.b, normalised: lower, trim");
+        let hostile = ItemForm { key: vec!["\x1b]0;ü".into()], ..ItemForm::default() };
+        assert_eq!(hostile.words(), "fields \\u{1b}]0;ü");
+        let error = ItemForm::parse("\x1b[2J").unwrap_err().to_string();
+        assert!(error.contains("`\\u{1b}[2J`"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! `umbel static info`: what a file is, once it was checked from end to end.
 
 use super::asked::read_whole;
-use super::form::ItemForm;
+use super::form::{ItemForm, printable};
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::Exit;
 use anyhow::Result;
@@ -81,7 +81,7 @@ fn text(head: &Head, form: &ItemForm) -> String {
     match shape.role() {
         Role::Exact => lines.push(("others", head.other_count().to_string())),
         Role::Map => {
-            let field = form.value.clone().unwrap_or_default();
+            let field = printable(form.value.as_deref().unwrap_or_default());
             lines.push(("values", format!("{field}, {} bits", shape.value_bits())));
         }
         Role::Filter => {}
