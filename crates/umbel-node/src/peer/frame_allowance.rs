@@ -25,8 +25,11 @@ const BYTES_PER_FRAME: u64 = 8;
 /// and a window may follow every message.
 const SENT_BYTES_PER_FRAME: u64 = 32;
 
-/// What a second brings, for connections that have long been quiet: they are pinged each second.
-const FRAMES_PER_SECOND: u64 = 200;
+/// How often time brings some, so that little time is not rounded away.
+const FILL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What each interval brings, for connections that have long been quiet: they are pinged each second.
+const FRAMES_PER_INTERVAL: u64 = 50;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,18 +55,18 @@ impl FrameAllowance {
 
     /// Whether the peer may send these frames, at this time since the connection began.
     pub(super) fn allows(&mut self, came: FrameCount, since_begin: Duration) -> bool {
-        let quarter = Duration::from_millis(250);
         let passed = since_begin.saturating_sub(self.filled_until);
         // Of more than thirty years the rest counts next time.
-        let quarters = u32::try_from(passed.as_millis() / 250).unwrap_or(u32::MAX);
-        self.filled_until += quarter.saturating_mul(quarters);
+        let intervals = passed.as_millis() / FILL_INTERVAL.as_millis();
+        let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
+        self.filled_until += FILL_INTERVAL.saturating_mul(intervals);
         self.data_bytes = self.data_bytes.saturating_add(came.data_bytes);
         let brought = came
             .headers
             .saturating_mul(FRAMES_PER_CALL)
             .saturating_add(self.data_bytes / BYTES_PER_FRAME)
             .saturating_add(self.sent_bytes / SENT_BYTES_PER_FRAME)
-            .saturating_add(u64::from(quarters).saturating_mul(FRAMES_PER_SECOND / 4));
+            .saturating_add(u64::from(intervals).saturating_mul(FRAMES_PER_INTERVAL));
         self.data_bytes %= BYTES_PER_FRAME;
         self.sent_bytes %= SENT_BYTES_PER_FRAME;
         let left = self.left.saturating_add(brought).min(FRAMES_MAX).checked_sub(came.frames);
@@ -88,7 +91,7 @@ mod tests {
         let mut allowance = FrameAllowance::new();
         assert_eq!(allowed(&mut allowance, IDLE, Duration::ZERO), FRAMES_AT_FIRST);
         assert_eq!(allowed(&mut allowance, IDLE, Duration::from_millis(249)), 0);
-        assert_eq!(allowed(&mut allowance, IDLE, Duration::from_secs(1)), FRAMES_PER_SECOND);
+        assert_eq!(allowed(&mut allowance, IDLE, Duration::from_secs(1)), 200);
         assert_eq!(allowed(&mut allowance, IDLE, Duration::from_secs(86_400)), FRAMES_MAX);
     }
 

@@ -202,7 +202,7 @@ async fn floods_of_frames_cost_their_connections_alone() {
 async fn frames_that_break_the_protocol_end_their_connections() {
     use crate::frames::lying_frame;
     let siege = Siege::begin().await;
-    let broken: [(&str, Vec<u8>); 14] = [
+    let broken: [(&str, Vec<u8>); 15] = [
         ("a frame of 16 MiB", lying_frame(0xff_ffff, kind::DATA, 0, 1, &[0; 64])),
         ("a frame on a stream of the node", frame(kind::HEADERS, END_HEADERS, 2, &call_head(PATH))),
         ("data on stream 0", frame(kind::DATA, 0, 0, b"x")),
@@ -220,6 +220,8 @@ async fn frames_that_break_the_protocol_end_their_connections() {
             frame(kind::WINDOW_UPDATE, 0, 0, &0x7fff_ffff_u32.to_be_bytes()).repeat(2),
         ),
         ("farewell in 3 bytes", frame(kind::GOAWAY, 0, 0, &[0; 3])),
+        // Each is well formed and needs no answer.
+        ("answers to pings that nobody sent", frame(kind::PING, 1, 0, &[7; 8]).repeat(20_000)),
     ];
     for (name, bytes) in broken {
         let mut raw = Raw::open(&siege.address()).await;
