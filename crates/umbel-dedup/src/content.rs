@@ -100,6 +100,21 @@ pub(crate) trait ChunkContent {
     fn digest(&self) -> ContentDigest;
 }
 
+/// Reads on, and says whether there was more. Bytes that are no content of the format are the caller's to report; where
+/// they are none because their source failed, that is the error.
+pub(crate) fn read_on(
+    content: &mut dyn ChunkContent,
+    source: &Source,
+) -> Result<std::result::Result<bool, ReadError>> {
+    let read = content.read();
+    if read.is_err()
+        && let Some(failure) = source.failure()
+    {
+        return Err(failure);
+    }
+    Ok(read)
+}
+
 /// Opens a chunk for its items, and where there is a ranker for their ranks.
 pub(crate) fn open_content(
     source: &Source,

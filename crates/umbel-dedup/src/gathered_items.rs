@@ -11,7 +11,7 @@
 use super::bad::{BadCause, BadRecord};
 use super::best::BestField;
 use super::chunks::{Chunk, cut};
-use super::content::{Found, Spot, open_content};
+use super::content::{Found, Spot, open_content, read_on};
 use super::footers::read_footers;
 use super::format_rule::FormatRule;
 use super::headers::read_headers;
@@ -303,13 +303,10 @@ impl OpenedItems<'_> {
         let mut content = open_content(source, chunk, &self.spec, hasher, ranker)?;
         let (mut place, mut goes_on) = (0, true);
         while goes_on {
-            match content.read() {
+            match read_on(&mut *content, source)? {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    if let Some(failure) = source.failure() {
-                        return Err(failure);
-                    }
                     let (content_offset, cause) = (content.content_offset(), BadCause::Read(error));
                     return Err(self.bad(task, BadRecord { record: place, content_offset, cause }));
                 }

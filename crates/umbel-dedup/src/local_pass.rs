@@ -2,7 +2,7 @@
 
 use super::bad::{BadCause, BadRecord, MISSING_KEY};
 use super::chunk_facts::ChunkFacts;
-use super::content::{ChunkContent, Found, Spot, open_content};
+use super::content::{ChunkContent, Found, Spot, open_content, read_on};
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::ChunkBits;
@@ -198,15 +198,11 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         let mut stored_before = 0;
         let mut watch = Stopwatch::start();
         loop {
-            match content.read() {
+            match read_on(&mut *content, source)? {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    if let Some(failure) = source.failure() {
-                        return Err(failure);
-                    }
-                    let cause = BadCause::Read(error);
-                    found.add_bad(content.content_offset(), cause);
+                    found.add_bad(content.content_offset(), BadCause::Read(error));
                     break;
                 }
             }
