@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Console;
-use super::json::Json;
+use super::json;
 use super::places::Place;
 use super::sampler::Latest;
 use super::views::View;
@@ -118,7 +118,7 @@ fn event(name: &str, data: &str) -> String {
 }
 
 fn end(why: &str) -> String {
-    event("end", &Json::object([("why", why.into())]).to_string())
+    event("end", &json::line(&json::object([("why", why.into())])))
 }
 
 impl IntoResponse for Watcher {
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn an_event_is_a_name_and_one_line() {
-        let data = Json::object([("name", "a\nb\r\u{2028}".into())]).to_string();
+        let data = json::line(&json::object([("name", "a\nb\r".into())]));
         let framed = event("snapshot", &data);
-        assert_eq!(framed, "event: snapshot\ndata: {\"name\":\"a\\u000ab\\u000d\\u2028\"}\n\n");
+        assert_eq!(framed, "event: snapshot\ndata: {\"name\":\"a\\nb\\r\"}\n\n");
         assert_eq!(end("why"), "event: end\ndata: {\"why\":\"why\"}\n\n");
     }
 }

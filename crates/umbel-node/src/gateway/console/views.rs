@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Console;
-use super::json::Json;
+use super::json::{self, Value};
 use super::query::Page;
 use super::sampler::Topic;
 use crate::gateway::caller::Caller;
@@ -112,16 +112,16 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
     let (heard, shown) = tokio::join!(heard, shown);
     let hearing = console.hearing().note(heard.is_ok(), coordinator.seed().wall_ms());
     let (shown, failure) = match shown {
-        Ok(shown) => (shown, Json::Null),
-        Err(failure) => (Json::Null, failure.to_string().into()),
+        Ok(shown) => (shown, Value::Null),
+        Err(failure) => (Value::Null, failure.to_string().into()),
     };
-    Json::object([
+    let told = json::object([
         ("node", coordinator.node().0.into()),
         ("cluster_id", convert::cluster_text(coordinator.cluster_id()).into()),
         ("version", convert::VERSION.into()),
         ("unheard_since_ms", hearing.unheard_since_ms.into()),
         ("failure", failure),
         (topic.view.name(), shown),
-    ])
-    .to_string()
+    ]);
+    json::line(&told)
 }

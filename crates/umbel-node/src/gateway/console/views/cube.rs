@@ -14,7 +14,7 @@ use crate::coordinator::Coordinator;
 use crate::coordinator::catalogue::FilterInfo;
 use crate::failure::CallFailure;
 use crate::gateway::caller::Caller;
-use crate::gateway::console::json::Json;
+use crate::gateway::console::json::{self, Value};
 use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
 /// Takes a sample: of the filters that the caller may read, as many as a page has.
@@ -24,7 +24,7 @@ use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 pub(super) async fn sample(
     coordinator: &Coordinator,
     caller: &Caller,
-) -> Result<Json, CallFailure> {
+) -> Result<Value, CallFailure> {
     let may_read = caller.readable();
     let (nodes, mut wanted) = coordinator.read_meta(|state: &MetaState| {
         let is_wanted = |record: &FilterRecord| {
@@ -51,12 +51,12 @@ pub(super) async fn sample(
         .collect::<Vec<_>>();
     let (infos, answering) = tokio::join!(infos, answering);
     let members: Vec<_> = nodes.into_iter().zip(answering).collect();
-    Ok(Json::object([
+    Ok(json::object([
         ("filter_count", (count as u64).into()),
         ("own_sweeps", sweeps(&coordinator.exchange_status()?.sweeps)),
         ("nodes", nodes_told(&members, &infos)),
         ("edges", edges(&members, &infos)),
-        ("filters", Json::list(infos.iter().map(filter))),
+        ("filters", json::list(infos.iter().map(filter))),
     ]))
 }
 
@@ -68,11 +68,11 @@ fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> 
         .filter_map(|(node, report)| Some((*node, report.as_ref()?)))
 }
 
-fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
+fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
     let swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
-    Json::list((0_u32..).zip(members).map(|(rank, (node, answers))| {
-        Json::object([
+    json::list((0_u32..).zip(members).map(|(rank, (node, answers))| {
+        json::object([
             ("node", node.0.into()),
             ("rank", rank.into()),
             ("answers", (*answers).into()),
@@ -81,8 +81,8 @@ fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
     }))
 }
 
-fn sweeps(counts: &SweepCounts) -> Json {
-    Json::object([
+fn sweeps(counts: &SweepCounts) -> Value {
+    json::object([
         ("sweep", counts.sweep.into()),
         ("is_running", counts.is_running.into()),
         ("sweep_count", counts.sweep_count.into()),
@@ -93,8 +93,8 @@ fn sweeps(counts: &SweepCounts) -> Json {
 
 /// Pairs that exchange, once each, in the order of a sweep, with what the second of them lacks of the
 /// first and the other way round, over all filters.
-fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
-    let Ok(cube) = Cube::new(members.len()) else { return Json::List(Vec::new()) };
+fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
+    let Ok(cube) = Cube::new(members.len()) else { return Value::Array(Vec::new()) };
     let mut lags = BTreeMap::<(NodeId, NodeId), u64>::new();
     for (node, report) in reports(infos) {
         for &(partner, change_count) in &report.load.lags {
@@ -111,7 +111,7 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
                 continue;
             };
             told.entry((rank, meeting.partner.0)).or_insert_with(|| {
-                Json::object([
+                json::object([
                     ("node", node.0.into()),
                     ("partner", partner.0.into()),
                     ("step", step.to_string().into()),
@@ -121,15 +121,15 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Json {
             });
         }
     }
-    Json::List(told.into_values().collect())
+    Value::Array(told.into_values().collect())
 }
 
-fn filter(info: &FilterInfo) -> Json {
+fn filter(info: &FilterInfo) -> Value {
     let all = info.copies.as_ref().map_or(&[][..], |copies| &copies.all);
     let loads = || all.iter().filter_map(|(_, report)| report.as_ref()).map(|report| &report.load);
     let lag_max = loads().flat_map(|load| &load.lags).map(|(_, change_count)| *change_count).max();
     let sum = |of: fn(&crate::calls::CopyLoad) -> u64| loads().map(of).fold(0, u64::saturating_add);
-    Json::object([
+    json::object([
         ("name", info.record.name.as_str().into()),
         ("copy_count", (all.len() as u64).into()),
         ("settled_count", (loads().filter(|load| load.is_settled).count() as u64).into()),
@@ -148,12 +148,17 @@ mod tests {
     #[test]
     fn each_pair_of_partners_is_told_once() {
         let members: Vec<_> = (1..=5).map(|node| (NodeId(10 * node), true)).collect();
-        let told = edges(&members, &[]).to_string();
-        let pairs: Vec<_> = told.split("{\"node\":").skip(1).collect();
+        let told = edges(&members, &[]);
+        let pairs: Vec<_> = told.as_array().unwrap().iter().collect();
         // Four corners in a square, and one beyond, which hands in and takes over.
         assert_eq!(pairs.len(), 5, "{told}");
-        assert!(told.contains("{\"node\":10,\"partner\":50,\"step\":\"hand-in\""), "{told}");
-        assert!(told.contains("{\"node\":30,\"partner\":40,\"step\":\"dimension 0\""), "{told}");
+        let has = |node: u64, partner: u64, step: &str| {
+            let is_it = |pair: &&&Value| {
+                pair["node"] == node && pair["partner"] == partner && pair["step"] == step
+            };
+            pairs.iter().filter(is_it).count() == 1
+        };
+        assert!(has(10, 50, "hand-in") && has(30, 40, "dimension 0"), "{told}");
         assert_eq!(edges(&[], &[]).to_string(), "[]");
     }
 }

@@ -11,7 +11,7 @@ use crate::coordinator::Coordinator;
 use crate::coordinator::catalogue::FilterInfo;
 use crate::failure::CallFailure;
 use crate::gateway::caller::Caller;
-use crate::gateway::console::json::Json;
+use crate::gateway::console::json::{self, Value};
 use crate::gateway::console::query::Page;
 use crate::gateway::{convert, describe};
 
@@ -32,7 +32,7 @@ pub(super) async fn sample(
     coordinator: &Coordinator,
     caller: &Caller,
     page: &Page,
-) -> Result<Json, CallFailure> {
+) -> Result<Value, CallFailure> {
     let found = coordinator.list(&page.prefix, &page.after, ROWS_MAX, caller.visible())?;
     let may_read = caller.readable();
     let has_more = found.has_more;
@@ -52,8 +52,8 @@ pub(super) async fn sample(
         Some(detail(&describe::info(&info(coordinator, caller, &record).await?)))
     };
     let (rows, opened) = tokio::join!(rows, opened);
-    Ok(Json::object([
-        ("rows", Json::List(rows)),
+    Ok(json::object([
+        ("rows", Value::Array(rows)),
         ("has_more", has_more.into()),
         ("opened", opened.into()),
     ]))
@@ -78,7 +78,7 @@ async fn row(
     (caller, may_read): (&Caller, bool),
     id: FilterId,
     record: &FilterRecord,
-) -> Json {
+) -> Value {
     let info = match may_read {
         true => info(coordinator, caller, record).await.as_ref().map(describe::info),
         false => None,
@@ -90,8 +90,8 @@ fn described(
     summary: &v1::FilterSummary,
     record: &FilterRecord,
     info: Option<&v1::InfoResponse>,
-) -> Json {
-    Json::object([
+) -> Value {
+    json::object([
         ("name", (&*summary.name).into()),
         ("kind", Kind::from_id(record.settings.kind).map(|kind| kind.to_string()).into()),
         ("is_replicated", record.is_replicated().into()),
@@ -103,8 +103,8 @@ fn described(
     ])
 }
 
-fn load(info: &v1::InfoResponse) -> Json {
-    Json::object([
+fn load(info: &v1::InfoResponse) -> Value {
+    json::object([
         ("item_count", info.item_count.into()),
         ("new_count", info.new_count.into()),
         ("position_count", info.position_count.into()),
@@ -115,9 +115,9 @@ fn load(info: &v1::InfoResponse) -> Json {
 }
 
 /// The slices or copies of a filter.
-fn detail(info: &v1::InfoResponse) -> Json {
+fn detail(info: &v1::InfoResponse) -> Value {
     let slice = |slice: &v1::SliceInfo| {
-        Json::object([
+        json::object([
             ("shard", slice.shard.into()),
             ("leader", slice.leader.into()),
             ("position_count", slice.position_count.into()),
@@ -126,7 +126,7 @@ fn detail(info: &v1::InfoResponse) -> Json {
         ])
     };
     let copy = |copy: &v1::CopyInfo| {
-        Json::object([
+        json::object([
             ("node", copy.node.into()),
             ("answers", copy.is_reachable.into()),
             ("is_settled", copy.is_settled.into()),
@@ -135,10 +135,10 @@ fn detail(info: &v1::InfoResponse) -> Json {
             ("memory_bytes", copy.memory_bytes.into()),
         ])
     };
-    Json::object([
+    json::object([
         ("name", info.filter.as_ref().map(|filter| &*filter.name).into()),
-        ("slices", Json::list(info.slices.iter().map(slice))),
-        ("copies", Json::list(info.copies.iter().map(copy))),
+        ("slices", json::list(info.slices.iter().map(slice))),
+        ("copies", json::list(info.copies.iter().map(copy))),
     ])
 }
 
@@ -149,11 +149,9 @@ mod tests {
     #[test]
     fn a_filter_that_is_full_has_no_number_of_items() {
         let info = v1::InfoResponse { position_count: 8, one_count: 8, ..Default::default() };
-        let told = load(&info).to_string();
-        assert!(
-            told.starts_with("{\"item_count\":null,\"new_count\":0,\"position_count\":8"),
-            "{told}"
-        );
+        let told = load(&info);
+        assert_eq!(told["item_count"], Value::Null);
+        assert_eq!((&told["new_count"], &told["position_count"]), (&0.into(), &8.into()));
     }
 
     #[test]
@@ -161,7 +159,7 @@ mod tests {
         let name = "<img src=x onerror=alert(1)>\"},{\"";
         let filter = v1::FilterSummary { name: name.to_owned(), ..Default::default() };
         let told = detail(&v1::InfoResponse { filter: Some(filter), ..Default::default() });
-        let expected = "{\"name\":\"\\u003cimg src=x onerror=alert(1)>\\\"},{\\\"\",\"slices\":[],\"copies\":[]}";
-        assert_eq!(told.to_string(), expected);
+        let expected = "{\"copies\":[],\"name\":\"\\u003cimg src=x onerror=alert(1)>\\\"},{\\\"\",\"slices\":[]}";
+        assert_eq!(json::line(&told), expected);
     }
 }

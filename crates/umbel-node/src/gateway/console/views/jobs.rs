@@ -8,7 +8,7 @@ use umbel_engine::{JobId, NodeId};
 use crate::calls::JobStanding;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
-use crate::gateway::console::json::Json;
+use crate::gateway::console::json::{self, Value};
 
 /// Jobs that are shown, the newest.
 const ROWS_MAX: usize = 100;
@@ -26,7 +26,7 @@ const TEXT_CHARS_MAX: usize = 500;
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(coordinator: &Coordinator) -> Result<Json, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailure> {
     let newest = |state: &MetaState| {
         let has_more = state.jobs().count() > ROWS_MAX;
         let jobs = state.jobs().rev().take(ROWS_MAX);
@@ -46,15 +46,15 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Json, CallFailur
         })
         .buffered(ASKED_AT_ONCE_MAX)
         .collect::<Vec<_>>();
-    Ok(Json::object([("rows", Json::List(rows.await)), ("has_more", has_more.into())]))
+    Ok(json::object([("rows", Value::Array(rows.await)), ("has_more", has_more.into())]))
 }
 
-fn row(job: JobId, record: &JobRecord, standing: Option<&JobStanding>) -> Json {
+fn row(job: JobId, record: &JobRecord, standing: Option<&JobStanding>) -> Value {
     let (cause, is_resumable) = match &record.state {
         JobState::Failed { cause, resumable } => (cut(cause).into(), *resumable),
-        _ => (Json::Null, false),
+        _ => (Value::Null, false),
     };
-    Json::object([
+    json::object([
         // Drawn at random over 64 bits, which numbers of scripts do not have.
         ("job", job.0.to_string().into()),
         ("run", record.run.into()),
@@ -68,9 +68,9 @@ fn row(job: JobId, record: &JobRecord, standing: Option<&JobStanding>) -> Json {
     ])
 }
 
-fn progress(standing: &JobStanding) -> Json {
+fn progress(standing: &JobStanding) -> Value {
     let JobStanding { phase, attempt, trouble, away, settled_cells, cells } = standing;
-    Json::object([
+    json::object([
         ("phase", (&**phase).into()),
         ("attempt", (*attempt).into()),
         ("trouble", cut(trouble).into()),
@@ -80,8 +80,8 @@ fn progress(standing: &JobStanding) -> Json {
     ])
 }
 
-fn numbers(nodes: &[NodeId]) -> Json {
-    Json::list(nodes.iter().map(|node| node.0))
+fn numbers(nodes: &[NodeId]) -> Value {
+    json::list(nodes.iter().map(|node| node.0))
 }
 
 fn cut(text: &str) -> String {
@@ -102,8 +102,9 @@ mod tests {
             settled_cells: 5,
             cells: 16,
         };
-        let told = progress(&standing).to_string();
-        assert!(told.ends_with("x\",\"away\":[3],\"settled_cells\":5,\"cells\":16}"), "{told}");
-        assert_eq!(told.matches('x').count(), TEXT_CHARS_MAX + 1, "and that of the phase");
+        let told = progress(&standing);
+        assert_eq!(told["away"], json::list([3]));
+        assert_eq!((&told["settled_cells"], &told["cells"]), (&5.into(), &16.into()));
+        assert_eq!(told["trouble"].as_str().unwrap(), "x".repeat(TEXT_CHARS_MAX));
     }
 }

@@ -9,7 +9,7 @@ use crate::comparisons::{Comparison, Ending};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::gateway::caller::Caller;
-use crate::gateway::console::json::Json;
+use crate::gateway::console::json::{self, Value};
 
 /// Rows that are shown, the worst.
 const ROWS_MAX: usize = 200;
@@ -73,14 +73,14 @@ impl Tally {
         self.worst.truncate(ROWS_MAX);
     }
 
-    fn told(&self, interval_s: Option<u64>) -> Json {
-        Json::object([
+    fn told(&self, interval_s: Option<u64>) -> Value {
+        json::object([
             ("interval_s", interval_s.into()),
             ("count", self.count.into()),
             ("bad_count", self.bad_count.into()),
             ("mended_count", self.mended_count.into()),
             ("pending_count", self.pending_count.into()),
-            ("rows", Json::list(self.worst.iter().map(row_told))),
+            ("rows", json::list(self.worst.iter().map(row_told))),
         ])
     }
 }
@@ -92,7 +92,7 @@ impl Tally {
 pub(super) async fn sample(
     coordinator: &Coordinator,
     caller: &Caller,
-) -> Result<Json, CallFailure> {
+) -> Result<Value, CallFailure> {
     let local = coordinator.local()?;
     let may_read = caller.readable();
     let names: BTreeMap<FilterId, String> = coordinator.read_meta(|state: &MetaState| {
@@ -122,13 +122,13 @@ pub(super) async fn sample(
     Ok(tally.told(interval.map(|interval| interval.as_secs())))
 }
 
-fn row_told(row: &Row) -> Json {
+fn row_told(row: &Row) -> Value {
     let (shard, partner) = match row.compares {
         Compares::Slice(shard) => (Some(shard.0), None),
         Compares::Copies(partner) => (None, Some(partner.0)),
     };
     let last = row.last.as_ref().map(|last| {
-        Json::object([
+        json::object([
             ("at_ms", last.at_ms.into()),
             ("ending", last.ending.name().into()),
             ("lost_count", last.lost_count.into()),
@@ -136,7 +136,7 @@ fn row_told(row: &Row) -> Json {
             ("why", last.why.chars().take(TEXT_CHARS_MAX).collect::<String>().into()),
         ])
     });
-    Json::object([
+    json::object([
         ("filter", (&*row.filter).into()),
         ("shard", shard.into()),
         ("partner", partner.into()),
@@ -174,11 +174,13 @@ mod tests {
             tally.add(row(compares, last));
         }
         tally.cut();
-        let told = tally.told(Some(60)).to_string();
-        let head = "{\"interval_s\":60,\"count\":6,\"bad_count\":2,\"mended_count\":1,\"pending_count\":1,";
-        assert!(told.starts_with(head), "{told}");
-        let order: Vec<_> = told.split("\"shard\":").skip(1).map(|row| &row[..1]).collect();
-        assert_eq!(order, ["4", "3", "n", "1", "5", "0"]);
+        let told = tally.told(Some(60));
+        let counts = ["interval_s", "count", "bad_count", "mended_count", "pending_count"];
+        assert_eq!(counts.map(|name| told[name].as_u64().unwrap()), [60, 6, 2, 1, 1]);
+        let order: Vec<_> =
+            told["rows"].as_array().unwrap().iter().map(|row| &row["shard"]).collect();
+        let shards = [Some(4), Some(3), None, Some(1), Some(5), Some(0)].map(Value::from);
+        assert_eq!(order, shards.iter().collect::<Vec<_>>());
     }
 
     #[test]
