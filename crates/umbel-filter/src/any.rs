@@ -27,6 +27,7 @@ use crate::shape::{CreateError, Kind, Shape, ShapeMismatch};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::{self, SizingError};
 use crate::stored_single_shot::StoredSingleShot;
+use crate::window::Window;
 
 #[cfg(test)]
 mod any_test;
@@ -65,6 +66,8 @@ pub enum AnyFilter {
     Counting(Counting),
     /// A chain of blocked filters that grows.
     Scalable(Scalable),
+    /// Fingerprints, each with the slice of time that it belongs to.
+    Window(Window),
 }
 
 /// What a new filter is asked to do.
@@ -138,6 +141,7 @@ macro_rules! each {
             AnyFilter::Partitioned($filter) => $result,
             AnyFilter::Counting($filter) => $result,
             AnyFilter::Scalable($filter) => $result,
+            AnyFilter::Window($filter) => $result,
         }
     };
 }
@@ -158,6 +162,7 @@ impl AnyFilter {
             }
             Kind::Counting => Counting::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Scalable => Scalable::new(range, item_count, false_positive_rate)?.into(),
+            Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
         })
     }
 
@@ -171,6 +176,7 @@ impl AnyFilter {
             Self::Partitioned(_) => Kind::Partitioned,
             Self::Counting(_) => Kind::Counting,
             Self::Scalable(_) => Kind::Scalable,
+            Self::Window(_) => Kind::Window,
         }
     }
 
@@ -206,6 +212,7 @@ impl AnyFilter {
             Self::Partitioned(filter) => filter.words_mut().fill(0),
             Self::Counting(filter) => filter.words_mut().fill(0),
             Self::Scalable(filter) => filter.clear(),
+            Self::Window(filter) => filter.clear(),
         }
     }
 
@@ -222,8 +229,8 @@ impl AnyFilter {
             (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
             (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
             (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
-            (Self::Scalable(_), _) => {
-                return Err(MergeError::Unsupported { kind: Kind::Scalable });
+            (Self::Scalable(_) | Self::Window(_), _) => {
+                return Err(MergeError::Unsupported { kind: self.kind() });
             }
             (ours, theirs) => {
                 return Err(ShapeMismatch { ours: ours.shape(), theirs: theirs.shape() }.into());
@@ -326,5 +333,11 @@ impl From<Counting> for AnyFilter {
 impl From<Scalable> for AnyFilter {
     fn from(filter: Scalable) -> Self {
         Self::Scalable(filter)
+    }
+}
+
+impl From<Window> for AnyFilter {
+    fn from(filter: Window) -> Self {
+        Self::Window(filter)
     }
 }

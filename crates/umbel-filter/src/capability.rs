@@ -1,10 +1,10 @@
 //! What a filter can do, one small trait a capability.
 //!
-//! | trait | classic | partitioned | blocked | single-shot | counting | scalable |
-//! |---|---|---|---|---|---|---|
-//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● |
-//! | [`Merge`] | OR | OR | OR | OR | sum | |
-//! | [`Remove`] | | | | | ● | |
+//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window |
+//! |---|---|---|---|---|---|---|---|
+//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● |
+//! | [`Merge`] | OR | OR | OR | OR | sum | | |
+//! | [`Remove`] | | | | | ● | | |
 
 use thiserror::Error;
 
@@ -168,6 +168,12 @@ pub enum InsertError {
     /// The filter is full and cannot grow. Free memory, or start another filter.
     #[error("filter cannot grow")]
     Grow(#[source] CreateError),
+    /// The window is full. Insert again when its oldest slice has ended, or make a larger one.
+    #[error("the window holds {item_count} items and has no room for more")]
+    Full {
+        /// Items that it holds.
+        item_count: u64,
+    },
 }
 
 /// Checks that a hash belongs to a range.

@@ -12,6 +12,7 @@
 //! | one array a probe, as hardware likes it | [`Partitioned`] | 9.60 | 14.39 | 19.18 |
 //! | close to the floor, mostly read | [`StoredSingleShot`] | 8.6 | 12.0 | 15.3 |
 //! | to take items out again | [`Counting`] | 39.6 | 62.4 | 88.6 |
+//! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
 //! | no idea how many will come | [`Scalable`], after ten doublings | 18.0 | 25.0 | 33.3 |
 //! | a few new items on their way to a filter | [`SparseBlocked`] | | | |
 //! | positions as a plain list | [`SingleShot`] | | | |
@@ -64,6 +65,9 @@
 //! classic                    v(0) = lo · A + C, v(j) = v(j − 1) · A + C;  position ⌊v(j) · b / 2^64⌋ of b
 //! partitioned                the same v(j);  position j · w + ⌊v(j) · w / 2^64⌋, w = ⌊b / k⌋
 //! single-shot                ⌊(hi − start) · m / 2^64⌋ of m over the hash space
+//! window                     b buckets in a block, fingerprints of f bits:
+//!                            bucket ⌊lo · b / 2^64⌋, fingerprint ⌊lo · A · (2^f − 1) / 2^64⌋ + 1,
+//!                            the other one ⌊fingerprint · C · b / 2^64⌋ − bucket, modulo b
 //!
 //! A = 0xd1342543de82ef95, C = 0x9e3779b97f4a7c15
 //! SALT  e220a839 6e789e6b 06c45d19 f88bb8a9 1b39896b 53cb9f0d 2c829abf c584133b
@@ -101,6 +105,7 @@ pub mod sizing;
 mod sparse_blocked;
 mod spread;
 mod stored_single_shot;
+mod window;
 pub mod words;
 
 pub use any::{AnyFilter, FilterPlan, MergeError, RemoveError};
@@ -132,3 +137,4 @@ pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
 pub use stored_single_shot::StoredSingleShot;
+pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError};

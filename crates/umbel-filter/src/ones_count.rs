@@ -75,8 +75,9 @@ impl OnesCount {
     fn describe(&self, filter: &AnyFilter) -> Description {
         let ones = self.one_counts.first().copied().unwrap_or_default();
         match filter {
-            // It knows the number of its positions.
+            // They know the number of their positions, or items.
             AnyFilter::SingleShot(filter) => filter.describe(),
+            AnyFilter::Window(filter) => filter.describe(),
             AnyFilter::Blocked(filter) => filter.block_shape().describe(ones),
             AnyFilter::Classic(filter) => filter.block_shape().describe(ones),
             AnyFilter::Partitioned(filter) => filter.block_shape().describe(ones),
@@ -90,7 +91,7 @@ impl OnesCount {
 fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
     let only = |words| (index == 0).then_some(words);
     match filter {
-        AnyFilter::SingleShot(_) => None,
+        AnyFilter::SingleShot(_) | AnyFilter::Window(_) => None,
         AnyFilter::Blocked(filter) => only(filter.words()),
         AnyFilter::Classic(filter) => only(filter.words()),
         AnyFilter::Partitioned(filter) => only(filter.words()),

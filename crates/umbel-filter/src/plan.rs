@@ -44,6 +44,15 @@ impl BlockShape {
             Kind::Classic | Kind::Partitioned => {
                 spread_for_rate(kind, range, item_count, false_positive_rate)
             }
+            Kind::Window => {
+                let size = sizing::window_size(
+                    item_count,
+                    false_positive_rate,
+                    sizing::WINDOW_BLOCK_SLOTS_MAX,
+                )?;
+                let block_count = over_the_space(range, size.block_count);
+                Ok(Self::new(kind, range, block_count, size.block_slots, size.fingerprint_bits)?)
+            }
             Kind::SingleShot | Kind::Scalable => Err(ShapeError::Kind { kind }.into()),
         }
     }
@@ -63,6 +72,10 @@ impl BlockShape {
                 sizing::blocked_partitioned_false_positive_rate(
                     part_bits, probes, blocks, item_count,
                 )
+            }
+            Kind::Window => {
+                let slots = blocks.saturating_mul(block_bits.into());
+                sizing::window_false_positive_rate(slots, probes, item_count)
             }
             _ => sizing::blocked_free_false_positive_rate(block_bits, blocks, probes, item_count),
         };

@@ -9,7 +9,7 @@ use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
 use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
-use crate::sizing::SizingError;
+use crate::sizing::{FINGERPRINT_BITS_MAX, SLICE_BITS, SizingError, WINDOW_BLOCK_SLOTS_MAX};
 
 /// Bits of a cache line, the unit in which filters are allocated.
 pub const LINE_BITS: u32 = 512;
@@ -49,17 +49,20 @@ pub enum Kind {
     Counting = 5,
     /// A chain of blocked filters that grows.
     Scalable = 6,
+    /// A table of fingerprints, each with the slice of time that it belongs to.
+    Window = 7,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
         Self::Partitioned,
         Self::Counting,
         Self::Scalable,
+        Self::Window,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -84,12 +87,14 @@ impl fmt::Display for Kind {
             Self::Partitioned => "partitioned",
             Self::Counting => "counting",
             Self::Scalable => "scalable",
+            Self::Window => "window",
         })
     }
 }
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
-/// [`Kind::Partitioned`], [`Kind::Counting`].
+/// [`Kind::Partitioned`], [`Kind::Counting`]; and [`Kind::Window`], where a position is a slot and
+/// the number of probes is that of bits of a fingerprint.
 ///
 /// ```
 /// use umbel_filter::{BlockShape, HashRange, Kind};
@@ -110,7 +115,8 @@ pub struct BlockShape {
 impl BlockShape {
     /// Checks the numbers: `block_count` blocks over the whole hash space, each of `block_bits`
     /// positions (512 for blocked and counting, else a multiple of 512 up to [`BLOCK_BITS_MAX`]),
-    /// k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`].
+    /// k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
+    /// [`FINGERPRINT_BITS_MAX`].
     ///
     /// # Errors
     /// If the kind is no array of blocks, a number is out of its range, or the filter would be
@@ -125,6 +131,7 @@ impl BlockShape {
         let (block_bits_max, probe_count_max) = match kind {
             Kind::Blocked | Kind::Counting => (LINE_BITS, BLOCK_PROBE_COUNT_MAX),
             Kind::Classic | Kind::Partitioned => (BLOCK_BITS_MAX, PROBE_COUNT_MAX),
+            Kind::Window => (WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
             Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
         };
         if block_bits == 0 || !block_bits.is_multiple_of(LINE_BITS) || block_bits > block_bits_max {
@@ -197,11 +204,15 @@ impl BlockShape {
         Self::new(kind, range, map.block_count(), block_bits, probe_count)
     }
 
-    /// Cache lines of a block: a counter takes four bits.
+    /// Cache lines of a block: a counter takes four bits, a slot of a window its fingerprint and slice.
     #[inline]
     pub(crate) const fn block_lines(self) -> u64 {
         let lines = (self.block_bits / LINE_BITS) as u64;
-        if matches!(self.kind, Kind::Counting) { 4 * lines } else { lines }
+        match self.kind {
+            Kind::Counting => 4 * lines,
+            Kind::Window => (self.probe_count + SLICE_BITS) as u64 * lines,
+            _ => lines,
+        }
     }
 }
 

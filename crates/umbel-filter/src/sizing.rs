@@ -11,6 +11,7 @@
 //! | blocked, free probes | classic in a block, over the items of the block | Putze, Sanders & Singler 2009, doi:10.1145/1498698.1594230 |
 //! | blocked, Umbel's lanes | exact, by inclusion and exclusion | here |
 //! | scalable | Σ p·(1 − r)·r^i over the levels | Almeida et al. 2007, doi:10.1016/j.ipl.2006.10.007 |
+//! | window | 1 − (1 − 1/(2^f − 1))^(8·α), f bits of fingerprint, load α | Fan et al. 2014, doi:10.1145/2674005.2674994 |
 //!
 //! Backwards, from the set bits to the items, goes [`item_count_estimate`] (Swamidass & Baldi 2007,
 //! doi:10.1021/ci600526a), and from two filters to what they share [`intersection_estimate`].
@@ -23,6 +24,7 @@ mod blocked_free;
 mod cardinality;
 mod classic;
 mod scalable;
+mod window;
 
 use thiserror::Error;
 
@@ -41,6 +43,10 @@ pub use classic::{
     partitioned_false_positive_rate, single_shot_false_positive_rate,
 };
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
+pub use window::{
+    FINGERPRINT_BITS_MAX, SLICE_BITS, WINDOW_BLOCK_SLOTS_MAX, WINDOW_BUCKET_SLOTS, WindowSize,
+    window_false_positive_rate, window_size,
+};
 
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 
@@ -77,6 +83,15 @@ pub enum SizingError {
     /// classic kind.
     #[error("false-positive rate {rate} of a blocked filter, expected at least {BLOCKED_RATE_MIN}")]
     BlockedRate {
+        /// The rate that was asked for.
+        rate: f64,
+    },
+    /// So few false positives need longer fingerprints than a window has: name a higher rate.
+    #[error(
+        "false-positive rate {rate} of a window, whose fingerprints have up to \
+         {FINGERPRINT_BITS_MAX} bits"
+    )]
+    WindowRate {
         /// The rate that was asked for.
         rate: f64,
     },

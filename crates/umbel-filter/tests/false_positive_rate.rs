@@ -16,7 +16,7 @@ use umbel_filter::sizing::single_shot_false_positive_rate;
 use umbel_filter::{
     BlockShape, Blocked, Classic, Contains, Counting, CreateError, HashRange, Insert, Insertion,
     ItemHash, ItemHasher, Kind, Partitioned, Scalable, SingleShot, SingleShotShape,
-    StoredSingleShot,
+    StoredSingleShot, Window,
 };
 
 /// Items per capacity, in halves.
@@ -140,6 +140,7 @@ at_every_rate! {
     single_shot: check_single_shot::<SingleShot>,
     stored_single_shot: check_single_shot::<StoredSingleShot>,
     scalable: check_scalable,
+    window: check_window,
 }
 
 /// Checks a kind with one probe at one rate.
@@ -172,6 +173,22 @@ impl SortedHashes for SingleShot {
 impl SortedHashes for StoredSingleShot {
     fn from_sorted_hashes(shape: SingleShotShape, hashes: &[ItemHash]) -> Self {
         Self::from_sorted_hashes(shape, hashes).unwrap()
+    }
+}
+
+/// A window has a formula, and holds what it was made for and no more.
+fn check_window(rate: f64) {
+    let mut filter = Window::for_rate(HashRange::WHOLE, CAPACITY, rate).unwrap();
+    let mut item_count = 0;
+    for half_load in [1, 2] {
+        let items = hashes(0, item_count..CAPACITY * half_load / 2);
+        item_count += items.len() as u64;
+        filter.insert_batch(&items, &mut Vec::new()).unwrap();
+        assert_eq!(count_present(&filter, &items), items.len() as u64, "missed items");
+        let first = FIRST_PROBE * half_load;
+        let count = count_present(&filter, &hashes(0, first..first + PROBE_COUNT));
+        let shape = filter.block_shape();
+        assert_close("window", item_count, count, shape.false_positive_rate(filter.item_count()));
     }
 }
 

@@ -13,7 +13,7 @@ use proptest::test_runner::TestCaseError;
 use umbel_filter::{
     BlockShape, Blocked, Classic, Counting, Describe, FoldError, HashRange, Insert, InsertError,
     Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Scalable, Shape, ShapeMismatch,
-    SingleShot, SingleShotShape, StoredSingleShot,
+    SingleShot, SingleShotShape, StoredSingleShot, Window,
 };
 
 /// A kind under test.
@@ -148,11 +148,23 @@ impl Filter for Scalable {
     }
 }
 
+impl Filter for Window {
+    fn empty(range: HashRange, shape: usize) -> Self {
+        let (blocks, slots, bits) = [(4, 1_024, 50), (1, 2_048, 3), (2, 1_536, 13)][shape];
+        let shape = BlockShape::new(Kind::Window, range, blocks, slots, bits).unwrap();
+        Self::with_shape(shape).unwrap()
+    }
+
+    fn one_count(&self) -> u64 {
+        self.describe().one_count
+    }
+}
+
 /// Applies a law to every kind.
 macro_rules! every_kind {
     ($law:ident $arguments:tt) => {
         every_merging_kind!($law $arguments);
-        of_kinds!($law $arguments: Scalable);
+        of_kinds!($law $arguments: Scalable, Window);
     };
 }
 
