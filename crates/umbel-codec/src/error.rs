@@ -3,7 +3,9 @@
 use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
-use umbel_filter::{BlockProbe, CreateError, HashRangeError, Kind, ShapeError, ShapeMismatch};
+use umbel_filter::{
+    BlockProbe, CreateError, HashRangeError, Kind, ShapeError, ShapeMismatch, WindowLoadError,
+};
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
 use crate::limits::{FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX};
@@ -89,7 +91,7 @@ pub enum HeaderError {
         actual: u8,
     },
     /// The frame holds a kind of filter that this release does not know. Upgrade.
-    #[error("filter kind {actual}, expected 1 to 6")]
+    #[error("filter kind {actual}, expected 1 to 7")]
     Kind {
         /// The number that came.
         actual: u8,
@@ -181,6 +183,9 @@ pub enum PayloadError {
     /// No scalable filter has such numbers.
     #[error("shape of the scalable filter is not valid")]
     Scalable(#[source] SizingError),
+    /// No window has such slices, or such slots.
+    #[error("the words are no window: {0}")]
+    Window(WindowLoadError),
 }
 
 /// Why a frame was not merged into a filter. The filter is as it was.
@@ -196,12 +201,12 @@ pub enum FrameMergeError {
     /// Refuse the frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// Counters add, so a frame that came twice would count twice. Load counting frames into an
-    /// empty filter, each once, and merge that filter.
-    #[error("{counter_count} counters of the frame's blocks are above 0 already, expected none")]
+    /// Counters add, so a frame that came twice would count twice, and the tables of windows do not
+    /// merge. Load such frames into an empty filter, each once; a counting filter merges then.
+    #[error("{position_count} positions of the frame's blocks are set already, expected none")]
     NotEmpty {
-        /// Number of such counters in our filter.
-        counter_count: u64,
+        /// Number of counters above 0, or of items of a window, in our filter.
+        position_count: u64,
     },
 }
 

@@ -198,16 +198,22 @@ impl<'a> Codes<'a> {
         self.bytes.as_chunks::<WORD_BYTES>().0.iter().map(|&bytes| u64::from_le_bytes(bytes))
     }
 
+    /// Checks that there are so many words.
+    pub(super) const fn check_word_count(&self, word_count: u64) -> Result<(), PayloadError> {
+        let (expected, actual) = (word_count * WORD_BYTES as u64, self.bytes.len() as u64);
+        if expected != actual {
+            return Err(PayloadError::Length { expected, actual });
+        }
+        Ok(())
+    }
+
     /// Checks that there are so many words, and so many ones (or counters above 0) in them.
     pub(super) fn check_words(
         &self,
         word_count: u64,
         ones: fn(u64) -> u32,
     ) -> Result<(), PayloadError> {
-        let (expected, actual) = (word_count * WORD_BYTES as u64, self.bytes.len() as u64);
-        if expected != actual {
-            return Err(PayloadError::Length { expected, actual });
-        }
+        self.check_word_count(word_count)?;
         let actual = self.each_word().map(|word| u64::from(ones(word))).sum();
         if actual != self.count {
             return Err(PayloadError::Count { expected: self.count, actual });

@@ -128,10 +128,12 @@ impl Encoding {
     /// Whether frames of this kind may be written so.
     pub(super) const fn is_of(self, kind: Kind) -> bool {
         match self {
-            Self::Gaps => true,
-            Self::AnsGaps => !matches!(kind, Kind::Counting),
+            Self::Gaps => !matches!(kind, Kind::Window),
+            Self::AnsGaps => !matches!(kind, Kind::Counting | Kind::Window),
             Self::Probes => matches!(kind, Kind::Blocked),
-            Self::Holes | Self::AnsHoles => !matches!(kind, Kind::SingleShot | Kind::Counting),
+            Self::Holes | Self::AnsHoles => {
+                !matches!(kind, Kind::SingleShot | Kind::Counting | Kind::Window)
+            }
             Self::Raw => !matches!(kind, Kind::SingleShot),
             Self::Part | Self::AnsPart => matches!(kind, Kind::SingleShot),
         }

@@ -118,7 +118,7 @@ fn the_length_is_known_once_the_header_is_there() {
 fn foreign_headers_are_named() {
     assert_refused(&forged(GOLDEN, 0, b"PK"), HeaderError::Magic { actual: *b"PKBL" });
     assert_refused(&forged(GOLDEN, 4, &[2]), HeaderError::Version { actual: 2 });
-    assert_refused(&forged(GOLDEN, 5, &[7]), HeaderError::Kind { actual: 7 });
+    assert_refused(&forged(GOLDEN, 5, &[8]), HeaderError::Kind { actual: 8 });
     assert_refused(&forged(GOLDEN, 7, &[3]), HeaderError::HashFunction { actual: 3 });
     let error = HeaderError::Code(CodeError::LowBits { low_bits: 64 });
     assert_refused(&forged(GOLDEN, 48, &[64]), error);
@@ -139,6 +139,7 @@ fn every_kind_has_its_encodings() {
                 Kind::SingleShot => [1, 5, 6, 8].contains(&encoding),
                 Kind::Blocked => [1, 2, 3, 4, 6, 7].contains(&encoding),
                 Kind::Counting => [1, 4].contains(&encoding),
+                Kind::Window => encoding == 4,
                 _ => [1, 3, 4, 6, 7].contains(&encoding),
             };
             let frame = forged(GOLDEN, 5, &[kind.id(), encoding]);
@@ -353,7 +354,7 @@ fn counters_are_loaded_once() {
     let (view, _) = FrameView::parse(&frame).unwrap();
     let mut loaded = Counting::with_shape(filter.block_shape()).unwrap();
     assert_eq!(view.merge_into(&mut loaded, KEY), Ok(6));
-    let error = FrameMergeError::NotEmpty { counter_count: 6 };
+    let error = FrameMergeError::NotEmpty { position_count: 6 };
     assert_eq!(view.merge_into(&mut loaded, KEY), Err(error));
     assert_eq!(loaded, filter);
 }

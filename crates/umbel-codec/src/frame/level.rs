@@ -1,4 +1,5 @@
-//! What stands before the codes of a level of a scalable filter, as [`crate::layout`] has it.
+//! What stands before the codes of a level of a scalable filter, and before the words of a window, as
+//! [`crate::layout`] has it.
 
 use umbel_filter::{HashRange, Scalable, ScalableShape};
 
@@ -7,6 +8,21 @@ use crate::limits::FRAME_LEVEL_COUNT_MAX;
 
 /// Bytes before the codes.
 pub(super) const LEVEL_BYTES: usize = 32;
+
+/// Bytes before a window's words.
+pub(super) const SLICES_BYTES: usize = 16;
+
+/// The oldest and the newest slice of a window, as they stand before its words.
+pub(super) fn slices_to_bytes((oldest, newest): (u64, u64)) -> [u8; SLICES_BYTES] {
+    (u128::from(oldest) | u128::from(newest) << 64).to_le_bytes()
+}
+
+/// The same read.
+#[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+pub(super) const fn slices_from_bytes(bytes: [u8; SLICES_BYTES]) -> (u64, u64) {
+    let both = u128::from_le_bytes(bytes);
+    (both as u64, (both >> 64) as u64)
+}
 
 /// Which level of which scalable filter a frame belongs to.
 ///

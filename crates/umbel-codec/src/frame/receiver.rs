@@ -2,7 +2,7 @@
 
 use umbel_filter::{
     AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge, Partitioned,
-    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
+    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
 };
 
 /// A filter to merge frames into; every kind converts into it. Scalable filters do not merge: their
@@ -27,6 +27,7 @@ pub(super) enum Receiver<'a> {
     SingleShot(&'a mut SingleShot),
     Stored(&'a mut StoredSingleShot),
     Scalable(ScalableShape),
+    Window(&'a mut Window),
 }
 
 impl<'a> From<&'a mut Blocked> for FilterMut<'a> {
@@ -65,6 +66,12 @@ impl<'a> From<&'a mut StoredSingleShot> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Window> for FilterMut<'a> {
+    fn from(filter: &'a mut Window) -> Self {
+        Self(Receiver::Window(filter))
+    }
+}
+
 impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
     fn from(filter: &'a mut AnyFilter) -> Self {
         match filter {
@@ -74,6 +81,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Partitioned(filter) => filter.into(),
             AnyFilter::Counting(filter) => filter.into(),
             AnyFilter::Scalable(filter) => Self(Receiver::Scalable(filter.scalable_shape())),
+            AnyFilter::Window(filter) => filter.into(),
         }
     }
 }
@@ -86,6 +94,7 @@ impl Receiver<'_> {
             Self::SingleShot(filter) => filter.shape().into(),
             Self::Stored(filter) => filter.single_shot_shape().into(),
             Self::Scalable(shape) => (*shape).into(),
+            Self::Window(filter) => filter.block_shape().into(),
         }
     }
 
@@ -147,6 +156,7 @@ pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
         Kind::Classic => Classic::with_shape(shape)?.into(),
         Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
         Kind::Counting => Counting::with_shape(shape)?.into(),
+        Kind::Window => Window::with_shape(shape)?.into(),
         _ => Blocked::with_shape(shape)?.into(),
     })
 }

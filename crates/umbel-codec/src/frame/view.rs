@@ -2,7 +2,7 @@
 
 use umbel_filter::{
     AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
-    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
+    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window, WindowLoadError,
 };
 
 use super::content::{
@@ -11,7 +11,7 @@ use super::content::{
 use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_single_shot_count};
-use super::level::{FrameLevel, LEVEL_BYTES};
+use super::level::{FrameLevel, LEVEL_BYTES, SLICES_BYTES, slices_from_bytes, slices_to_bytes};
 use super::receiver::{FilterMut, Receiver, empty_array};
 use super::writer::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
@@ -52,6 +52,8 @@ pub struct FrameView<'a> {
 enum Fixed {
     Nothing,
     Level(FrameLevel, ScalableShape),
+    /// The oldest and the newest slice of a window.
+    Slices(u64, u64),
     /// Number of the part's first position, and the shape from the filter's start to the part's end.
     Part {
         first: u64,
@@ -139,6 +141,11 @@ impl<'a> FrameView<'a> {
                 let (level, scalable) = FrameLevel::parse(*level, shape.range())?;
                 (Fixed::Level(level, scalable), bytes, shape.position_count())
             }
+            (Body::Blocks(shape), _) if shape.kind() == Kind::Window => {
+                let (slices, bytes) = split_fixed::<SLICES_BYTES>(payload)?;
+                let (oldest, newest) = slices_from_bytes(*slices);
+                (Fixed::Slices(oldest, newest), bytes, shape.memory_bytes() * 8)
+            }
             (Body::Blocks(shape), Encoding::Probes) => (Fixed::Nothing, payload, shape.map().len()),
             (Body::Blocks(shape), _) => (Fixed::Nothing, payload, shape.position_count()),
         };
@@ -197,10 +204,11 @@ impl<'a> FrameView<'a> {
     }
 
     /// ORs the frame into a filter over the frame's hash range or a larger one, and returns how
-    /// many positions it newly set. Counting frames are *loaded*: their blocks must be empty.
+    /// many positions it newly set. Frames of counting filters and windows are *loaded*: their blocks
+    /// must be empty.
     ///
     /// Reads the payload twice, first to check it from end to end. Allocates nothing, but for
-    /// single-shot filters, whose positions are a list.
+    /// single-shot filters, whose positions are a list, and the words of windows.
     ///
     /// # Errors
     /// If the frame's key is not `key`, the filter is of another shape (a scalable filter's levels
@@ -267,12 +275,17 @@ impl<'a> FrameView<'a> {
         receiver: &mut Receiver<'_>,
         part: BlockShape,
     ) -> Result<u64, FrameMergeError> {
+        if let (Receiver::Window(window), Fixed::Slices(oldest, newest)) =
+            (&mut *receiver, self.fixed)
+        {
+            return self.load_window(window, part, (oldest, newest));
+        }
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;
         if part.kind() == Kind::Counting {
-            let counter_count = counters(words).count() as u64;
-            if counter_count > 0 {
-                return Err(FrameMergeError::NotEmpty { counter_count });
+            let position_count = counters(words).count() as u64;
+            if position_count > 0 {
+                return Err(FrameMergeError::NotEmpty { position_count });
             }
         }
         if self.header.encoding != Encoding::Probes {
@@ -288,6 +301,31 @@ impl<'a> FrameView<'a> {
         };
         self.codes.each_probe(insert).expect("checked before");
         Ok(new_count)
+    }
+
+    fn load_window(
+        &self,
+        window: &mut Window,
+        part: BlockShape,
+        slices: (u64, u64),
+    ) -> Result<u64, FrameMergeError> {
+        let words = self.window_words(part, slices).map_err(FrameError::from)?;
+        window.load_part(part, slices, &words).map_err(|error| match error {
+            WindowLoadError::Shape(mismatch) => mismatch.into(),
+            WindowLoadError::NotEmpty { item_count: position_count } => {
+                FrameMergeError::NotEmpty { position_count }
+            }
+            error => FrameError::from(PayloadError::Window(error)).into(),
+        })
+    }
+
+    /// The words of a window, which are as many as came, checked.
+    fn window_words(&self, part: BlockShape, slices: (u64, u64)) -> Result<Vec<u64>, PayloadError> {
+        self.codes.check_word_count(self.codes.end / 64)?;
+        let words: Vec<u64> = self.codes.each_word().collect();
+        let actual = Window::check_part(part, slices, &words).map_err(PayloadError::Window)?;
+        let expected = self.header.count;
+        if actual == expected { Ok(words) } else { Err(PayloadError::Count { expected, actual }) }
     }
 
     fn merge_positions(
@@ -317,6 +355,10 @@ impl<'a> FrameView<'a> {
 
     /// Checks the codes from end to end.
     pub(super) fn check_codes(&self) -> Result<(), PayloadError> {
+        if let (Fixed::Slices(oldest, newest), Body::Blocks(part)) = (self.fixed, self.header.body)
+        {
+            return self.window_words(part, (oldest, newest)).map(drop);
+        }
         let counts_counters = self.kind() == Kind::Counting;
         match self.header.encoding.base() {
             Encoding::Raw => {
@@ -418,8 +460,13 @@ impl<'a> FrameView<'a> {
                 let mut words = vec![0; word_count];
                 self.or_into(shape.kind(), &mut words);
                 let content = Content::array(shape.kind(), &words);
-                let prefix = self.level().map(FrameLevel::to_bytes);
-                self.seal(prefix.as_ref().map_or(&[][..], |bytes| bytes), content)
+                match self.fixed {
+                    Fixed::Level(level, _) => self.seal(&level.to_bytes(), content),
+                    Fixed::Slices(oldest, newest) => {
+                        self.seal(&slices_to_bytes((oldest, newest)), content)
+                    }
+                    _ => self.seal(&[], content),
+                }
             }
         }
     }

@@ -10,19 +10,19 @@
 
 use umbel_bits::RiceCode;
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Classic, Counting, Partitioned, Scalable, SingleShot,
-    SparseBlocked, StoredSingleShot,
+    AnyFilter, BlockShape, Blocked, Classic, Counting, Kind, Partitioned, Scalable, SingleShot,
+    SparseBlocked, StoredSingleShot, Window,
 };
 
 use super::content::{Content, cheapest};
 use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_payload_bytes};
-use super::level::{FrameLevel, LEVEL_BYTES};
+use super::level::{FrameLevel, LEVEL_BYTES, SLICES_BYTES, slices_to_bytes};
 use super::lists::{PositionCursor, ProbeCursor};
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
-use crate::error::FrameError;
+use crate::error::{FrameError, PayloadError};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 /// A filter that frames can be made of; every kind converts into it.
@@ -43,6 +43,7 @@ enum Source<'a> {
     Levels(LevelCursor<'a>),
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
+    Window(ArrayCursor<'a>, (u64, u64)),
 }
 
 impl<'a> FilterRef<'a> {
@@ -101,6 +102,13 @@ impl<'a> From<&'a Scalable> for FilterRef<'a> {
     }
 }
 
+impl<'a> From<&'a Window> for FilterRef<'a> {
+    fn from(filter: &'a Window) -> Self {
+        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
+        Self(Source::Window(cursor, (filter.oldest(), filter.newest())))
+    }
+}
+
 impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
     fn from(filter: &'a AnyFilter) -> Self {
         match filter {
@@ -110,6 +118,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Partitioned(filter) => filter.into(),
             AnyFilter::Counting(filter) => filter.into(),
             AnyFilter::Scalable(filter) => filter.into(),
+            AnyFilter::Window(filter) => filter.into(),
         }
     }
 }
@@ -172,6 +181,7 @@ impl Iterator for Frames<'_> {
             Source::Levels(cursor) => cursor.next(self.budget),
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
+            Source::Window(cursor, slices) => cursor.next_of_window(self.budget, *slices),
         };
         self.is_done = next.as_ref().map_or(true, |&(_, is_last)| is_last);
         Some(next.map(|(frame, _)| frame))
@@ -189,6 +199,18 @@ impl<'a> ArrayCursor<'a> {
     fn next(&mut self, budget: Budget) -> Next {
         let (slice, words) = self.cut(budget.payload_bytes_max)?;
         Ok((seal_array(budget.key, Body::Blocks(slice), &[], words)?, self.is_done()))
+    }
+
+    /// The next blocks of a window that keeps these slices: its words, which no code makes shorter.
+    fn next_of_window(&mut self, budget: Budget, slices: (u64, u64)) -> Next {
+        let bytes_max = budget.payload_bytes_max.saturating_sub(SLICES_BYTES as u64);
+        let (slice, words) = self.cut(bytes_max)?;
+        let count = Window::check_part(slice, slices, words).map_err(PayloadError::Window)?;
+        let header = Header::new(budget.key, Body::Blocks(slice), Encoding::Raw, no_code(), count);
+        let prefix = slices_to_bytes(slices);
+        let content = Content::array(Kind::Window, words);
+        let frame = seal(header, no_code(), &prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
+        Ok((frame, self.is_done()))
     }
 
     const fn is_done(&self) -> bool {
@@ -255,9 +277,13 @@ fn seal_array(
             outcome => return outcome,
         }
     }
-    let no_code = GapCode::Rice(RiceCode::new(0).expect("0 low bits are a code"));
-    let header = Header::new(key, body, Encoding::Raw, no_code, ones);
-    seal(header, no_code, prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)
+    let header = Header::new(key, body, Encoding::Raw, no_code(), ones);
+    seal(header, no_code(), prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)
+}
+
+/// What stands in the header of a payload without codes.
+fn no_code() -> GapCode {
+    GapCode::Rice(RiceCode::new(0).expect("0 low bits are a code"))
 }
 
 /// The frame of a header whose length and checksum are not yet known, unless the payload has more

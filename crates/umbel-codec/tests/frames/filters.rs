@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::{
     AnyFilter, BlockShape, Blocked, Classic, Counting, Describe, HashFunction, HashRange, Insert,
-    ItemHash, ItemHasher, Kind, Partitioned, Scalable, ScalableShape, Shape, SingleShotShape,
-    StoredSingleShot,
+    ItemHash, ItemHasher, Kind, Partitioned, Scalable, ScalableShape, Shape, Sighting,
+    SingleShotShape, StoredSingleShot, Window,
 };
 
 pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
@@ -39,6 +39,7 @@ pub(crate) fn array(shape: BlockShape) -> AnyFilter {
         Kind::Classic => Classic::with_shape(shape).unwrap().into(),
         Kind::Partitioned => Partitioned::with_shape(shape).unwrap().into(),
         Kind::Counting => Counting::with_shape(shape).unwrap().into(),
+        Kind::Window => Window::with_shape(shape).unwrap().into(),
         _ => Blocked::with_shape(shape).unwrap().into(),
     }
 }
@@ -54,17 +55,27 @@ pub(crate) struct Recipe {
 impl Recipe {
     pub(crate) fn filter(&self) -> AnyFilter {
         let mut filter = empty(self.shape);
-        for item in items(self.shape.range(), self.seed, self.item_count) {
-            filter.insert(item).unwrap();
+        for (at, item) in (0..).zip(items(self.shape.range(), self.seed, self.item_count)) {
+            match &mut filter {
+                // A window may be full before.
+                AnyFilter::Window(window) => {
+                    window.advance(5, 9);
+                    let _ = window.insert_at(item, 5 + at % 6, Sighting::First);
+                }
+                filter => drop(filter.insert(item).unwrap()),
+            }
         }
         filter
     }
 }
 
 fn array_shapes() -> impl Strategy<Value = BlockShape> {
-    (ranges(), 2..=5u8, 1..60u64, 1..4u32, 1..=16u32).prop_map(|(range, kind, blocks, lines, k)| {
+    let kinds = prop_oneof![2..=5u8, Just(Kind::Window.id())];
+    (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32).prop_map(|(range, kind, blocks, lines, k)| {
         let kind = Kind::from_id(kind).unwrap();
         let lines = if matches!(kind, Kind::Classic | Kind::Partitioned) { lines } else { 1 };
+        // A block fits into the smallest frames of the tests.
+        let k = if kind == Kind::Window { k.min(5) } else { k };
         BlockShape::new(kind, range, blocks, 512 * lines, k).unwrap()
     })
 }
@@ -108,7 +119,8 @@ pub(crate) fn all_filters() -> impl Strategy<Value = Recipe> {
 
 /// Payload sizes that cut most filters into a few frames; every block fits into them.
 pub(crate) fn payload_bytes() -> impl Strategy<Value = usize> {
-    prop_oneof![(256 + 32..1_000usize), (1_000..20_000usize)]
+    // From one block of the largest that there are.
+    prop_oneof![(704 + 16..1_000usize), (1_000..20_000usize)]
 }
 
 pub(crate) fn all_frames(filter: &AnyFilter, payload_bytes_max: usize) -> Vec<Vec<u8>> {

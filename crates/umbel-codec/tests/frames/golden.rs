@@ -47,6 +47,7 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
     let classic = blocks(Kind::Classic, quarter(), 8, 1_024, 7);
     let partitioned = blocks(Kind::Partitioned, quarter(), 8, 1_024, 7);
     let counting = |block_count| blocks(Kind::Counting, quarter(), block_count, 512, 6);
+    let window = blocks(Kind::Window, quarter(), 4, 512, 13);
     // Lists long enough for ANS: gaps of mean 8.
     let dense = SingleShotShape::new(quarter(), 52_900).unwrap();
     let dense = with_numbers(StoredSingleShot::new(dense).into(), 6_000);
@@ -62,6 +63,7 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
         ("partitioned", with_numbers(partitioned, 200), 0, large, Encoding::Gaps),
         ("counting_gaps", with_numbers(counting(9), 400), 0, large, Encoding::Gaps),
         ("counting_raw", with_numbers(counting(4), 3_000), 0, large, Encoding::Raw),
+        ("window", with_numbers(window, 300), 0, large, Encoding::Raw),
         ("scalable_level", with_numbers(scalable.into(), 60), 1, large, Encoding::Gaps),
         ("single_shot_ans", dense.clone(), 0, large, Encoding::AnsGaps),
         ("single_shot_ans_part", dense, 1, 400, Encoding::AnsPart),

@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-use super::slots::Slot;
+use super::slots::{Slot, Slots};
 use super::{WINDOW_SLICES_MAX, Window, tag_index};
 use crate::bits::index;
-use crate::shape::{BlockShape, ShapeMismatch};
+use crate::shape::{BlockShape, Kind, ShapeMismatch};
 
 /// Why blocks were not taken. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -28,6 +28,17 @@ pub enum WindowLoadError {
         /// Words that came.
         actual: usize,
     },
+    /// A slot has a slice that the window does not keep, or a free one has a slice. Send the part again
+    /// from a good copy.
+    #[error("slot {slot} of the part has no slice from {oldest} to one beyond {newest}")]
+    Slot {
+        /// The slot, counted from the part's first.
+        slot: usize,
+        /// The oldest slice.
+        oldest: u64,
+        /// The newest slice.
+        newest: u64,
+    },
     /// No window has such slices. Send the part again from a good copy.
     #[error(
         "slices {oldest} to {newest}, expected them to rise and to be fewer than \
@@ -42,9 +53,44 @@ pub enum WindowLoadError {
 }
 
 impl Window {
+    /// Checks the words of a window of this shape that keeps these slices, and returns how many items
+    /// they hold.
+    ///
+    /// # Errors
+    /// If the shape is another kind's, or the words are none of such a window.
+    pub fn check_part(
+        part: BlockShape,
+        (oldest, newest): (u64, u64),
+        words: &[u64],
+    ) -> Result<u64, WindowLoadError> {
+        let most = u64::MAX - WINDOW_SLICES_MAX;
+        if oldest > newest || newest > most || newest - oldest > WINDOW_SLICES_MAX - 2 {
+            return Err(WindowLoadError::Slices { oldest, newest });
+        }
+        let (expected, actual) = (index(part.memory_bytes() / 8), words.len());
+        if expected != actual || part.kind() != Kind::Window {
+            return Err(WindowLoadError::Length { expected, actual });
+        }
+        let slots = Slots::new(part);
+        let kept = newest + 1 - oldest;
+        let mut item_count = 0;
+        for slot in 0..index(part.position_count()) {
+            let found = slots.get(words, slot);
+            if found == Slot::FREE {
+                continue;
+            }
+            let age = (newest + 1).wrapping_sub(found.tag) % WINDOW_SLICES_MAX;
+            if found.is_free() || age > kept {
+                return Err(WindowLoadError::Slot { slot, oldest, newest });
+            }
+            item_count += 1;
+        }
+        Ok(item_count)
+    }
+
     /// Takes the blocks of a part of our hash range, whose window has kept these slices, into blocks
     /// that are empty, and returns how many items they hold. The window moves on to the part's slices,
-    /// or the part's items to ours.
+    /// or the part's items to ours, and those that are out by then are left out.
     ///
     /// # Errors
     /// If the shapes differ in more than the range, the part leaves our range or is not one, or the
@@ -53,7 +99,7 @@ impl Window {
         &mut self,
         part: BlockShape,
         (oldest, newest): (u64, u64),
-        words: impl ExactSizeIterator<Item = u64>,
+        words: &[u64],
     ) -> Result<u64, WindowLoadError> {
         let is_alike = self.shape.kind() == part.kind()
             && self.shape.block_bits() == part.block_bits()
@@ -62,14 +108,7 @@ impl Window {
         let Some(block) = offset else {
             return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
         };
-        let most = u64::MAX - WINDOW_SLICES_MAX;
-        if oldest > newest || newest > most || newest - oldest > WINDOW_SLICES_MAX - 2 {
-            return Err(WindowLoadError::Slices { oldest, newest });
-        }
-        let (expected, actual) = (index(part.memory_bytes() / 8), words.len());
-        if expected != actual {
-            return Err(WindowLoadError::Length { expected, actual });
-        }
+        Self::check_part(part, (oldest, newest), words)?;
         let first_slot = index(block * u64::from(part.block_bits()));
         let slots = first_slot..first_slot + index(part.position_count());
         let taken = |at: &usize| !self.slots.get(self.words(), *at).is_free();
@@ -79,20 +118,16 @@ impl Window {
         }
         self.advance(oldest, newest);
         let first_word = self.slots.word_of(first_slot);
-        for (ours, theirs) in self.bits.words_mut()[first_word..].iter_mut().zip(words) {
-            *ours = theirs;
-        }
+        self.bits.words_mut()[first_word..][..words.len()].copy_from_slice(words);
         let mut loaded = 0;
         for at in slots {
             let slot = self.slots.get(self.words(), at);
             if slot.is_free() {
-                self.slots.set(self.bits.words_mut(), at, Slot::FREE);
                 continue;
             }
             // By the part's newest slice, as the slot was written.
             let age = (newest + 1).wrapping_sub(slot.tag) % WINDOW_SLICES_MAX;
-            let slice = (newest + 1).checked_sub(age);
-            if slice.is_some_and(|slice| slice >= self.oldest) {
+            if newest + 1 >= age + self.oldest {
                 self.counts[tag_index(slot.tag)] += 1;
                 loaded += 1;
             } else {

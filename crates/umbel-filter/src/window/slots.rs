@@ -51,11 +51,6 @@ impl Slots {
         Self { fingerprint_bits, slot_bits, block_slots: shape.block_bits() as usize }
     }
 
-    /// Bits of a slot.
-    pub(super) const fn slot_bits(self) -> usize {
-        self.slot_bits
-    }
-
     /// The buckets of a block: their number.
     const fn bucket_count(self) -> u64 {
         (self.block_slots / BUCKET_SLOTS) as u64
@@ -169,7 +164,7 @@ mod tests {
             let slots = slots(bits);
             let most = (1 << bits) - 1;
             let slot = Slot { fingerprint: seed & most, tag: seed >> 58 };
-            let mut words = vec![u64::MAX; 1024 * slots.slot_bits() / 64];
+            let mut words = vec![u64::MAX; 1024 * slots.slot_bits / 64];
             let full = slots.get(&words, 0);
             slots.set(&mut words, at, slot);
             prop_assert_eq!(slots.get(&words, at), slot);

@@ -88,11 +88,15 @@ proptest! {
                 let range = HashRange::cell(u32::try_from(cell).unwrap(), cells);
                 let part = shape.with_range(range).unwrap();
                 let words = &window.words()[cell * words_of_part..][..words_of_part];
-                copy.load_part(part, (40, 50), words.iter().copied()).unwrap();
-                let again = copy.load_part(part, (40, 50), words.iter().copied());
-                let has_items = |word: &u64| *word != 0;
-                let is_refused = matches!(again, Err(WindowLoadError::NotEmpty { .. }));
-                prop_assert!(is_refused || copy.item_count() == 0 || !words.iter().any(has_items) || advanced > 0);
+                let loaded = copy.load_part(part, (40, 50), words).unwrap();
+                let taken = Window::check_part(part, (40, 50), words).unwrap();
+                prop_assert!(loaded <= taken && (advanced > 0 || loaded == taken));
+                let again = copy.load_part(part, (40, 50), words);
+                let expected = match loaded {
+                    0 => Ok(0),
+                    item_count => Err(WindowLoadError::NotEmpty { item_count }),
+                };
+                prop_assert_eq!(again, expected);
             }
             let mut twin = window.clone();
             twin.advance(copy.oldest(), copy.newest());
@@ -144,6 +148,28 @@ fn a_full_window_refuses_until_a_slice_ends() {
     assert!((1..number).step_by(2).all(|number| window.contains(hash(number))));
     window.clear();
     assert_eq!((window.item_count(), window.newest()), (0, 1));
+}
+
+/// What is no window's words is refused, and named.
+#[test]
+fn words_of_no_window_are_refused() {
+    let shape = exact(512).block_shape();
+    let words = vec![0; 512 * 56 / 64];
+    let check = |span, words: &[u64]| Window::check_part(shape, span, words);
+    assert_eq!(check((3, 9), &words), Ok(0));
+    assert_eq!(check((9, 3), &words), Err(WindowLoadError::Slices { oldest: 9, newest: 3 }));
+    assert!(matches!(check((0, 63), &words), Err(WindowLoadError::Slices { .. })));
+    assert!(matches!(check((0, u64::MAX), &words), Err(WindowLoadError::Slices { .. })));
+    let short = WindowLoadError::Length { expected: 448, actual: 447 };
+    assert_eq!(check((3, 9), &words[1..]), Err(short));
+    let refused = Err(WindowLoadError::Slot { slot: 0, oldest: 3, newest: 9 });
+    for (tag, fingerprint, expected) in
+        [(3, 7, Ok(1)), (10, 7, Ok(1)), (2, 7, refused), (11, 7, refused), (4, 0, refused)]
+    {
+        let mut words = words.clone();
+        words[0] = tag << 50 | fingerprint;
+        assert_eq!(check((3, 9), &words), expected, "{tag}");
+    }
 }
 
 /// Items of a batch are inserted as one by one, up to the one that does not fit.
