@@ -335,6 +335,9 @@ const HEALS: &str = "heals_and_serves";
 pub fn forget_request_ids(command: &mut ShardCommand) {
     match command {
         ShardCommand::Insert(parts) => parts.iter_mut().for_each(|part| part.request = None),
+        ShardCommand::InsertTimed { inserts, .. } => {
+            inserts.iter_mut().for_each(|insert| insert.part.request = None);
+        }
         ShardCommand::Remove(part) => part.request = None,
         _ => {}
     }

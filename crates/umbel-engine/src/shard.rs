@@ -8,6 +8,7 @@
 //! | `slice` | one filter's share and what its kind can do |
 //! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
 //! | `replay` | requests that come again |
+//! | `windowed` | filters that forget, by the times of entries |
 //! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
 //! | `vote`, `scrubber` | what the replicas together hold, and how the leader has them compared |
 //! | `snapshot` | from one replica's state to another's |
@@ -56,6 +57,7 @@ mod slice_shape;
 mod snapshot;
 mod state;
 mod vote;
+mod windowed;
 
 #[cfg(test)]
 mod growth_test;
@@ -71,6 +73,8 @@ mod shard_test;
 mod slices_test;
 #[cfg(test)]
 mod snapshot_test;
+#[cfg(test)]
+mod windowed_test;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use command::{
@@ -91,3 +95,7 @@ pub use slice_plan::PlanError;
 pub use slice_shape::{SliceShape, SliceShapeError};
 pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};
 pub use state::ShardState;
+pub use windowed::{
+    LateItems, SLICE_MS_MAX, SLICE_MS_MIN, TimedInsert, WINDOW_SLICE_COUNT_MAX, WindowRules,
+    WindowTime,
+};

@@ -33,6 +33,7 @@ impl Slice {
             AnyFilter::Classic(filter) => vec![filter.words()],
             AnyFilter::Partitioned(filter) => vec![filter.words()],
             AnyFilter::Counting(filter) => vec![filter.words()],
+            AnyFilter::Window(filter) => vec![filter.words()],
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
@@ -42,7 +43,8 @@ impl Slice {
     /// The words of an array, to be mended.
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
         match &mut self.filter {
-            AnyFilter::SingleShot(_) => None,
+            // A window counts what its words hold: `write_blocks` changes them through it.
+            AnyFilter::SingleShot(_) | AnyFilter::Window(_) => None,
             AnyFilter::Scalable(filter) => filter.level_words_mut(array),
             _ if array > 0 => None,
             AnyFilter::Blocked(filter) => Some(filter.words_mut()),
@@ -139,14 +141,17 @@ impl Slice {
             }
             return;
         }
+        if let AnyFilter::Window(window) = &mut self.filter {
+            window.rewrite(|words| {
+                for (block, content) in contents {
+                    let block = words.chunks_mut(BLOCK_WORDS).nth(*block as usize);
+                    write_block(block, content, only_adds);
+                }
+            });
+            return;
+        }
         for (block, content) in contents {
-            let Some(words) = self.block_mut(*block) else { continue };
-            if words.len() != content.len() {
-                continue;
-            }
-            for (word, &right) in words.iter_mut().zip(content) {
-                *word = if only_adds { *word | right } else { right };
-            }
+            write_block(self.block_mut(*block), content, only_adds);
         }
     }
 
@@ -164,25 +169,39 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new, then those of each level.
+    /// Items called new, then those of each level, or the oldest and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
-        let levels = match &self.filter {
-            AnyFilter::Scalable(filter) => filter.levels(),
-            _ => &[],
-        };
-        let levels = levels.iter().map(umbel_filter::FilterLevel::item_count);
-        std::iter::once(self.new_count).chain(levels).collect()
+        let mut counters = vec![self.new_count];
+        match &self.filter {
+            AnyFilter::Scalable(filter) => {
+                counters.extend(filter.levels().iter().map(umbel_filter::FilterLevel::item_count));
+            }
+            AnyFilter::Window(window) => counters.extend([window.oldest(), window.newest()]),
+            _ => {}
+        }
+        counters
     }
 
     /// Sets the counters; what does not fit the slice's shape is left out.
     pub(super) fn set_counters(&mut self, counters: &[u64]) {
         let Some((&new_count, levels)) = counters.split_first() else { return };
         self.new_count = new_count;
+        if let (AnyFilter::Window(window), &[oldest, newest]) = (&mut self.filter, levels) {
+            window.advance(oldest, newest);
+        }
         if let AnyFilter::Scalable(filter) = &mut self.filter {
             for (level, &item_count) in levels.iter().enumerate() {
                 filter.set_level_item_count(level, item_count);
             }
         }
+    }
+}
+
+/// Gives a block these contents, or adds them, if it has as many words.
+fn write_block(block: Option<&mut [u64]>, content: &[u64], only_adds: bool) {
+    let Some(words) = block.filter(|words| words.len() == content.len()) else { return };
+    for (word, &right) in words.iter_mut().zip(content) {
+        *word = if only_adds { *word | right } else { right };
     }
 }
 

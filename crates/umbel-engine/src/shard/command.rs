@@ -12,6 +12,7 @@ use super::bitmap::Bitmap;
 use super::hash_list::HashList;
 use super::scrub::{RepairPart, ScrubPart};
 use super::slice_shape::SliceShape;
+use super::windowed::TimedInsert;
 use crate::ids::{FilterId, Generation, OwnerId, RequestId, ShardId};
 
 /// One entry of a shard's log.
@@ -55,6 +56,19 @@ pub enum ShardCommand {
     Scrub(ScrubPart),
     /// Gives blocks of a slice what the majority of replicas holds.
     Repair(RepairPart),
+    /// Inserts of one or more requests, applied in their order, some of them into windows, which move on
+    /// to the time.
+    InsertTimed {
+        /// By the leader's clock, in milliseconds since 1970.
+        now_ms: u64,
+        /// What is inserted.
+        inserts: Vec<TimedInsert>,
+    },
+    /// Moves every window of the shard on to this time.
+    Advance {
+        /// By the leader's clock, in milliseconds since 1970.
+        now_ms: u64,
+    },
 }
 
 /// A filter's share of a shard, as it is created.
@@ -129,7 +143,7 @@ pub struct RequestStamp {
 /// What applying a [`ShardCommand`] answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ShardReply {
-    /// For [`ShardCommand::Insert`]: one answer a part, in order. A one says that the item of the
+    /// For [`ShardCommand::Insert`] and [`ShardCommand::InsertTimed`]: one answer a part, in order. A one says that the item of the
     /// part (all its items, not only the proposed ones) was new.
     Inserted(Vec<Result<Bitmap, PartError>>),
     /// For [`ShardCommand::Remove`]: a one says that the item was taken out, a zero that it was
@@ -215,6 +229,30 @@ pub enum PartError {
         filter: FilterId,
         /// Why.
         what: String,
+    },
+    /// The item's time is before the window, which is to refuse such items. Nothing was inserted; leave the
+    /// item out, or create a window that takes them.
+    #[error(
+        "{filter} has no slice for an item of time {at_ms} ms any more, the oldest begins at {oldest_ms}"
+    )]
+    LateItem {
+        /// The filter.
+        filter: FilterId,
+        /// The item's time, in milliseconds since 1970.
+        at_ms: u64,
+        /// Where the oldest slice begins.
+        oldest_ms: u64,
+    },
+    /// The item's time is more than a slice ahead of the leader's clock. Nothing was inserted; check the
+    /// clock that made it.
+    #[error("{filter} has no slice for an item of time {at_ms} ms yet, the latest is {latest_ms}")]
+    FutureItem {
+        /// The filter.
+        filter: FilterId,
+        /// The item's time, in milliseconds since 1970.
+        at_ms: u64,
+        /// The latest time that is taken.
+        latest_ms: u64,
     },
     /// The lists of the command do not fit together: a bug of the proposer.
     #[error("malformed command: {what}")]

@@ -6,7 +6,8 @@
 //! absent may be present by then; applying tells. (A dropped slice is never created anew: the meta
 //! group does not use a filter's number twice.)
 //!
-//! In a counting filter every insert counts and removals lower bits, so everything is proposed.
+//! In a counting filter every insert counts and removals lower bits, so everything is proposed. What a
+//! window has is present now; where the last time counts, what an earlier slice has is proposed too.
 
 use umbel_filter::{HashRange, Kind};
 
@@ -114,7 +115,7 @@ impl ShardState {
         if slice.kind() == Kind::Counting {
             return propose(Bitmap::ones(item_count), hashes);
         }
-        let present = slice.contains(&items);
+        let present = slice.needs_no_insert(&items);
         let absent = Bitmap::from_bools(present.iter().map(|present| !present));
         match absent.count_ones() {
             0 => Ok(PreparedInsert::AllPresent { item_count }),

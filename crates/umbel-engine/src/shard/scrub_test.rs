@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use umbel_filter::Kind;
 
-use super::shard_test::{FIRST, filter_of, item, list, state};
+use super::shard_test::{FIRST, filter_of, insert_of, item, list, state};
 use super::*;
 use crate::Outbox;
 use crate::ids::{FilterId, NodeId};
@@ -39,7 +39,8 @@ impl World {
         let proposed = Bitmap::from_ones(count, 0..numbers.len());
         let (generation, growth_bytes) = (FIRST, 0);
         let part = InsertPart { filter, generation, request: None, proposed, hashes, growth_bytes };
-        self.apply(&ShardCommand::Insert(vec![part]));
+        let command = insert_of(&self.twin, part);
+        self.apply(&command);
     }
 
     fn remove(&mut self, filter: FilterId, numbers: &[u64]) {

@@ -6,8 +6,9 @@ use umbel_filter::{
     ItemHasher, Kind, Shape, sizing,
 };
 
+use super::shard_test::{RULES, plan};
 use super::slice_shape::positions_bytes;
-use super::{PlanError, SliceShape, SliceShapeError};
+use super::{PlanError, SliceShape, SliceShapeError, WindowRules};
 use crate::limits::SLICE_BYTES_MAX;
 
 const BLOCK_KINDS: [Kind; 4] = [Kind::Blocked, Kind::Classic, Kind::Partitioned, Kind::Counting];
@@ -130,14 +131,14 @@ fn plans_by_size_fill_it() {
 #[test]
 fn what_is_too_large_is_refused_before_it_is_allocated() {
     for kind in Kind::ALL {
-        let refused = SliceShape::plan(kind, 1 << 34, 0.01, cells(1));
+        let refused = plan(kind, 1 << 34, 0.01, cells(1));
         assert!(matches!(refused, Err(PlanError::SliceTooLarge { .. })), "{kind}: {refused:?}");
-        let refused = SliceShape::plan(kind, u64::MAX, 1e-4, cells(1024));
+        let refused = plan(kind, u64::MAX, 1e-4, cells(1024));
         assert!(refused.is_err(), "{kind}");
         for rate in [0.0, 1.0, f64::NAN, -1.0, f64::INFINITY] {
-            assert!(SliceShape::plan(kind, 1_000, rate, cells(4)).is_err(), "{kind} {rate}");
+            assert!(plan(kind, 1_000, rate, cells(4)).is_err(), "{kind} {rate}");
         }
-        assert!(SliceShape::plan(kind, 0, 0.01, cells(4)).is_err());
+        assert!(plan(kind, 0, 0.01, cells(4)).is_err());
     }
     let refused = SliceShape::plan(Kind::Blocked, 1 << 37, 0.01, cells(1024));
     assert!(matches!(refused, Err(PlanError::FilterTooLarge { .. })), "{refused:?}");
@@ -176,8 +177,14 @@ proptest! {
     ) {
         let block_count = block_count >> shift;
         for shape in [
-            SliceShape::Blocks { kind: kind % 8, block_count, block_bits, probe_count },
-            SliceShape::Blocks { kind: kind % 8, block_count, block_bits: 512, probe_count: 3 },
+            SliceShape::Blocks { kind: kind % 9, block_count, block_bits, probe_count },
+            SliceShape::Blocks { kind: kind % 9, block_count, block_bits: 512, probe_count: 3 },
+            SliceShape::Window {
+                block_count,
+                block_slots: block_bits,
+                fingerprint_bits: probe_count,
+                rules: WindowRules { slice_count: probe_count / 7, ..RULES },
+            },
             SliceShape::SingleShot { position_count: block_count },
             SliceShape::Scalable { item_count: block_count, false_positive_rate: rate },
             SliceShape::Scalable { item_count: block_count, false_positive_rate: 0.01 },

@@ -96,7 +96,7 @@ impl Slice {
 
     /// Whether what is set stays so until the slice is emptied.
     pub(super) fn is_monotone(&self) -> bool {
-        self.kind() != Kind::Counting
+        !matches!(self.kind(), Kind::Counting | Kind::Window)
     }
 
     /// Refuses a request of another generation.
@@ -125,11 +125,33 @@ impl Slice {
             }
             AnyFilter::SingleShot(filter) => room_for(id, filter, 0)
                 .and_then(|()| filter.insert_batch(hashes, &mut outcomes).map_err(refused)),
+            AnyFilter::Window(_) => {
+                let what = format!("an insert into the window of {id} without a time");
+                Err(PartError::Malformed { what })
+            }
             filter => filter.insert_batch(hashes, &mut outcomes).map_err(refused),
         };
+        self.count_new(&outcomes);
+        outcome.map(|()| outcomes)
+    }
+
+    pub(super) fn count_new(&mut self, outcomes: &[Insertion]) {
         let is_new = |outcome: &&Insertion| **outcome == Insertion::New;
         self.new_count += outcomes.iter().filter(is_new).count() as u64;
-        outcome.map(|()| outcomes)
+    }
+
+    /// Why a window took no more.
+    pub(super) fn refused(&self, error: InsertError) -> PartError {
+        match error {
+            InsertError::Full { item_count } => PartError::Full {
+                filter: self.spec.filter,
+                what: format!(
+                    "its slice holds {item_count} items of the window, for which it was made; wait \
+                     until the oldest end, or create it for more"
+                ),
+            },
+            error => refused(error),
+        }
     }
 
     /// Bytes beyond its first level that a slice of levels takes when so many items more have come, at most
@@ -181,7 +203,7 @@ impl Slice {
     /// Refuses a kind that does not merge, and sources that differ, before anything is changed.
     pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
-        if matches!(kind, Kind::Counting | Kind::Scalable) {
+        if matches!(kind, Kind::Counting | Kind::Scalable | Kind::Window) {
             return Err(PartError::WrongKind { what: format!("{kind} filters are not merged") });
         }
         let ours = self.filter.shape();
@@ -249,6 +271,7 @@ impl Slice {
             AnyFilter::Classic(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Partitioned(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Counting(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Window(filter) => filter.block_shape().memory_bytes(),
         }
     }
 
@@ -285,6 +308,11 @@ impl Slice {
             AnyFilter::Classic(filter) => digest.push_words(filter.words()),
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
             AnyFilter::Counting(filter) => digest.push_words(filter.words()),
+            AnyFilter::Window(filter) => {
+                digest.push(filter.oldest());
+                digest.push(filter.newest());
+                digest.push_words(filter.words());
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ use umbel_filter::{
 };
 
 use super::slice_shape::{SliceShape, SliceShapeError, positions_bytes};
+use super::windowed::WindowRules;
 use crate::limits::{FILTER_BYTES_MAX, SHARD_COUNT_MAX, SLICE_BYTES_MAX};
 
 /// Standard deviations of a shard's share that are planned for.
@@ -67,6 +68,9 @@ pub enum PlanError {
         /// The kind that was asked for.
         kind: Kind,
     },
+    /// Plan a window with its slices of time.
+    #[error("a window is planned with its slices of time")]
+    NoWindow,
     /// Name a number of shards that a cluster can have.
     #[error("{shard_count} shards, expected at most {SHARD_COUNT_MAX}")]
     ShardCount {
@@ -140,6 +144,7 @@ impl SliceShape {
                 }
             }
             Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
+            Kind::Window => return Err(PlanError::NoWindow),
         };
         shape.check_size(item_count, shard_count)?;
         Ok(shape)
@@ -179,12 +184,56 @@ impl SliceShape {
                 let block_lines = (lines / (block_count + spare)).clamp(1, most);
                 (block_count, block_lines)
             }
-            Kind::SingleShot | Kind::Scalable => return Err(PlanError::NoFixedSize { kind }),
+            Kind::SingleShot | Kind::Scalable | Kind::Window => {
+                return Err(PlanError::NoFixedSize { kind });
+            }
         };
         let block_count = over_all(block_count.max(1), shard_count);
         let block_bits = u32::try_from(block_lines).unwrap_or(u32::MAX).saturating_mul(LINE_BITS);
         let shape = Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count };
         shape.check_size(0, shard_count)?;
+        Ok(shape)
+    }
+
+    /// The shape of the slices of a window that holds `capacity` items over all shards and all its slices
+    /// of time together at this rate.
+    ///
+    /// # Errors
+    /// If there is no such window, or it would be too large.
+    ///
+    /// ```
+    /// use umbel_engine::shard::{LateItems, SliceShape, WindowRules, WindowTime};
+    /// use umbel_filter::{CellCount, HashRange};
+    ///
+    /// let rules = WindowRules {
+    ///     slice_ms: 60_000, slice_count: 10, time: WindowTime::Ingest, late: LateItems::Reject,
+    ///     refresh: true,
+    /// };
+    /// let shards = CellCount::new(4)?;
+    /// let shape = SliceShape::plan_window(1_000_000, 0.001, shards, rules)?;
+    /// // 250,000 + 6·500 items a shard at 20.7 bits.
+    /// let bytes = shape.memory_bytes(HashRange::cell(0, shards))?;
+    /// assert!(bytes.abs_diff(253_000 * 207 / 80) < 4_000, "{bytes}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan_window(
+        capacity: u64,
+        false_positive_rate: f64,
+        shard_count: CellCount,
+        rules: WindowRules,
+    ) -> Result<Self, PlanError> {
+        check_shard_count(shard_count)?;
+        let item_count = items_of_a_shard(capacity, shard_count);
+        let slots = u64::from(sizing::WINDOW_BLOCK_SLOTS_MAX);
+        // Where borders cannot coincide, blocks are a 64th of a slice.
+        let shared = (item_count / SHARED_BORDER_BLOCKS).next_multiple_of(LINE_BITS.into());
+        let most = if shard_count.get().is_power_of_two() { slots } else { slots.min(shared) };
+        let most = u32::try_from(most).unwrap_or(LINE_BITS).max(LINE_BITS);
+        let size = sizing::window_size(item_count, false_positive_rate, most)?;
+        let sizing::WindowSize { block_count, block_slots, fingerprint_bits } = size;
+        let block_count = over_all(block_count, shard_count);
+        let shape = Self::Window { block_count, block_slots, fingerprint_bits, rules };
+        shape.check_size(item_count, shard_count)?;
         Ok(shape)
     }
 

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
     AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind, Partitioned,
-    Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot, sizing,
+    Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot, Window, sizing,
 };
 
+use super::windowed::WindowRules;
 use crate::limits::SLICE_BYTES_MAX;
 
 /// What every replica builds alike, over the shard's hash range.
@@ -35,6 +36,17 @@ pub enum SliceShape {
         /// Bound of the false-positive rate.
         false_positive_rate: f64,
     },
+    /// A window.
+    Window {
+        /// Blocks over the whole hash space.
+        block_count: u64,
+        /// Slots of a block.
+        block_slots: u32,
+        /// Bits of a fingerprint.
+        fingerprint_bits: u32,
+        /// How it forgets.
+        rules: WindowRules,
+    },
 }
 
 /// The numbers are no slice, or none that this process can hold. Nothing was allocated.
@@ -49,6 +61,12 @@ pub enum SliceShapeError {
     /// No filter has such numbers, or there is no memory for it: [`CreateError`] tells which.
     #[error(transparent)]
     Create(#[from] CreateError),
+    /// Name a window that there is.
+    #[error("{what}")]
+    Window {
+        /// What was expected and what came.
+        what: String,
+    },
     /// Plan a smaller filter, or more shards.
     #[error("slice of {slice_bytes} bytes, expected at most {SLICE_BYTES_MAX}")]
     TooLarge {
@@ -76,6 +94,7 @@ impl SliceShape {
             }
             Self::SingleShot { .. } => Ok(Kind::SingleShot),
             Self::Scalable { .. } => Ok(Kind::Scalable),
+            Self::Window { .. } => Ok(Kind::Window),
         }
     }
 
@@ -87,7 +106,16 @@ impl SliceShape {
         Ok(match *self {
             Self::Blocks { block_count, block_bits, probe_count, .. } => {
                 let kind = self.kind()?;
+                if kind == Kind::Window {
+                    return Err(CreateError::from(ShapeError::Kind { kind }).into());
+                }
                 BlockShape::new(kind, range, block_count, block_bits, probe_count)
+                    .map_err(CreateError::from)?
+                    .into()
+            }
+            Self::Window { block_count, block_slots, fingerprint_bits, rules } => {
+                rules.check().map_err(|what| SliceShapeError::Window { what })?;
+                BlockShape::new(Kind::Window, range, block_count, block_slots, fingerprint_bits)
                     .map_err(CreateError::from)?
                     .into()
             }
@@ -165,6 +193,7 @@ impl SliceShape {
                 Kind::Classic => Classic::with_shape(shape)?.into(),
                 Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
                 Kind::Counting => Counting::with_shape(shape)?.into(),
+                Kind::Window => Window::with_shape(shape)?.into(),
                 kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
             },
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),

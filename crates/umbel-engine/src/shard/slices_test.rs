@@ -38,7 +38,7 @@ fn slices_are_created_cleared_and_dropped() {
     let unknown = PartError::UnknownSlice { filter, shard: SHARD };
     assert_eq!(state.contains(filter, current, &list(&[1])), Err(unknown.clone()));
     assert_eq!(state.apply(&clear(4)), ShardReply::Done(Err(unknown)));
-    assert_eq!(state.slices().len(), 17);
+    assert_eq!(state.slices().len(), 20);
     assert!(state.describe(filter).is_none());
 }
 
@@ -52,7 +52,7 @@ fn slices_merge_where_their_kind_does() {
         let sources = vec![(b, FIRST), (a, FIRST), (c, FIRST)];
         let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
         let ShardReply::Merged(merged) = state.apply(&merge) else { panic!() };
-        if matches!(kind, Kind::Counting | Kind::Scalable) {
+        if matches!(kind, Kind::Counting | Kind::Scalable | Kind::Window) {
             assert!(matches!(merged, Err(PartError::WrongKind { .. })));
             continue;
         }
@@ -85,7 +85,7 @@ fn exported_frames_load_again() {
             }
             assert!(loaded.unwrap() > 0);
             let again = state.apply(&load);
-            if kind == Kind::Counting {
+            if matches!(kind, Kind::Counting | Kind::Window) {
                 assert!(matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. }))));
             } else {
                 assert_eq!(again, ShardReply::Merged(Ok(0)));

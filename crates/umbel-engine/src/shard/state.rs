@@ -12,6 +12,7 @@ use super::hash_list::HashList;
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
 use super::scrub::{NO_INDEX, ScrubbedPiece};
 use super::slice::{Slice, SliceDescription, SliceSummary, check_range};
+use super::windowed::InsertTime;
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
 
@@ -73,7 +74,7 @@ impl ShardState {
         self.note_written(index, command);
         match command {
             ShardCommand::Insert(parts) => {
-                ShardReply::Inserted(parts.iter().map(|part| self.insert(part)).collect())
+                ShardReply::Inserted(parts.iter().map(|part| self.insert(part, None)).collect())
             }
             ShardCommand::Remove(part) => ShardReply::Removed(self.remove(part)),
             ShardCommand::CreateSlice(spec) => ShardReply::Done(self.create(spec)),
@@ -93,6 +94,13 @@ impl ShardState {
             }
             ShardCommand::Scrub(part) => ShardReply::Done(self.scrub(part)),
             ShardCommand::Repair(part) => ShardReply::Done(self.repair(index, part)),
+            ShardCommand::InsertTimed { now_ms, inserts } => {
+                ShardReply::Inserted(self.insert_timed(*now_ms, inserts))
+            }
+            ShardCommand::Advance { now_ms } => {
+                self.advance(*now_ms);
+                ShardReply::Done(Ok(()))
+            }
         }
     }
 
@@ -109,6 +117,13 @@ impl ShardState {
             ShardCommand::ClearSlice { filter, .. }
             | ShardCommand::MergeSlices { target: filter, .. }
             | ShardCommand::LoadFrame { filter, .. } => note(filter),
+            ShardCommand::InsertTimed { inserts, .. } => {
+                inserts.iter().for_each(|insert| note(&insert.part.filter));
+            }
+            ShardCommand::Advance { .. } => {
+                let windows = self.slices.values_mut().filter(|slice| slice.window().is_some());
+                windows.for_each(|slice| slice.written_index = index);
+            }
             // A slice that is created is empty, and equal however it came to be.
             ShardCommand::CreateSlice(_)
             | ShardCommand::DropSlice(_)
@@ -117,7 +132,11 @@ impl ShardState {
         }
     }
 
-    fn insert(&mut self, part: &InsertPart) -> Result<Bitmap, PartError> {
+    pub(super) fn insert(
+        &mut self,
+        part: &InsertPart,
+        time: Option<InsertTime>,
+    ) -> Result<Bitmap, PartError> {
         let InsertPart { filter, generation, request, proposed, hashes, growth_bytes } = part;
         check_list(hashes)?;
         let malformed = |what: String| PartError::Malformed { what };
@@ -140,7 +159,12 @@ impl ShardState {
             let what = format!("{marked} of {item_count} items of a counting filter, expected all");
             return Err(malformed(what));
         }
-        let outcomes = slice.insert(&hashes.to_vec(), *growth_bytes)?;
+        let outcomes = match time {
+            Some(time) if time.at_ms.is_some() || slice.window().is_some() => {
+                slice.insert_timed(&hashes.to_vec(), time)?
+            }
+            _ => slice.insert(&hashes.to_vec(), *growth_bytes)?,
+        };
         let new = proposed.iter_ones().zip(outcomes);
         let new = new.filter(|&(_, outcome)| outcome == Insertion::New).map(|(at, _)| at);
         let answer = Bitmap::from_ones(item_count, new);
