@@ -19,7 +19,11 @@ use crate::session::Ticket;
 /// What is done with the items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
-    Insert(AckLevel),
+    /// With the items' time, in milliseconds since 1970, if it is named.
+    Insert {
+        level: AckLevel,
+        at_ms: Option<u64>,
+    },
     Remove,
     Contains(ReadLevel),
 }
@@ -29,7 +33,7 @@ impl Verb {
     fn promise(self, level: i32) -> i32 {
         match self {
             // Numbered by how many nodes there are.
-            Self::Insert(_) => level,
+            Self::Insert { .. } => level,
             Self::Remove => 0,
             Self::Contains(_) => match ReadLevel::try_from(level) {
                 Ok(ReadLevel::Unspecified) | Err(_) => 0,
@@ -198,9 +202,10 @@ impl Part {
             async move {
                 let mut filters = node.filters();
                 Ok(Response::new(match *verb {
-                    Verb::Insert(level) => {
+                    Verb::Insert { level, at_ms } => {
                         let level = level.into();
-                        let message = InsertRequest { filter, items, request, level, timeout_ms };
+                        let message =
+                            InsertRequest { filter, items, request, level, timeout_ms, at_ms };
                         let answer = filters.insert(message).await?.into_inner();
                         (answer.new_bits, answer.level)
                     }

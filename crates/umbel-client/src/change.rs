@@ -104,7 +104,7 @@ fn error_of(batch: Batch, failures: Vec<PartFailed>) -> ClientError {
     let is_begun = batch.is_begun();
     let pending = match batch.header.verb {
         _ if !batch.is_open() && (refused.is_some() || !is_begun) => Err(batch),
-        Verb::Insert(_) => Ok(PendingRequest::Insert(PendingInsert(batch))),
+        Verb::Insert { .. } => Ok(PendingRequest::Insert(PendingInsert(batch))),
         Verb::Remove => Ok(PendingRequest::Remove(PendingRemove(batch))),
         Verb::Contains(_) => Err(batch),
     };

@@ -1,11 +1,12 @@
 //! The client: connection and catalogue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use umbel_proto::v1::{
     ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, FilterSummary,
     FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind, ListRequest,
-    MergeRequest,
+    MergeRequest, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -51,6 +52,9 @@ pub struct NewFilter {
     /// How it lies on the nodes; partitioned if unspecified. Only blocked and single-shot filters
     /// can be replicated.
     pub distribution: Distribution,
+    /// Makes a filter that forgets: then the kind must not be set, and the capacity is that of the whole
+    /// window.
+    pub window: Option<Window>,
     /// Takes shape and key of this filter; then nothing else must be set.
     pub like: String,
 }
@@ -66,6 +70,7 @@ impl NewFilter {
             memory_bytes: 0,
             hashing: Hashing::Unspecified,
             distribution: Distribution::Unspecified,
+            window: None,
             like: String::new(),
         }
     }
@@ -74,6 +79,28 @@ impl NewFilter {
     #[must_use]
     pub fn for_memory(capacity: u64, memory_bytes: u64) -> Self {
         Self { memory_bytes, ..Self::for_rate(capacity, 0.0) }
+    }
+
+    /// A filter that keeps items for so many slices of time at least, and for one more at most; by the
+    /// time of their arrival, from the first time on. For so many items in all slices together.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use umbel_client::NewFilter;
+    ///
+    /// let day = NewFilter::for_window(1_000_000, 0.001, Duration::from_secs(3_600), 24);
+    /// assert_eq!(day.window.map(|window| window.slice_ms), Some(3_600_000));
+    /// ```
+    #[must_use]
+    pub fn for_window(
+        capacity: u64,
+        false_positive_rate: f64,
+        slice: Duration,
+        slice_count: u32,
+    ) -> Self {
+        let slice_ms = u64::try_from(slice.as_millis()).unwrap_or(u64::MAX);
+        let window = Window { slice_ms, slice_count, ..Window::default() };
+        Self { window: Some(window), ..Self::for_rate(capacity, false_positive_rate) }
     }
 
     /// A filter that can be merged with another one.
@@ -165,6 +192,7 @@ impl Client {
             hashing: settings.hashing.into(),
             like: settings.like.clone(),
             distribution: settings.distribution.into(),
+            window: settings.window,
         };
         let target = format!("filter {name:?}");
         let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use bytes::{BufMut, BytesMut};
 use tokio::time::Instant;
@@ -149,7 +150,36 @@ impl Filter {
         batch: PackedBatch,
         level: AckLevel,
     ) -> Result<Inserted, ClientError> {
-        self.run(Verb::Insert(level), batch).await.map(Inserted::new)
+        self.run(Verb::Insert { level, at_ms: None }, batch).await.map(Inserted::new)
+    }
+
+    /// Inserts a batch of items that have this time into a window that takes the time of events
+    /// ([`Window::event_time`](crate::Window::event_time)).
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::{Duration, SystemTime};
+    /// use umbel_client::PackedBatch;
+    ///
+    /// let batch = PackedBatch::from_items(["alice"])?;
+    /// let minute_ago = SystemTime::now() - Duration::from_secs(60);
+    /// client.filter("seen").insert_packed_of(batch, minute_ago).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); `Refused` with `OutsideWindow` if the time is before the window,
+    /// or more than a slice ahead. A time before 1970 is taken for 1970.
+    pub async fn insert_packed_of(
+        &self,
+        batch: PackedBatch,
+        time: SystemTime,
+    ) -> Result<Inserted, ClientError> {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at_ms = Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        let level = AckLevel::Unspecified;
+        self.run(Verb::Insert { level, at_ms }, batch).await.map(Inserted::new)
     }
 
     /// Asks whether items were inserted. Level `Unspecified` is the filter's default: linearizable
@@ -242,7 +272,8 @@ impl Filter {
     /// As [`insert`](Self::insert), of the batch that the item was in and shared by its items: where the
     /// outcome is unknown, that of each of them is. An item that is too long is in no batch.
     pub async fn insert_one(&self, item: impl AsRef<[u8]>) -> Result<bool, Arc<ClientError>> {
-        singles::ask(self, Verb::Insert(AckLevel::Unspecified), item.as_ref()).await
+        let verb = Verb::Insert { level: AckLevel::Unspecified, at_ms: None };
+        singles::ask(self, verb, item.as_ref()).await
     }
 
     /// Asks whether an item was inserted, together with those that other tasks ask for at this level: see
@@ -302,7 +333,7 @@ impl Filter {
         let options = &self.caller.options;
         match verb {
             // Other filters refuse these levels, so nobody need be asked, and no majority be there.
-            Verb::Insert(AckLevel::Local | AckLevel::OnePartner)
+            Verb::Insert { level: AckLevel::Local | AckLevel::OnePartner, .. }
             | Verb::Contains(ReadLevel::Local | ReadLevel::Majority) => return Ok(Route::Home),
             // And replicated ones these.
             Verb::Contains(ReadLevel::Linearizable | ReadLevel::AnyReplica) | Verb::Remove

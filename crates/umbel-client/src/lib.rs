@@ -110,7 +110,7 @@ pub use transfer::Chunks;
 pub use umbel_proto::v1 as proto;
 pub use umbel_proto::v1::{
     AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind,
-    ReadLevel, StatusResponse,
+    LateItems, ReadLevel, StatusResponse, Window,
 };
 #[cfg(feature = "tls")]
 pub use umbel_tls::{KeyPairFiles, TlsError, TlsFiles};

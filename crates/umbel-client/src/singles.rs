@@ -80,7 +80,7 @@ fn ended(filter: &Filter, verb: Verb) -> ClientError {
     let failure = Box::new(Failure::bad_answer(text, &target, "(none)"));
     match verb {
         Verb::Contains(_) => ClientError::Unavailable(failure),
-        Verb::Insert(_) | Verb::Remove => ClientError::FirstAnswerLost(failure),
+        Verb::Insert { .. } | Verb::Remove => ClientError::FirstAnswerLost(failure),
     }
 }
 
@@ -164,7 +164,8 @@ mod tests {
         drop(first);
         let ended = runtime().block_on(asked).unwrap_err();
         assert!(matches!(*ended, ClientError::FirstAnswerLost(_)), "{ended}");
-        let verb = Verb::Insert(umbel_proto::v1::AckLevel::Unspecified);
+        let level = umbel_proto::v1::AckLevel::Unspecified;
+        let verb = Verb::Insert { level, at_ms: None };
         let left = filter.singles().lane(verb, |lane| (lane.sender_count, lane.callers.len()));
         assert_eq!(left, (0, 0));
     }

@@ -24,6 +24,8 @@ pub(crate) enum ShardRequest {
         request: Option<RequestStamp>,
         hashes: HashList,
         growth: Option<AllowedGrowth>,
+        /// The items' time, in milliseconds since 1970, if the client names one.
+        at_ms: Option<u64>,
     },
     /// Take out, and say which were there.
     Remove {

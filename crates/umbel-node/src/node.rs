@@ -50,6 +50,8 @@ mod sessions_test;
 mod shard_scrub_test;
 #[cfg(test)]
 mod unreachable_test;
+#[cfg(test)]
+mod windowed_test;
 
 /// How long a stop may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);

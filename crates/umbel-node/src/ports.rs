@@ -262,7 +262,8 @@ pub trait Seed: Send + Sync + 'static {
     /// Fills the bytes with entropy.
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]);
 
-    /// Milliseconds since 1970, for log lines and records that people read; no decision rests on it.
+    /// Milliseconds since 1970: for log lines and records that people read, for what expires, and for the
+    /// slices of windows, into whose log it goes. No other decision rests on it.
     fn wall_ms(&self) -> u64;
 
     /// Whether to make a rare choice now; production never asks for one.

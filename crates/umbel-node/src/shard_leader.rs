@@ -28,8 +28,10 @@ mod growing;
 mod load;
 mod scrub;
 mod scrub_turns;
+mod windowed;
 
 pub(crate) use scrub_turns::take_turns;
+use windowed::Timing;
 
 /// The answer to one part of an entry.
 type PartAnswer = Result<Bitmap, ShardFailure>;
@@ -37,6 +39,7 @@ type PartAnswer = Result<Bitmap, ShardFailure>;
 /// A part that waits to be proposed.
 struct Waiting {
     part: InsertPart,
+    timing: Timing,
     answer: oneshot::Sender<PartAnswer>,
 }
 
@@ -59,6 +62,8 @@ pub(crate) struct ShardLeader {
     loads: load::Loads,
     /// Items on their way to slices that grow.
     growing: growing::Growing,
+    /// One moves the windows on, others wait for it.
+    window_turn: tokio::sync::Mutex<()>,
 }
 
 /// Writes on their way.
@@ -92,6 +97,7 @@ impl ShardLeader {
             scrubs,
             loads,
             growing,
+            window_turn: tokio::sync::Mutex::default(),
         })
     }
 
@@ -102,8 +108,8 @@ impl ShardLeader {
     /// Does what a coordinator asks.
     pub(crate) async fn serve(&self, request: ShardRequest) -> ShardAnswer {
         let outcome = match request {
-            ShardRequest::Insert { filter, generation, request, hashes, growth } => {
-                self.insert((filter, generation), request, hashes, growth).await
+            ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms } => {
+                self.insert((filter, generation), request, hashes, growth, at_ms).await
             }
             ShardRequest::Remove { filter, generation, request, hashes } => {
                 self.remove(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
@@ -140,9 +146,11 @@ impl ShardLeader {
         request: Option<RequestStamp>,
         hashes: HashList,
         growth: Option<AllowedGrowth>,
+        at_ms: Option<u64>,
     ) -> Result<ShardAnswer, ShardFailure> {
         // Only the leader knows the newest answers; others would propose in vain.
         self.check_leader()?;
+        self.keep_up(filter).await?;
         let others = growth.map(|_| self.growing.enter(filter, hashes.len() as u64));
         let growth = growth.map_or(SliceGrowth::ANY, |AllowedGrowth { bytes, is_final }| {
             let waiting_items = others.as_ref().map_or(0, |others| others.before);
@@ -167,12 +175,25 @@ impl ShardLeader {
             PreparedInsert::Growing { growth_bytes } => {
                 return Ok(ShardAnswer::Growing { growth_bytes });
             }
-            PreparedInsert::Propose(part) => self.propose_insert(part).await?,
+            PreparedInsert::Propose(part) => {
+                let timing = self.timing(filter, at_ms);
+                self.propose_insert(part, timing).await?
+            }
         };
         Ok(ShardAnswer::Bits(bits))
     }
 
-    async fn propose_insert(&self, part: InsertPart) -> PartAnswer {
+    fn timing(&self, filter: FilterId, at_ms: Option<u64>) -> Timing {
+        match at_ms {
+            Some(at_ms) => Timing::At(at_ms),
+            None if self.group.replica().read_shard(|state| state.is_windowed(filter)) => {
+                Timing::Now
+            }
+            None => Timing::None,
+        }
+    }
+
+    async fn propose_insert(&self, part: InsertPart, timing: Timing) -> PartAnswer {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
@@ -181,7 +202,7 @@ impl ShardLeader {
             || ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64);
         let _room = self.room.try_acquire_many(items).map_err(|_| overloaded())?;
         let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Waiting { part, answer }).map_err(|_| overloaded())?;
+        self.queue.try_send(Waiting { part, timing, answer }).map_err(|_| overloaded())?;
         let bits = answered
             .await
             .map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group.id())))??;
@@ -226,6 +247,7 @@ impl ShardLeader {
         if confirmed && planted::on(Planted::LocalRead) {
             self.check_leader()?;
         } else if confirmed {
+            self.keep_up(filter).await?;
             self.confirm().await?;
         }
         let bits =
@@ -349,7 +371,7 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
             },
         };
         let mut items = first.part.hashes.len();
-        let mut parts = vec![first.part];
+        let mut parts = vec![(first.part, first.timing)];
         let mut answers = vec![first.answer];
         let is_alone = group.provokes(Rare::SmallBatches);
         while let Some(waiting) = (!is_alone).then(|| queue.try_recv().ok()).flatten() {
@@ -362,13 +384,14 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
                 next = Some(waiting);
                 break;
             }
-            parts.push(waiting.part);
+            parts.push((waiting.part, waiting.timing));
             answers.push(waiting.answer);
         }
         let (group, writes) = (Arc::clone(&group), Arc::clone(&writes));
         tokio::spawn(async move {
             let _writing = writes.read().await;
-            let outcome = group.propose(Command::Shard(ShardCommand::Insert(parts))).await;
+            let command = windowed::entry_of(parts, group.wall_ms());
+            let outcome = group.propose(Command::Shard(command)).await;
             drop(permit);
             answer_parts(outcome, answers);
         });
@@ -376,8 +399,8 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
 }
 
 /// A planted bug asks whether a part's items are in the entry already.
-fn is_waiting(parts: &[InsertPart], part: &InsertPart) -> bool {
-    parts.iter().any(|other| (other.filter, &other.hashes) == (part.filter, &part.hashes))
+fn is_waiting(parts: &[(InsertPart, Timing)], part: &InsertPart) -> bool {
+    parts.iter().any(|(other, _)| (other.filter, &other.hashes) == (part.filter, &part.hashes))
 }
 
 /// Gives each part its answer.

@@ -41,6 +41,7 @@ async fn insert(mut client: Client, item: u32, id: RequestId) -> Answer {
         items: Some(Items { items, ..Items::default() }),
         request: Some(id),
         timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
+        at_ms: None,
         level: 0,
     };
     let new = |count: u32| vec![if count > 0 { "new" } else { "present" }.to_owned()];

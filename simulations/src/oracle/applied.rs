@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use umbel_engine::shard::{
-    InsertPart, PartError, RepairPart, ScrubPart, ShardCommand, ShardReply, ShardState,
+    Bitmap, InsertPart, PartError, RepairPart, ScrubPart, ShardCommand, ShardReply, ShardState,
     SliceSummary,
 };
 use umbel_engine::{FilterId, Generation, RequestId};
@@ -33,7 +33,10 @@ impl Before {
             | ShardCommand::LoadFrame { filter, .. }
             | ShardCommand::Scrub(ScrubPart { filter, .. })
             | ShardCommand::Repair(RepairPart { filter, .. }) => vec![*filter],
-            ShardCommand::CreateSlice(_) => Vec::new(),
+            ShardCommand::InsertTimed { inserts, .. } => {
+                inserts.iter().map(|insert| insert.part.filter).collect()
+            }
+            ShardCommand::CreateSlice(_) | ShardCommand::Advance { .. } => Vec::new(),
         };
         Self(filters.into_iter().map(|filter| (filter, state.summary(filter))).collect())
     }
@@ -58,13 +61,11 @@ impl Before {
     ) -> Option<(&'static str, String)> {
         match (command, reply) {
             (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
-                let broken = parts.iter().zip(replies).filter_map(|(part, reply)| {
-                    let InsertPart { filter, generation, request, .. } = part;
-                    let id = request.map(|stamp| stamp.id);
-                    self.stale(*filter, *generation, id, reply.is_ok(), answered)
-                });
-                // All of them are looked at: each notes its request.
-                broken.reduce(|first, _| first)
+                self.stale_inserts(parts.iter().zip(replies), answered)
+            }
+            (ShardCommand::InsertTimed { inserts, .. }, ShardReply::Inserted(replies)) => {
+                let parts = inserts.iter().map(|insert| &insert.part);
+                self.stale_inserts(parts.zip(replies), answered)
             }
             (ShardCommand::Remove(part), ShardReply::Removed(reply)) => {
                 let id = part.request.map(|stamp| stamp.id);
@@ -76,6 +77,20 @@ impl Before {
             ) => self.mismatch(*target, *generation, sources, reply),
             _ => None,
         }
+    }
+
+    fn stale_inserts<'a>(
+        &self,
+        parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, PartError>)>,
+        answered: &mut BTreeSet<RequestId>,
+    ) -> Option<(&'static str, String)> {
+        let broken = parts.filter_map(|(part, reply)| {
+            let InsertPart { filter, generation, request, .. } = part;
+            let id = request.map(|stamp| stamp.id);
+            self.stale(*filter, *generation, id, reply.is_ok(), answered)
+        });
+        // All of them are looked at: each notes its request.
+        broken.reduce(|first, _| first)
     }
 
     fn stale(

@@ -48,6 +48,7 @@ impl Clients {
                 request: Some(RequestId { session, sequence: 1, acknowledged_below: 1 }),
                 level: 0,
                 timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
+                at_ms: None,
             };
             let clients = Rc::clone(self);
             running.spawn_local(async move {

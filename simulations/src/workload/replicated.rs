@@ -74,6 +74,7 @@ impl Clients {
                     items: Some(texts(items)),
                     request: None,
                     timeout_ms: timeout_ms(),
+                    at_ms: None,
                     level: level.into(),
                 };
                 Ok(bits(&node.insert(request).await?.into_inner().new_bits, items.len()))

@@ -19,9 +19,15 @@ use crate::limits::RETRY_WAIT_MAX;
 /// What is done with a part.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
-    Insert(Option<ClientRequest>),
+    /// With the items' time, in milliseconds since 1970, if the client names one.
+    Insert {
+        request: Option<ClientRequest>,
+        at_ms: Option<u64>,
+    },
     Remove(Option<ClientRequest>),
-    Contains { confirmed: bool },
+    Contains {
+        confirmed: bool,
+    },
 }
 
 impl Operation {
@@ -42,9 +48,9 @@ impl Operation {
             })
         };
         match self {
-            Self::Insert(request) => {
+            Self::Insert { request, at_ms } => {
                 let request = stamp(request);
-                ShardRequest::Insert { filter: id, generation, request, hashes, growth }
+                ShardRequest::Insert { filter: id, generation, request, hashes, growth, at_ms }
             }
             Self::Remove(request) => {
                 let request = stamp(request);
@@ -68,7 +74,23 @@ impl Coordinator {
         level: Option<AckLevel>,
         deadline: Instant,
     ) -> Result<(Bitmap, AckLevel), CallFailure> {
+        self.insert_of(filter, items, request, (level, None), deadline).await
+    }
+
+    /// Inserts items that have this time, in milliseconds since 1970, if one is named: windows may take it.
+    pub(crate) async fn insert_of(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        (level, at_ms): (Option<AckLevel>, Option<u64>),
+        deadline: Instant,
+    ) -> Result<(Bitmap, AckLevel), CallFailure> {
         let live = self.live_filter(filter, deadline).await?;
+        if at_ms.is_some() && live.record.settings.kind != Kind::Window.id() {
+            let what = format!("at_ms is set, but {filter:?} has no window");
+            return Err(CallFailure::Invalid { what });
+        }
         if live.record.is_replicated() {
             let level = level.unwrap_or(AckLevel::Local);
             return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
@@ -76,7 +98,7 @@ impl Coordinator {
         if !matches!(level, None | Some(AckLevel::Majority)) {
             return Err(no_level("insert"));
         }
-        let operation = Operation::Insert(request);
+        let operation = Operation::Insert { request, at_ms };
         Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
     }
 
@@ -114,8 +136,7 @@ impl Coordinator {
         }
         let level = level.unwrap_or(ReadLevel::Linearizable);
         let present = match level {
-            // Where items can be removed, a "present" is not final.
-            ReadLevel::AnyReplica if live.record.settings.kind != Kind::Counting.id() => {
+            ReadLevel::AnyReplica if is_final_anywhere(live.record.settings.kind) => {
                 self.contains_anywhere(filter, &live, items, deadline).await?
             }
             ReadLevel::AnyReplica | ReadLevel::Linearizable => {
@@ -279,7 +300,7 @@ impl Coordinator {
                 )) => stale.push((shard, hashes)),
                 Err(_)
                     if planted::on(Planted::AckFirstShard)
-                        && matches!(operation, Operation::Insert(_))
+                        && matches!(operation, Operation::Insert { .. })
                         && !answered.is_empty() =>
                 {
                     answered.push((shard, Bitmap::zeros(item_count(&hashes))));
@@ -289,6 +310,11 @@ impl Coordinator {
         }
         failure.map_or(Ok(stale), Err)
     }
+}
+
+/// Whether a "present" of any replica is final: not where items can be removed, or are forgotten.
+fn is_final_anywhere(kind: u8) -> bool {
+    kind != Kind::Counting.id() && kind != Kind::Window.id()
 }
 
 /// The error of two that says less about what was changed.

@@ -2,7 +2,7 @@
 
 use umbel_engine::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
 use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
-use umbel_engine::shard::{PlanError, SliceShape};
+use umbel_engine::shard::{PlanError, SliceShape, WindowRules};
 use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX};
 
 use crate::failure::CallFailure;
@@ -14,6 +14,8 @@ pub(crate) enum FilterSize {
     Rate(f64),
     /// So many bytes over all shards.
     Bytes(u64),
+    /// As large as this false-positive rate needs, over all slices of time together.
+    Window { rate: f64, rules: WindowRules },
 }
 
 /// Cells for which a replicated filter is planned: as one slice if that is small enough to be one.
@@ -75,21 +77,27 @@ fn planned_over(
 ) -> Result<(SliceShape, f64, u64), CallFailure> {
     let (shape, false_positive_rate) = match size {
         FilterSize::Rate(rate) => {
-            if !(rate > 0.0 && rate < 1.0) {
-                let what =
-                    format!("false_positive_rate is {rate}, expected a number between 0 and 1");
-                return Err(CallFailure::Invalid { what });
-            }
-            (
-                SliceShape::plan(kind, capacity, rate, cells)
-                    .map_err(|error| not_planned(&error))?,
-                rate,
-            )
+            check_rate(rate)?;
+            let shape = SliceShape::plan(kind, capacity, rate, cells);
+            (shape.map_err(|error| not_planned(&error))?, rate)
+        }
+        FilterSize::Window { rate, rules } => {
+            check_rate(rate)?;
+            let shape = SliceShape::plan_window(capacity, rate, cells, rules);
+            (shape.map_err(|error| not_planned(&error))?, rate)
         }
         FilterSize::Bytes(bytes) => planned_bytes(kind, capacity, bytes, cells)?,
     };
     let memory_bytes = memory_bytes(&shape, capacity, cells)?;
     Ok((shape, false_positive_rate, memory_bytes))
+}
+
+fn check_rate(rate: f64) -> Result<(), CallFailure> {
+    if rate > 0.0 && rate < 1.0 {
+        return Ok(());
+    }
+    let what = format!("false_positive_rate is {rate}, expected a number between 0 and 1");
+    Err(CallFailure::Invalid { what })
 }
 
 /// The shape of a size, with the number of probes that errs least, and its rate.
@@ -182,9 +190,10 @@ fn not_planned(error: &PlanError) -> CallFailure {
         PlanError::SliceTooLarge { .. } | PlanError::FilterTooLarge { .. } => {
             MetaError::Quota { what }.into()
         }
-        PlanError::Shape(_) | PlanError::NoFixedSize { .. } | PlanError::ShardCount { .. } => {
-            CallFailure::Invalid { what }
-        }
+        PlanError::Shape(_)
+        | PlanError::NoFixedSize { .. }
+        | PlanError::NoWindow
+        | PlanError::ShardCount { .. } => CallFailure::Invalid { what },
     }
 }
 
@@ -204,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_rate_makes_a_size() {
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::Window) {
             let settings = plan(kind, 1_000_000, FilterSize::Rate(0.01)).unwrap();
             let bits = settings.memory_bytes as f64 * 8.0 / 1_000_000.0;
             let expected = match kind {

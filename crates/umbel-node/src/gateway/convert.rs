@@ -20,6 +20,10 @@ use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
 use crate::failure::CallFailure;
 
+mod window;
+
+use window::{window_to_proto, with_window};
+
 /// The release of this node.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -35,6 +39,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Counting => Some(Kind::Counting),
         v1::Kind::Scalable => Some(Kind::Scalable),
         v1::Kind::Partitioned => Some(Kind::Partitioned),
+        v1::Kind::Window => Some(Kind::Window),
     })
 }
 
@@ -47,6 +52,7 @@ fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Counting) => v1::Kind::Counting,
         Some(Kind::Scalable) => v1::Kind::Scalable,
         Some(Kind::Partitioned) => v1::Kind::Partitioned,
+        Some(Kind::Window) => v1::Kind::Window,
     }
 }
 
@@ -148,6 +154,7 @@ pub(super) fn new_filter(
         hashing,
         like,
         distribution,
+        window,
     } = request;
     let name = caller.filter(FilterVerb::Manage, "name", name)?;
     let (kind, hashing) = (kind_of(kind)?, hashing_of(hashing)?);
@@ -161,6 +168,7 @@ pub(super) fn new_filter(
             ("memory_bytes", memory_bytes != 0),
             ("hashing", hashing.is_some()),
             ("distribution", distribution.is_some()),
+            ("window", window.is_some()),
         ];
         if let Some((field, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
             return Err(invalid(format!("{field} is set, but like takes it from another filter")));
@@ -179,7 +187,7 @@ pub(super) fn new_filter(
             return Err(invalid(what));
         }
     };
-    let kind = kind.unwrap_or(Kind::Blocked);
+    let (kind, size) = with_window(kind, size, window)?;
     let hashing = hashing.unwrap_or(Hashing::Keyed);
     let distribution = distribution.unwrap_or_default();
     Ok((name, NewFilter::Planned { kind, distribution, capacity, size, hashing }))
@@ -214,6 +222,7 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         generation: record.generation.0,
         state: state.to_owned(),
         distribution: distribution.into(),
+        window: window_to_proto(settings),
     }
 }
 

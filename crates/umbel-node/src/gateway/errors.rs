@@ -103,6 +103,9 @@ fn part_verdict(error: &PartError) -> Verdict {
             refused(Code::FailedPrecondition, ErrorCode::ShapeMismatch)
         }
         PartError::BadFrame { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
+        PartError::LateItem { .. } | PartError::FutureItem { .. } => {
+            refused(Code::OutOfRange, ErrorCode::OutsideWindow)
+        }
         PartError::Full { .. } => Verdict {
             applied: Applied::Partly,
             ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
@@ -259,6 +262,20 @@ mod tests {
                 0,
             ),
             (PartError::BadFrame { what: text() }, C::InvalidArgument, E::Invalid, A::No, 0),
+            (
+                PartError::LateItem { filter, at_ms: 1, oldest_ms: 2 },
+                C::OutOfRange,
+                E::OutsideWindow,
+                A::No,
+                0,
+            ),
+            (
+                PartError::FutureItem { filter, at_ms: 3, latest_ms: 2 },
+                C::OutOfRange,
+                E::OutsideWindow,
+                A::No,
+                0,
+            ),
             (
                 PartError::Full { filter, what: text() },
                 C::ResourceExhausted,

@@ -125,7 +125,7 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("insert", async {
             let caller = Caller::of(&request)?;
-            let v1::InsertRequest { filter, items, request, timeout_ms: _, level } =
+            let v1::InsertRequest { filter, items, request, timeout_ms: _, level, at_ms } =
                 request.into_inner();
             let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
             let items = caller.items(items)?;
@@ -133,8 +133,11 @@ impl Filters for FiltersService {
             let request =
                 self.coordinator.check_session(request, &caller.owner(), deadline).await?;
             let level = convert::ack_level(level)?;
-            let (new, level) =
-                self.coordinator.insert(filter.as_str(), &items, request, level, deadline).await?;
+            let terms = (level, at_ms);
+            let (new, level) = self
+                .coordinator
+                .insert_of(filter.as_str(), &items, request, terms, deadline)
+                .await?;
             let (new_count, present_count, new_bits) = convert::bits(&new);
             let level = convert::ack_level_to_proto(level).into();
             Ok(v1::InsertResponse { new_count, present_count, new_bits, level })

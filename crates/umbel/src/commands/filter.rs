@@ -8,6 +8,7 @@ mod levels;
 mod replicated;
 mod show;
 mod transfer;
+mod window;
 
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::commands::cluster::show::{facts, print};
@@ -22,12 +23,14 @@ use levels::{AckArg, LevelArg};
 use replicated::say_unconfirmed;
 use serde_json::{Map, json};
 use std::path::PathBuf;
+use std::time::SystemTime;
 use umbel_client::{AckLevel, Cleared, Client, Dropped, ReadLevel};
 
 /// Arguments of `umbel filter`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
       umbel filter create seen --capacity 10M --rate 0.001\n  \
+      umbel filter create today --capacity 10M --window 24h\n  \
       zcat urls.gz | umbel filter insert seen --each\n  \
       umbel filter contains seen alice && echo \"seen before\"\n\n\
     docs/cluster.md has every detail, docs/filters.md which kind when.\n\
@@ -124,6 +127,9 @@ struct InsertArgs {
     /// of replicated filters, or on a majority [default: majority of a partitioned filter, local of a replicated one]
     #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     ack: Option<AckArg>,
+    /// The items' time, for a window with --event-time: milliseconds since 1970, like $(date +%s%3N)
+    #[arg(long, value_name = "MS", value_parser = window::parse_ms, conflicts_with = "ack")]
+    at: Option<SystemTime>,
 }
 
 #[derive(Args)]
@@ -169,9 +175,9 @@ impl FilterArgs {
         let client = self.cluster.client()?;
         match &self.verb {
             FilterVerb::Create(args) => args.run(&client, json).await?,
-            FilterVerb::Insert(InsertArgs { items, ack }) => {
+            FilterVerb::Insert(InsertArgs { items, ack, at }) => {
                 let level = ack.map_or(AckLevel::Unspecified, AckArg::level);
-                return items.run(&client, Verb::Insert(level), json).await;
+                return items.run(&client, Verb::Insert(level, *at), json).await;
             }
             FilterVerb::Remove(args) => return args.run(&client, Verb::Remove, json).await,
             FilterVerb::Contains(args) => return args.run(&client, json).await,

@@ -115,7 +115,7 @@ fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallF
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);
-        if let Some(kind @ (Kind::Counting | Kind::Scalable)) = kind {
+        if let Some(kind @ (Kind::Counting | Kind::Scalable | Kind::Window)) = kind {
             let what = format!("filter {:?} is {kind}, which does not merge", record.name.as_str());
             return Err(PartError::WrongKind { what }.into());
         }
@@ -199,7 +199,7 @@ mod tests {
              distribution merge"
         );
         assert_eq!(check_mergeable(&copy, &copy), Ok(()));
-        for kind in [Kind::Counting, Kind::Scalable] {
+        for kind in [Kind::Counting, Kind::Scalable, Kind::Window] {
             let same = record("b", kind, 1000, KEY);
             let error = check_mergeable(&same, &same).unwrap_err();
             assert!(matches!(error, CallFailure::Part(PartError::WrongKind { .. })));

@@ -48,6 +48,8 @@ fn part_refusal(error: &PartError) -> Refusal {
         PartError::Full { .. } => Refusal::Full,
         PartError::ShapeMismatch { .. }
         | PartError::BadFrame { .. }
+        | PartError::LateItem { .. }
+        | PartError::FutureItem { .. }
         | PartError::ForeignHash { .. }
         | PartError::Malformed { .. } => coded("ERR", error),
     }

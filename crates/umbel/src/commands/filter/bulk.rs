@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal;
+use std::time::SystemTime;
 use tokio::task::JoinHandle;
 use umbel_client::{AckLevel, ClientError, Filter, PackedBatch, ReadLevel};
 
@@ -18,8 +19,8 @@ const BATCHES_IN_FLIGHT_MAX: usize = 4;
 /// What to do with items.
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
-    /// Insert them: an answer of 1 is new, 0 present.
-    Insert(AckLevel),
+    /// Insert them, with their time if they have one: an answer of 1 is new, 0 present.
+    Insert(AckLevel, Option<SystemTime>),
     /// Ask for them: 1 is present, 0 absent.
     Contains(ReadLevel),
     /// Take them out: 1 is removed, 0 absent.
@@ -30,7 +31,7 @@ impl Verb {
     /// What 1 and 0 mean.
     pub(crate) fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Insert(_) => ["new", "present"],
+            Self::Insert(..) => ["new", "present"],
             Self::Contains(_) => ["present", "absent"],
             Self::Remove => ["removed", "absent"],
         }
@@ -38,8 +39,11 @@ impl Verb {
 
     async fn send(self, filter: Filter, batch: PackedBatch) -> Result<Answer, ClientError> {
         Ok(match self {
-            Self::Insert(level) => {
-                let inserted = filter.insert_packed_at(batch, level).await?;
+            Self::Insert(level, at) => {
+                let inserted = match at {
+                    Some(time) => filter.insert_packed_of(batch, time).await?,
+                    None => filter.insert_packed_at(batch, level).await?,
+                };
                 Answer { bits: inserted.as_bytes().clone(), level: ack_name(inserted.level()) }
             }
             Self::Contains(level) => {

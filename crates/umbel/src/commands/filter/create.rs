@@ -3,6 +3,7 @@
 use super::count::parse_count;
 use super::replicated::say_unconfirmed;
 use super::show::{summary_facts, summary_json};
+use super::window::WindowArgs;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::UsageError;
 use anyhow::Result;
@@ -37,11 +38,13 @@ pub(super) struct CreateArgs {
     /// single-shot filters)
     #[arg(long)]
     replicated: bool,
+    #[command(flatten)]
+    window: WindowArgs,
     /// Take shape and key of this filter, so that the two can be merged
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["capacity", "rate", "memory", "kind", "public_hash", "replicated"]
+        conflicts_with_all = ["capacity", "rate", "memory", "kind", "public_hash", "replicated", "window"]
     )]
     like: Option<String>,
 }
@@ -89,12 +92,18 @@ impl CreateArgs {
             let text = "--replicated is for --kind blocked and --kind single-shot";
             return Err(UsageError(text.into()));
         }
+        let window = self.window.window()?;
+        if window.is_some() && (self.replicated || self.memory.is_some()) {
+            let text = "--window is for partitioned filters that are planned by --rate";
+            return Err(UsageError(text.into()));
+        }
         let capacity = self.capacity.unwrap_or(0);
         let sized = match self.memory {
             Some(memory_bytes) => NewFilter::for_memory(capacity, memory_bytes),
             None => NewFilter::for_rate(capacity, self.rate.unwrap_or(DEFAULT_RATE)),
         };
         let kind = match self.kind {
+            _ if window.is_some() => Kind::Window,
             KindArg::Blocked => Kind::Blocked,
             KindArg::Classic => Kind::Classic,
             KindArg::Partitioned => Kind::Partitioned,
@@ -105,7 +114,7 @@ impl CreateArgs {
         let hashing = if self.public_hash { Hashing::Public } else { Hashing::Keyed };
         let distribution =
             if self.replicated { Distribution::Replicated } else { Distribution::Partitioned };
-        Ok(NewFilter { kind, hashing, distribution, ..sized })
+        Ok(NewFilter { kind, hashing, distribution, window, ..sized })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the catalogue and the nodes say of filters, for people and programs.
 
-use super::replicated;
+use super::{replicated, window};
 use crate::commands::cluster::show::{Rows, facts, print};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) fn print_summary(json: bool, filter: &FilterSummary) -> Result<()> {
 
 /// What the catalogue says of a filter, as lines.
 pub(super) fn summary_facts(filter: &FilterSummary) -> Vec<(&'static str, String)> {
-    vec![
+    let mut facts = vec![
         ("name", filter.name.clone()),
         ("kind", kind_name(filter).to_owned()),
         ("capacity", filter.capacity.to_string()),
@@ -57,7 +57,9 @@ pub(super) fn summary_facts(filter: &FilterSummary) -> Vec<(&'static str, String
         ("generation", filter.generation.to_string()),
         ("state", filter.state.clone()),
         ("distribution", distribution_name(filter).to_owned()),
-    ]
+    ];
+    facts.extend(filter.window.as_ref().map(|window| ("window", window::text(window))));
+    facts
 }
 
 /// What the catalogue says of a filter, as a JSON object.
@@ -75,6 +77,7 @@ pub(super) fn summary_json(filter: &FilterSummary) -> Value {
         "generation": filter.generation,
         "state": filter.state,
         "distribution": distribution_name(filter),
+        "window": filter.window.as_ref().map(window::json),
     })
 }
 
@@ -145,6 +148,7 @@ fn kind_name(filter: &FilterSummary) -> &'static str {
         Kind::Counting => "counting",
         Kind::Scalable => "scalable",
         Kind::Partitioned => "partitioned",
+        Kind::Window => "window",
     }
 }
 

@@ -1,0 +1,193 @@
+//! Windows of time, as they are written and shown.
+
+use crate::exit::UsageError;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+use umbel_client::{LateItems, Window};
+
+/// Slices of a window if nobody says.
+const DEFAULT_SLICES: u32 = 24;
+
+/// Arguments of `umbel filter create` about time.
+#[derive(Args)]
+pub(super) struct WindowArgs {
+    /// Forget items after this time, like 90s, 10m, 24h or 7d; --capacity counts the items of all of it
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "kind")]
+    window: Option<Duration>,
+    /// Slices that the window is cut into, 1 to 62: an item is kept for the window and one slice more at
+    /// most [default: 24]
+    #[arg(long, value_name = "COUNT", requires = "window")]
+    slices: Option<u32>,
+    /// Let `insert --at` name the time of items; else it is that of their arrival
+    #[arg(long, requires = "window")]
+    event_time: bool,
+    /// What becomes of items whose time is before the window: reject, drop (called present and left out), or
+    /// oldest (kept for as long as the oldest slice) [default: reject]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY",
+        requires = "event_time",
+        hide_possible_values = true
+    )]
+    late: Option<LateArg>,
+    /// Keep an item that comes again from then on, not from the first time
+    #[arg(long, requires = "window")]
+    refresh: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LateArg {
+    /// They are refused
+    Reject,
+    /// They are called present and left out
+    Drop,
+    /// They go into the oldest slice
+    Oldest,
+}
+
+impl WindowArgs {
+    /// The window that is wanted.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if the slices do not divide it.
+    pub(super) fn window(&self) -> Result<Option<Window>, UsageError> {
+        let Some(time) = self.window else { return Ok(None) };
+        let slice_count = self.slices.unwrap_or(DEFAULT_SLICES);
+        let window_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        if slice_count == 0 || !window_ms.is_multiple_of(slice_count.into()) {
+            let text = format!(
+                "--slices {slice_count} does not cut a window of {window_ms} ms into whole \
+                 milliseconds: name another number of slices"
+            );
+            return Err(UsageError(text));
+        }
+        let late = match self.late {
+            None | Some(LateArg::Reject) => LateItems::Reject,
+            Some(LateArg::Drop) => LateItems::Drop,
+            Some(LateArg::Oldest) => LateItems::Oldest,
+        };
+        let (event_time, refresh) = (self.event_time, self.refresh);
+        let slice_ms = window_ms / u64::from(slice_count);
+        Ok(Some(Window { slice_ms, slice_count, event_time, late: late.into(), refresh }))
+    }
+}
+
+/// A window in a line.
+pub(super) fn text(window: &Window) -> String {
+    let slice = Duration::from_millis(window.slice_ms);
+    let mut text = format!("{} slices of {slice:?}", window.slice_count);
+    if window.event_time {
+        text += &format!(", by the time of events, late ones: {}", late_name(window));
+    }
+    if window.refresh {
+        text += ", from the last time on";
+    }
+    text
+}
+
+/// The same as a JSON object.
+pub(super) fn json(window: &Window) -> Value {
+    json!({
+        "slice_ms": window.slice_ms,
+        "slices": window.slice_count,
+        "event_time": window.event_time,
+        "late": late_name(window),
+        "refresh": window.refresh,
+    })
+}
+
+fn late_name(window: &Window) -> &'static str {
+    match window.late() {
+        LateItems::Unspecified | LateItems::Reject => "reject",
+        LateItems::Drop => "drop",
+        LateItems::Oldest => "oldest",
+    }
+}
+
+/// A time in seconds, minutes, hours or days.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let explain = || format!("`{text}` is not a time: write 90s, 10m, 24h or 7d");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(explain()),
+    };
+    let number: u64 = number.parse().map_err(|_| explain())?;
+    let seconds = number.checked_mul(unit_s).filter(|seconds| *seconds > 0);
+    seconds.map(Duration::from_secs).ok_or_else(explain)
+}
+
+/// Milliseconds since 1970 as a time.
+///
+/// # Errors
+///
+/// If the text is no such number.
+pub(super) fn parse_ms(text: &str) -> Result<SystemTime, String> {
+    let ms: Option<u64> = text.parse().ok();
+    let time = ms.and_then(|ms| SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms)));
+    time.ok_or_else(|| format!("`{text}` is not a number of milliseconds since 1970"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[arg(long)]
+        kind: Option<String>,
+        #[command(flatten)]
+        args: WindowArgs,
+    }
+
+    fn window(line: &str) -> Option<Window> {
+        let words = line.split_whitespace();
+        let line = Line::try_parse_from(["create"].into_iter().chain(words)).ok()?;
+        line.args.window().ok()?
+    }
+
+    #[test]
+    fn a_window_is_cut_into_slices() {
+        let day = window("--window 24h").unwrap();
+        assert_eq!((day.slice_ms, day.slice_count, day.event_time), (3_600_000, 24, false));
+        assert_eq!(text(&day), "24 slices of 3600s");
+        let week = window("--window 7d --slices 7 --event-time --late drop --refresh").unwrap();
+        assert_eq!((week.slice_ms, week.late()), (86_400_000, LateItems::Drop));
+        assert_eq!(
+            text(&week),
+            "7 slices of 86400s, by the time of events, late ones: drop, from the last time on"
+        );
+        assert_eq!(json(&week)["late"], "drop");
+        for line in [
+            "",
+            "--window 24",
+            "--window 0s",
+            "--window -1h",
+            "--window 1s --slices 0",
+            "--window 1s --slices 7",
+            "--slices 24",
+            "--refresh",
+            "--window 1h --late drop",
+            "--window 1h --kind classic",
+        ] {
+            assert_eq!(window(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn times_of_events_are_milliseconds() {
+        let second = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(parse_ms("1000"), Ok(second));
+        for text in ["", "-1", "1.5", "now", "99999999999999999999"] {
+            assert!(parse_ms(text).is_err(), "{text}");
+        }
+    }
+}
