@@ -16,6 +16,7 @@ use umbel_kernel_benchmark::peers::Cuckoo;
 use umbel_kernel_benchmark::static_files::StaticFilter;
 use umbel_kernel_benchmark::structure::Case;
 use umbel_kernel_benchmark::table::{LIMIT, Row, csv, markdown, median, save};
+use umbel_kernel_benchmark::windows::{RingOfFilters, WindowOfSlices};
 use umbel_kernel_benchmark::{bulk, limit};
 use xorf::{BinaryFuse8, BinaryFuse16};
 
@@ -44,6 +45,8 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<StaticFilter<0>>(),
         Contestant::of::<StaticFilter<8>>(),
         Contestant::of::<StaticFilter<16>>(),
+        Contestant::of::<WindowOfSlices>(),
+        Contestant::of::<RingOfFilters>(),
         Contestant::of::<BloomFilter>(),
         Contestant::of::<AtomicBloomFilter>(),
         Contestant::of::<sbbf_rs_safe::Filter>(),

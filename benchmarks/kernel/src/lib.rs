@@ -23,7 +23,7 @@
 //! |---|---|
 //! | which keys? | [`keys`] |
 //! | what is timed? | [`clock`], [`measure`] |
-//! | who takes part? | [`structure`], [`ours`], [`static_files`], [`peers`] |
+//! | who takes part? | [`structure`], [`ours`], [`windows`], [`static_files`], [`peers`] |
 //! | what would be the best? | [`limit`], [`bulk`] |
 //! | how is it written? | [`table`] |
 
@@ -37,3 +37,4 @@ pub mod peers;
 pub mod static_files;
 pub mod structure;
 pub mod table;
+pub mod windows;
