@@ -1,6 +1,6 @@
 //! What the clients saw: every call with its times and its end.
 
-use crate::plan::{Ack, FilterKind, FilterPlan, Op, Plan};
+use crate::plan::{Ack, Fault, FaultPlan, FilterKind, FilterPlan, Op, Plan};
 
 /// A call as its client saw it. Times are simulated microseconds since the start.
 #[derive(Clone, Debug)]
@@ -96,6 +96,8 @@ pub(crate) struct FilterFacts {
     pub(crate) kind: FilterKind,
     /// Whether it was ever dropped, created anew, cleared or merged into in this run, or tried to.
     pub(crate) is_rewritten: bool,
+    /// Whether all wall clocks of the run are right.
+    pub(crate) is_punctual: bool,
 }
 
 /// What the checks need to know of a plan's filters, the replicated ones aside: they promise other things.
@@ -107,10 +109,13 @@ pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
             _ => false,
         })
     };
+    let is_off = |fault: &FaultPlan| matches!(fault.fault, Fault::WallClock { .. });
+    let is_punctual = plan.access.is_none() && !plan.faults.iter().any(is_off);
     let fact = |filter: &FilterPlan| FilterFacts {
         name: filter.name.clone(),
         kind: filter.kind,
         is_rewritten: is_rewritten(&filter.name),
+        is_punctual,
     };
     plan.filters.iter().filter(|filter| !filter.replicated).map(fact).collect()
 }

@@ -20,3 +20,4 @@ pub(crate) mod removed_stay_out;
 pub(crate) mod retry_is_first_answer;
 pub(crate) mod sessions_are_their_owners;
 pub(crate) mod violation;
+pub(crate) mod windows_forget;

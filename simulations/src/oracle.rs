@@ -11,6 +11,7 @@
 //! | `rights` | what principals may do, by each version of the catalogue |
 //! | `quotas` | what principals and the cluster hold and may hold, entry by entry |
 //! | `seen` | words of refusals, and inserts that nobody might make |
+//! | `windows` | what windows have, told from the entries of the logs alone |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};
@@ -18,7 +19,7 @@ use crate::invariants::violation::Violation;
 use crate::invariants::{
     acked_is_contained, answers_linearize, attempted_bounds_bits, copies_hold_what_was_tried,
     errors_change_nothing, every_call_returns, flushed_is_everywhere, majority_finds_majority,
-    one_new_per_item, retry_is_first_answer,
+    one_new_per_item, retry_is_first_answer, windows_forget,
 };
 
 pub(crate) mod applied;
@@ -38,6 +39,7 @@ pub(crate) mod rights;
 mod search_test;
 pub(crate) mod seen;
 pub(crate) mod view;
+pub(crate) mod windows;
 
 use generations::Generations;
 use reference::Reference;
@@ -61,6 +63,7 @@ pub(crate) fn check_history(
         (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),
         (every_call_returns::NAME, every_call_returns::check(&view)),
         (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
+        (windows_forget::NAME, windows_forget::check(&view)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }

@@ -20,6 +20,7 @@ pub(crate) mod who;
 pub(crate) mod plan_test;
 
 use serde::{Deserialize, Serialize};
+use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 
 use self::access::AccessPlan;
 use self::meeting::{Meeting, SetsPlan};
@@ -147,7 +148,18 @@ pub(crate) enum FilterKind {
     Scalable,
     /// One probe an item, stored as gaps. Of replicated filters only.
     SingleShot,
+    /// One that forgets, by [`WINDOW`].
+    Window,
 }
+
+/// How windows forget: within a run, several times.
+pub(crate) const WINDOW: WindowRules = WindowRules {
+    slice_ms: 3_000,
+    slice_count: 4,
+    time: WindowTime::Ingest,
+    late: LateItems::Reject,
+    refresh: false,
+};
 
 /// On how many nodes an insert into a replicated filter is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

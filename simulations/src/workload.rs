@@ -15,7 +15,7 @@ use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{FilterKind, FilterPlan, Op, OpPlan};
+use crate::plan::{FilterKind, FilterPlan, Op, OpPlan, WINDOW};
 use crate::trace;
 
 mod copies;
@@ -250,6 +250,14 @@ impl Clients {
                 FilterKind::Counting => Kind::Counting,
                 FilterKind::Scalable => Kind::Scalable,
                 FilterKind::SingleShot => Kind::SingleShot,
+                FilterKind::Window => {
+                    let slice = Duration::from_millis(WINDOW.slice_ms);
+                    // So that no two items of a run are taken for one.
+                    return NewFilter {
+                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
+                        ..NewFilter::for_window(own.capacity, 1e-12, slice, WINDOW.slice_count)
+                    };
+                }
             },
             hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
             ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)

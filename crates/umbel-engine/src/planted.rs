@@ -143,6 +143,10 @@ planted! {
     QuotaByOldCopy = "quota_by_old_copy",
     /// What a hello says counts, whatever the caller's certificate says.
     HelloUnproved = "hello_unproved",
+    /// A window lets go of a slice before it ends.
+    SliceFreedEarly = "slice_freed_early",
+    /// A question is answered by a window that has not moved on.
+    WindowStandsStill = "window_stands_still",
     /// A session ends well without comparing the digests of the union.
     UnionUnchecked = "union_unchecked",
     /// What a dry run found is told before it is verified.
@@ -230,6 +234,7 @@ impl Planted {
             Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
+            Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -245,7 +250,11 @@ impl Planted {
     #[must_use]
     pub const fn profile(self) -> &'static str {
         match self {
-            Self::AnyReplicaNo | Self::IdsOnLeaderOnly | Self::ScrubTrustsLeader => "calm",
+            Self::AnyReplicaNo
+            | Self::IdsOnLeaderOnly
+            | Self::ScrubTrustsLeader
+            | Self::SliceFreedEarly
+            | Self::WindowStandsStill => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex
             | Self::PresentUnconfirmed
@@ -329,6 +338,7 @@ const EXACT: &str = "difference_is_exact";
 const BOTH: &str = "success_means_both";
 const BOUNDS: &str = "attempted_bounds_bits";
 const RETRY: &str = "retry_is_first_answer";
+const FORGET: &str = "windows_forget";
 const HEALS: &str = "heals_and_serves";
 
 /// Takes the request ids out of a command, as a bug does.

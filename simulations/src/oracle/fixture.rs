@@ -17,7 +17,7 @@ use super::bits::hash_of;
 use super::reference::Reference;
 use crate::history::{Call, FilterFacts, Outcome, Verb};
 use crate::invariants::violation::Violation;
-use crate::plan::FilterKind;
+use crate::plan::{FilterKind, WINDOW};
 
 /// A filter for so many items at one percent.
 pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> FilterSettings {
@@ -27,8 +27,13 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::Counting => Kind::Counting,
         FilterKind::Scalable => Kind::Scalable,
         FilterKind::SingleShot => Kind::SingleShot,
+        FilterKind::Window => Kind::Window,
     };
-    let shape = SliceShape::plan(kind, capacity, 0.01, shards).unwrap();
+    let shape = match kind {
+        Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, WINDOW),
+        kind => SliceShape::plan(kind, capacity, 0.01, shards),
+    };
+    let shape = shape.unwrap();
     let (kind, key) = (kind.id(), HashKey::Xxh3 { seed: 7 });
     FilterSettings {
         distribution: Distribution::Partitioned,
@@ -215,7 +220,12 @@ impl History {
     }
 
     pub(crate) fn knows(&mut self, name: &str, kind: FilterKind, is_rewritten: bool) {
-        self.facts.push(FilterFacts { name: name.to_owned(), kind, is_rewritten });
+        self.facts.push(FilterFacts {
+            name: name.to_owned(),
+            kind,
+            is_rewritten,
+            is_punctual: true,
+        });
     }
 
     pub(crate) fn call(

@@ -15,6 +15,7 @@ use umbel_node::ports::observer::{EntryId, Payload};
 
 use super::applied::Before;
 use super::bits::NEVER_US;
+use super::windows::{self, ShardWindows};
 use crate::invariants::violation::Violation;
 
 /// Name of the invariant.
@@ -36,6 +37,7 @@ pub(crate) struct Reference {
     incarnations: BTreeMap<FilterId, Incarnation>,
     /// Requests that a shard applied.
     answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
+    windows: BTreeMap<ShardId, ShardWindows>,
     compared: Compared,
     /// Replicas whose memory was made to rot, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
@@ -206,9 +208,11 @@ impl Reference {
         let before = Before::look(state, command);
         let reply = state.apply(command);
         let answered = self.answered.entry(shard).or_default();
+        let windows = self.windows.entry(shard).or_default();
+        let forgotten = windows.follow(command, &reply, |id| answered.contains(&id));
         let broken = match before.broken_by(command, &reply, answered) {
             Some((invariant, what)) => Err(seen.violation(invariant, &what)),
-            None => Ok(()),
+            None => forgotten.map_or(Ok(()), |what| Err(seen.violation(windows::NAME, &what))),
         };
         match (command, &reply) {
             // The meta group decides earlier; a shard answers from its slice until it hears of it.

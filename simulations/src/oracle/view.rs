@@ -190,7 +190,9 @@ impl<'a> FilterView<'a> {
 
     /// Whether an item that is in it stays in it to the end of the run.
     pub(crate) fn only_grows(&self) -> bool {
-        !self.is_rewritten && (self.facts.kind != FilterKind::Counting || self.removes.is_empty())
+        let forgets = self.facts.kind == FilterKind::Window;
+        let is_kept = self.facts.kind != FilterKind::Counting || self.removes.is_empty();
+        !self.is_rewritten && !forgets && is_kept
     }
 
     /// The filter of its name, if it was created and never rewritten.

@@ -18,6 +18,7 @@ use super::slice::Slice;
 use super::slice_shape::SliceShape;
 use super::state::ShardState;
 use crate::ids::FilterId;
+use crate::planted::{self, Planted};
 
 /// Most slices of a window: beside them the filter keeps the one that is ending and the one that begins.
 #[expect(clippy::cast_possible_truncation, reason = "64")]
@@ -153,7 +154,8 @@ impl Slice {
             (&mut self.filter, &self.spec.shape)
         {
             let newest = rules.slice_at(now_ms).max(window.newest());
-            window.advance(rules.oldest_beside(newest), newest);
+            let early = u64::from(planted::on(Planted::SliceFreedEarly)).min(newest);
+            window.advance(rules.oldest_beside(newest) + early, newest);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Windows: the leader's clock goes into the log before what it decides is asked.
 
 use umbel_engine::FilterId;
+use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{InsertPart, ShardCommand, ShardReply, TimedInsert};
 
 use super::{ShardLeader, unexpected};
@@ -12,7 +13,7 @@ impl ShardLeader {
     pub(super) async fn keep_up(&self, filter: FilterId) -> Result<(), ShardFailure> {
         let is_behind =
             |now_ms| self.group.replica().read_shard(|state| state.is_behind(filter, now_ms));
-        if !is_behind(self.group.wall_ms()) {
+        if planted::on(Planted::WindowStandsStill) || !is_behind(self.group.wall_ms()) {
             return Ok(());
         }
         let _turn = self.window_turn.lock().await;

@@ -7,8 +7,13 @@ use crate::plan::{FilterKind, FilterPlan};
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
 /// Kinds.
-const KINDS: [FilterKind; 4] =
-    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
+const KINDS: [FilterKind; 5] = [
+    FilterKind::Classic,
+    FilterKind::Blocked,
+    FilterKind::Counting,
+    FilterKind::Scalable,
+    FilterKind::Window,
+];
 
 /// Kinds that merge.
 const MERGING_KINDS: [FilterKind; 2] = [FilterKind::Classic, FilterKind::Blocked];

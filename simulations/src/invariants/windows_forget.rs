@@ -1,0 +1,175 @@
+//! A window keeps an item for as many slices as it has from its first time on, and then it is gone after one slice more.
+//!
+//! Twice: entry by entry, on what the logs say ([`crate::oracle::windows`]), whatever the clocks were; and here, on what clients
+//! were told and when, where all clocks went right.
+
+use std::collections::BTreeMap;
+
+use super::checked::Checked;
+use crate::oracle::bits::NEVER_US;
+use crate::oracle::view::{CLOCKS_APART_US, FilterView, View};
+pub(crate) use crate::oracle::windows::NAME;
+use crate::plan::{FilterKind, WINDOW};
+
+/// What an item is kept for at least, in microseconds.
+const KEPT_US: u64 = WINDOW.slice_ms * 1_000 * WINDOW.slice_count as u64;
+
+/// And at most, with the clocks' ticks.
+const GONE_US: u64 = KEPT_US + WINDOW.slice_ms * 1_000 + CLOCKS_APART_US;
+
+/// Checks every answer about a window whose leaders had the right time.
+pub(crate) fn check(view: &View<'_>) -> Checked {
+    let mut checked = Checked::new(NAME);
+    let windows = view.filters.iter().filter(|filter| filter.facts.kind == FilterKind::Window);
+    for filter in windows.filter(|filter| filter.facts.is_punctual) {
+        let times = Times::of(filter);
+        for answer in answers(filter) {
+            let broken = match answer.is_present {
+                true => times.should_be_gone(&answer),
+                false => times.should_be_kept(filter, &answer),
+            };
+            let told = |why: String| {
+                let Answer { item, call, start_us, end_us, .. } = answer;
+                let (name, word) =
+                    (&filter.facts.name, if answer.is_present { "present" } else { "absent" });
+                format!(
+                    "item {item} of {name} was {word} in call {call} ({start_us} to {end_us} us), but {why}"
+                )
+            };
+            checked.record(answer.end_us, broken.map(told));
+        }
+    }
+    checked
+}
+
+/// An answer about one item.
+struct Answer {
+    item: u32,
+    call: u32,
+    is_present: bool,
+    start_us: u64,
+    end_us: u64,
+}
+
+fn answers(filter: &FilterView<'_>) -> Vec<Answer> {
+    let inserts = filter.inserts.iter().flat_map(|insert| {
+        let (call, start_us, end_us) = (insert.call.id, insert.start_us, insert.end_us);
+        insert.answered().map(move |(item, is_new)| Answer {
+            item,
+            call,
+            is_present: !is_new,
+            start_us,
+            end_us,
+        })
+    });
+    let reads = filter.reads.iter().flat_map(|&read| {
+        let (call, start_us) = (read.id, read.start_us);
+        let end_us = read.end_us.unwrap_or(NEVER_US);
+        let answers = FilterView::read_answers(read);
+        answers.map(move |(item, is_present)| Answer { item, call, is_present, start_us, end_us })
+    });
+    inserts.chain(reads).collect()
+}
+
+/// When items came.
+struct Times {
+    /// By item: start and end of the inserts that called it new, and their calls.
+    new: BTreeMap<u32, Vec<(u64, u64, u32)>>,
+    /// By item: until when it may have been inserted, by whatever insert.
+    tried: BTreeMap<u32, Vec<(u64, u64)>>,
+}
+
+impl Times {
+    fn of(filter: &FilterView<'_>) -> Self {
+        let mut times = Self { new: BTreeMap::new(), tried: BTreeMap::new() };
+        for insert in &filter.inserts {
+            let (start_us, last_us) = (insert.start_us, insert.last_us);
+            for &item in &insert.call.items {
+                times.tried.entry(item).or_default().push((start_us, last_us));
+            }
+            for (item, _) in insert.answered().filter(|(_, is_new)| *is_new) {
+                let times = times.new.entry(item).or_default();
+                times.push((start_us, insert.end_us, insert.call.id));
+            }
+        }
+        times
+    }
+
+    /// An insert that was over before called it new, and its slices have not ended.
+    fn should_be_kept(&self, filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
+        let kept = |&&(start_us, end_us, call): &&(u64, u64, u32)| {
+            call != answer.call
+                && end_us < answer.start_us
+                && answer.end_us.saturating_add(CLOCKS_APART_US) < start_us + KEPT_US
+                && !filter.was_erased(start_us, answer.end_us)
+        };
+        let (start_us, _, call) = self.new.get(&answer.item)?.iter().find(kept)?;
+        Some(format!("call {call}, which began at {start_us}, called it new"))
+    }
+
+    /// No insert that began before the answer can have come in late enough.
+    fn should_be_gone(&self, answer: &Answer) -> Option<String> {
+        let may_have = |&(start_us, last_us): &(u64, u64)| {
+            start_us <= answer.end_us && last_us.saturating_add(GONE_US) >= answer.start_us
+        };
+        let tried = self.tried.get(&answer.item).map_or(&[][..], Vec::as_slice);
+        // The insert that was told so came in at that moment itself, and was told of an earlier one.
+        let own = tried.iter().filter(|times| may_have(times)).count();
+        let is_insert = tried.iter().any(|&(start_us, _)| start_us == answer.start_us);
+        let needed = if is_insert { 2 } else { 1 };
+        (own < needed).then(|| "every insert of it is longer ago than the window".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Verb;
+    use crate::oracle::fixture::History;
+    use crate::oracle::reference::Reference;
+
+    const S_US: u64 = 1_000_000;
+
+    fn history() -> History {
+        History::of(FilterKind::Window)
+    }
+
+    fn broken(history: &History) -> usize {
+        let reference = Reference::new();
+        check(&View::new(&history.calls, &history.facts, &reference)).violations.len()
+    }
+
+    #[test]
+    fn what_is_forgotten_early_is_found() {
+        let mut good = history();
+        good.insert("f", &[1], S_US, S_US + 10, &[true]);
+        good.contains("f", &[1], 12 * S_US, 12 * S_US + 10, &[true]);
+        good.contains("f", &[1], 13 * S_US + 10, 13 * S_US + 20, &[false]);
+        good.insert("f", &[1], 14 * S_US, 14 * S_US + 10, &[true]);
+        assert_eq!(broken(&good), 0);
+        let mut early = history();
+        early.insert("f", &[1], S_US, S_US + 10, &[true]);
+        early.contains("f", &[1], 12 * S_US, 12 * S_US + 10, &[false]);
+        assert_eq!(broken(&early), 1);
+        early.insert("f", &[1], 12 * S_US + 20, 12 * S_US + 30, &[true]);
+        assert_eq!(broken(&early), 2);
+        // Clocks that were off say nothing.
+        early.facts[0].is_punctual = false;
+        assert_eq!(broken(&early), 0);
+    }
+
+    #[test]
+    fn what_is_kept_too_long_is_found() {
+        let mut late = history();
+        late.insert("f", &[1], S_US, S_US + 10, &[true]);
+        late.contains("f", &[1], 15 * S_US, 15 * S_US + 10, &[true]);
+        assert_eq!(broken(&late), 0);
+        late.contains("f", &[1], 17 * S_US, 17 * S_US + 10, &[true]);
+        assert_eq!(broken(&late), 1);
+        late.insert("f", &[1], 18 * S_US, 18 * S_US + 10, &[false]);
+        assert_eq!(broken(&late), 2);
+        // An insert whose end nobody knows may have come in at any time.
+        late.unknown(Verb::Insert, "f", &[1], 2 * S_US, 3 * S_US);
+        assert_eq!(broken(&late), 0);
+    }
+}
