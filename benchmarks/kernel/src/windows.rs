@@ -92,8 +92,7 @@ impl Structure for RingOfFilters {
         let slice_items = case.items.div_ceil(SLICES);
         let rate = case.rate / (SLICES + 1) as f64;
         let filter = || {
-            let mut filter =
-                Blocked::for_rate(HashRange::WHOLE, slice_items, rate).expect(MEMORY);
+            let mut filter = Blocked::for_rate(HashRange::WHOLE, slice_items, rate).expect(MEMORY);
             filter.words_mut().fill(0);
             filter
         };
@@ -107,14 +106,14 @@ impl Structure for RingOfFilters {
 
     #[inline]
     fn contains(&self, key: ItemHash) -> bool {
-        self.filters.iter().any(|filter| filter.contains(key))
+        self.filters.iter().any(|filter| Contains::contains(filter, key))
     }
 
     #[inline]
     fn insert(&mut self, key: ItemHash) -> bool {
         let is_present = self.contains(key);
         if !is_present {
-            self.newest(1).insert(key).expect(ROOM);
+            Insert::insert(self.newest(1), key).expect(ROOM);
         }
         is_present
     }
@@ -125,7 +124,8 @@ impl Structure for RingOfFilters {
         self.contains_batch(keys, &mut present);
         let absent: Vec<ItemHash> =
             keys.iter().zip(&present).filter(|(_, is)| !**is).map(|(key, _)| *key).collect();
-        self.newest(keys.len() as u64).insert_batch(&absent, outcomes).expect(ROOM);
+        let newest = self.newest(keys.len() as u64);
+        Insert::insert_batch(newest, &absent, outcomes).expect(ROOM);
         outcomes.clear();
         let of = |is: &bool| if *is { Insertion::Present } else { Insertion::New };
         outcomes.extend(present.iter().map(of));
@@ -137,7 +137,7 @@ impl Structure for RingOfFilters {
         present.resize(keys.len(), false);
         let mut of_slice = Vec::with_capacity(keys.len());
         for filter in &self.filters {
-            filter.contains_batch(keys, &mut of_slice);
+            Contains::contains_batch(filter, keys, &mut of_slice);
             present.iter_mut().zip(&of_slice).for_each(|(all, one)| *all |= one);
         }
     }

@@ -253,11 +253,7 @@ impl Window {
     #[inline]
     fn find(&self, Place { buckets, fingerprint }: Place) -> Option<usize> {
         let words = self.words();
-        buckets.into_iter().find_map(|first| {
-            let slots = self.slots.bucket(words, first);
-            let at = slots.iter().position(|slot| slot.fingerprint == fingerprint)?;
-            Some(first + at)
-        })
+        buckets.into_iter().find_map(|first| self.slots.find(words, first, fingerprint))
     }
 
     fn put(
@@ -287,8 +283,7 @@ impl Window {
     }
 
     fn free_slot(&self, first: usize) -> Option<usize> {
-        let slots = self.slots.bucket(self.words(), first);
-        slots.iter().position(|slot| slot.is_free()).map(|at| first + at)
+        self.slots.find(self.words(), first, Slot::FREE.fingerprint)
     }
 
     /// Puts an item in the place of another one, that in the place of another one of its other bucket,

@@ -42,13 +42,21 @@ pub(super) struct Slots {
     fingerprint_bits: u32,
     slot_bits: usize,
     block_slots: usize,
+    /// The lowest bit of each slot of a bucket that is 128 bits at most, else 0.
+    lowest_bits: u128,
 }
 
 impl Slots {
     pub(super) const fn new(shape: BlockShape) -> Self {
         let fingerprint_bits = shape.probe_count();
         let slot_bits = (fingerprint_bits + SLICE_BITS) as usize;
-        Self { fingerprint_bits, slot_bits, block_slots: shape.block_bits() as usize }
+        let lowest_bits = if BUCKET_SLOTS * slot_bits <= 128 {
+            1 | 1 << slot_bits | 1 << (2 * slot_bits) | 1 << (3 * slot_bits)
+        } else {
+            0
+        };
+        let block_slots = shape.block_bits() as usize;
+        Self { fingerprint_bits, slot_bits, block_slots, lowest_bits }
     }
 
     /// The buckets of a block: their number.
@@ -105,10 +113,31 @@ impl Slots {
         self.split(both >> shift)
     }
 
-    /// The four slots of a bucket.
+    /// The first slot of a bucket with this fingerprint; with 0, the first that is free.
+    ///
+    /// Of a bucket that is 128 bits at most all four are compared at once: a fingerprint that differs is
+    /// above 0 in its slot, and with 2^f − 1 more it carries into the slot's bit f, which is no other's.
     #[inline]
-    pub(super) fn bucket(self, words: &[u64], first: usize) -> [Slot; BUCKET_SLOTS] {
-        std::array::from_fn(|slot| self.get(words, first + slot))
+    pub(super) fn find(self, words: &[u64], first: usize, fingerprint: u64) -> Option<usize> {
+        if self.lowest_bits == 0 {
+            return self.find_one_by_one(words, first, fingerprint);
+        }
+        let bit = first * self.slot_bits;
+        let (word, shift) = (bit / 64, bit % 64);
+        let at = |word| words.get(word).copied().unwrap_or_default();
+        let low = u128::from(words[word]) | u128::from(at(word + 1)) << 64;
+        // What is shifted out above is shifted twice, for a shift by all bits is none.
+        let bucket = low >> shift | u128::from(at(word + 2)) << 64 << (63 - shift) << 1;
+        let ones = u128::from((1_u64 << self.fingerprint_bits) - 1) * self.lowest_bits;
+        let differs = (bucket ^ u128::from(fingerprint) * self.lowest_bits) & ones;
+        let carries = self.lowest_bits << self.fingerprint_bits;
+        let equal = !(differs + ones) & carries;
+        (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
+    }
+
+    /// The same, slot by slot.
+    fn find_one_by_one(self, words: &[u64], first: usize, fingerprint: u64) -> Option<usize> {
+        (first..first + BUCKET_SLOTS).find(|&at| self.get(words, at).fingerprint == fingerprint)
     }
 
     pub(super) fn set(self, words: &mut [u64], at: usize, slot: Slot) {
@@ -172,6 +201,28 @@ mod tests {
             prop_assert_eq!(slots.get(&words, at + 1), full);
             slots.set(&mut words, at, full);
             prop_assert!(words.iter().all(|&word| word == u64::MAX));
+        }
+
+        /// All four slots at once are the four one by one, at every width that has both.
+        #[test]
+        fn buckets_are_searched_slot_by_slot(
+            bits in 1..=26_u32, bucket in 0..256_usize, seeds: [u64; 8], taken in 0..4_usize,
+            wanted: u64,
+        ) {
+            let slots = slots(bits);
+            let words_len = 1024 * slots.slot_bits / 64;
+            let mut words: Vec<u64> =
+                (0..words_len).map(|at| seeds[at % 8].rotate_left(at as u32)).collect();
+            let (first, most) = (4 * bucket, (1 << bits) - 1);
+            let wanted = wanted & most;
+            for fingerprint in [0, wanted, most] {
+                let found = slots.find(&words, first, fingerprint);
+                prop_assert_eq!(found, slots.find_one_by_one(&words, first, fingerprint));
+            }
+            slots.set(&mut words, first + taken, Slot { fingerprint: wanted, tag: 63 });
+            let found = slots.find(&words, first, wanted);
+            prop_assert!(found.is_some_and(|at| at <= first + taken));
+            prop_assert_eq!(found, slots.find_one_by_one(&words, first, wanted));
         }
 
         /// From either bucket the fingerprint leads to the other one, of the same block.
