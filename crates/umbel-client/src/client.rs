@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_proto::v1::{
     ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, FilterSummary,
     FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind, ListRequest,
-    MergeRequest, Window,
+    MergeRequest, OverlapRequest, OverlapResponse, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -341,6 +341,25 @@ impl Client {
                 })
                 .await?;
         Ok(answer.new_position_count)
+    }
+
+    /// Estimates how many items two filters of one shape, key and distribution have, each, together and
+    /// in common: make the second one by [`NewFilter::like`]. Of replicated filters the copies of the node
+    /// that answers are counted.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `Refused` if they are not alike, or of a kind that does not merge.
+    pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
+        let named = format!("filter {one:?}");
+        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let message = OverlapRequest { ours: one.to_owned(), theirs: other.to_owned() };
+        self.caller
+            .simple(
+                &ask,
+                message,
+                |node, request| async move { node.filters().overlap(request).await },
+            )
+            .await
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `slice` | one filter's share and what its kind can do |
 //! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
 //! | `replay` | requests that come again |
+//! | `overlap` | what two slices have in common |
 //! | `windowed` | filters that forget, by the times of entries |
 //! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
 //! | `vote`, `scrubber` | what the replicas together hold, and how the leader has them compared |
@@ -46,6 +47,7 @@ mod blocks;
 mod command;
 mod digest;
 mod hash_list;
+mod overlap;
 mod prepare;
 mod replay;
 mod scrub;
@@ -82,6 +84,7 @@ pub use command::{
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
+pub use overlap::OverlapCount;
 pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
 pub use scrub::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,

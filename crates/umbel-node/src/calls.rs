@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
 use umbel_engine::shard::{
-    Bitmap, HashList, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp, ShardCommand,
-    SliceScrubbed,
+    Bitmap, HashList, OverlapCount, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp,
+    ShardCommand, SliceScrubbed,
 };
 use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId};
 
@@ -43,6 +43,8 @@ pub(crate) enum ShardRequest {
     Describe { filter: FilterId, generation: Generation },
     /// Begin to copy a slice out.
     ExportBegin { filter: FilterId, generation: Generation },
+    /// Count what the slices of two filters have in common.
+    Overlap { ours: (FilterId, Generation), theirs: (FilterId, Generation) },
     /// The next frames of an export.
     ExportNext { export: u64 },
     /// Say how the replica is, for status tables.
@@ -61,6 +63,7 @@ impl ShardRequest {
             Self::Contains { .. }
             | Self::Command(_)
             | Self::Describe { .. }
+            | Self::Overlap { .. }
             | Self::ExportBegin { .. }
             | Self::Compare { .. }
             | Self::Scrub { .. }
@@ -96,6 +99,8 @@ pub(crate) enum ShardAnswer {
     Done(u64),
     /// How full the slice is.
     Slice(SliceLoad),
+    /// What they have in common.
+    Overlap(OverlapCount),
     /// An export began.
     Export { export: u64 },
     /// Frames, and whether they are the last.

@@ -39,6 +39,8 @@ mod upkeep;
 #[cfg(test)]
 pub(crate) mod node_test;
 #[cfg(test)]
+mod overlap_test;
+#[cfg(test)]
 mod replicated_copies_test;
 #[cfg(test)]
 pub(crate) mod replicated_test;

@@ -121,6 +121,9 @@ impl ShardLeader {
             ShardRequest::Describe { filter, generation } => {
                 self.describe(filter, generation).await.map(ShardAnswer::Slice)
             }
+            ShardRequest::Overlap { ours, theirs } => {
+                self.overlap(ours, theirs).await.map(ShardAnswer::Overlap)
+            }
             ShardRequest::ExportBegin { filter, generation } => {
                 self.export(filter, generation).await
             }

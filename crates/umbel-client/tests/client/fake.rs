@@ -354,6 +354,10 @@ impl Filters for Node {
         }
     }
 
+    async fn overlap(&self, _: Request<OverlapRequest>) -> Answer<OverlapResponse> {
+        Err(Status::unimplemented("overlap"))
+    }
+
     async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
         drop(self.count("merge"));
         let count = request.into_inner().sources.len() as u64;

@@ -206,19 +206,9 @@ impl Slice {
         if matches!(kind, Kind::Counting | Kind::Scalable | Kind::Window) {
             return Err(PartError::WrongKind { what: format!("{kind} filters are not merged") });
         }
-        let ours = self.filter.shape();
         let mut positions = 0;
         for source in sources {
-            let theirs = source.filter.shape();
-            if ours != theirs {
-                let what = format!("ours is {ours}; that of {} {theirs}", source.spec.filter);
-                return Err(PartError::ShapeMismatch { what });
-            }
-            if self.spec.key != source.spec.key {
-                let (ours, theirs) = (self.spec.key, source.spec.key);
-                let what = format!("ours is hashed by {ours}, {} by {theirs}", source.spec.filter);
-                return Err(PartError::ShapeMismatch { what });
-            }
+            self.check_alike(source)?;
             if let AnyFilter::SingleShot(theirs) = &source.filter {
                 positions += theirs.len();
             }
@@ -227,6 +217,21 @@ impl Slice {
             AnyFilter::SingleShot(ours) => room_for(self.spec.filter, ours, positions),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a slice whose positions mean other items.
+    pub(super) fn check_alike(&self, other: &Self) -> Result<(), PartError> {
+        let (ours, theirs) = (self.filter.shape(), other.filter.shape());
+        if ours != theirs {
+            let what = format!("ours is {ours}; that of {} {theirs}", other.spec.filter);
+            return Err(PartError::ShapeMismatch { what });
+        }
+        if self.spec.key != other.spec.key {
+            let (ours, theirs) = (self.spec.key, other.spec.key);
+            let what = format!("ours is hashed by {ours}, {} by {theirs}", other.spec.filter);
+            return Err(PartError::ShapeMismatch { what });
+        }
+        Ok(())
     }
 
     /// ORs a source in that was checked.

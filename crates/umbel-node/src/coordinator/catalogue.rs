@@ -21,6 +21,7 @@ use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
 mod merge;
+pub(crate) mod overlap;
 mod unfinished;
 
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.

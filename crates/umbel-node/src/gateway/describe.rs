@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::NodeId;
 use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
+use umbel_filter::sizing::Estimate;
 use umbel_proto::v1;
 
 use super::convert::summary;
 use crate::calls::CopyReport;
+use crate::coordinator::catalogue::overlap::Overlap;
 use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
 use crate::coordinator::replicated::scrub::ScrubbedPair;
 use crate::coordinator::replicated::{ExchangeReport, Flushed};
@@ -187,5 +189,20 @@ fn scrubbed(pair: ScrubbedPair) -> v1::ScrubPair {
             ..head
         },
         Err(failure) => v1::ScrubPair { failure, ..head },
+    }
+}
+/// What two filters have in common.
+pub(super) fn overlap(overlap: &Overlap) -> v1::OverlapResponse {
+    let estimate = |estimate: Option<Estimate>| {
+        estimate.map(|Estimate { item_count, standard_error }| v1::Estimate {
+            item_count,
+            standard_error,
+        })
+    };
+    v1::OverlapResponse {
+        ours: estimate(overlap.ours),
+        theirs: estimate(overlap.theirs),
+        either: estimate(overlap.either),
+        both: estimate(overlap.both),
     }
 }

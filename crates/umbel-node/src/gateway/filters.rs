@@ -222,6 +222,22 @@ impl Filters for FiltersService {
         .await
     }
 
+    async fn overlap(
+        &self,
+        request: Request<v1::OverlapRequest>,
+    ) -> Result<Response<v1::OverlapResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("overlap", async {
+            let caller = Caller::of(&request)?;
+            let v1::OverlapRequest { ours, theirs } = request.into_inner();
+            let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
+            let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
+            let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
+            Ok(describe::overlap(&overlap))
+        })
+        .await
+    }
+
     async fn flush(
         &self,
         request: Request<v1::FlushRequest>,

@@ -53,7 +53,7 @@ impl Need {
 
     fn of_filters(method: &str) -> Self {
         match method {
-            "Info" | "Contains" => Self::Filter(FilterVerb::Read),
+            "Info" | "Contains" | "Overlap" => Self::Filter(FilterVerb::Read),
             "Insert" | "Flush" | "Merge" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
             "Create" | "Drop" | "Clear" | "Import" => Self::Filter(FilterVerb::Manage),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 42] = [
+    const NEEDS: [(&str, Need); 43] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -261,6 +261,7 @@ mod tests {
         ("Filters/Remove", Filter(FilterVerb::Remove)),
         ("Filters/Clear", Filter(Manage)),
         ("Filters/Merge", Filter(Insert)),
+        ("Filters/Overlap", Filter(Read)),
         ("Filters/Flush", Filter(Insert)),
         ("Filters/Export", Filter(Export)),
         ("Filters/Import", Filter(Manage)),

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use umbel_engine::shard::{PartError, SliceDescription};
+use umbel_engine::shard::{OverlapCount, PartError, SliceDescription};
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::OnesCount;
 
+use super::ShardLeader;
+use crate::calls::ShardFailure;
 use crate::limits::COUNTED_WORDS_MAX;
 use crate::raft::group::Group;
 
@@ -62,6 +64,27 @@ impl Loads {
             counted.clear();
         }
         Ok(described)
+    }
+}
+
+impl ShardLeader {
+    /// What the slices of two filters have in common, counted piece by piece.
+    pub(super) async fn overlap(
+        &self,
+        ours: (FilterId, Generation),
+        theirs: (FilterId, Generation),
+    ) -> Result<OverlapCount, ShardFailure> {
+        self.confirm().await?;
+        let mut count = OverlapCount::default();
+        loop {
+            let piece = |state: &umbel_engine::shard::ShardState| {
+                state.overlap_on(ours, theirs, &mut count, COUNTED_WORDS_MAX)
+            };
+            if self.group.replica().read_shard(piece)? {
+                return Ok(count);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 }
 

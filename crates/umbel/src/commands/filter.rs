@@ -5,6 +5,7 @@ pub(crate) mod count;
 pub(crate) mod create;
 mod items;
 mod levels;
+mod overlap;
 mod replicated;
 mod show;
 mod transfer;
@@ -90,6 +91,14 @@ enum FilterVerb {
         /// The filters that give; they stay as they are
         #[arg(required = true, value_name = "SOURCE")]
         sources: Vec<String>,
+    },
+    /// Estimate how many items two filters have in common; the second was made --like the first
+    #[command(visible_alias = "estimate")]
+    Overlap {
+        /// The one filter
+        first: String,
+        /// The other
+        second: String,
     },
     /// Have the copies of a replicated filter exchange what they have; fails if a node is missing
     Flush {
@@ -197,6 +206,9 @@ impl FilterArgs {
                 print(json, &json!({ "new_positions": count }), || {
                     facts(&[("new positions", count.to_string())])
                 })?;
+            }
+            FilterVerb::Overlap { first, second } => {
+                overlap::run(&client, first, second, json).await?;
             }
             FilterVerb::Flush { name } => return replicated::flush(&client, name, json).await,
             FilterVerb::Clear { name } => {

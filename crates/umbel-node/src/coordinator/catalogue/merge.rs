@@ -111,7 +111,7 @@ fn check_sources(target: &FilterName, sources: &[FilterName]) -> Result<(), Call
 }
 
 /// Whether the bits of one filter mean the same in the other.
-fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallFailure> {
+pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallFailure> {
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);
