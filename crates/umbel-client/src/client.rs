@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_proto::v1::{
-    ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, FilterSummary,
-    FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind, ListRequest,
-    MergeRequest, OverlapRequest, OverlapResponse, Window,
+    ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, ExpireRequest,
+    FilterSummary, FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind,
+    ListRequest, MergeRequest, OverlapRequest, OverlapResponse, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -341,6 +341,29 @@ impl Client {
                 })
                 .await?;
         Ok(answer.new_position_count)
+    }
+
+    /// Has a filter dropped by itself after a time, at least a millisecond, or never. Returns when, in
+    /// milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`ClientError`]; asking again does no harm.
+    pub async fn expire(
+        &self,
+        name: &str,
+        after: Option<Duration>,
+    ) -> Result<Option<u64>, ClientError> {
+        let named = format!("filter {name:?}");
+        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        let message = ExpireRequest { name: name.to_owned(), after_ms };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().expire(request).await
+                })
+                .await?;
+        Ok(answer.expires_ms)
     }
 
     /// Estimates how many items two filters of one shape, key and distribution have, each, together and

@@ -11,6 +11,7 @@ mod apply;
 mod catalogue;
 mod command;
 mod controller;
+mod expiry;
 mod filter_name;
 mod jobs;
 mod join_token;

@@ -120,7 +120,9 @@ async fn look(
     refresh_views(local, coordinator, views, asked).await;
     let tasks = local.meta().replica().read_meta(|state| {
         forget_settled(progress, state);
-        next_tasks(state, views, &local.meta().view(), progress)
+        let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
+        let tasks = next_tasks(state, views, &local.meta().view(), progress);
+        due.chain(tasks).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));

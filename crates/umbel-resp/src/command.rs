@@ -6,6 +6,7 @@ use crate::table::CommandSpec;
 
 pub(crate) mod bloom;
 pub(crate) mod connection;
+pub(crate) mod expiry;
 pub(crate) mod keyspace;
 pub(crate) mod umbel;
 
@@ -40,6 +41,8 @@ pub enum Command<'a> {
     },
     /// What is about keys, whatever their kind.
     Keys(KeysCommand<'a>),
+    /// What is about the time at which a key goes.
+    Expiry(ExpiryCommand<'a>),
     /// What is about the connection, or the server.
     Connection(ConnectionCommand<'a>),
     /// `COMMAND`: what is about the table of commands.
@@ -171,6 +174,68 @@ pub enum KeysCommand<'a> {
     Scan(Scan<'a>),
     /// `DBSIZE`: how many there are.
     Size,
+}
+
+/// A command about the time at which a key goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryCommand<'a> {
+    /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`.
+    Set {
+        /// Which one.
+        key: &'a [u8],
+        /// When.
+        expiry: Expiry,
+        /// Under which condition.
+        condition: Condition,
+    },
+    /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`.
+    Ask {
+        /// Which one.
+        key: &'a [u8],
+        /// What is told in.
+        unit: TimeUnit,
+        /// Whether the moment is asked for, and not what is left until then.
+        is_moment: bool,
+    },
+    /// `PERSIST`: takes the time away.
+    Persist(&'a [u8]),
+}
+
+/// When a key goes, in milliseconds; below 0 is the past.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// From now on.
+    InMs(i64),
+    /// Since 1970.
+    AtMs(i64),
+}
+
+/// Under which condition a time is set. No time counts as one that never comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// Under none.
+    Always,
+    /// `NX`: the key has none.
+    IfNone,
+    /// `XX`: the key has one.
+    IfSome,
+    /// `GT`: it is later than the key's.
+    IfLater,
+    /// `LT`: it is earlier than the key's.
+    IfEarlier,
+    /// `XX GT`.
+    IfSomeAndLater,
+    /// `XX LT`.
+    IfSomeAndEarlier,
+}
+
+/// The unit of a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeUnit {
+    /// Seconds.
+    Seconds,
+    /// Milliseconds.
+    Milliseconds,
 }
 
 /// Arguments of `SCAN`.

@@ -30,9 +30,10 @@ pub mod table;
 
 pub use arguments::Arguments;
 pub use command::{
-    ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, ConnectionCommand,
-    Credentials, Hello, InfoField, Insert, Items, KeysCommand, ListFilter, NewBloom, NewFilter,
-    NewSize, ReplyMode, RequestName, Scan, Transaction,
+    ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
+    ConnectionCommand, Credentials, Expiry, ExpiryCommand, Hello, InfoField, Insert, Items,
+    KeysCommand, ListFilter, NewBloom, NewFilter, NewSize, ReplyMode, RequestName, Scan, TimeUnit,
+    Transaction,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

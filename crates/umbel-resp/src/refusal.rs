@@ -49,6 +49,24 @@ pub enum Refusal {
     /// No integer, or one out of its range.
     #[error("ERR value is not an integer or out of range")]
     NotInteger,
+    /// EXPIRE: the time is beyond what there is.
+    #[error("ERR invalid expire time in '{command}' command")]
+    ExpireTime {
+        /// In lower case.
+        command: &'static str,
+    },
+    /// EXPIRE: an option that there is not.
+    #[error("ERR Unsupported option {option}")]
+    UnsupportedOption {
+        /// As it came.
+        option: String,
+    },
+    /// EXPIRE: NX with another condition.
+    #[error("ERR NX and XX, GT or LT options at the same time are not compatible")]
+    NxAndOthers,
+    /// EXPIRE: GT with LT.
+    #[error("ERR GT and LT options at the same time are not compatible")]
+    GtAndLt,
     /// BF.RESERVE: the error rate is no number.
     #[error("ERR bad error rate")]
     BadErrorRate,

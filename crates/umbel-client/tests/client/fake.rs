@@ -354,6 +354,10 @@ impl Filters for Node {
         }
     }
 
+    async fn expire(&self, _: Request<ExpireRequest>) -> Answer<ExpireResponse> {
+        Err(Status::unimplemented("expire"))
+    }
+
     async fn overlap(&self, _: Request<OverlapRequest>) -> Answer<OverlapResponse> {
         Err(Status::unimplemented("overlap"))
     }

@@ -79,6 +79,10 @@ impl MetaState {
             MetaCommand::GrowFilter { filter, generation, shard, growth_bytes } => {
                 self.grow_filter((*filter, *generation), *shard, *growth_bytes)
             }
+            MetaCommand::SetExpiry { filter, expires_ms } => self.set_expiry(*filter, *expires_ms),
+            MetaCommand::DropExpired { filter, expires_ms } => {
+                Ok(self.drop_expired(*filter, *expires_ms))
+            }
             MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),

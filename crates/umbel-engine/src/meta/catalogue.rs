@@ -40,6 +40,8 @@ pub struct FilterRecord {
     pub owner: Option<PrincipalName>,
     /// Bytes that slices may take beyond the plan, by shard: those of a filter that grows.
     pub growth: BTreeMap<ShardId, u64>,
+    /// When it is dropped, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
 }
 
 /// What is being done with a filter. Only [`Live`](Self::Live) filters answer.
@@ -165,7 +167,9 @@ impl MetaState {
         self.names.insert(name.clone(), id);
         let (generation, owner) = (Generation(1), owner.cloned());
         let growth = BTreeMap::new();
-        self.filters.insert(id, FilterRecord { name, settings, generation, state, owner, growth });
+        let expires_ms = None;
+        let record = FilterRecord { name, settings, generation, state, owner, growth, expires_ms };
+        self.filters.insert(id, record);
         Ok(MetaReply::Filter(id))
     }
 

@@ -205,6 +205,20 @@ pub enum MetaCommand {
         /// already is no more.
         growth_bytes: u64,
     },
+    /// Sets or takes away the time at which a filter is dropped.
+    SetExpiry {
+        /// The filter.
+        filter: FilterId,
+        /// Milliseconds since 1970; None is never.
+        expires_ms: Option<u64>,
+    },
+    /// From the controller: this time has come. Drops the filter, unless it has been given another one.
+    DropExpired {
+        /// The filter.
+        filter: FilterId,
+        /// Milliseconds since 1970.
+        expires_ms: u64,
+    },
 }
 
 /// What applying a [`MetaCommand`] answers.

@@ -20,6 +20,7 @@ use crate::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLoad};
 use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
+pub(crate) mod expiry;
 mod merge;
 pub(crate) mod overlap;
 mod unfinished;
@@ -401,6 +402,7 @@ mod tests {
             state: FilterState::Live,
             owner: None,
             growth: std::collections::BTreeMap::new(),
+            expires_ms: None,
         }
     }
 

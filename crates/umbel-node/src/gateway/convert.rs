@@ -223,6 +223,7 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         state: state.to_owned(),
         distribution: distribution.into(),
         window: window_to_proto(settings),
+        expires_ms: record.expires_ms,
     }
 }
 
@@ -376,7 +377,7 @@ mod tests {
             assert_eq!(kind_of(kind_to_proto(kind.id()).into()), Ok(Some(kind)));
         }
         assert_eq!(kind_of(0), Ok(None));
-        assert!(kind_of(7).is_err() && kind_of(-1).is_err());
+        assert!(kind_of(8).is_err() && kind_of(-1).is_err());
         assert_eq!(kind_to_proto(99), v1::Kind::Unspecified);
     }
 

@@ -222,6 +222,27 @@ impl Filters for FiltersService {
         .await
     }
 
+    async fn expire(
+        &self,
+        request: Request<v1::ExpireRequest>,
+    ) -> Result<Response<v1::ExpireResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("expire", async {
+            let caller = Caller::of(&request)?;
+            let v1::ExpireRequest { name, after_ms } = request.into_inner();
+            let name = caller.filter(FilterVerb::Manage, "name", name)?;
+            if after_ms == Some(0) {
+                let what = "after_ms is 0, expected at least 1: drop the filter at once".to_owned();
+                return Err(CallFailure::Invalid { what });
+            }
+            let now_ms = self.coordinator.seed().wall_ms();
+            let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
+            self.coordinator.expire(&name, expires_ms, deadline).await?;
+            Ok(v1::ExpireResponse { expires_ms })
+        })
+        .await
+    }
+
     async fn overlap(
         &self,
         request: Request<v1::OverlapRequest>,

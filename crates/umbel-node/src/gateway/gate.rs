@@ -56,7 +56,7 @@ impl Need {
             "Info" | "Contains" | "Overlap" => Self::Filter(FilterVerb::Read),
             "Insert" | "Flush" | "Merge" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
-            "Create" | "Drop" | "Clear" | "Import" => Self::Filter(FilterVerb::Manage),
+            "Create" | "Drop" | "Clear" | "Import" | "Expire" => Self::Filter(FilterVerb::Manage),
             "Export" => Self::Filter(FilterVerb::Export),
             // A list shows what the caller may see; a session is of use with a filter alone.
             "List" | "OpenSession" => Self::Somebody,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 43] = [
+    const NEEDS: [(&str, Need); 44] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -259,6 +259,7 @@ mod tests {
         ("Filters/Insert", Filter(Insert)),
         ("Filters/Contains", Filter(Read)),
         ("Filters/Remove", Filter(FilterVerb::Remove)),
+        ("Filters/Expire", Filter(Manage)),
         ("Filters/Clear", Filter(Manage)),
         ("Filters/Merge", Filter(Insert)),
         ("Filters/Overlap", Filter(Read)),

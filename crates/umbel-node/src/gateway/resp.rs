@@ -29,6 +29,7 @@ use crate::ports::{Incoming, Listener};
 
 mod answers;
 mod connection;
+mod expiry;
 mod filters;
 mod keys;
 mod needs;

@@ -30,6 +30,10 @@ pub(super) const ADMIN: Names = &["admin", "noscript", "loading", "stale"];
 pub(super) const FAST: Names = &["@fast", "@connection"];
 pub(super) const SLOW: Names = &["@slow", "@connection"];
 pub(super) const SLOW_ADMIN: Names = &["@admin", "@slow", "@dangerous"];
+pub(super) const KEY_WRITE: Names = &["write", "fast"];
+pub(super) const KEY_READ: Names = &["readonly", "fast"];
+pub(super) const KEY_WRITE_OF: Names = &["@keyspace", "@write", "@fast"];
+pub(super) const KEY_READ_OF: Names = &["@keyspace", "@read", "@fast"];
 pub(super) const BLOOM_WRITE: Names = &["@write", "@bloom"];
 pub(super) const BLOOM_READ: Names = &["@read", "@bloom"];
 

@@ -2,13 +2,14 @@
 
 use super::CommandSpec;
 use super::build::{
-    ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, FAST, FILTER_READ, FILTER_WRITE, O1,
-    ON, ONE_KEY, SLOW, STRANGERS, bloom, container, keyed, plain,
+    ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, FAST, FILTER_READ, FILTER_WRITE,
+    KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON, ONE_KEY, SLOW, STRANGERS, bloom,
+    container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
-use crate::command::{bloom, connection, keyspace, umbel};
+use crate::command::{bloom, connection, expiry, keyspace, umbel};
 
-pub(super) static COMMANDS: [CommandSpec; 43] = [
+pub(super) static COMMANDS: [CommandSpec; 52] = [
     bloom(
         "bf.add",
         3,
@@ -208,28 +209,28 @@ pub(super) static COMMANDS: [CommandSpec; 43] = [
     keyed(
         "unlink",
         (-2, ALL_KEYS),
-        (&["write", "fast"], &["@keyspace", "@write", "@fast"]),
+        (KEY_WRITE, KEY_WRITE_OF),
         ("Deletes one or more keys.", ON),
         keyspace::drop_keys,
     ),
     keyed(
         "exists",
         (-2, ALL_KEYS),
-        (&["readonly", "fast"], &["@keyspace", "@read", "@fast"]),
+        (KEY_READ, KEY_READ_OF),
         ("Determines whether one or more keys exist.", ON),
         keyspace::count_keys,
     ),
     keyed(
         "touch",
         (-2, ALL_KEYS),
-        (&["readonly", "fast"], &["@keyspace", "@read", "@fast"]),
+        (KEY_READ, KEY_READ_OF),
         ("Returns the number of existing keys out of those specified.", ON),
         keyspace::count_keys,
     ),
     keyed(
         "type",
         (2, ONE_KEY),
-        (&["readonly", "fast"], &["@keyspace", "@read", "@fast"]),
+        (KEY_READ, KEY_READ_OF),
         ("Determines the type of value stored at a key.", O1),
         keyspace::type_of,
     ),
@@ -250,9 +251,72 @@ pub(super) static COMMANDS: [CommandSpec; 43] = [
     keyed(
         "dbsize",
         (1, None),
-        (&["readonly", "fast"], &["@keyspace", "@read", "@fast"]),
+        (KEY_READ, KEY_READ_OF),
         ("Returns the number of keys in the database.", "O(N) where N is the number of filters"),
         keyspace::size,
+    ),
+    keyed(
+        "expire",
+        (-3, ONE_KEY),
+        (KEY_WRITE, KEY_WRITE_OF),
+        ("Sets the expiration time of a key in seconds.", O1),
+        expiry::expire,
+    ),
+    keyed(
+        "pexpire",
+        (-3, ONE_KEY),
+        (KEY_WRITE, KEY_WRITE_OF),
+        ("Sets the expiration time of a key in milliseconds.", O1),
+        expiry::expire_ms,
+    ),
+    keyed(
+        "expireat",
+        (-3, ONE_KEY),
+        (KEY_WRITE, KEY_WRITE_OF),
+        ("Sets the expiration time of a key to a Unix timestamp.", O1),
+        expiry::expire_at,
+    ),
+    keyed(
+        "pexpireat",
+        (-3, ONE_KEY),
+        (KEY_WRITE, KEY_WRITE_OF),
+        ("Sets the expiration time of a key to a Unix milliseconds timestamp.", O1),
+        expiry::expire_at_ms,
+    ),
+    keyed(
+        "persist",
+        (2, ONE_KEY),
+        (KEY_WRITE, KEY_WRITE_OF),
+        ("Removes the expiration time of a key.", O1),
+        expiry::persist,
+    ),
+    keyed(
+        "ttl",
+        (2, ONE_KEY),
+        (KEY_READ, KEY_READ_OF),
+        ("Returns the expiration time in seconds of a key.", O1),
+        expiry::left,
+    ),
+    keyed(
+        "pttl",
+        (2, ONE_KEY),
+        (KEY_READ, KEY_READ_OF),
+        ("Returns the expiration time in milliseconds of a key.", O1),
+        expiry::left_ms,
+    ),
+    keyed(
+        "expiretime",
+        (2, ONE_KEY),
+        (KEY_READ, KEY_READ_OF),
+        ("Returns the expiration time of a key as a Unix timestamp.", O1),
+        expiry::moment,
+    ),
+    keyed(
+        "pexpiretime",
+        (2, ONE_KEY),
+        (KEY_READ, KEY_READ_OF),
+        ("Returns the expiration time of a key as a Unix milliseconds timestamp.", O1),
+        expiry::moment_ms,
     ),
     plain(
         "multi",

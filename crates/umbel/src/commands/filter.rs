@@ -105,6 +105,14 @@ enum FilterVerb {
         /// Its name
         name: String,
     },
+    /// Have a filter dropped by itself after a time, or never
+    Expire {
+        /// Its name
+        name: String,
+        /// Like 90s, 10m, 24h or 7d, from now on; or never
+        #[arg(value_name = "TIME|never", value_parser = window::parse_expiry)]
+        after: window::ExpiryArg,
+    },
     /// Empty a filter
     Clear {
         /// Its name
@@ -205,6 +213,12 @@ impl FilterArgs {
                     .await?;
                 print(json, &json!({ "new_positions": count }), || {
                     facts(&[("new positions", count.to_string())])
+                })?;
+            }
+            FilterVerb::Expire { name, after } => {
+                let expires_ms = client.expire(name, after.0).await?;
+                print(json, &json!({ "expires_ms": expires_ms }), || {
+                    facts(&[("expires", window::moment_text(expires_ms))])
                 })?;
             }
             FilterVerb::Overlap { first, second } => {

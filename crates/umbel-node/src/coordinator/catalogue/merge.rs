@@ -170,6 +170,7 @@ mod tests {
             state: FilterState::Live,
             owner: None,
             growth: std::collections::BTreeMap::new(),
+            expires_ms: None,
         }
     }
 

@@ -10,8 +10,9 @@ pub(super) fn need_of(name: &str) -> Need {
     match name {
         "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" => Need::Filter(FilterVerb::Insert),
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "umbel.info" | "exists" | "touch"
-        | "type" => Need::Filter(FilterVerb::Read),
-        "bf.reserve" | "umbel.create" | "del" | "unlink" => Need::Filter(FilterVerb::Manage),
+        | "type" | "ttl" | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
+        "bf.reserve" | "umbel.create" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
+        | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),

@@ -14,7 +14,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
-use super::{keys, server};
+use super::{expiry, keys, server};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
@@ -222,6 +222,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::FilterInfo { key } => filters::filter_info(session, key).await,
         Command::Session => filters::open_session(session).await,
         Command::Keys(command) => keys::answer(session, command).await,
+        Command::Expiry(command) => expiry::answer(session, command).await,
         Command::Connection(command) => server::answer(session, command).await,
         Command::Commands(query) => Ok(query.answer()),
         Command::Cluster(query) => Ok(server::cluster(session, query)),

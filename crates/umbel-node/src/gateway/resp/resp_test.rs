@@ -73,10 +73,11 @@ impl Client {
     }
 }
 
-const TRANSCRIPTS: [(&str, &str); 6] = [
+const TRANSCRIPTS: [(&str, &str); 7] = [
     ("bloom", include_str!("../../../testdata/resp/bloom.txt")),
     ("bloom3", include_str!("../../../testdata/resp/bloom3.txt")),
     ("keys", include_str!("../../../testdata/resp/keys.txt")),
+    ("expiry", include_str!("../../../testdata/resp/expiry.txt")),
     ("connection", include_str!("../../../testdata/resp/connection.txt")),
     ("transactions", include_str!("../../../testdata/resp/transactions.txt")),
     ("umbel", include_str!("../../../testdata/resp/umbel.txt")),

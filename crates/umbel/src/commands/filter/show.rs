@@ -58,6 +58,7 @@ pub(super) fn summary_facts(filter: &FilterSummary) -> Vec<(&'static str, String
         ("state", filter.state.clone()),
         ("distribution", distribution_name(filter).to_owned()),
     ];
+    facts.extend(filter.expires_ms.map(|at_ms| ("expires", window::moment_text(Some(at_ms)))));
     facts.extend(filter.window.as_ref().map(|window| ("window", window::text(window))));
     facts
 }
@@ -78,6 +79,7 @@ pub(super) fn summary_json(filter: &FilterSummary) -> Value {
         "state": filter.state,
         "distribution": distribution_name(filter),
         "window": filter.window.as_ref().map(window::json),
+        "expires_ms": filter.expires_ms,
     })
 }
 

@@ -124,6 +124,32 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(explain)
 }
 
+/// A time after which a filter goes, or None for never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ExpiryArg(pub(super) Option<Duration>);
+
+/// Reads a time, or `never`.
+///
+/// # Errors
+///
+/// If the text is neither.
+pub(super) fn parse_expiry(text: &str) -> Result<ExpiryArg, String> {
+    match text {
+        "never" => Ok(ExpiryArg(None)),
+        text => parse_time(text).map(|time| ExpiryArg(Some(time))),
+    }
+}
+
+/// A moment that is to come, as the time until then.
+pub(super) fn moment_text(at_ms: Option<u64>) -> String {
+    let Some(at_ms) = at_ms else { return "never".to_owned() };
+    let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms);
+    match moment.duration_since(SystemTime::now()) {
+        Ok(left) => format!("in {:.0}s, at {at_ms} ms since 1970", left.as_secs_f64()),
+        Err(_) => format!("now, since {at_ms} ms since 1970"),
+    }
+}
+
 /// Milliseconds since 1970 as a time.
 ///
 /// # Errors
@@ -180,6 +206,16 @@ mod tests {
         ] {
             assert_eq!(window(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn filters_expire_after_a_time_or_never() {
+        let week = Duration::from_secs(7 * 86_400);
+        assert_eq!(parse_expiry("7d"), Ok(ExpiryArg(Some(week))));
+        assert_eq!(parse_expiry("never"), Ok(ExpiryArg(None)));
+        assert!(parse_expiry("0s").is_err() && parse_expiry("soon").is_err());
+        assert_eq!(moment_text(None), "never");
+        assert!(moment_text(Some(1)).starts_with("now"));
     }
 
     #[test]

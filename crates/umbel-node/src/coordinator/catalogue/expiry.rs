@@ -1,0 +1,36 @@
+//! When filters go by themselves.
+
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterName, MetaCommand};
+
+use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
+
+impl Coordinator {
+    /// Sets or takes away the time at which a filter is dropped, in milliseconds since 1970. One that has
+    /// passed drops it as soon as the leader of the meta group looks.
+    pub(crate) async fn expire(
+        &self,
+        name: &FilterName,
+        expires_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let (filter, _) = self.filter_in_any_state(name, deadline).await?;
+        self.meta_propose(MetaCommand::SetExpiry { filter, expires_ms }, deadline).await?;
+        Ok(())
+    }
+
+    /// When a filter is dropped, from a catalogue that is as new as the call; an outer None if there is no
+    /// such filter.
+    pub(crate) async fn expiry(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<Option<Option<u64>>, CallFailure> {
+        match self.filter_in_any_state(name, deadline).await {
+            Ok((_, record)) => Ok(Some(record.expires_ms)),
+            Err(CallFailure::UnknownFilter { .. }) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `EXPIRE` and what belongs to it: when filters go.
+
+use umbel_engine::meta::FilterVerb;
+use umbel_resp::{Condition, Expiry, ExpiryCommand, Refusal, Reply, TimeUnit};
+
+use super::answers::refusal;
+use super::session::{NoFilter, Session};
+
+/// What `TTL` says of a key that is not there, and of one without a time.
+const NO_KEY: i64 = -2;
+const NO_TIME: i64 = -1;
+
+pub(super) async fn answer(
+    session: &Session,
+    command: ExpiryCommand<'_>,
+) -> Result<Reply, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let deadline = session.shared.deadlines.of_command();
+    let (key, verb) = match command {
+        ExpiryCommand::Set { key, .. } | ExpiryCommand::Persist(key) => (key, FilterVerb::Manage),
+        ExpiryCommand::Ask { key, .. } => (key, FilterVerb::Read),
+    };
+    let name = match session.filter(verb, key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Ok(missing(command)),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    let now_ms = coordinator.seed().wall_ms();
+    let had = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
+    let Some(had) = had else { return Ok(missing(command)) };
+    let wanted = match command {
+        ExpiryCommand::Ask { unit, is_moment, .. } => {
+            return Ok(Reply::Integer(told(had, now_ms, unit, is_moment)));
+        }
+        ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
+        ExpiryCommand::Persist(_) => None,
+        ExpiryCommand::Set { expiry, condition, .. } => {
+            let at_ms = moment(expiry, now_ms);
+            if !allows(condition, had, at_ms) {
+                return Ok(Reply::Integer(0));
+            }
+            Some(at_ms)
+        }
+    };
+    let done = match wanted {
+        // Gone before the reply, as in Redis.
+        Some(at_ms) if at_ms <= now_ms => {
+            let deadline = session.shared.deadlines.of_long_command();
+            coordinator.drop_filter(&name, deadline).await.map(|_| ())
+        }
+        wanted => coordinator.expire(&name, wanted, deadline).await,
+    };
+    done.map_err(|error| refusal(&error))?;
+    Ok(Reply::Integer(1))
+}
+
+const fn missing(command: ExpiryCommand<'_>) -> Reply {
+    match command {
+        ExpiryCommand::Ask { .. } => Reply::Integer(NO_KEY),
+        ExpiryCommand::Set { .. } | ExpiryCommand::Persist(_) => Reply::Integer(0),
+    }
+}
+
+/// The moment in milliseconds since 1970; what is before that is 1970.
+fn moment(expiry: Expiry, now_ms: u64) -> u64 {
+    match expiry {
+        Expiry::AtMs(at_ms) => u64::try_from(at_ms).unwrap_or(0),
+        Expiry::InMs(ms) => now_ms.saturating_add_signed(ms),
+    }
+}
+
+/// No time counts as one that never comes.
+fn allows(condition: Condition, had: Option<u64>, at_ms: u64) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::IfNone => had.is_none(),
+        Condition::IfSome => had.is_some(),
+        Condition::IfLater => had.is_some_and(|had| at_ms > had),
+        Condition::IfEarlier => had.is_none_or(|had| at_ms < had),
+        Condition::IfSomeAndLater => had.is_some_and(|had| at_ms > had),
+        Condition::IfSomeAndEarlier => had.is_some_and(|had| at_ms < had),
+    }
+}
+
+/// The time that is left, seconds to the nearest, or the moment.
+fn told(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> i64 {
+    let Some(at_ms) = had else { return NO_TIME };
+    let ms = if is_moment { at_ms } else { at_ms.saturating_sub(now_ms) };
+    let number = match unit {
+        TimeUnit::Milliseconds => ms,
+        TimeUnit::Seconds => ms.saturating_add(500) / 1_000,
+    };
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_as_redis_does() {
+        use TimeUnit::{Milliseconds, Seconds};
+        assert_eq!(told(None, 5, Seconds, false), -1);
+        assert_eq!(told(Some(10_499), 0, Seconds, false), 10);
+        assert_eq!(told(Some(10_500), 0, Seconds, false), 11);
+        assert_eq!(told(Some(10_500), 500, Milliseconds, false), 10_000);
+        assert_eq!(told(Some(10_500), 500, Milliseconds, true), 10_500);
+        // Due, and not yet dropped.
+        assert_eq!(told(Some(10), 500, Milliseconds, false), 0);
+    }
+
+    #[test]
+    fn conditions_are_those_of_redis() {
+        assert!(allows(Condition::IfNone, None, 5) && !allows(Condition::IfNone, Some(4), 5));
+        assert!(allows(Condition::IfSome, Some(4), 5) && !allows(Condition::IfSome, None, 5));
+        // Without a time it lasts for ever: nothing is later, everything earlier.
+        assert!(!allows(Condition::IfLater, None, 5) && allows(Condition::IfEarlier, None, 5));
+        assert!(allows(Condition::IfLater, Some(4), 5) && !allows(Condition::IfLater, Some(5), 5));
+        assert!(!allows(Condition::IfSomeAndEarlier, None, 5));
+        assert_eq!(moment(Expiry::InMs(-70), 50), 0);
+        assert_eq!(moment(Expiry::AtMs(-1), 50), 0);
+        assert_eq!(moment(Expiry::InMs(7), 50), 57);
+    }
+}
