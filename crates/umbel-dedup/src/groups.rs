@@ -41,6 +41,7 @@ pub(crate) fn for_each_group(
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ToldGroups {
     by_power: Vec<u64>,
+    records_by_power: Vec<u64>,
     largest: u64,
     /// Size and kept record of the largest ones.
     most_repeated: Vec<(u64, u64)>,
@@ -77,6 +78,8 @@ impl ToldGroups {
 pub(crate) struct GroupFacts {
     /// Groups by the whole part of the binary logarithm of their size.
     by_power: Vec<u64>,
+    /// Records in these groups.
+    records_by_power: Vec<u64>,
     largest: u64,
     /// The largest ones; of equal sizes the first in input order. The least of them is on top.
     most_repeated: BinaryHeap<Reverse<(u64, Reverse<Place>)>>,
@@ -86,10 +89,7 @@ impl GroupFacts {
     /// Counts the next group in the order of the kept records.
     pub(crate) fn add(&mut self, kept: Place, size: u64) {
         let power = size.ilog2() as usize;
-        if power >= self.by_power.len() {
-            self.by_power.resize(power + 1, 0);
-        }
-        self.by_power[power] += 1;
+        self.count(power, 1, size);
         self.largest = self.largest.max(size);
         self.name(kept, size);
     }
@@ -99,7 +99,8 @@ impl GroupFacts {
         let powers = self.by_power.iter().enumerate().filter(|(_, groups)| **groups > 0);
         let row = |(power, groups): (usize, &u64)| {
             let (from, to) = (1u64 << power, (1u64 << power) * 2 - 1);
-            json!({ "size_min": from, "size_max": to, "groups": groups })
+            let records = self.records_by_power[power];
+            json!({ "size_min": from, "size_max": to, "groups": groups, "records": records })
         };
         let count: u64 = self.by_power.iter().sum();
         let histogram: Vec<Value> = powers.map(row).collect();
@@ -123,21 +124,30 @@ impl GroupFacts {
         let mut most_repeated: Vec<(u64, u64)> = self.most_repeated.iter().map(row).collect();
         most_repeated.sort_unstable();
         let (by_power, largest) = (self.by_power.clone(), self.largest);
-        ToldGroups { by_power, largest, most_repeated, parts: Vec::new() }
+        let records_by_power = self.records_by_power.clone();
+        ToldGroups { by_power, records_by_power, largest, most_repeated, parts: Vec::new() }
     }
 
     /// Adds what another worker has told.
     pub(crate) fn add_told(&mut self, told: &ToldGroups) {
-        for (power, groups) in told.by_power.iter().enumerate().take(u64::BITS as usize) {
-            if power >= self.by_power.len() {
-                self.by_power.resize(power + 1, 0);
-            }
-            self.by_power[power] = self.by_power[power].saturating_add(*groups);
+        let rows = told.by_power.iter().zip(&told.records_by_power);
+        for (power, (groups, records)) in rows.enumerate().take(u64::BITS as usize) {
+            self.count(power, *groups, *records);
         }
         self.largest = self.largest.max(told.largest);
         for &(size, kept) in &told.most_repeated {
             self.name(Place::from_bits(kept), size);
         }
+    }
+
+    /// Counts groups of a power, and the records in them.
+    fn count(&mut self, power: usize, groups: u64, records: u64) {
+        if power >= self.by_power.len() {
+            self.by_power.resize(power + 1, 0);
+            self.records_by_power.resize(power + 1, 0);
+        }
+        self.by_power[power] = self.by_power[power].saturating_add(groups);
+        self.records_by_power[power] = self.records_by_power[power].saturating_add(records);
     }
 
     /// Names a group if it is one of the largest.

@@ -5,6 +5,7 @@
 
 use super::addresses::{is_object, object_at};
 use super::bad::BadRecords;
+use super::commit::commit;
 use super::destinations::{open_sink, refuse_existing, store_of};
 use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
@@ -68,6 +69,53 @@ pub(crate) struct Outputs {
     pub(crate) index: Option<Named>,
     /// The summary.
     pub(crate) summary: Option<Named>,
+    /// The page.
+    pub(crate) page: Option<Named>,
+}
+
+/// The place of a page, opened before what the page is about has begun: to be written once that is done.
+pub struct PageOutput {
+    named: Named,
+    /// What is said first where the page cannot be written.
+    stands: &'static str,
+}
+
+impl PageOutput {
+    /// A page at this path, in the place of what is there. `stands` says, if the page cannot be written in the end, what
+    /// is done in spite of that.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, with the path: where the page cannot be, it shall be known before the work.
+    pub fn replacing(path: &Path, stands: &'static str) -> Result<Self> {
+        if path.is_dir() {
+            return refuse(format!("{} is a directory, expected a file", path.display()));
+        }
+        let named = match is_device(path) {
+            true => Named::Late(path.to_owned()),
+            false => Named::Open(Box::new(Sink::file(path, true)?)),
+        };
+        Ok(Self { named, stands })
+    }
+
+    /// The page of a job.
+    pub(crate) fn of_job(named: Named) -> Self {
+        Self { named, stands: "the job is done and its other outputs stand, but not the --report" }
+    }
+
+    /// Writes the page, under its name once it is whole.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, with the path. Nothing of the page stands then.
+    pub fn write(self, page: &str) -> Result<()> {
+        let write = || {
+            let mut sink = self.named.sink()?;
+            sink.write(page.as_bytes())?;
+            commit(vec![sink.complete()?])
+        };
+        write().context(self.stands)
+    }
 }
 
 impl Outputs {
@@ -94,7 +142,8 @@ impl Outputs {
         };
         let index = spec.save_index.as_ref().map(plain);
         let (index, summary) = (index.transpose()?, report(&spec.summary)?);
-        Ok(Self { kept, duplicates, groups, bad, index, summary })
+        let page = report(&spec.page)?;
+        Ok(Self { kept, duplicates, groups, bad, index, summary, page })
     }
 }
 

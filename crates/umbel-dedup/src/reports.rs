@@ -4,6 +4,7 @@ use super::annotate;
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
 use super::drop_rows::DropRows;
+use super::file_tally::FileTally;
 use super::groups::{GroupFacts, GroupList, for_each_group};
 use super::outputs::Named;
 use super::report::{RecordNames, Report};
@@ -29,6 +30,8 @@ pub(crate) struct Reported {
     pub(crate) complete: Vec<Complete>,
     /// The sections `groups` and `most_repeated` of the summary.
     pub(crate) groups: Option<(Value, Value)>,
+    /// The sections `files` and `overlap`, if a page is wanted.
+    pub(crate) files: Option<(Value, Value)>,
     /// The reader of standard output has left before the end.
     pub(crate) was_closed: bool,
 }
@@ -39,6 +42,7 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
     drops.by_kept()?;
     reported.complete.extend(drops.report);
     let Some(by_kept) = drops.by_kept else { return Ok(reported) };
+    reported.files = drops.tally.map(|tally| tally.json(&by_kept)).transpose()?;
     let Drops { job, facts, scratch, .. } = drops;
     let names = RecordNames::new(job, facts);
 
@@ -90,6 +94,8 @@ pub(crate) struct Drops<'a> {
     duplicates: Option<Named>,
     by_kept: Option<SortedRows<2>>,
     report: Option<Complete>,
+    /// Repeats by file, if a page is wanted.
+    tally: Option<FileTally<'a>>,
 }
 
 impl<'a> Drops<'a> {
@@ -101,7 +107,8 @@ impl<'a> Drops<'a> {
         scratch: &'a Arc<ScratchFile>,
         duplicates: Option<Named>,
     ) -> Self {
-        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None }
+        let tally = job.spec.page.is_some().then(|| FileTally::new(job, facts));
+        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None, tally }
     }
 
     /// Kept and dropped places, by the kept ones; `None` if nobody has asked for the drops.
@@ -115,6 +122,9 @@ impl<'a> Drops<'a> {
         dropped.for_each(|row| {
             if let Some(report) = &mut report {
                 report.add(row)?;
+            }
+            if let Some(tally) = &mut self.tally {
+                tally.add(&row);
             }
             // What a reference holds is in no group: the record that was kept is not of this job.
             if row.is_known() {

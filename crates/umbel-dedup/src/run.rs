@@ -17,8 +17,8 @@ use super::observer::{Observer, Unit};
 use super::online::Online;
 use super::output::Written;
 use super::outputs::{
-    Named, Outputs, check_against_inputs, check_named, remove_leftovers_beside, try_objects,
-    write_bad,
+    Named, Outputs, PageOutput, check_against_inputs, check_named, remove_leftovers_beside,
+    try_objects, write_bad,
 };
 use super::plan::{self, Forecast, JobPlan};
 use super::progress::Bar;
@@ -44,6 +44,8 @@ pub struct Done {
     pub summary: Summary,
     /// Whether the reader of standard output left before the end: whoever has heard enough is not told more.
     pub was_closed: bool,
+    /// Where the page goes, if one is wanted.
+    pub page: Option<PageOutput>,
 }
 
 /// What a job works on.
@@ -130,7 +132,8 @@ fn execute(
     drop(bar_read);
     phases.push(("local", watch.lap()));
 
-    let Outputs { kept, duplicates, groups, bad: bad_list, index, summary: summary_sink } = named;
+    let Outputs { kept, duplicates, groups, bad: bad_list, index, summary: summary_sink, page } =
+        named;
     let mut done = |phase| phases.push((phase, watch.lap()));
     let (exchange, runs) = decide(job, store, &local, dropped.as_ref(), &scratch, &mut done)?;
     let mut asked = Vec::new();
@@ -165,6 +168,7 @@ fn execute(
         asked: &asked,
         bad: &found.bad,
         groups: reported.groups,
+        files: reported.files,
         written: written.records,
         early_drops: found.early_drops,
         phases: &phases,
@@ -183,7 +187,7 @@ fn execute(
     job.references.check_not_replaced()?;
     commit(written.complete)?;
     online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
-    Ok(Done { summary, was_closed: written.was_closed })
+    Ok(Done { summary, was_closed: written.was_closed, page: page.map(PageOutput::of_job) })
 }
 
 /// Writes the index of what stays, if it is wanted.

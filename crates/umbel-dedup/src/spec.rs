@@ -151,6 +151,8 @@ pub struct JobSpec {
     pub save_index: Option<SaveIndex>,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
+    /// Where the page goes that the caller draws of the summary: repeats are counted by file for it.
+    pub page: Option<PathBuf>,
     /// When records are equal.
     pub level: Level,
     /// Which of equal records stays.
@@ -212,6 +214,7 @@ impl JobSpec {
             reach: Reach { own_cluster: None, connect: Arc::new(connect) },
             save_index: None,
             summary: None,
+            page: None,
             level: Level::Fingerprint,
             keep: Keep::First,
             best: None,
@@ -252,6 +255,7 @@ impl JobSpec {
             ("--groups", self.groups.as_ref()),
             ("--bad", self.bad.as_ref()),
             ("--summary", self.summary.as_ref()),
+            ("--report", self.page.as_ref()),
             ("--save-index", self.save_index.as_ref().map(|index| &index.path)),
             (if self.annotates { "--annotate" } else { "--output" }, target),
         ];
@@ -283,6 +287,6 @@ impl JobSpec {
     /// Whether anybody wants to know which record was kept for a dropped one.
     pub(crate) fn reports_kept(&self) -> bool {
         let is_told = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
-        is_told || self.by_size.needs_sizes()
+        is_told || self.page.is_some() || self.by_size.needs_sizes()
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) bad: &'a BadRecords,
     /// The sections `groups` and `most_repeated`, if reports were wanted.
     pub(crate) groups: Option<(Value, Value)>,
+    /// The sections `files` and `overlap`, if a page was wanted.
+    pub(crate) files: Option<(Value, Value)>,
     /// How many records were written, where that depends on the sizes of their groups.
     pub(crate) written: Option<u64>,
     pub(crate) early_drops: u64,
@@ -72,6 +74,7 @@ impl Summary {
         let report = &facts.exchange.report;
         let DroppedItems { input: dropped, reference: known } = facts.dropped;
         let (groups, most_repeated) = facts.groups.clone().unwrap_or_default();
+        let (files, overlap) = facts.files.clone().unwrap_or_default();
         let value = json!({
             "job": format!("{:#018x}", facts.job.id),
             "seed": format!("{:#018x}", facts.job.spec.seed),
@@ -87,6 +90,8 @@ impl Summary {
             "dropped": { "input": dropped, "reference": known, "missing_key": facts.left_out },
             "groups": groups,
             "most_repeated": most_repeated,
+            "files": files,
+            "overlap": overlap,
             "references": references(facts),
             "bad": { "total": facts.bad.total(), "by_cause": facts.bad.by_cause() },
             "plan": plan(facts),

@@ -111,6 +111,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         asked: &asked(parts),
         bad: &BadRecords::default(),
         groups: groups(result, parts)?,
+        files: None,
         early_drops: sum(|part| part.early_drops),
         phases: &[],
         wall: bench.clocks.0.elapsed(),

@@ -91,6 +91,7 @@ impl Place {
             reach: Reach { own_cluster: None, connect: Arc::new(|_| unreachable!()) },
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
+            page: None,
             level,
             keep,
             filter: FilterChoice::Auto,

@@ -214,7 +214,7 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
         write_stdout(plan.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let Done { summary, was_closed } = run_job(spec, &terminal)?;
+    let Done { summary, was_closed, .. } = run_job(spec, &terminal)?;
     summary::show(summary.value(), args.quiet || was_closed);
     Ok(summary::exit(summary.value()))
 }
@@ -356,6 +356,7 @@ impl DedupArgs {
             duplicates: self.duplicates.clone(),
             bad: self.bad.clone(),
             summary: self.summary.clone(),
+            page: None,
             level,
             keep: match &self.keep {
                 KeepArg::First => Keep::First,

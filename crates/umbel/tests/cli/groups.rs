@@ -36,12 +36,15 @@ fn groups_are_those_of_a_map() {
             format!("{{\"kept_file\":\"{file}\",\"kept_record\":{record},\"size\":{size}}}\n")
         })
         .collect();
-    let mut by_power: BTreeMap<u32, u64> = BTreeMap::new();
-    groups.iter().for_each(|(.., size)| *by_power.entry(size.ilog2()).or_default() += 1);
+    let mut by_power: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    groups.iter().for_each(|(.., size)| by_power.entry(size.ilog2()).or_default().push(*size));
     let histogram: Vec<Value> = by_power
         .into_iter()
-        .map(|(power, groups)| {
-            json!({"size_min": 1u64 << power, "size_max": (2u64 << power) - 1, "groups": groups})
+        .map(|(power, sizes)| {
+            json!({
+                "size_min": 1u64 << power, "size_max": (2u64 << power) - 1,
+                "groups": sizes.len(), "records": sizes.iter().sum::<u64>(),
+            })
         })
         .collect();
     let largest = groups.iter().map(|(.., size)| size).max();
