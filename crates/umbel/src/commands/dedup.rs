@@ -5,6 +5,7 @@ mod by_size;
 mod choices;
 mod cluster;
 pub(super) mod cutting;
+mod equality;
 mod machines;
 mod membership;
 mod plan;
@@ -32,7 +33,7 @@ use umbel_dedup::{
     parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
 use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
-use umbel_records::{Granularity, Normaliser};
+use umbel_records::Normaliser;
 use values::{KeepArg, parse_keep};
 
 const INPUT: &str = "Input";
@@ -392,54 +393,6 @@ impl DedupArgs {
             annotates: self.annotate.is_some(),
             tells_kept: told.into_iter().find_map(|(flag, is_told)| is_told.then_some(flag)),
         }
-    }
-
-    /// What is compared, if nothing is wrong with it.
-    fn compared(&self) -> GranularityArg {
-        let default = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
-        self.granularity.unwrap_or(default)
-    }
-
-    fn granularity(&self) -> Result<Granularity> {
-        let granularity = self.compared();
-        if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
-            let text = "--paragraph-bytes-min goes with --granularity paragraph";
-            return Err(UsageError(text.into()).into());
-        }
-        if granularity == GranularityArg::Paragraph {
-            let [field] = &self.key[..] else {
-                let text = "--granularity paragraph needs one --key FIELD, which holds the text";
-                return Err(UsageError(text.into()).into());
-            };
-            return Ok(Granularity::Paragraph(field.clone()));
-        }
-        if (granularity == GranularityArg::Key) == self.key.is_empty() {
-            let text = "--granularity key and --key FIELD go together";
-            return Err(UsageError(text.into()).into());
-        }
-        Ok(match granularity {
-            GranularityArg::Line => Granularity::Line,
-            GranularityArg::Record => Granularity::Record,
-            GranularityArg::File => Granularity::File,
-            GranularityArg::Key | GranularityArg::Paragraph => Granularity::Key(self.key.clone()),
-        })
-    }
-
-    fn level(&self) -> Result<Level> {
-        let rate = self.false_positive_rate.unwrap_or(1e-3);
-        if !(rate > 0.0 && rate < 1.0) {
-            let text = format!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
-            return Err(UsageError(text).into());
-        }
-        if self.false_positive_rate.is_some() && self.exactness != ExactnessArg::Approximate {
-            let text = "--false-positive-rate goes with --exactness approximate";
-            return Err(UsageError(text.into()).into());
-        }
-        Ok(match self.exactness {
-            ExactnessArg::Approximate => Level::Approximate { false_positive_rate: rate },
-            ExactnessArg::Fingerprint => Level::Fingerprint,
-            ExactnessArg::Bytes => Level::Bytes,
-        })
     }
 
     fn output(&self) -> OutputTarget {

@@ -10,13 +10,13 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_engine::reconcile::{Aim, Direction, Optimize, Options, Role};
-use umbel_files::FileRoles;
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
     Observer, ReconcileError, answer, listen, open_set, reconcile,
 };
 
 mod bounds;
+mod checks;
 mod observers;
 mod offline;
 mod report;
@@ -255,41 +255,6 @@ impl ReconcileArgs {
             (_, true, _) if !is_b => Direction::Push,
             (_, true, _) => Direction::Pull,
             _ => Direction::Compare,
-        }
-    }
-
-    /// Refuses to write over a set, or over a sketch of one.
-    fn check_roles(&self) -> Result<()> {
-        let mut roles = FileRoles::default();
-        for set in &self.sets {
-            let endpoint = Endpoint::parse(set)?;
-            if let Some(path) = endpoint.path().or(endpoint.sketch_path()) {
-                roles.add_input(&path.display().to_string(), path);
-            }
-        }
-        let outputs =
-            [("--sketch", &self.sketch), ("--resume", &self.resume), ("--report", &self.report)];
-        for (flag, path) in outputs {
-            path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
-        }
-        Ok(())
-    }
-
-    /// Refuses `--delete` where nothing is there that could go.
-    fn check_delete(&self) -> Result<()> {
-        let answers = self.stdio || self.listen.is_some();
-        match (self.delete, answers) {
-            (true, true) if !self.writable => {
-                Err(usage("--delete lets whoever connects remove items: it goes with --writable"))
-            }
-            (true, false) if self.two_way => Err(usage(
-                "--two-way --delete would remove from each what only it has, and bring it to the other: with --pull or \
-                 --push, one side becomes as the other is",
-            )),
-            (true, false) if !self.pull && !self.push => Err(usage(
-                "--delete goes with --pull or --push: it says that what only the taking side has goes",
-            )),
-            _ => Ok(()),
         }
     }
 

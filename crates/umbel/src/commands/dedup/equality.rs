@@ -1,0 +1,60 @@
+//! What is equal, of the arguments: what is compared, and how exactly.
+
+use super::DedupArgs;
+use super::choices::{ExactnessArg, GranularityArg};
+use crate::exit::UsageError;
+use anyhow::Result;
+use umbel_engine::dedup::Level;
+use umbel_records::Granularity;
+
+impl DedupArgs {
+    /// What is compared, if nothing is wrong with it.
+    pub(super) fn compared(&self) -> GranularityArg {
+        let default = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
+        self.granularity.unwrap_or(default)
+    }
+
+    /// What is compared.
+    pub(super) fn granularity(&self) -> Result<Granularity> {
+        let granularity = self.compared();
+        if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
+            let text = "--paragraph-bytes-min goes with --granularity paragraph";
+            return Err(UsageError(text.into()).into());
+        }
+        if granularity == GranularityArg::Paragraph {
+            let [field] = &self.key[..] else {
+                let text = "--granularity paragraph needs one --key FIELD, which holds the text";
+                return Err(UsageError(text.into()).into());
+            };
+            return Ok(Granularity::Paragraph(field.clone()));
+        }
+        if (granularity == GranularityArg::Key) == self.key.is_empty() {
+            let text = "--granularity key and --key FIELD go together";
+            return Err(UsageError(text.into()).into());
+        }
+        Ok(match granularity {
+            GranularityArg::Line => Granularity::Line,
+            GranularityArg::Record => Granularity::Record,
+            GranularityArg::File => Granularity::File,
+            GranularityArg::Key | GranularityArg::Paragraph => Granularity::Key(self.key.clone()),
+        })
+    }
+
+    /// When two items are equal.
+    pub(super) fn level(&self) -> Result<Level> {
+        let rate = self.false_positive_rate.unwrap_or(1e-3);
+        if !(rate > 0.0 && rate < 1.0) {
+            let text = format!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
+            return Err(UsageError(text).into());
+        }
+        if self.false_positive_rate.is_some() && self.exactness != ExactnessArg::Approximate {
+            let text = "--false-positive-rate goes with --exactness approximate";
+            return Err(UsageError(text.into()).into());
+        }
+        Ok(match self.exactness {
+            ExactnessArg::Approximate => Level::Approximate { false_positive_rate: rate },
+            ExactnessArg::Fingerprint => Level::Fingerprint,
+            ExactnessArg::Bytes => Level::Bytes,
+        })
+    }
+}

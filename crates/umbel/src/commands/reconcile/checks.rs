@@ -1,0 +1,43 @@
+//! What is refused before anything is compared.
+
+use super::{ReconcileArgs, usage};
+use anyhow::Result;
+use umbel_files::FileRoles;
+use umbel_reconcile::Endpoint;
+
+impl ReconcileArgs {
+    /// Refuses to write over a set, or over a sketch of one.
+    pub(super) fn check_roles(&self) -> Result<()> {
+        let mut roles = FileRoles::default();
+        for set in &self.sets {
+            let endpoint = Endpoint::parse(set)?;
+            if let Some(path) = endpoint.path().or(endpoint.sketch_path()) {
+                roles.add_input(&path.display().to_string(), path);
+            }
+        }
+        let outputs =
+            [("--sketch", &self.sketch), ("--resume", &self.resume), ("--report", &self.report)];
+        for (flag, path) in outputs {
+            path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses `--delete` where nothing is there that could go.
+    pub(super) fn check_delete(&self) -> Result<()> {
+        let answers = self.stdio || self.listen.is_some();
+        match (self.delete, answers) {
+            (true, true) if !self.writable => {
+                Err(usage("--delete lets whoever connects remove items: it goes with --writable"))
+            }
+            (true, false) if self.two_way => Err(usage(
+                "--two-way --delete would remove from each what only it has, and bring it to the other: with --pull or \
+                 --push, one side becomes as the other is",
+            )),
+            (true, false) if !self.pull && !self.push => Err(usage(
+                "--delete goes with --pull or --push: it says that what only the taking side has goes",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
