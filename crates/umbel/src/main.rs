@@ -11,6 +11,7 @@ mod cluster_client;
 mod commands;
 mod exit;
 mod interrupt;
+mod picture;
 mod say;
 mod units;
 mod workshop;

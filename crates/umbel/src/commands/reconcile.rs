@@ -6,9 +6,11 @@ use crate::interrupt::BegunEmpty;
 use crate::say::say;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, ValueEnum};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use umbel_dedup::PageOutput;
 use umbel_engine::reconcile::{Aim, Direction, Optimize, Options, Role};
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
@@ -19,11 +21,13 @@ mod bounds;
 mod checks;
 mod observers;
 mod offline;
+mod page;
 mod report;
 mod secret;
 
 use observers::{Notices, Terminal};
-use report::{Report, count_changed, show_difference};
+use page::page_of;
+use report::{Report, count_changed, show_difference, write_report};
 
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
@@ -92,6 +96,9 @@ pub(crate) struct ReconcileArgs {
     /// Write what was found and what it cost as JSON
     #[arg(long, value_name = "FILE.json", help_heading = RESULTS)]
     report: Option<PathBuf>,
+    /// Write the same as a page of pictures to show others
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["stdio", "listen"], help_heading = RESULTS)]
+    report_html: Option<PathBuf>,
     /// Most bytes that may travel, both ways
     #[arg(long, value_name = "BYTES", value_parser = umbel_dedup::parse_bytes, help_heading = "Limits")]
     max_bytes: Option<u64>,
@@ -202,13 +209,6 @@ fn draw_key() -> u128 {
     rand::random()
 }
 
-fn write_report(path: Option<&Path>, report: &serde_json::Value) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let mut text = serde_json::to_string_pretty(report)?;
-    text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))
-}
-
 fn usage(text: impl Into<String>) -> anyhow::Error {
     UsageError(text.into()).into()
 }
@@ -235,15 +235,18 @@ impl ReconcileArgs {
                 "--sketch is for a session with another process or machine: here, compare A.sketch with B.sketch",
             ));
         }
-        if a.sketch().is_some() || b.sketch().is_some() {
-            return self.offline(&form, &a, &b);
-        }
-        match (a.path(), b.path()) {
+        let stands = "the comparison is done and stands, but not its --report-html";
+        let page = self.report_html.as_deref().map(|path| PageOutput::replacing(path, stands));
+        let page = page.transpose()?;
+        let (exit, told) = match (a.path(), b.path()) {
+            _ if a.sketch().is_some() || b.sketch().is_some() => self.offline(&form, &a, &b),
             (Some(a), Some(b)) => self.both_here(&form, a, b),
             (Some(a), None) => self.one_here(&form, a, &b, false),
             (None, Some(b)) => self.one_here(&form, b, &a, true),
             (None, None) => Err(usage("one of the two sets must be a file of this machine")),
-        }
+        }?;
+        page.map_or(Ok(()), |page| page.write(&page_of(&told)))?;
+        Ok(exit)
     }
 
     /// The direction as the side that begins sees it.
@@ -340,7 +343,7 @@ impl ReconcileArgs {
         Ok(())
     }
 
-    fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<Exit> {
+    fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<(Exit, Value)> {
         let report = Report::start();
         let direction = self.direction(false);
         let form = &form.with_id_bytes_of(&[a, b])?;
@@ -373,7 +376,13 @@ impl ReconcileArgs {
         self.conclude(&report, &*here, (&ended, replaced_there), false)
     }
 
-    fn one_here(&self, form: &Form, path: &Path, other: &Endpoint, is_b: bool) -> Result<Exit> {
+    fn one_here(
+        &self,
+        form: &Form,
+        path: &Path,
+        other: &Endpoint,
+        is_b: bool,
+    ) -> Result<(Exit, Value)> {
         let report = Report::start();
         let secret = self.secret(Some(other))?;
         let direction = self.direction(is_b);
@@ -419,7 +428,7 @@ impl ReconcileArgs {
         set: &dyn ItemSet,
         (ended, replaced_there): (&Ended, usize),
         is_b: bool,
-    ) -> Result<Exit> {
+    ) -> Result<(Exit, Value)> {
         let is_dry = self.direction(is_b) == Direction::Compare;
         let mut changed = None;
         if is_dry && !self.quiet {
@@ -428,7 +437,8 @@ impl ReconcileArgs {
         } else if ended.change.differing_count > 0 {
             changed = Some(ended.change.differing_count);
         }
-        write_report(self.report.as_deref(), &report.json(ended, is_b, changed))?;
+        let told = report.json(ended, is_b, changed);
+        write_report(self.report.as_deref(), &told)?;
         say(report.text(ended, is_b, changed));
         let outcome = &ended.outcome;
         let (here, there) = (outcome.only_here_count, outcome.only_there_count);
@@ -440,6 +450,6 @@ impl ReconcileArgs {
             Direction::Push => there.saturating_sub(replaced_there as u64),
             Direction::TwoWay => ended.change.conflict_count,
         };
-        Ok(if stays == 0 { Exit::Done } else { Exit::Failed })
+        Ok((if stays == 0 { Exit::Done } else { Exit::Failed }, told))
     }
 }

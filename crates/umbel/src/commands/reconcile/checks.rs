@@ -15,8 +15,12 @@ impl ReconcileArgs {
                 roles.add_input(&path.display().to_string(), path);
             }
         }
-        let outputs =
-            [("--sketch", &self.sketch), ("--resume", &self.resume), ("--report", &self.report)];
+        let outputs = [
+            ("--sketch", &self.sketch),
+            ("--resume", &self.resume),
+            ("--report", &self.report),
+            ("--report-html", &self.report_html),
+        ];
         for (flag, path) in outputs {
             path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
         }

@@ -1,6 +1,7 @@
 //! `umbel reconcile` with a sketch in place of a set or of both.
 
-use super::{ReconcileArgs, usage, write_report};
+use super::report::write_report;
+use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::Exit;
 use crate::say::say;
@@ -11,7 +12,7 @@ use umbel_reconcile::{Compared, Endpoint, Form, compare_sketches, compare_with_s
 
 impl ReconcileArgs {
     /// Compares with a sketch, or two.
-    pub(super) fn offline(&self, form: &Form, a: &Endpoint, b: &Endpoint) -> Result<Exit> {
+    pub(super) fn offline(&self, form: &Form, a: &Endpoint, b: &Endpoint) -> Result<(Exit, Value)> {
         if self.pull || self.push || self.two_way {
             return Err(usage(
                 "a sketch takes and gives nothing: only the difference can be shown",
@@ -31,9 +32,10 @@ impl ReconcileArgs {
         if !self.quiet {
             comparison.show(&mut std::io::stdout().lock())?;
         }
-        write_report(self.report.as_deref(), &comparison.json())?;
+        let told = comparison.json();
+        write_report(self.report.as_deref(), &told)?;
         say(comparison.text());
-        Ok(if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed })
+        Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed }, told))
     }
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 use umbel_engine::reconcile::Item;
 use umbel_reconcile::{Ended, ItemSet, Shown};
@@ -102,6 +103,18 @@ impl Report {
         }
         text
     }
+}
+
+/// Writes a report as JSON, if it is wanted.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub(super) fn write_report(path: Option<&Path>, report: &Value) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let mut text = serde_json::to_string_pretty(report)?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))
 }
 
 fn seconds(duration: Duration) -> f64 {

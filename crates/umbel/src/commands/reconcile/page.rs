@@ -1,0 +1,295 @@
+//! The page of a comparison: how much differs, and what travelled beside the least that could, drawn from the report in
+//! JSON alone, so that both say the same.
+
+use crate::picture::{
+    Cell, Element, Heading, Part, Told, Tone, bar, duration, figures, grouped, note, number_of,
+    page, section, share, shortened, strip, table,
+};
+use crate::units::size;
+use serde_json::Value;
+
+/// What bytes travel for, in order, and what it is called.
+const PHASES: [(&str, &str); 10] = [
+    ("hello", "Greetings and digests"),
+    ("estimator", "Estimate of the difference"),
+    ("filter", "Filters"),
+    ("sketch", "Sketches of the difference"),
+    ("list", "Lists of hashes"),
+    ("request", "Questions for items"),
+    ("items", "Items that one side lacks"),
+    ("control", "Agreement"),
+    ("contents", "Contents of files"),
+    ("resume", "Around a session that can go on"),
+];
+
+/// The page of a comparison that has ended well.
+pub(super) fn page_of(report: &Value) -> String {
+    let told = Told::new(report);
+    let differing = told.count("/difference/only_a") + told.count("/difference/only_b");
+    let all = told.count("/items/a") + told.count("/difference/only_b");
+    let finding = match differing {
+        0 => format!("Both sets are equal: {}", items(told.count("/items/a"))),
+        _ => format!("{} of {} are in one set alone", grouped(differing), items(all)),
+    };
+    let source = format!("umbel reconcile {}", env!("CARGO_PKG_VERSION"));
+    let heading = Heading { source, finding, lead: lead(told) };
+    let content = [
+        Some(sets(told, all)),
+        Some(key_figures(told)),
+        beside_the_bound(told),
+        by_phase(told),
+        Some(course(told)),
+        Some(footer(told)),
+    ];
+    page(heading, content.into_iter().flatten())
+}
+
+fn items(count: u64) -> String {
+    number_of(count, "item", "items")
+}
+
+/// All bytes of the session, both ways.
+fn travelled(told: Told<'_>) -> u64 {
+    told.count("/bytes_sent") + told.count("/bytes_received")
+}
+
+/// The same without contents of files and what lies around a session that can go on: what the bound is a bound of.
+fn compared_bytes(told: Told<'_>) -> u64 {
+    let beside = told.count("/bytes_by_phase/contents") + told.count("/bytes_by_phase/resume");
+    travelled(told).saturating_sub(beside)
+}
+
+fn lead(told: Told<'_>) -> String {
+    let sets = format!(
+        "A has {}, B has {}.",
+        items(told.count("/items/a")),
+        items(told.count("/items/b"))
+    );
+    if !told.is_there("/bytes_by_phase") {
+        let read = size(told.number("/bytes_received"));
+        return format!(
+            "{sets} Compared by a sketch, of which {read} were read; nothing travelled."
+        );
+    }
+    let rounds = number_of(told.count("/rounds"), "round", "rounds");
+    let bytes = size(travelled(told) as f64);
+    format!("{sets} {bytes} travelled in {rounds}, both ways and all together.")
+}
+
+fn sets(told: Told<'_>, all: u64) -> Element {
+    let (only_a, only_b) = (told.count("/difference/only_a"), told.count("/difference/only_b"));
+    let both = all.saturating_sub(only_a).saturating_sub(only_b);
+    let part = |name: &str, amount, tone| Part {
+        name: format!("{} {name} ({})", grouped(amount), share(amount, all)),
+        amount,
+        tone,
+    };
+    let parts = [
+        part("only in A", only_a, Tone::Main),
+        part("in both", both, Tone::Track),
+        part("only in B", only_b, Tone::Soft),
+    ];
+    strip("sets", "Items of A and of B", all, &parts)
+}
+
+fn key_figures(told: Told<'_>) -> Element {
+    let none = String::new;
+    let count = |path: &str| grouped(told.count(path));
+    let mut all = vec![
+        ("In A", count("/items/a"), none()),
+        ("In B", count("/items/b"), none()),
+        ("Only in A", count("/difference/only_a"), none()),
+        ("Only in B", count("/difference/only_b"), none()),
+    ];
+    if told.is_there("/difference/changed") {
+        let beside = "counted on both sides".into();
+        all.push(("In two versions", count("/difference/changed"), beside));
+    }
+    for (name, path) in [
+        ("Added here", "/applied/added"),
+        ("Replaced here", "/applied/replaced"),
+        ("Removed here", "/applied/removed"),
+        ("Conflicts", "/applied/conflicts"),
+    ] {
+        if told.count(path) > 0 {
+            all.push((name, count(path), none()));
+        }
+    }
+    if told.is_there("/bytes_by_phase") {
+        let sent = size(told.number("/bytes_sent"));
+        let received = size(told.number("/bytes_received"));
+        let beside = format!("{sent} sent, {received} received");
+        all.push(("Travelled", size(travelled(told) as f64), beside));
+    }
+    if told.number("/ratio") > 0.0 {
+        let beside = "of what travelled to the bound".into();
+        all.push(("Ratio", format!("{:.2}", told.number("/ratio")), beside));
+    }
+    let cpu = format!("{} of processor", duration(told.number("/cpu_seconds")));
+    all.push(("Time", duration(told.number("/wall_seconds")), cpu));
+    figures(all)
+}
+
+/// What travelled, and the least that tells both sides what they lack, if items are of random bits.
+fn beside_the_bound(told: Told<'_>) -> Option<Element> {
+    if !told.is_there("/lower_bound_bytes") {
+        return None;
+    }
+    let (bound, session) = (told.count("/lower_bound_bytes"), compared_bytes(told));
+    let most = bound.max(session).max(told.count("/predicted_bytes"));
+    let row = |name: &str, bytes: u64, tone| {
+        let ratio = match bound {
+            0 => "–".to_owned(),
+            _ => format!("{:.2}", bytes as f64 / bound as f64),
+        };
+        vec![
+            Cell::head(name).above(bar(most, &[(bytes, tone)])),
+            Cell::number(grouped(bytes)),
+            Cell::number(ratio),
+        ]
+    };
+    let mut rows = vec![row("Bound", bound, Tone::Soft)];
+    if told.count("/predicted_bytes") > 0 {
+        rows.push(row("Forecast, before it began", told.count("/predicted_bytes"), Tone::Other));
+    }
+    rows.push(row("Travelled", session, Tone::Main));
+    let words = "The bound is what information theory asks for where items are of random bits: k of all items of w bits \
+                 take k (w − log2 k + 1.4427) bits. Beside it stands what this session took, without contents of files. \
+                 Texts that pack well may take less, and so may counts alone (--quiet).";
+    let heads = ["", "*Bytes", "*Ratio"];
+    let table = table("Bytes beside the bound", &heads, rows, (None, None));
+    Some(section("What travelled, beside the bound", [note(words), table]))
+}
+
+fn by_phase(told: Told<'_>) -> Option<Element> {
+    let phases = told.at("/bytes_by_phase");
+    if !phases.is_there("") {
+        return None;
+    }
+    let bytes = |name: &str| phases.count(&format!("/{name}"));
+    let all = travelled(told);
+    let rows = PHASES.iter().filter(|(name, _)| bytes(name) > 0).map(|(name, what)| {
+        vec![
+            Cell::head(*what).above(bar(all, &[(bytes(name), Tone::Main)])),
+            Cell::number(grouped(bytes(name))),
+            Cell::number(share(bytes(name), all)),
+        ]
+    });
+    let sums = vec![Cell::head("All"), Cell::number(grouped(all)), Cell::number(share(all, all))];
+    let heads = ["For", "*Bytes", "*Share"];
+    let table = table("Bytes by what they were for", &heads, rows, (None, Some(sums)));
+    Some(section("What the bytes were for", [table]))
+}
+
+/// How the session went.
+fn course(told: Told<'_>) -> Element {
+    let mut rows = vec![("Plan", shortened(told.text("/plan")))];
+    for (name, path) in [
+        ("Keys tried", "/attempts"),
+        ("Rounds", "/rounds"),
+        ("Difference, as estimated", "/estimated_difference"),
+        ("Coded symbols", "/coded_symbols"),
+        ("Went on after a cut", "/resumed/times"),
+    ] {
+        if told.count(path) > 0 {
+            rows.push((name, grouped(told.count(path))));
+        }
+    }
+    let rows = rows.into_iter().flat_map(|(name, text)| {
+        let value = Element::new("dd").with("class", "code").text(text);
+        [Element::new("dt").text(name), value]
+    });
+    let list = Element::new("dl").with("class", "settings").children(rows);
+    section("How it went", [list])
+}
+
+fn footer(told: Told<'_>) -> Element {
+    let verified = match told.is_so("/verified") {
+        true => "Verified: both sides computed the same digest of all items.",
+        false => "Not verified beyond counts and symbols: not all items are known here.",
+    };
+    let text = format!(
+        "{verified} --report FILE has the same numbers for programs; no item is in this page."
+    );
+    Element::new("footer").text(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report() -> Value {
+        json!({
+            "verified": true, "items": { "a": 1000, "b": 990 },
+            "difference": { "only_a": 25, "only_b": 15, "changed": 5 },
+            "applied": { "added": 15, "replaced": 0, "removed": 0, "conflicts": 0 },
+            "plan": "part q=5", "attempts": 1, "rounds": 3, "estimated_difference": 44,
+            "bytes_sent": 500, "bytes_received": 1500,
+            "bytes_by_phase": {
+                "hello": 100, "estimator": 200, "filter": 0, "sketch": 400, "list": 0, "request": 0, "items": 260,
+                "control": 40, "contents": 1000, "resume": 0,
+            },
+            "resumed": { "times": 0, "bytes_again": 0 },
+            "predicted_bytes": 900, "lower_bound_bytes": 500, "ratio": 2.0, "wall_seconds": 0.25, "cpu_seconds": 0.1,
+        })
+    }
+
+    fn texts(page: &str) -> String {
+        let body = page.split("</style>").nth(1).unwrap();
+        let texts = body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text);
+        texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_page_says_what_the_report_says() {
+        let texts = texts(&page_of(&report()));
+        for words in [
+            "40 of 1,015 items are in one set alone",
+            "A has 1,000 items, B has 990 items. 1.95 KiB travelled in 3 rounds",
+            "25 only in A (2.46 %)\n975 in both (96.06 %)\n15 only in B (1.48 %)",
+            "In two versions\n5",
+            "Added here\n15",
+            "Ratio\n2.00",
+            "Bound\n500\n1.00",
+            "Forecast, before it began\n900\n1.80",
+            "Travelled\n1,000\n2.00",
+            "Contents of files\n1,000\n50.00 %",
+            "All\n2,000\n100 %",
+            "Verified: both sides computed the same digest",
+        ] {
+            assert!(texts.contains(words), "{words:?} is not in\n{texts}");
+        }
+        assert!(!texts.contains("Replaced here"), "{texts}");
+    }
+
+    #[test]
+    fn equal_sets_and_sketches_have_pages_too() {
+        let offline = json!({
+            "verified": false, "items": { "a": 7, "b": 7 }, "difference": { "only_a": 0, "only_b": 0 },
+            "plan": "sketch file", "coded_symbols": 12, "bytes_sent": 0, "bytes_received": 150,
+            "wall_seconds": 0.01, "cpu_seconds": 0.01,
+        });
+        let texts = texts(&page_of(&offline));
+        for words in [
+            "Both sets are equal: 7 items",
+            "of which 150 bytes were read; nothing travelled.",
+            "7 in both (100 %)",
+            "Coded symbols\n12",
+            "Not verified beyond counts and symbols",
+        ] {
+            assert!(texts.contains(words), "{words:?} is not in\n{texts}");
+        }
+        for section in ["beside the bound", "What the bytes were for"] {
+            assert!(!texts.contains(section), "{section}");
+        }
+    }
+
+    #[test]
+    fn a_plan_like_markup_is_text() {
+        let mut report = report();
+        report["plan"] = json!("<script>&");
+        let page = page_of(&report);
+        assert!(page.contains("&lt;script&gt;&amp;") && !page.contains("<script"), "{page}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Pages of pictures: numbers to HTML with inline SVG, without a script and without anything from elsewhere.
+//!
+//! | module | what it draws |
+//! |---|---|
+//! | `markup` | elements; the one place where text is escaped |
+//! | `page` | the frame of a page: its style, and what it forbids itself |
+//! | `shapes` | bars, a strip of shares |
+//! | `tables` | tables, lists of figures, notes |
+//! | `told` | what is shown: the fields of a report in JSON |
+//! | `words` | numbers with their units, names of bounded length |
+//!
+//! All of it is pure. Names in it are hostile.
+
+mod markup;
+mod page;
+mod shapes;
+mod tables;
+mod told;
+mod words;
+
+pub(crate) use markup::Element;
+pub(crate) use page::{Heading, page, section};
+pub(crate) use shapes::{Part, Tone, bar, strip};
+pub(crate) use tables::{Cell, figures, note, table};
+pub(crate) use told::Told;
+pub(crate) use words::{duration, grouped, number_of, share, shortened};

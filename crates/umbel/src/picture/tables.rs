@@ -1,0 +1,103 @@
+//! Tables of numbers, lists of figures, and words beside pictures.
+
+use super::markup::Element;
+
+/// A cell of a table.
+pub(crate) struct Cell(Element);
+
+impl Cell {
+    /// A number with its unit, to the right.
+    pub(crate) fn number(text: impl Into<String>) -> Self {
+        Self(Element::new("td").with("class", "number").text(text.into()))
+    }
+
+    /// A text.
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self(Element::new("td").text(text.into()))
+    }
+
+    /// Words of the page's own: the head of its row.
+    pub(crate) fn head(text: impl Into<String>) -> Self {
+        Self(Element::new("th").with("scope", "row").text(text.into()))
+    }
+
+    /// The same with a picture below.
+    pub(crate) fn above(self, picture: Element) -> Self {
+        Self(self.0.child(picture))
+    }
+}
+
+/// A table: heads of columns, of which all but the first are of numbers where `*` is before them; rows; and perhaps a
+/// row of others and one of sums. It scrolls by itself where it is wider than the page.
+pub(crate) fn table(
+    caption: &'static str,
+    heads: &[&'static str],
+    rows: impl IntoIterator<Item = Vec<Cell>>,
+    (others, sums): (Option<Vec<Cell>>, Option<Vec<Cell>>),
+) -> Element {
+    let head = |head: &&'static str| {
+        let (name, class) = match head.strip_prefix('*') {
+            Some(name) => (name, "number"),
+            None => (*head, ""),
+        };
+        Element::new("th").with("scope", "col").with("class", class).text(name)
+    };
+    let row =
+        |cells: Vec<Cell>| Element::new("tr").children(cells.into_iter().map(|Cell(cell)| cell));
+    let body = Element::new("tbody").children(rows.into_iter().map(row));
+    let others = others.map(|cells| row(cells).with("class", "others"));
+    let sums = sums.map(|cells| Element::new("tfoot").child(row(cells)));
+    let table = Element::new("table")
+        .child(Element::new("caption").text(caption))
+        .child(Element::new("thead").child(Element::new("tr").children(heads.iter().map(head))))
+        .child(body.child(others))
+        .child(sums);
+    scrolling(caption, table)
+}
+
+/// What is scrolled by itself where it is wider than the page, also by the keyboard.
+fn scrolling(name: &'static str, content: Element) -> Element {
+    let region = Element::new("div").with("class", "scroll").with("role", "region");
+    region.with("tabindex", "0").with("aria-label", name).child(content)
+}
+
+/// Figures, each with its name and perhaps what stands beside it.
+pub(crate) fn figures(
+    figures: impl IntoIterator<Item = (&'static str, String, String)>,
+) -> Element {
+    let figure = |(name, value, beside): (&'static str, String, String)| {
+        let beside =
+            (!beside.is_empty()).then(|| Element::new("dd").with("class", "beside").text(beside));
+        Element::new("div")
+            .child(Element::new("dt").text(name))
+            .child(Element::new("dd").text(value))
+            .child(beside)
+    };
+    Element::new("dl").with("class", "figures").children(figures.into_iter().map(figure))
+}
+
+/// A note.
+pub(crate) fn note(text: impl Into<String>) -> Element {
+    Element::new("p").with("class", "note").text(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_heads_of_rows_and_columns() {
+        let rows = [vec![Cell::head("<a>"), Cell::number("1")]];
+        let sums = vec![Cell::head("all"), Cell::number("1")];
+        let table = table("Files", &["file", "*items"], rows, (None, Some(sums))).to_string();
+        assert_eq!(
+            table,
+            "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Files\"><table>\
+             <caption>Files</caption><thead><tr><th scope=\"col\" class=\"\">file</th>\
+             <th scope=\"col\" class=\"number\">items</th></tr></thead><tbody><tr>\
+             <th scope=\"row\">&lt;a&gt;</th>\
+             <td class=\"number\">1</td></tr></tbody><tfoot><tr><th scope=\"row\">all</th>\
+             <td class=\"number\">1</td></tr></tfoot></table></div>"
+        );
+    }
+}

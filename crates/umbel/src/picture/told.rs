@@ -1,0 +1,44 @@
+//! The fields of a report in JSON. What is not there counts as nothing.
+
+use serde_json::Value;
+
+/// A value of a report.
+#[derive(Clone, Copy)]
+pub(crate) struct Told<'a>(&'a Value);
+
+impl<'a> Told<'a> {
+    /// The whole report.
+    pub(crate) fn new(report: &'a Value) -> Self {
+        Self(report)
+    }
+
+    /// What is at a path like `/run/wall_s`.
+    pub(crate) fn at(self, path: &str) -> Self {
+        Self(self.0.pointer(path).unwrap_or(&Value::Null))
+    }
+
+    /// A whole number.
+    pub(crate) fn count(self, path: &str) -> u64 {
+        self.at(path).0.as_u64().unwrap_or(0)
+    }
+
+    /// A number.
+    pub(crate) fn number(self, path: &str) -> f64 {
+        self.at(path).0.as_f64().unwrap_or(0.0)
+    }
+
+    /// A text.
+    pub(crate) fn text(self, path: &str) -> &'a str {
+        self.at(path).0.as_str().unwrap_or_default()
+    }
+
+    /// Whether something is true.
+    pub(crate) fn is_so(self, path: &str) -> bool {
+        self.at(path).0.as_bool().unwrap_or(false)
+    }
+
+    /// Whether there is anything.
+    pub(crate) fn is_there(self, path: &str) -> bool {
+        !self.at(path).0.is_null()
+    }
+}
