@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `markup` | elements; the one place where text is escaped |
 //! | `page` | the frame of a page: its style, and what it forbids itself |
-//! | `shapes` | bars, a strip of shares |
+//! | `shapes` | bars, a strip of shares, a matrix |
 //! | `tables` | tables, lists of figures, notes |
 //! | `told` | what is shown: the fields of a report in JSON |
 //! | `words` | numbers with their units, names of bounded length |
@@ -20,7 +20,7 @@ mod words;
 
 pub(crate) use markup::Element;
 pub(crate) use page::{Heading, page, section};
-pub(crate) use shapes::{Part, Tone, bar, strip};
-pub(crate) use tables::{Cell, figures, note, table};
+pub(crate) use shapes::{Matrix, Part, Tone, bar, matrix, strip};
+pub(crate) use tables::{Cell, figures, folded, note, table};
 pub(crate) use told::Told;
-pub(crate) use words::{duration, grouped, number_of, share, shortened};
+pub(crate) use words::{duration, grouped, number_of, share, shortened, ten_thousandths};

@@ -8,6 +8,7 @@ pub(super) mod cutting;
 mod equality;
 mod machines;
 mod membership;
+mod page;
 mod plan;
 mod summary;
 pub(super) mod terminal;
@@ -137,6 +138,9 @@ pub(crate) struct DedupArgs {
     /// The summary, as JSON
     #[arg(long, value_name = "FILE", help_heading = REPORTS)]
     summary: Option<PathBuf>,
+    /// A page of pictures to show others, as HTML
+    #[arg(long, value_name = "FILE.html", help_heading = REPORTS)]
+    report: Option<PathBuf>,
     /// No progress and no closing table
     #[arg(long, short, help_heading = REPORTS)]
     quiet: bool,
@@ -215,8 +219,11 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
         write_stdout(plan.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let Done { summary, was_closed, .. } = run_job(spec, &terminal)?;
+    let Done { summary, was_closed, page } = run_job(spec, &terminal)?;
     summary::show(summary.value(), args.quiet || was_closed);
+    if let Some(output) = page {
+        output.write(&page::page_of(summary.value()))?;
+    }
     Ok(summary::exit(summary.value()))
 }
 
@@ -287,10 +294,9 @@ impl DedupArgs {
 
     /// Refuses what would have no place, or lose more than repeats.
     fn check_in_place(&self) -> Result<()> {
-        let has_others = self.machines.has_others() || self.on_cluster.cluster.is_some();
         let text = match self.compared() {
             _ if !self.in_place => return Ok(()),
-            _ if has_others => {
+            _ if self.has_others() => {
                 "one process replaces files, not a worker among many: they write to an --output DIR/"
             }
             GranularityArg::File => {
@@ -302,6 +308,22 @@ impl DedupArgs {
             _ => return Ok(()),
         };
         Err(UsageError(format!("--in-place: {text}")).into())
+    }
+
+    /// Refuses a page of a job of which no process sees all.
+    fn check_report(&self) -> Result<()> {
+        if self.report.is_none() || !self.has_others() {
+            return Ok(());
+        }
+        let text = "--report: one process draws the page of what it has read itself, and workers on many machines do not \
+                    tell each other of their files; --summary FILE has the figures of their job, --duplicates FILE at each \
+                    of them where repeats stood";
+        Err(UsageError(text.into()).into())
+    }
+
+    /// Whether other workers have a part in the job.
+    fn has_others(&self) -> bool {
+        self.machines.has_others() || self.on_cluster.cluster.is_some()
     }
 
     fn memory_bytes(&self) -> Result<u64> {
@@ -319,6 +341,7 @@ impl DedupArgs {
         let level = self.level()?;
         cluster::check_objects(self)?;
         self.check_in_place()?;
+        self.check_report()?;
         let Beside { online, references, add_to, save_index, reach } = self.beside(level)?;
         Ok(JobSpec {
             references,
@@ -357,7 +380,7 @@ impl DedupArgs {
             duplicates: self.duplicates.clone(),
             bad: self.bad.clone(),
             summary: self.summary.clone(),
-            page: None,
+            page: self.report.clone(),
             level,
             keep: match &self.keep {
                 KeepArg::First => Keep::First,
@@ -389,7 +412,7 @@ impl DedupArgs {
             [("--save-index", self.save_index.is_some()), ("--add-to", self.add_to.is_some())];
         by_size::Beside {
             compared: self.compared(),
-            has_others: self.machines.has_others() || self.on_cluster.cluster.is_some(),
+            has_others: self.has_others(),
             annotates: self.annotate.is_some(),
             tells_kept: told.into_iter().find_map(|(flag, is_told)| is_told.then_some(flag)),
         }

@@ -1,6 +1,16 @@
 //! Shapes of SVG. Colours are classes of the page's style, so that both schemes have them.
 
 use super::markup::Element;
+use super::words::{number_of, shortened_to};
+
+/// Side of a square of a matrix in pixels.
+const SQUARE: usize = 20;
+
+/// Most characters of a name beside a matrix.
+const LABEL_CHARS_MAX: usize = 32;
+
+/// Width of a character beside a matrix in pixels, as wide as the widest of the fonts that the style names.
+const LABEL_CHAR_WIDTH: usize = 7;
 
 /// How a part of a picture is coloured: one colour in two strengths, and greys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +96,96 @@ pub(crate) fn strip(id: &'static str, title: &str, whole: u64, parts: &[Part]) -
     Element::new("div").child(svg).child(key)
 }
 
+/// How many of each row there are for each column.
+pub(crate) struct Matrix<'a> {
+    /// What it shows.
+    pub(crate) title: &'a str,
+    /// The same in more words, for those who do not see it.
+    pub(crate) described: String,
+    /// What rows and columns are.
+    pub(crate) names: &'a [String],
+    /// Counts, row by row: as many rows and columns as names.
+    pub(crate) counts: &'a [Vec<u64>],
+}
+
+/// A matrix of squares, the darker the more: a shade for each power of two. Rows have names and numbers, columns their
+/// numbers.
+pub(crate) fn matrix(id: &'static str, matrix: &Matrix<'_>) -> Element {
+    let Matrix { title, described, names, counts } = matrix;
+    let labels: Vec<String> =
+        names.iter().map(|name| shortened_to(name, LABEL_CHARS_MAX)).collect();
+    let label_chars = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+    let (left, top) = (label_chars * LABEL_CHAR_WIDTH + 36, 40);
+    let side = names.len() * SQUARE;
+    let (width, height) = (left + side.max(190) + 1, top + side + 1);
+    let (titled, described_by) = (format!("{id}-title"), format!("{id}-desc"));
+    let svg = Element::new("svg")
+        .with("class", "matrix")
+        .with("role", "img")
+        .with("aria-labelledby", format!("{titled} {described_by}"))
+        .with("width", width)
+        .with("height", height)
+        .with("viewBox", format!("0 0 {width} {height}"))
+        .child(Element::new("title").with("id", titled).text(title))
+        .child(Element::new("desc").with("id", described_by).text(described));
+    let ground = Element::new("rect").with("class", "track").with("x", left).with("y", top);
+    let svg = svg.child(ground.with("width", side).with("height", side));
+    let svg = svg
+        .child(label(left, 12, "start", "one of these was kept").with("class", "axis"))
+        .child(label(left - 36, top - 8, "end", "repeats in").with("class", "axis"))
+        .children(squares(counts, left, top));
+    let lines = (0..=names.len()).flat_map(|at| {
+        let (x, y) = (left + at * SQUARE, top + at * SQUARE);
+        [line((x, top), (x, top + side)), line((left, y), (left + side, y))]
+    });
+    let numbers = labels.iter().enumerate().flat_map(|(at, name)| {
+        let (number, middle) = (at + 1, at * SQUARE + SQUARE / 2);
+        [
+            label(left + middle, top - 8, "middle", &number.to_string()),
+            label(left - 10, top + middle + 4, "end", &number.to_string()),
+            label(left - 36, top + middle + 4, "end", name),
+        ]
+    });
+    svg.children(lines).children(numbers)
+}
+
+fn label(x: usize, y: usize, anchor: &'static str, text: &str) -> Element {
+    let label = Element::new("text").with("x", x).with("y", y);
+    label.with("text-anchor", anchor).text(text)
+}
+
+fn line(from: (usize, usize), to: (usize, usize)) -> Element {
+    let line = Element::new("line").with("x1", from.0).with("y1", from.1);
+    line.with("x2", to.0).with("y2", to.1)
+}
+
+/// The squares that are not empty, each with a word for who points at it.
+fn squares(counts: &[Vec<u64>], left: usize, top: usize) -> Vec<Element> {
+    let steps = |count: u64| count.checked_ilog2().map_or(0, |power| power + 1);
+    let there = || counts.iter().flatten().copied().filter(|count| *count > 0);
+    let least = steps(there().min().unwrap_or(0));
+    let most = steps(there().max().unwrap_or(0));
+    let mut squares = Vec::new();
+    for (row, counts) in counts.iter().enumerate() {
+        for (column, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let shade = f64::from(steps(count) - least + 1) / f64::from(most - least + 1);
+            let shade = 0.1 + 0.9 * shade;
+            let repeats = number_of(count, "repeat", "repeats");
+            let word = format!("{repeats} in {}, of {}", row + 1, column + 1);
+            let square = Element::new("rect")
+                .with("class", "main")
+                .with("x", left + column * SQUARE)
+                .with("y", top + row * SQUARE)
+                .with("width", SQUARE)
+                .with("height", SQUARE)
+                .with("fill-opacity", format!("{shade:.2}"))
+                .child(Element::new("title").text(word));
+            squares.push(square);
+        }
+    }
+    squares
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +217,21 @@ mod tests {
         let desc = "<desc id=\"all-desc\">3 &lt;kept&gt;; 1 repeat</desc>";
         assert!(strip.contains(desc), "{strip}");
         assert!(strip.contains("x=\"75.000%\" width=\"25.000%\""), "{strip}");
+    }
+
+    #[test]
+    fn squares_are_shaded_by_powers_of_two_and_empty_ones_are_left_out() {
+        let names = ["a".to_owned(), "<b>".to_owned()];
+        let counts = [vec![0, 1], vec![255, 0]];
+        let shown =
+            Matrix { title: "t", described: "d".to_owned(), names: &names, counts: &counts };
+        let svg = matrix("m", &shown).to_string();
+        assert_eq!(svg.matches("fill-opacity").count(), 2);
+        assert!(svg.contains("fill-opacity=\"0.21\"><title>1 repeat in 1, of 2</title>"), "{svg}");
+        assert!(
+            svg.contains("fill-opacity=\"1.00\"><title>255 repeats in 2, of 1</title>"),
+            "{svg}"
+        );
+        assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"), "{svg}");
     }
 }

@@ -16,6 +16,17 @@ impl Cell {
         Self(Element::new("td").text(text.into()))
     }
 
+    /// The name of a file, or what else is as users wrote it: the head of its row.
+    pub(crate) fn name(text: impl Into<String>) -> Self {
+        let name = Element::new("span").with("class", "code").text(text.into());
+        Self(Element::new("th").with("scope", "row").child(name))
+    }
+
+    /// The same in the middle of a row.
+    pub(crate) fn code(text: impl Into<String>) -> Self {
+        Self(Element::new("td").child(Element::new("span").with("class", "code").text(text.into())))
+    }
+
     /// Words of the page's own: the head of its row.
     pub(crate) fn head(text: impl Into<String>) -> Self {
         Self(Element::new("th").with("scope", "row").text(text.into()))
@@ -76,6 +87,14 @@ pub(crate) fn figures(
     Element::new("dl").with("class", "figures").children(figures.into_iter().map(figure))
 }
 
+/// A picture that scrolls by itself, above a table that can be unfolded.
+pub(crate) fn folded(name: &'static str, picture: Element, behind: Element) -> [Element; 2] {
+    let details = Element::new("details")
+        .child(Element::new("summary").text("The same as a table"))
+        .child(behind);
+    [scrolling(name, picture), details]
+}
+
 /// A note.
 pub(crate) fn note(text: impl Into<String>) -> Element {
     Element::new("p").with("class", "note").text(text.into())
@@ -87,7 +106,7 @@ mod tests {
 
     #[test]
     fn tables_have_heads_of_rows_and_columns() {
-        let rows = [vec![Cell::head("<a>"), Cell::number("1")]];
+        let rows = [vec![Cell::name("<a>"), Cell::number("1")]];
         let sums = vec![Cell::head("all"), Cell::number("1")];
         let table = table("Files", &["file", "*items"], rows, (None, Some(sums))).to_string();
         assert_eq!(
@@ -95,7 +114,7 @@ mod tests {
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Files\"><table>\
              <caption>Files</caption><thead><tr><th scope=\"col\" class=\"\">file</th>\
              <th scope=\"col\" class=\"number\">items</th></tr></thead><tbody><tr>\
-             <th scope=\"row\">&lt;a&gt;</th>\
+             <th scope=\"row\"><span class=\"code\">&lt;a&gt;</span></th>\
              <td class=\"number\">1</td></tr></tbody><tfoot><tr><th scope=\"row\">all</th>\
              <td class=\"number\">1</td></tr></tfoot></table></div>"
         );

@@ -32,6 +32,11 @@ impl<'a> Told<'a> {
         self.at(path).0.as_str().unwrap_or_default()
     }
 
+    /// What a list has.
+    pub(crate) fn list(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
+        self.at(path).0.as_array().into_iter().flatten().map(Self)
+    }
+
     /// Whether something is true.
     pub(crate) fn is_so(self, path: &str) -> bool {
         self.at(path).0.as_bool().unwrap_or(false)

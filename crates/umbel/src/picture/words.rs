@@ -36,6 +36,12 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
+/// A number of seconds or bits in whole ten-thousandths, of which bars and shares are drawn: summaries have no more digits.
+#[expect(clippy::cast_possible_truncation, reason = "what is cut off is far below a pixel")]
+pub(crate) fn ten_thousandths(number: f64) -> u64 {
+    (number.max(0.0) * 1e4).round() as u64
+}
+
 /// A time in the unit that suits it.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
@@ -52,7 +58,7 @@ pub(crate) fn shortened(name: &str) -> String {
 }
 
 /// The same, of so many characters at most.
-fn shortened_to(name: &str, chars_max: usize) -> String {
+pub(super) fn shortened_to(name: &str, chars_max: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= chars_max {
         return name.to_owned();

@@ -1,6 +1,7 @@
 //! The summary of a job as people see it, and how the command ends by it.
 
 use crate::exit::Exit;
+use crate::picture::grouped;
 use crate::say::say;
 use crate::units::size;
 use serde_json::Value;
@@ -90,29 +91,5 @@ fn rate(per_second: f64) -> String {
         format!("{:.1} million", per_second / 1e6)
     } else {
         format!("{per_second:.0}")
-    }
-}
-
-/// A number with a comma at every third digit.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let groups = [0, 7, 999, 1000, 12_345, 1_234_567].map(grouped);
-        assert_eq!(groups, ["0", "7", "999", "1,000", "12,345", "1,234,567"]);
     }
 }

@@ -1,0 +1,129 @@
+//! What the job cost: time and bytes by phase, and the exchange between workers.
+
+use super::words::phase;
+use crate::picture::{
+    Cell, Element, Told, Tone, bar, duration, grouped, note, section, share, table, ten_thousandths,
+};
+use crate::units::size;
+
+/// The phases in their order.
+const PHASES: [&str; 6] = ["open", "local", "exchange", "compare", "ask", "output"];
+
+/// What threads work at, in order, and what it is called.
+const WORK: [(&str, &str); 6] = [
+    ("read", "Reading and unpacking"),
+    ("hash", "Cutting records and hashing"),
+    ("partition", "Sorting into hash ranges"),
+    ("settle", "Comparing hashes"),
+    ("pick", "Choosing what stays"),
+    ("write", "Packing and writing"),
+];
+
+/// What frames carry between workers, in order, and what it is called.
+const FRAMES: [(&str, &str); 11] = [
+    ("sample", "Sample, to plan by"),
+    ("filter", "Filters of hashes"),
+    ("verdict1", "Answers to filters"),
+    ("refine", "More bits of those that collided"),
+    ("verdict2", "Answers to these"),
+    ("settle", "Whole hashes of what is left"),
+    ("verdict3", "Answers to these"),
+    ("items", "Items, to compare their bytes"),
+    ("verdict4", "Answers to these"),
+    ("claims", "What was dropped for what"),
+    ("sizes", "Sizes of groups"),
+];
+
+/// Time and bytes by phase.
+pub(super) fn phases(told: Told<'_>) -> Element {
+    let times = told.at("/run/phase_wall_s");
+    let time = |name: &str| times.number(&format!("/{name}"));
+    let there: Vec<&str> =
+        PHASES.into_iter().filter(|name| times.is_there(&format!("/{name}"))).collect();
+    let all: u64 = there.iter().map(|name| ten_thousandths(time(name))).sum();
+    let rows = there.iter().map(|name| {
+        let spent = ten_thousandths(time(name));
+        vec![
+            Cell::head(phase(name)).above(bar(all, &[(spent, Tone::Main)])),
+            Cell::number(duration(time(name))),
+            Cell::number(share(spent, all)),
+            Cell::number(bytes_of(told, name)),
+        ]
+    });
+    let heads = ["Phase", "*Time", "*Share", "*Bytes"];
+    let sums = vec![
+        Cell::head("The whole job"),
+        Cell::number(duration(told.number("/run/wall_s"))),
+        Cell::number(""),
+        Cell::number(""),
+    ];
+    let by_phase = table("Time and bytes by phase", &heads, rows, (None, Some(sums)));
+    let threads = told.count("/run/threads");
+    let work = told.at("/run/thread_s");
+    let spent = |name: &str| ten_thousandths(work.number(&format!("/{name}")));
+    let all: u64 = WORK.iter().map(|(name, _)| spent(name)).sum();
+    let rows =
+        WORK.iter().filter(|(name, _)| work.is_there(&format!("/{name}"))).map(|(name, what)| {
+            vec![
+                Cell::head(*what).above(bar(all, &[(spent(name), Tone::Main)])),
+                Cell::number(duration(work.number(&format!("/{name}")))),
+                Cell::number(share(spent(name), all)),
+            ]
+        });
+    let by_thread =
+        table("Time of all threads by work", &["Work", "*Time", "*Share"], rows, (None, None));
+    let words = format!(
+        "Items were {} altogether. Threads: {}; those that wait for a disk or for each other count where they wait.",
+        size(told.number("/files/all/item_bytes")),
+        grouped(threads),
+    );
+    section("Time and bytes", [note(words), by_phase, by_thread])
+}
+
+/// The bytes of a phase, where they are known.
+fn bytes_of(told: Told<'_>, phase: &str) -> String {
+    let read = || size(told.number("/files/all/stored_bytes"));
+    match phase {
+        "local" | "output" if told.is_there("/files/all") => format!("{} read", read()),
+        "exchange" if told.count("/plan/workers") > 1 => {
+            format!("{} sent", size(told.number("/exchange/network_bytes")))
+        }
+        _ => "–".to_owned(),
+    }
+}
+
+/// What workers sent each other, if there were several.
+pub(super) fn exchange(told: Told<'_>) -> Option<Element> {
+    let workers = told.count("/plan/workers");
+    if workers < 2 {
+        return None;
+    }
+    let entries = told.number("/plan/n");
+    let bits = |section: &str, name: &str| told.number(&format!("/exchange/{section}/{name}"));
+    let most = FRAMES.iter().map(|(name, _)| bits("bits_per_item", name)).fold(0.0, f64::max);
+    let rows =
+        FRAMES.iter().filter(|(name, _)| bits("bits_per_item", name) > 0.0).map(|(name, what)| {
+            let each = bits("bits_per_item", name);
+            let least = match bits("entropy_bits_per_item", name) {
+                0.0 => "–".to_owned(),
+                least => format!("{least:.2}"),
+            };
+            vec![
+                Cell::head(*what)
+                    .above(bar(ten_thousandths(most), &[(ten_thousandths(each), Tone::Main)])),
+                Cell::number(size((each * entries / 8.0).round())),
+                Cell::number(format!("{each:.2}")),
+                Cell::number(least),
+            ]
+        });
+    let heads = ["Frames", "*Bytes", "*Bits an item", "*Entropy"];
+    let words = format!(
+        "{} workers sent each other {}; {:.2} bits an item were forecast. Entropy is the least that \
+         could say the same.",
+        grouped(workers),
+        size(told.number("/exchange/network_bytes")),
+        told.number("/exchange/predicted_bits_per_item"),
+    );
+    let table = table("Frames by kind, also those that a worker keeps", &heads, rows, (None, None));
+    Some(section("Exchange between workers", [note(words), table]))
+}

@@ -1,0 +1,58 @@
+//! Words for what a summary says in short.
+
+use crate::picture::{Told, number_of};
+
+/// What items are called.
+#[derive(Clone, Copy)]
+pub(super) struct Noun {
+    pub(super) one: &'static str,
+    pub(super) many: &'static str,
+}
+
+impl Noun {
+    pub(super) fn of(told: Told<'_>) -> Self {
+        let (one, many) = match told.text("/spec/granularity") {
+            "line" => ("line", "lines"),
+            "paragraph" => ("paragraph", "paragraphs"),
+            "file" => ("file", "files"),
+            _ => ("record", "records"),
+        };
+        Self { one, many }
+    }
+
+    /// So many of them.
+    pub(super) fn number(self, count: u64) -> String {
+        number_of(count, self.one, self.many)
+    }
+}
+
+/// Which of equal records stays.
+pub(super) fn kept_rule(keep: &str) -> &'static str {
+    match keep {
+        "first" => "The first",
+        "last" => "The last",
+        _ => "The best",
+    }
+}
+
+/// What of equal items is equal.
+pub(super) fn compared_by(level: &str) -> &'static str {
+    match level {
+        "approximate" => "a part of the bits of their hashes",
+        "bytes" => "all their bytes",
+        _ => "all 128 bits of their hashes",
+    }
+}
+
+/// What a phase does.
+pub(super) fn phase(name: &str) -> &'static str {
+    match name {
+        "open" => "Finding the inputs",
+        "local" => "Reading and hashing",
+        "exchange" => "Comparing hashes",
+        "compare" => "Comparing bytes",
+        "ask" => "Asking filters",
+        "output" => "Reading again and writing",
+        _ => "Something else",
+    }
+}
