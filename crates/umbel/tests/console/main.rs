@@ -15,6 +15,7 @@ mod drawings;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
 mod pictures;
+mod report_pages;
 #[allow(dead_code, reason = "shared with the cluster suite")]
 #[path = "../support/servers.rs"]
 mod servers;

@@ -11,7 +11,7 @@ use crate::browser;
 use crate::servers::Cluster;
 
 /// Where they are written.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join(std::env::var_os("UMBEL_CONSOLE_PICTURES").unwrap_or_else(|| "target".into()))
 }
