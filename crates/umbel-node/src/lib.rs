@@ -51,4 +51,5 @@ mod witness;
 pub use config::{Config, ConfigError};
 pub use enrolment::{EnrolError, enrol};
 pub use local_copy::{LocalCopy, LocalCopyError};
+pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};

@@ -441,14 +441,24 @@ impl Local {
             led: shards.iter().filter(|shard| shard.group().is_leader()).count(),
             held: shards.len(),
             leaderless: shards.iter().filter(|shard| shard.group().leader().is_none()).count(),
+            quorumless: shards.iter().filter(|shard| shard.group().lacks_quorum()).count(),
             filter_bytes: shards.iter().map(filter_bytes).sum(),
         });
         for shard in &shards {
             metrics::shard_scrub_age(shard.group().id(), shard.scrub_age());
         }
-        let (filter_count, epoch) =
-            self.meta.replica().read_meta(|state| (state.filters().count(), state.epoch().0));
-        metrics::catalogue(filter_count, epoch);
+        let meta_is_led = self.meta.leader().is_some() && !self.meta.lacks_quorum();
+        metrics::meta_is_led(meta_is_led);
+        metrics::catalogue(&self.meta.replica().read_meta(|state| {
+            let mut known = metrics::Catalogue {
+                filter_count: state.filters().count(),
+                shard_count: state.shards().count(),
+                epoch: state.epoch().0,
+                ..metrics::Catalogue::default()
+            };
+            state.jobs().for_each(|(_, record)| known.jobs.count(&record.state));
+            known
+        }));
         metrics::wal_size(self.storage.wal_bytes());
         self.copies.measure();
     }

@@ -1,148 +1,45 @@
-//! One function a measurement; names, units and help stand here and nowhere else.
+//! One function a measurement; names, units and help stand in this module and nowhere else.
+//!
+//! A histogram's bounds are the same on every node, so that its buckets add up over nodes. A sample is pushed
+//! to a list without a lock, and counted in its bucket when the measurements are read or every few seconds.
 
 use std::time::Duration;
 
-use metrics::{
-    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+use metrics::{counter, gauge, histogram};
 use umbel_engine::GroupId;
+use umbel_engine::meta::JobState;
 
-const INSERT_NEW: &str = "umbel_insert_new_total";
-const INSERT_PRESENT: &str = "umbel_insert_present_total";
-const INSERT_REPEATED: &str = "umbel_insert_repeated_total";
-const CONTAINS_PRESENT: &str = "umbel_contains_present_total";
-const CONTAINS_ABSENT: &str = "umbel_contains_absent_total";
-const CALLS: &str = "umbel_calls_total";
-const CALL_SECONDS: &str = "umbel_call_duration_seconds";
-const WAL_WRITE_SECONDS: &str = "umbel_wal_write_duration_seconds";
-const WAL_BYTES: &str = "umbel_wal_bytes";
-const WAL_WRITTEN_BYTES: &str = "umbel_wal_written_bytes_total";
-const DISK_FREE: &str = "umbel_disk_free_bytes";
-const DISK_SHORT: &str = "umbel_disk_is_short";
-const SHARDS_LED: &str = "umbel_shards_led";
-const SHARDS_HELD: &str = "umbel_shards_held";
-const SHARDS_LEADERLESS: &str = "umbel_shards_without_leader";
-const LEADER_CHANGES: &str = "umbel_leader_changes_total";
-const FILTERS: &str = "umbel_filters";
-const FILTER_BYTES: &str = "umbel_filter_bytes";
-const EPOCH: &str = "umbel_epoch";
-const COPIES: &str = "umbel_copies";
-const COPY_BYTES: &str = "umbel_copy_bytes";
-const SWEEPS: &str = "umbel_sweeps_total";
-const SWEEP_SECONDS: &str = "umbel_sweep_duration_seconds";
-const DELTA_SENT: &str = "umbel_delta_sent_bytes_total";
-const DELTA_RECEIVED: &str = "umbel_delta_received_bytes_total";
-const EXCHANGE_REFUSED: &str = "umbel_exchange_refused_total";
-const SCRUBS: &str = "umbel_scrubs_total";
-const SCRUB_DIFFERING: &str = "umbel_scrub_differing_bits_total";
-const SCRUB_REPAIRED: &str = "umbel_scrub_repaired_bits_total";
-const SCRUB_SENT: &str = "umbel_scrub_sent_bytes_total";
-const SCRUB_RECEIVED: &str = "umbel_scrub_received_bytes_total";
-const SCRUB_AGE: &str = "umbel_scrub_age_seconds";
-const RAFT_APPENDS: &str = "umbel_raft_appends_total";
-const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
-const REPLICAS_LOST: &str = "umbel_replicas_lost_entries_total";
-const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
-const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
-const CERTIFICATE_EXPIRES: &str = "umbel_tls_certificate_expires_timestamp_seconds";
-const HANDSHAKES_FAILED: &str = "umbel_tls_handshakes_failed_total";
-const CALLS_DENIED: &str = "umbel_calls_denied_total";
-const CONNECTIONS_REFUSED: &str = "umbel_connections_refused_total";
-const REQUESTS_REFUSED: &str = "umbel_requests_refused_total";
-const STREAMS_ENDED: &str = "umbel_streams_ended_total";
-const LINKS_REPLACED: &str = "umbel_links_replaced_total";
-const REQUEST_BYTES: &str = "umbel_request_bytes_under_way_max";
-const RESP_COMMANDS: &str = "umbel_resp_commands_total";
-const RESP_CONNECTIONS: &str = "umbel_resp_connections";
-const SHARD_SCRUB_AGE: &str = "umbel_shard_scrub_age_seconds";
+mod described;
+mod names;
 
-/// Describes all measurements to the recorder that is installed.
-pub(crate) fn describe() {
-    describe_counter!(INSERT_NEW, Unit::Count, "Items that this node's shards called new.");
-    describe_counter!(INSERT_PRESENT, Unit::Count, "Inserted items that were present.");
-    describe_counter!(INSERT_REPEATED, Unit::Count, "Items of requests that came again.");
-    describe_counter!(CONTAINS_PRESENT, Unit::Count, "Asked items that were present.");
-    describe_counter!(CONTAINS_ABSENT, Unit::Count, "Asked items that were absent.");
-    describe_counter!(CALLS, Unit::Count, "Calls of clients, by method and status.");
-    describe_histogram!(CALL_SECONDS, Unit::Seconds, "Time of clients' calls, by method.");
-    describe_histogram!(
-        WAL_WRITE_SECONDS,
-        Unit::Seconds,
-        "Time of a write of the log, with its sync."
-    );
-    describe_counter!(RESP_COMMANDS, Unit::Count, "Commands of the Redis protocol.");
-    describe_gauge!(RESP_CONNECTIONS, Unit::Count, "Open connections of the Redis protocol.");
-    describe_gauge!(WAL_BYTES, Unit::Bytes, "Bytes of the log on disk.");
-    describe_counter!(WAL_WRITTEN_BYTES, Unit::Bytes, "Bytes written to the log.");
-    describe_gauge!(DISK_FREE, Unit::Bytes, "Bytes that the data folder's disk has left.");
-    describe_gauge!(DISK_SHORT, Unit::Count, "1 while inserts are refused for lack of disk.");
-    describe_gauge!(SHARDS_LED, Unit::Count, "Shards that this node leads.");
-    describe_gauge!(SHARDS_HELD, Unit::Count, "Shards that this node has a replica of.");
-    describe_gauge!(SHARDS_LEADERLESS, Unit::Count, "Shards here whose leader is unknown.");
-    describe_counter!(LEADER_CHANGES, Unit::Count, "Changes of leaders seen by this node.");
-    describe_gauge!(FILTERS, Unit::Count, "Filters in the catalogue.");
-    describe_gauge!(FILTER_BYTES, Unit::Bytes, "Bytes of filters in this node's memory.");
-    describe_gauge!(EPOCH, Unit::Count, "Version of the shard map.");
-    describe_gauge!(COPIES, Unit::Count, "Copies of replicated filters on this node.");
-    describe_gauge!(COPY_BYTES, Unit::Bytes, "Bytes of these copies in memory.");
-    describe_counter!(SWEEPS, Unit::Count, "Sweeps over the cube, by whether all answered.");
-    describe_histogram!(SWEEP_SECONDS, Unit::Seconds, "Time of a sweep over the cube.");
-    describe_counter!(DELTA_SENT, Unit::Bytes, "Bytes of deltas that were sent.");
-    describe_counter!(DELTA_RECEIVED, Unit::Bytes, "Bytes of deltas that were received.");
-    describe_counter!(EXCHANGE_REFUSED, Unit::Count, "Messages of the exchange that were refused.");
-    describe_counter!(
-        RAFT_APPENDS,
-        Unit::Count,
-        "Calls with entries or heartbeats that this node's leaders made to other replicas."
-    );
-    describe_counter!(
-        REPLICAS_BEHIND,
-        Unit::Count,
-        "Replicas that started without entries that other nodes know to be confirmed or committed."
-    );
-    describe_counter!(
-        REPLICAS_LOST,
-        Unit::Count,
-        "Replicas of other nodes that were found, by their leader here, to lack what they confirmed."
-    );
-    describe_gauge!(
-        CERTIFICATE_EXPIRES,
-        Unit::Seconds,
-        "When this node's certificate expires, in seconds since 1970."
-    );
-    describe_counter!(
-        HANDSHAKES_FAILED,
-        Unit::Count,
-        "Connections that were closed because the other end proved nothing."
-    );
-    describe_counter!(CALLS_DENIED, Unit::Count, "Calls of those who have no right to them.");
-    describe_admission();
-    describe_scrubs();
-}
+pub(crate) use described::describe;
+use names::*;
 
-fn describe_admission() {
-    describe_counter!(
-        CONNECTIONS_REFUSED,
-        Unit::Count,
-        "Connections that were closed, by cause: no_room, gave_way to another one, late with what it \
-         began to send, unread answers."
-    );
-    describe_counter!(
-        REQUESTS_REFUSED,
-        Unit::Count,
-        "Requests that were refused while they came, by cause: no_memory for their bytes, late."
-    );
-    describe_counter!(
-        STREAMS_ENDED,
-        Unit::Count,
-        "Streams of answers that were ended, by cause: unread, too_long."
-    );
-    describe_counter!(LINKS_REPLACED, Unit::Count, "Links of nodes that gave way to later ones.");
-    describe_gauge!(
-        REQUEST_BYTES,
-        Unit::Bytes,
-        "Bytes of clients' requests that may be under way."
-    );
+/// Bounds of what clients and the log wait for, in seconds. From 100 microseconds, less than a round trip
+/// between two machines, in steps of 2 to 2.5, which place a quantile within a factor of 2.5, to 10
+/// seconds: a shard has another leader after 5 at most, and few clients wait longer.
+const REQUEST_BOUNDS_S: [f64; 16] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
+];
+
+/// Bounds of sweeps over the cube, in seconds: from one without news to one that carries filters of a
+/// gibibyte over a slow network.
+const SWEEP_BOUNDS_S: [f64; 12] =
+    [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0];
+
+/// The histograms of `/metrics` by name, with the upper bounds of their buckets in seconds, rising. Whoever
+/// installs a recorder gives it these; one that is not told makes summaries, which do not add up over nodes.
+pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
+    (CALL_SECONDS, &REQUEST_BOUNDS_S),
+    (WAL_WRITE_SECONDS, &REQUEST_BOUNDS_S),
+    (RESP_SECONDS, &REQUEST_BOUNDS_S),
+    (SWEEP_SECONDS, &SWEEP_BOUNDS_S),
+];
+
+/// Which release this node runs.
+pub(crate) fn release() {
+    gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }
 
 /// A connection was closed, or not taken, for this cause.
@@ -170,6 +67,11 @@ pub(crate) fn resp_commands(count: u64) {
     counter!(RESP_COMMANDS).increment(count);
 }
 
+/// The commands that one read brought were answered.
+pub(crate) fn resp_answered(elapsed: Duration) {
+    histogram!(RESP_SECONDS).record(elapsed.as_secs_f64());
+}
+
 /// So many connections of the Redis protocol are open.
 pub(crate) fn resp_connections(count: usize) {
     gauge!(RESP_CONNECTIONS).set(count as f64);
@@ -193,47 +95,6 @@ pub(crate) fn handshake_failed() {
 /// A call was refused because of who called.
 pub(crate) fn call_denied() {
     counter!(CALLS_DENIED).increment(1);
-}
-
-fn describe_scrubs() {
-    describe_counter!(
-        SCRUBS,
-        Unit::Count,
-        "Comparisons of copies that this node asked for, by outcome: equal, news, lost, failed."
-    );
-    describe_counter!(
-        SCRUB_DIFFERING,
-        Unit::Count,
-        "Bits that differed in these comparisons, by cause: news under way, or lost by a copy."
-    );
-    describe_counter!(
-        SCRUB_REPAIRED,
-        Unit::Count,
-        "Bits that comparisons set in this node's copies, by cause: news under way, or lost here."
-    );
-    describe_counter!(SCRUB_SENT, Unit::Bytes, "Bytes of comparisons that were sent.");
-    describe_counter!(SCRUB_RECEIVED, Unit::Bytes, "Bytes of comparisons that were received.");
-    describe_gauge!(
-        SCRUB_AGE,
-        Unit::Seconds,
-        "Longest time since a copy was last found equal to another or made so."
-    );
-    describe_counter!(
-        SHARD_SCRUBS,
-        Unit::Count,
-        "Comparisons of a slice's replicas that this node led, by outcome: equal, partial (a replica \
-         was away), mended, left (they still differ), failed."
-    );
-    describe_counter!(
-        SHARD_SCRUB_DIFFERING,
-        Unit::Count,
-        "Bits of replicas that had changed, by cause: lost, or surplus."
-    );
-    describe_gauge!(
-        SHARD_SCRUB_AGE,
-        Unit::Seconds,
-        "Longest time since replicas of a slice were found equal or made so, by shard, at its leader."
-    );
 }
 
 pub(crate) fn append_sent() {
@@ -288,6 +149,8 @@ pub(crate) struct Shards {
     pub(crate) led: usize,
     pub(crate) held: usize,
     pub(crate) leaderless: usize,
+    /// Led here, without a majority that answers.
+    pub(crate) quorumless: usize,
     pub(crate) filter_bytes: u64,
 }
 
@@ -296,13 +159,69 @@ pub(crate) fn shards(shards: &Shards) {
     gauge!(SHARDS_LED).set(shards.led as f64);
     gauge!(SHARDS_HELD).set(shards.held as f64);
     gauge!(SHARDS_LEADERLESS).set(shards.leaderless as f64);
+    gauge!(SHARDS_QUORUMLESS).set(shards.quorumless as f64);
     gauge!(FILTER_BYTES).set(shards.filter_bytes as f64);
 }
 
+/// What this node knows of the cluster.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    pub(crate) filter_count: usize,
+    pub(crate) shard_count: usize,
+    pub(crate) epoch: u64,
+    pub(crate) jobs: JobCounts,
+}
+
+/// Jobs of the ledger by state.
+#[derive(Default)]
+pub(crate) struct JobCounts {
+    running: u32,
+    cancelling: u32,
+    done: u32,
+    failed: u32,
+    cancelled: u32,
+}
+
+impl JobCounts {
+    /// One job more.
+    pub(crate) const fn count(&mut self, state: &JobState) {
+        *match state {
+            JobState::Running => &mut self.running,
+            JobState::Cancelling => &mut self.cancelling,
+            JobState::Done { .. } => &mut self.done,
+            JobState::Failed { .. } => &mut self.failed,
+            JobState::Cancelled => &mut self.cancelled,
+        } += 1;
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]
-pub(crate) fn catalogue(filter_count: usize, epoch: u64) {
-    gauge!(FILTERS).set(filter_count as f64);
-    gauge!(EPOCH).set(epoch as f64);
+pub(crate) fn catalogue(known: &Catalogue) {
+    gauge!(FILTERS).set(known.filter_count as f64);
+    gauge!(SHARDS).set(known.shard_count as f64);
+    gauge!(EPOCH).set(known.epoch as f64);
+    let JobCounts { running, cancelling, done, failed, cancelled } = known.jobs;
+    let counts = [
+        ("running", running),
+        ("cancelling", cancelling),
+        ("done", done),
+        ("failed", failed),
+        ("cancelled", cancelled),
+    ];
+    for (state, count) in counts {
+        gauge!(JOBS, "state" => state).set(count);
+    }
+}
+
+/// Whether the meta group has a leader that a majority answers, as far as this node knows.
+pub(crate) fn meta_is_led(is_led: bool) {
+    gauge!(META_HEARD).set(f64::from(u8::from(is_led)));
+}
+
+/// The largest used share of any quota.
+pub(crate) fn quota_used(filters: f64, memory: f64) {
+    gauge!(QUOTA_USED, "resource" => "filters").set(filters);
+    gauge!(QUOTA_USED, "resource" => "memory").set(memory);
 }
 
 pub(crate) fn leaders_changed(count: u64) {
@@ -310,8 +229,9 @@ pub(crate) fn leaders_changed(count: u64) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]
-pub(crate) fn copies(count: usize, byte_count: u64) {
+pub(crate) fn copies(count: usize, byte_count: u64, lag_max: u64) {
     gauge!(COPIES).set(count as f64);
+    gauge!(COPY_LAG).set(lag_max as f64);
     gauge!(COPY_BYTES).set(byte_count as f64);
 }
 
@@ -402,7 +322,10 @@ mod tests {
             .filter(|label| label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
             .filter(|label| !label.is_empty())
             .collect();
-        let bounded = ["cause", "is_whole", "method", "outcome", "shard", "status"];
+        let bounded = [
+            "cause", "is_whole", "method", "outcome", "resource", "shard", "state", "status",
+            "version",
+        ];
         assert_eq!(labels.into_iter().collect::<Vec<_>>(), bounded);
     }
 }

@@ -129,6 +129,7 @@ impl Node {
     ) -> Result<Self, StartError> {
         config.validate()?;
         metrics::describe();
+        metrics::release();
         // Before anything is touched: where the address is a guess, the start is tried without it.
         let resp = match &config.resp_listen {
             Some(address) => Some(listen(&ports, address).await?),

@@ -482,7 +482,8 @@ impl Copies {
     pub(crate) fn measure(&self) {
         let copies = self.all();
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
-        metrics::copies(copies.len(), bytes);
+        let lag_max = copies.iter().map(|copy| copy.lag_max()).max().unwrap_or_default();
+        metrics::copies(copies.len(), bytes, lag_max);
         let filters: Vec<FilterId> = copies.iter().map(|copy| copy.filter).collect();
         let ages = self.scrubs.ages(&filters);
         metrics::scrub_age(ages.into_iter().map(|(_, age)| age).max().unwrap_or_default());

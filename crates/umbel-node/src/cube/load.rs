@@ -20,6 +20,13 @@ impl Copy {
         self.read().replica.log_bytes() as u64
     }
 
+    /// Changes that a partner may lack of it, of the one that may lack the most.
+    pub(crate) fn lag_max(&self) -> u64 {
+        let state = self.read();
+        let replica = &state.replica;
+        replica.partners().map(|node| replica.lag(node)).max().unwrap_or_default()
+    }
+
     /// How the copy is. That counts all bits, up to a gibibyte, in pieces between which copy and thread
     /// are others': not for what is done often.
     pub(crate) async fn load(&self) -> CopyLoad {

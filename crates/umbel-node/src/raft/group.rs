@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use openraft::ReadPolicy;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::{Instant as _, ReadPolicy};
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
@@ -71,6 +71,8 @@ pub(crate) struct Group {
     barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
     seed: Arc<dyn Seed>,
     incoming: SnapshotReceiver,
+    /// A leader that no majority has answered for longer may have been replaced.
+    silence_max: Duration,
 }
 
 impl Group {
@@ -143,7 +145,8 @@ impl Group {
             tokio::spawn(elect_when_caught_up(raft.clone(), log.clone()));
         }
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
-        Ok(Arc::new(Self { id, raft, replica, log, barrier, seed, incoming }))
+        let silence_max = Duration::from_millis(timing.election_ms_max);
+        Ok(Arc::new(Self { id, raft, replica, log, barrier, seed, incoming, silence_max }))
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -162,6 +165,21 @@ impl Group {
     /// Whether this node believes to be the leader.
     pub(crate) fn is_leader(&self) -> bool {
         self.raft.is_leader()
+    }
+
+    /// Whether this node leads and no majority of the voters has answered it for longer than they take
+    /// to elect another leader.
+    pub(crate) fn lacks_quorum(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        // A single voter is its own majority, and is asked nothing.
+        if !metrics.state.is_leader()
+            || metrics.membership_config.membership().voter_ids().count() < 2
+        {
+            return false;
+        }
+        let heard = metrics.last_quorum_acked.as_ref();
+        heard.is_none_or(|heard| heard.elapsed() > self.silence_max)
     }
 
     /// The term that this node is in.

@@ -10,7 +10,7 @@ use crate::exit::{Exit, UsageError};
 use crate::say::{say, say_line};
 use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use node_jobs::{FileWorkshops, NodeJobs};
 use settings::{Layer, Settings, about};
 use signals::StopSignal;
@@ -23,9 +23,10 @@ use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_node::ports::{
     IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_node::{Config, Node, RenderMetrics, StartError, enrol};
+use umbel_node::{Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
 
-/// How often histograms are folded, so that they stay small when nobody reads the metrics.
+/// How often samples are counted in the buckets of their histograms, so that few wait when nobody reads the
+/// metrics.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// Where Redis listens by default.
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     if settings.node.memory_limit_bytes == 0 {
         settings.node.memory_limit_bytes = memory_limit_bytes();
     }
-    let metrics = PrometheusBuilder::new().install_recorder().context("cannot count metrics")?;
+    let metrics = recorder().context("cannot count metrics")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -126,6 +127,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     // Whatever still runs has nothing to say any more.
     runtime.shutdown_background();
     outcome
+}
+
+/// Counts what happens from now on.
+fn recorder() -> Result<PrometheusHandle, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for (name, bounds) in HISTOGRAMS {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds)?;
+    }
+    builder.install_recorder()
 }
 
 fn print(text: &str) -> Result<Exit> {

@@ -135,6 +135,7 @@ impl Served {
         let requests = std::mem::take(&mut self.input.requests);
         Counts::add(&self.session.shared.counts.commands, requests.len());
         metrics::resp_commands(requests.len() as u64);
+        let began = Instant::now();
         let mut at = 0;
         while let Some(left) = requests.get(at..).filter(|left| !left.is_empty()) {
             if self.session.is_ending {
@@ -145,6 +146,9 @@ impl Served {
             if let Some(transaction) = self.session.executing.take() {
                 self.execute(transaction).await?;
             }
+        }
+        if !requests.is_empty() {
+            metrics::resp_answered(began.elapsed());
         }
         let is_known = self.session.is_known();
         if is_known {
