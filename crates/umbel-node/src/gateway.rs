@@ -32,6 +32,7 @@ mod deadlines;
 mod describe;
 mod enrolment;
 mod errors;
+mod filter_series;
 mod filters;
 mod gate;
 mod http;

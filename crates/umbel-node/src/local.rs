@@ -32,6 +32,7 @@ use crate::space::Space;
 use crate::storage::Storage;
 use crate::witness::Witness;
 
+mod measure;
 mod readiness;
 mod serve;
 
@@ -436,31 +437,7 @@ impl Local {
             self.witness.retain(&members);
         }
         metrics::leaders_changed(change_count);
-        let filter_bytes = |shard: &Arc<ShardLeader>| shard.status().memory_bytes;
-        metrics::shards(&metrics::Shards {
-            led: shards.iter().filter(|shard| shard.group().is_leader()).count(),
-            held: shards.len(),
-            leaderless: shards.iter().filter(|shard| shard.group().leader().is_none()).count(),
-            quorumless: shards.iter().filter(|shard| shard.group().lacks_quorum()).count(),
-            filter_bytes: shards.iter().map(filter_bytes).sum(),
-        });
-        for shard in &shards {
-            metrics::shard_scrub_age(shard.group().id(), shard.scrub_age());
-        }
-        let meta_is_led = self.meta.leader().is_some() && !self.meta.lacks_quorum();
-        metrics::meta_is_led(meta_is_led);
-        metrics::catalogue(&self.meta.replica().read_meta(|state| {
-            let mut known = metrics::Catalogue {
-                filter_count: state.filters().count(),
-                shard_count: state.shards().count(),
-                epoch: state.epoch().0,
-                ..metrics::Catalogue::default()
-            };
-            state.jobs().for_each(|(_, record)| known.jobs.count(&record.state));
-            known
-        }));
-        metrics::wal_size(self.storage.wal_bytes());
-        self.copies.measure();
+        self.measure(&shards);
     }
 
     /// Hands leadership over and stops all groups.

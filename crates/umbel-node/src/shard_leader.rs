@@ -285,6 +285,18 @@ impl ShardLeader {
             Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
             None => error.into(),
         })?;
+        Ok(self.load_here(filter, generation).await?)
+    }
+
+    /// How full a slice is in this replica, which may lack what others have confirmed if it does not lead.
+    ///
+    /// # Errors
+    /// If there is no such slice here, or it is at another generation.
+    pub(crate) async fn load_here(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<SliceLoad, PartError> {
         let slice = self.loads.describe(&self.group, filter, generation).await?;
         let description = slice.description;
         Ok(SliceLoad {

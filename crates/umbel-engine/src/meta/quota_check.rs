@@ -9,6 +9,7 @@
 //! *The cluster's own quota* of memory is, unless it is set, four fifths of the memory limit of the
 //! node that has the least, for each node: replicas are spread evenly, so what fits so fits on each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::access::PrincipalName;
@@ -56,6 +57,16 @@ impl Holders {
     fn bytes_of(self, record: &FilterRecord) -> u64 {
         let growth = record.growth_bytes_of_all().saturating_mul(self.replicas);
         self.bytes(&record.settings).saturating_add(growth)
+    }
+}
+
+/// Which share of a limit is used; of a limit of nothing none, or all of it.
+#[expect(clippy::cast_precision_loss, reason = "a share is for people")]
+fn share(used: u64, most: Option<u64>) -> f64 {
+    match most {
+        None => 0.0,
+        Some(0) => f64::from(u8::from(used > 0)),
+        Some(most) => used as f64 / most as f64,
     }
 }
 
@@ -151,6 +162,33 @@ impl MetaState {
         let holders = self.holders();
         let owned = self.filters.values().filter(|record| is_owned(record.owner.as_ref()));
         owned.fold(Usage::default(), |usage, record| usage.and(holders.bytes_of(record)))
+    }
+
+    /// How much of a quota is used, of filters and of memory: of the quota of which the largest share is,
+    /// be it the cluster's or a principal's. 0 where there is no quota; above 1 where one was lowered.
+    #[must_use]
+    pub fn quota_shares(&self) -> (f64, f64) {
+        let holders = self.holders();
+        let mut used_by = BTreeMap::<&str, Usage>::new();
+        let mut used_by_all = Usage::default();
+        for record in self.filters.values() {
+            let memory_bytes = holders.bytes_of(record);
+            used_by_all = used_by_all.and(memory_bytes);
+            if let Some(owner) = &record.owner {
+                let used = used_by.entry(owner.as_str()).or_default();
+                *used = used.and(memory_bytes);
+            }
+        }
+        let of_principals = self
+            .quotas
+            .iter()
+            .map(|(name, quota)| (*quota, used_by.get(name.as_str()).copied().unwrap_or_default()));
+        let all = of_principals.chain([(self.cluster_quota(), used_by_all)]);
+        all.fold((0.0, 0.0), |(filters, memory), (quota, used)| {
+            let of_filters = share(used.filter_count, quota.filter_count);
+            let of_memory = share(used.memory_bytes, quota.memory_bytes);
+            (of_filters.max(filters), of_memory.max(memory))
+        })
     }
 
     /// Refuses a filter that the quota of its owner, or the cluster's, has no room for. Asked again

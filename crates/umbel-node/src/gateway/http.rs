@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use super::caller::Caller;
+use super::filter_series::FilterSeries;
 use crate::coordinator::Coordinator;
 use crate::node::RenderMetrics;
 
@@ -18,10 +21,17 @@ pub(super) fn pages(
     coordinator: Arc<Coordinator>,
     render_metrics: Option<RenderMetrics>,
 ) -> Router {
+    let (asked, series) = (Arc::clone(&coordinator), Arc::<FilterSeries>::default());
+    let measured = async move |request: Request| {
+        // Without a gate before it nobody may read anything.
+        let caller = request.extensions().get::<Caller>();
+        let of_filters = caller.map(|caller| series.text(&asked, caller.readable()));
+        metrics(render_metrics.as_ref(), &of_filters.unwrap_or_default())
+    };
     Router::new()
         .route("/livez", get(async || "live\n"))
         .route("/readyz", get(move || async move { ready(coordinator.is_ready().await) }))
-        .route("/metrics", get(move || async move { metrics(render_metrics.as_ref()) }))
+        .route("/metrics", get(measured))
 }
 
 fn ready(outcome: Result<(), String>) -> Response {
@@ -31,9 +41,12 @@ fn ready(outcome: Result<(), String>) -> Response {
     }
 }
 
-fn metrics(render: Option<&RenderMetrics>) -> Response {
+fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
     match render {
-        Some(render) => ([(header::CONTENT_TYPE, METRICS_TYPE)], render()).into_response(),
+        Some(render) => {
+            let text = render() + of_filters;
+            ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
+        }
         None => (StatusCode::NOT_FOUND, "this node records no metrics\n").into_response(),
     }
 }
@@ -47,9 +60,9 @@ mod tests {
         assert_eq!(ready(Ok(())).status(), StatusCode::OK);
         let not_yet = ready(Err("no leader".to_owned()));
         assert_eq!(not_yet.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(metrics(None).status(), StatusCode::NOT_FOUND);
+        assert_eq!(metrics(None, "").status(), StatusCode::NOT_FOUND);
         let render: RenderMetrics = Arc::new(|| "umbel_epoch 1\n".to_owned());
-        let page = metrics(Some(&render));
+        let page = metrics(Some(&render), "");
         assert_eq!(
             (page.status(), &page.headers()["content-type"]),
             (StatusCode::OK, &header::HeaderValue::from_static(METRICS_TYPE))

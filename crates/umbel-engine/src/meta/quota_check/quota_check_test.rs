@@ -129,6 +129,22 @@ fn memory_counts_on_all_nodes_together() {
 }
 
 #[test]
+fn the_largest_used_share_of_any_quota_is_told() {
+    let mut cluster = Cluster::new();
+    assert_eq!(cluster.state.quota_shares(), (0.0, 0.0), "there is no quota");
+    cluster.made(&create("a", Some("alice"), 2 * MIB));
+    cluster.made(&create("b", None, MIB));
+    cluster.set(Some("alice"), filters(2));
+    cluster.set(Some("bob"), memory(MIB));
+    cluster.set(None, memory(8 * MIB));
+    assert_eq!(cluster.state.quota_shares(), (0.5, 0.75), "alice's filters, the cluster's memory");
+    cluster.set(Some("alice"), memory(2 * MIB));
+    assert_eq!(cluster.state.quota_shares(), (0.5, 2.0), "two replicas, and a quota set too late");
+    cluster.set(Some("bob"), filters(0));
+    assert_eq!(cluster.state.quota_shares().0, 0.5, "nothing of nothing is used");
+}
+
+#[test]
 fn the_cluster_gives_filters_four_fifths_of_the_least_nodes_memory() {
     let mut cluster = Cluster::new();
     assert_eq!(cluster.state.cluster_quota(), Quota::default(), "nobody has told its limit");

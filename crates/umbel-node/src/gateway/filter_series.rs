@@ -1,0 +1,277 @@
+//! Series of single filters in `/metrics`: how full each is, at the leaders of its shards or on each node
+//! with a copy of it.
+//!
+//! Bits are counted for it, so a sample is taken because somebody reads the measurements, for the next time
+//! that somebody does; nobody waits for it. Of each node they tell what is its own, so that the parts of a
+//! partitioned filter add up over nodes. They are rendered from the newest sample alone: the series of a
+//! filter that is dropped end with it. Whoever reads them is told of the filters that it may read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Duration, Instant};
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
+
+use crate::coordinator::Coordinator;
+use crate::local::Local;
+use crate::metrics;
+
+/// Filters that are told of, those with the most memory: a series each for all ten thousand of a cluster
+/// would be more than all other measurements together.
+const FILTERS_MAX: usize = 100;
+
+/// A sample is not taken anew before it is so old: as often as Prometheus commonly asks.
+const SAMPLE_AGE_MIN: Duration = Duration::from_secs(15);
+
+/// A sample is followed by a pause of so many times what it took: counting bits costs at most a fifth of a
+/// core.
+const PAUSE_FACTOR: u32 = 4;
+
+/// What this node holds of a filter.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Held {
+    positions: u64,
+    ones: u64,
+    /// None where they are too many to tell.
+    items: Option<f64>,
+    memory_bytes: u64,
+    /// Of its slices here the mean.
+    rate_now: f64,
+}
+
+/// A filter of which this node holds something.
+#[derive(Clone, PartialEq, Debug)]
+struct Row {
+    name: String,
+    distribution: &'static str,
+    capacity: u64,
+    rate_planned: f64,
+    held: Held,
+}
+
+/// A series: its name, what it tells, and its value for a filter.
+struct Series {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Row) -> Option<f64>,
+}
+
+const SERIES: [Series; 7] = [
+    Series {
+        name: "umbel_filter_capacity_items",
+        help: "Different items that the filter is planned for, on all nodes together.",
+        value: |row| Some(float(row.capacity)),
+    },
+    Series {
+        name: "umbel_filter_items",
+        help: "Estimated different items in the filter's shards that this node leads, or in its copy.",
+        value: |row| row.held.items,
+    },
+    Series {
+        name: "umbel_filter_positions",
+        help: "Bits, or counters, of these shards or this copy.",
+        value: |row| Some(float(row.held.positions)),
+    },
+    Series {
+        name: "umbel_filter_ones",
+        help: "Those of them that are set.",
+        value: |row| Some(float(row.held.ones)),
+    },
+    Series {
+        name: "umbel_filter_memory_bytes",
+        help: "Bytes of memory of these shards or this copy.",
+        value: |row| Some(float(row.held.memory_bytes)),
+    },
+    Series {
+        name: "umbel_filter_false_positive_rate",
+        help: "Probability that an absent item is called present, mean of these shards or of this copy.",
+        value: |row| Some(row.held.rate_now),
+    },
+    Series {
+        name: "umbel_filter_false_positive_rate_planned",
+        help: "The probability that the filter is planned for at its capacity.",
+        value: |row| Some(row.rate_planned),
+    },
+];
+
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// The newest sample, and when the next one may be taken.
+#[derive(Default)]
+struct Newest {
+    rows: Arc<Vec<Row>>,
+    next_at: Option<Instant>,
+    is_sampling: bool,
+}
+
+/// What `/metrics` tells of single filters.
+#[derive(Default)]
+pub(super) struct FilterSeries(Mutex<Newest>);
+
+impl FilterSeries {
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        // No holder of the lock panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest sample of the filters that may be read, as text; has another one taken if it is old.
+    pub(super) fn text(
+        self: &Arc<Self>,
+        coordinator: &Arc<Coordinator>,
+        may_read: impl Fn(&str) -> bool,
+    ) -> String {
+        let (rows, is_due) = {
+            let mut newest = self.newest();
+            let is_due =
+                !newest.is_sampling && newest.next_at.is_none_or(|next| next <= Instant::now());
+            newest.is_sampling |= is_due;
+            (Arc::clone(&newest.rows), is_due)
+        };
+        if is_due {
+            let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
+            tokio::spawn(async move { series.sample(&coordinator).await });
+        }
+        rendered(rows.iter().filter(|row| may_read(&row.name)))
+    }
+
+    async fn sample(&self, coordinator: &Coordinator) {
+        let began = Instant::now();
+        let rows = match coordinator.local() {
+            Ok(local) => rows(local).await,
+            Err(_) => Vec::new(),
+        };
+        let pause = (began.elapsed() * PAUSE_FACTOR).max(SAMPLE_AGE_MIN);
+        let next_at = Some(Instant::now() + pause);
+        *self.newest() = Newest { rows: Arc::new(rows), next_at, is_sampling: false };
+    }
+}
+
+/// Counts what this node holds of the largest filters.
+async fn rows(local: &Arc<Local>) -> Vec<Row> {
+    let wanted = local.meta().replica().read_meta(|state: &MetaState| {
+        let (filters, memory) = state.quota_shares();
+        metrics::quota_used(filters, memory);
+        largest(state)
+    });
+    let mut rows = Vec::new();
+    for (id, record) in wanted {
+        let held = match record.is_replicated() {
+            true => copy(local, id).await,
+            false => slices(local, id, &record).await,
+        };
+        let Some(held) = held else { continue };
+        rows.push(Row {
+            name: record.name.as_str().to_owned(),
+            distribution: if record.is_replicated() { "replicated" } else { "partitioned" },
+            capacity: record.settings.capacity,
+            rate_planned: record.settings.false_positive_rate,
+            held,
+        });
+    }
+    rows
+}
+
+fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
+    let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
+    let by_size: BTreeMap<_, _> =
+        live.map(|(id, record)| ((record.settings.memory_bytes, id), record)).collect();
+    let first = by_size.into_iter().rev().take(FILTERS_MAX);
+    first.map(|((_, id), record)| (id, record.clone())).collect()
+}
+
+/// The slices of a filter in the shards that this node leads; None if there are none.
+async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
+    let mut sum = Held { items: Some(0.0), ..Held::default() };
+    let mut count: u32 = 0;
+    for shard in local.shards() {
+        if !shard.group().is_leader() || shard.group().lacks_quorum() {
+            continue;
+        }
+        let Ok(load) = shard.load_here(id, record.generation).await else { continue };
+        count += 1;
+        sum.positions += load.position_count;
+        sum.ones += load.one_count;
+        sum.items = sum.items.zip(load.item_count).map(|(sum, items)| sum + items);
+        sum.memory_bytes += load.memory_bytes;
+        sum.rate_now += load.false_positive_rate;
+    }
+    sum.rate_now /= f64::from(count.max(1));
+    (count > 0).then_some(sum)
+}
+
+/// This node's copy of a replicated filter, if it has one.
+async fn copy(local: &Local, id: FilterId) -> Option<Held> {
+    let load = local.copies().get(id)?.load().await;
+    Some(Held {
+        positions: load.position_count,
+        ones: load.one_count,
+        items: load.item_count,
+        memory_bytes: load.memory_bytes,
+        rate_now: load.false_positive_rate,
+    })
+}
+
+/// The text of Prometheus.
+fn rendered<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+    let mut text = String::new();
+    for Series { name, help, value } in &SERIES {
+        let mut lines = rows.clone().filter_map(|row| Some((row, value(row)?))).peekable();
+        if lines.peek().is_none() {
+            continue;
+        }
+        // Writing to a string does not fail.
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (row, value) in lines {
+            let (filter, distribution) = (escaped(&row.name), row.distribution);
+            let labels = format!("filter=\"{filter}\",distribution=\"{distribution}\"");
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A name as the value of a label.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, items: Option<f64>) -> Row {
+        let held = Held { positions: 8, ones: 2, items, memory_bytes: 64, rate_now: 0.5 };
+        Row {
+            name: name.to_owned(),
+            distribution: "partitioned",
+            capacity: 9,
+            rate_planned: 0.01,
+            held,
+        }
+    }
+
+    #[test]
+    fn names_are_escaped_and_unknown_numbers_left_out() {
+        let rows = [row("a\"} 1\n\\", Some(1.5)), row("full", None)];
+        let text = rendered(rows.iter());
+        let items: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("umbel_filter_items")).collect();
+        assert_eq!(
+            items,
+            [r#"umbel_filter_items{filter="a\"} 1\n\\",distribution="partitioned"} 1.5"#]
+        );
+        assert!(
+            text.contains(
+                "umbel_filter_positions{filter=\"full\",distribution=\"partitioned\"} 8\n"
+            )
+        );
+        assert!(text.lines().all(|line| !line.starts_with('\\')), "{text}");
+        assert_eq!(rendered([].iter()), "");
+    }
+}
