@@ -17,8 +17,8 @@ use umbel_dedup::{
     FOLDER_PREFIX, FileWorkshop, JobSpec, Membership, OutputTarget, agreed, chain_text,
     check_possible, ended_before, remove_old, rules, spec_digest,
 };
-use umbel_engine::dedup::Route;
 use umbel_engine::dedup::job::{JobEvent, JobFailure};
+use umbel_engine::dedup::{Route, WorkerId};
 use umbel_filter::ItemHasher;
 use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
 use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};
@@ -119,15 +119,36 @@ impl PeerSpec {
     }
 }
 
-/// Tells people what the coordinator does.
+/// Tells people what the coordinator does, and for whom it waits.
 struct Teller {
     quiet: bool,
+    peers: Vec<String>,
+}
+
+impl Teller {
+    /// For whom the job waits, or that all are there.
+    fn away_text(&self, workers: &[WorkerId]) -> String {
+        if workers.is_empty() {
+            return "all workers are there".to_owned();
+        }
+        let named = workers.iter().map(|worker| match self.peers.get(worker.index()) {
+            Some(peer) => format!("worker {} at {peer}", worker.0),
+            None => format!("worker {}", worker.0),
+        });
+        format!("waits for {}", named.collect::<Vec<_>>().join(", "))
+    }
 }
 
 impl JobObserver for Teller {
     fn event(&self, event: &JobEvent) {
         if let (JobEvent::Attempt { attempt, cause }, false) = (event, self.quiet) {
             say_line(format_args!("the exchange begins again, attempt {attempt}: {cause}"));
+        }
+    }
+
+    fn away(&self, workers: &[WorkerId]) {
+        if !self.quiet {
+            say_line(self.away_text(workers));
         }
     }
 }
@@ -213,7 +234,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         config,
         &ports,
         Arc::new(AsWorkshop(Arc::clone(&workshop))),
-        Arc::new(Teller { quiet }),
+        Arc::new(Teller { quiet, peers: peers.peers.clone() }),
     ));
     network.shutdown_timeout(THREADS_END);
     lanes_runtime.shutdown_timeout(THREADS_END);

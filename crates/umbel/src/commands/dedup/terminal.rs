@@ -1,7 +1,10 @@
 //! What people see of a job while it runs: progress bars on a terminal, silence in a pipe.
 
+use crate::clock::Stopwatch;
 use crate::say::say_line;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::style::ProgressTracker;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +12,50 @@ use umbel_dedup::{Observer, Unit};
 
 /// How often a wait shows that it goes on.
 const WAITING_TICK: Duration = Duration::from_millis(120);
+
+/// How long a bar stands still before it says since when.
+const STILL_MIN: Duration = Duration::from_secs(3);
+
+/// Says behind a bar since when nothing came: other machines, a slow disk or a far bucket are waited for.
+#[derive(Clone)]
+struct Still {
+    position: u64,
+    since: Stopwatch,
+}
+
+impl Still {
+    fn note(&mut self, position: u64) {
+        if self.position != position {
+            *self = Self { position, since: Stopwatch::start() };
+        }
+    }
+
+    fn text(still: Duration) -> String {
+        match still >= STILL_MIN {
+            true => format!("nothing for {} s", still.as_secs()),
+            false => String::new(),
+        }
+    }
+}
+
+impl ProgressTracker for Still {
+    fn clone_box(&self) -> Box<dyn ProgressTracker> {
+        Box::new(self.clone())
+    }
+
+    fn tick(&mut self, state: &ProgressState, _now: std::time::Instant) {
+        self.note(state.pos());
+    }
+
+    fn reset(&mut self, state: &ProgressState, _now: std::time::Instant) {
+        self.note(state.pos());
+    }
+
+    fn write(&self, _state: &ProgressState, text: &mut dyn fmt::Write) {
+        // Writing to a bar's line does not fail.
+        let _ = text.write_str(&Self::text(self.since.elapsed()));
+    }
+}
 
 /// Bars and lines on standard error.
 pub(in crate::commands) struct Terminal {
@@ -28,14 +75,17 @@ impl Terminal {
 fn bar(phase: &'static str, total: u64, unit: Unit) -> ProgressBar {
     let template = match unit {
         Unit::Bytes | Unit::BytesWritten => {
-            "{prefix:10} {bar:32} {bytes:>10} / {total_bytes:10} {binary_bytes_per_sec:>12} {eta:>4}"
+            "{prefix:10} {bar:32} {bytes:>10} / {total_bytes:10} {binary_bytes_per_sec:>12} {eta:>4} {still}"
         }
-        Unit::Cells => "{prefix:10} {bar:32} {pos:>10} / {len:10} ranges",
+        Unit::Cells => "{prefix:10} {bar:32} {pos:>10} / {len:10} ranges {still}",
     };
     let style = ProgressStyle::with_template(template).expect("a valid template");
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    bar.set_style(style.progress_chars("=> "));
+    let still = Still { position: 0, since: Stopwatch::start() };
+    bar.set_style(style.progress_chars("=> ").with_key("still", still));
     bar.set_prefix(phase);
+    // Drawn again also while nothing comes.
+    bar.enable_steady_tick(WAITING_TICK);
     bar
 }
 
@@ -70,5 +120,19 @@ impl Observer for Terminal {
 
     fn warn(&self, text: &str) {
         say_line(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_says_since_when_it_stands_still() {
+        assert_eq!(Still::text(Duration::from_millis(2_900)), "");
+        assert_eq!(Still::text(Duration::from_secs(65)), "nothing for 65 s");
+        let mut still = Still { position: 0, since: Stopwatch::start() };
+        still.note(5);
+        assert_eq!(still.position, 5);
     }
 }

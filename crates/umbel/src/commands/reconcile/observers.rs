@@ -1,7 +1,7 @@
 //! What people see of a session while it runs.
 
 use crate::say::say_line;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Arguments;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -31,6 +31,9 @@ impl Terminal {
             true => ProgressBar::new_spinner(),
             false => ProgressBar::hidden(),
         };
+        // How long a phase takes says whether it stands still.
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+        spinner.set_style(style.expect("a valid template"));
         if !spinner.is_hidden() {
             spinner.enable_steady_tick(TICK);
         }
@@ -44,6 +47,7 @@ impl Observer for Terminal {
     }
 
     fn phase(&self, name: &'static str) {
+        self.spinner.reset_elapsed();
         self.spinner.set_message(name);
     }
 
