@@ -77,6 +77,7 @@ mod error;
 mod filter;
 mod jobs;
 mod limits;
+mod measurements;
 mod nodes;
 mod options;
 mod packed_batch;

@@ -73,3 +73,6 @@ pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names of one page of a list: the most that nodes give.
 pub(crate) const LIST_PAGE_NAMES: u32 = 1000;
+
+/// Longest text of a node's measurements: some thousand series have a tenth of it.
+pub(crate) const MEASUREMENTS_BYTES_MAX: usize = 8 << 20;

@@ -66,6 +66,11 @@ impl Node {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 
+    /// What is asked for by plain HTTP.
+    pub(crate) fn pages(&self) -> Authorized {
+        Authorized::new(self.channel.clone(), self.bearer.clone())
+    }
+
     pub(crate) fn access(&self) -> AccessClient<Authorized> {
         AccessClient::with_interceptor(self.channel.clone(), self.bearer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)

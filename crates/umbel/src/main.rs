@@ -13,7 +13,9 @@ mod exit;
 mod interrupt;
 mod picture;
 mod say;
+mod screen;
 mod units;
+mod waiting;
 mod workshop;
 
 use clap::{Parser, Subcommand};
@@ -111,7 +113,7 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of eleven commands, two fourth ones, and a second one in a line.
-        assert_eq!(parsed_count, 36);
+        // Three of each of eleven commands, three fourth ones, and a second one in a line.
+        assert_eq!(parsed_count, 37);
     }
 }

@@ -8,18 +8,21 @@ pub(crate) mod connect;
 mod cube;
 #[cfg(test)]
 mod cube_test;
+mod look;
+mod ranges;
 mod scrub;
 pub(crate) mod show;
 mod status;
 mod token;
+mod top;
 mod wrapped_chunks;
 
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::waiting::Waiting;
 use anyhow::{Context, Result, bail};
 use chunk_file::{ChunkReader, ChunkWriter, stream};
-use clap::{Args, Subcommand};
+use clap::{Args, ColorChoice, Subcommand};
 use connect::{ClusterArgs, block_on};
 use serde_json::json;
 use show::{facts, print};
@@ -41,6 +44,7 @@ const WAIT_S: u64 = 600;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
       umbel cluster status\n  \
+      umbel cluster top\n  \
       umbel cluster drain 3 && umbel cluster remove 3\n  \
       umbel cluster backup --out filters.backup\n\n\
     docs/cluster.md has every detail.\n\
@@ -55,7 +59,13 @@ pub(crate) struct AdminArgs {
 #[derive(Subcommand)]
 enum AdminVerb {
     /// Show nodes, shards and leaders, and how replicated filters are exchanged
-    Status,
+    Status {
+        /// Colours: on a terminal, unless NO_COLOR is set or TERM is dumb; `always` draws into a pipe too
+        #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+        color: ColorChoice,
+    },
+    /// Follow what nodes do: calls, items, memory, lag, jobs; q or ctrl-c ends it
+    Top(top::TopArgs),
     /// Wait until the node that listens here has joined and is live; `umbel serve --join` joins
     Join {
         /// Its address, as it advertises it
@@ -153,14 +163,18 @@ impl AdminArgs {
             // A damaged file is found before anybody is asked.
             ChunkReader::<BackupChunk>::verify(file, key_of(key_file.as_deref())?)?;
         }
+        if let AdminVerb::Top(top) = &self.verb {
+            return top.run(&self.cluster).await.map(|()| Exit::Done);
+        }
         let client = self.cluster.client()?;
         if let AdminVerb::Scrub { filter, .. } = &self.verb {
             return scrub::scrub(&client, filter.as_deref(), json).await;
         }
         match &self.verb {
-            AdminVerb::Status => {
+            AdminVerb::Status { color } => {
                 let status = client.status().await?;
-                print(json, &status::json(&status), || status::text(&status))
+                let look = look::Look::of(*color);
+                print(json, &status::json(&status), || status::text(&status, look))
             }
             AdminVerb::Join { address, timeout } => {
                 let node = wait_for_node(&client, address, *timeout).await?;
@@ -193,7 +207,10 @@ impl AdminArgs {
             AdminVerb::Restore { file, key_file } => {
                 restore(&client, file, key_of(key_file.as_deref())?, json).await
             }
-            AdminVerb::Certs(_) | AdminVerb::Token(_) | AdminVerb::Scrub { .. } => {
+            AdminVerb::Certs(_)
+            | AdminVerb::Token(_)
+            | AdminVerb::Top(_)
+            | AdminVerb::Scrub { .. } => {
                 unreachable!("it was done above")
             }
         }?;
@@ -203,7 +220,7 @@ impl AdminArgs {
 
 /// Waits until a node with this address is live and reachable, and says its number.
 async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result<u64> {
-    let watch = Stopwatch::start();
+    let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
     loop {
         let status = client.status().await?;
         let node = status.nodes.iter().find(|node| node.address == address);
@@ -219,6 +236,7 @@ async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result
                  `umbel serve --join` and the address of a node of this cluster"
             );
         }
+        waiting.tell(&format!("waits for {address}: {found}"));
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -230,7 +248,7 @@ async fn wait_until_empty(
     mut count: u32,
     timeout_s: u64,
 ) -> Result<()> {
-    let watch = Stopwatch::start();
+    let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
     while count > 0 {
         if watch.elapsed().as_secs() >= timeout_s {
             bail!(
@@ -241,11 +259,8 @@ async fn wait_until_empty(
         tokio::time::sleep(POLL_INTERVAL).await;
         let status = client.status().await?;
         let is_it = |node: &&NodeStatus| node.node == number;
-        let left = status.nodes.iter().find(is_it).map_or(0, |node| node.replica_count);
-        if left != count {
-            say_line(format_args!("node {number} has {left} replicas"));
-        }
-        count = left;
+        count = status.nodes.iter().find(is_it).map_or(0, |node| node.replica_count);
+        waiting.tell(&format!("node {number} has {count} replicas"));
     }
     Ok(())
 }

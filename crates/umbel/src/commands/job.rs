@@ -4,7 +4,7 @@ use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, numbers, print};
 use crate::clock::age_text;
 use crate::exit::Exit;
-use crate::say::say_line;
+use crate::waiting::Waiting;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ impl JobArgs {
 ///
 /// As the call of the cluster.
 pub(crate) async fn wait(client: &Client, job: u64, tells: bool) -> Result<DescribeJobResponse> {
-    let mut told = String::new();
+    let mut waiting = Waiting::start();
     loop {
         let found = client.job(job).await?;
         let is_over = found
@@ -114,10 +114,8 @@ pub(crate) async fn wait(client: &Client, job: u64, tells: bool) -> Result<Descr
         if is_over {
             return Ok(found);
         }
-        let text = progress_text(&found);
-        if tells && text != told {
-            say_line(format_args!("job {job}: {text}"));
-            told = text;
+        if tells {
+            waiting.tell(&format!("job {job}: {}", progress_text(&found)));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -190,7 +188,7 @@ fn status_json(found: &DescribeJobResponse) -> Value {
     value
 }
 
-fn progress_text(found: &DescribeJobResponse) -> String {
+pub(super) fn progress_text(found: &DescribeJobResponse) -> String {
     let Some(progress) = &found.progress else {
         return "its coordinator does not answer".to_owned();
     };

@@ -3,6 +3,8 @@
 use crate::sandbox::Sandbox;
 use crate::serve::{Server, run, umbel};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Command, Stdio};
 
 #[test]
 fn wrong_usage_is_exit_code_2() {
@@ -14,6 +16,8 @@ fn wrong_usage_is_exit_code_2() {
         ("drain 1 --undo --wait", "--wait"),
         ("move 1 --from 1", "--to"),
         ("backup", "--out"),
+        ("top --interval 0", "--interval"),
+        ("status --color blue", "--color"),
         ("status --cluster a:b:c:", "a:b:c:"),
     ] {
         run(&sandbox, &format!("cluster {args}")).refused(2, &[said]);
@@ -95,6 +99,121 @@ fn status_shows_nodes_and_shards() {
     assert_eq!(joined, format!("node\t1\naddress\t{}\n", server.address));
     cluster("join 127.0.0.1:1 --timeout 0").refused(1, &["127.0.0.1:1", "serve --join"]);
     cluster("remove 9").refused(1, &["9"]);
+}
+
+/// A pipe gets what it always got; colours and pictures are for terminals, or for who asks.
+#[test]
+fn a_pipe_gets_no_colours_unless_it_asks() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let status = |args: &str| server.run(&sandbox, &format!("cluster status {args}")).kept_text();
+    let plain = status("");
+    assert!(
+        plain.is_ascii() && !plain.contains('\x1b') && plain.starts_with("cluster\t"),
+        "{plain}"
+    );
+    assert_eq!(status("--color never"), plain);
+    let painted = status("--color always");
+    assert!(painted.contains("\x1b[32mnode 1"), "{painted}");
+    assert!(painted.contains("█ leads") && painted.contains("moves to"), "{painted}");
+}
+
+#[test]
+fn top_in_a_pipe_is_a_line_an_interval_until_nobody_reads() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let mut command = server.command(&sandbox, "cluster top --interval 1");
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.starts_with("nodes 1/1\tled 1/1\tcalls/s "), "{line}");
+    }
+    drop(lines);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+
+    server.run(&sandbox, "filter create a --capacity 1e4").kept();
+    let once = server.run(&sandbox, "cluster top --once --interval 1").kept_text();
+    assert!(once.contains(&format!("\n1\t{}\tlive\t1\t", server.address)), "{once}");
+    let json = server.run(&sandbox, "cluster top --once --interval 1 --json").kept_text();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["nodes"][0]["address"], server.address.as_str());
+    assert!(json["nodes"][0]["per_second"]["calls"].as_f64().unwrap() >= 0.0, "{json}");
+    assert!(json["nodes"][0]["now"]["filter_bytes"].as_f64().unwrap() > 0.0, "{json}");
+    assert_eq!((&json["running_jobs"], &json["troubles"]), (&0.into(), &Value::Array(vec![])));
+
+    let gone = "cluster top --once --cluster 127.0.0.1:1";
+    server.run(&sandbox, gone).refused(1, &["127.0.0.1:1", "is a node running there?"]);
+}
+
+/// Whether there is the program that plays a terminal.
+fn has_terminal() -> bool {
+    let version = Command::new("script").arg("--version").output();
+    let is_known = version
+        .is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("util-linux"));
+    if !is_known {
+        eprintln!("skipped: there is no script(1) of util-linux, which plays a terminal");
+    }
+    is_known
+}
+
+/// `umbel` with these arguments, and what a shell does behind it, on a terminal of 30 lines.
+fn on_a_terminal(server: &Server, sandbox: &Sandbox, args: &str, behind: &str) -> Command {
+    let binary = env!("CARGO_BIN_EXE_umbel");
+    let line = format!("stty rows 30 cols 100; {binary} {args}{behind}");
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]);
+    command.env("UMBEL_CLUSTER", &server.address).env("TERM", "xterm").env_remove("NO_COLOR");
+    command.current_dir(sandbox.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_terminal_gets_pictures_and_colours_unless_it_is_dumb() {
+    if !has_terminal() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let shown = |name: &str, value: &str| {
+        let mut command = on_a_terminal(&server, &sandbox, "cluster status", "");
+        let output = command.env(name, value).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let painted = shown("TERM", "xterm");
+    assert!(painted.contains("█ leads") && painted.contains("\x1b[32m"), "{painted}");
+    for plain in [shown("TERM", "dumb"), shown("NO_COLOR", "1")] {
+        assert!(plain.contains("█ leads") && !plain.contains("\x1b["), "{plain}");
+    }
+}
+
+#[test]
+fn top_puts_the_terminal_back_however_it_ends() {
+    if !has_terminal() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    for (key, code) in [("q", 0), ("\x03", 130)] {
+        // The shell that runs it lives through the interrupt, to tell how it left the terminal.
+        let behind = "; code=$?; stty -a; exit $code";
+        let top = "cluster top --interval 1";
+        let mut command = on_a_terminal(&server, &sandbox, top, behind);
+        let mut child = command.spawn().unwrap();
+        let mut keys = child.stdin.take().unwrap();
+        let mut shown = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        while !shown.contains("shards led") {
+            assert!(out.read_line(&mut shown).unwrap() > 0, "{shown}");
+        }
+        keys.write_all(key.as_bytes()).unwrap();
+        out.read_to_string(&mut shown).unwrap();
+        assert!(shown.contains("\x1b[?1049h") && shown.contains("q ends"), "{shown}");
+        let (_, after) = shown.split_once("\x1b[?25h\x1b[?1049l").unwrap();
+        assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{shown}");
+    }
 }
 
 #[test]

@@ -53,15 +53,26 @@ impl ClusterArgs {
     ///
     /// A [`UsageError`] if an address is none, or certificates cannot be used.
     pub(crate) fn client(&self) -> Result<Client> {
-        let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
-        let addresses = self.cluster.clone().or(variable);
-        let addresses = addresses.as_deref().unwrap_or(DEFAULT_CLUSTER);
         let options =
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
+        Ok(cluster_client::connect(&self.addresses(), options, &self.credentials()?)?)
+    }
+
+    /// Where the cluster is.
+    pub(super) fn addresses(&self) -> String {
+        let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
+        self.cluster.clone().or(variable).unwrap_or_else(|| DEFAULT_CLUSTER.to_owned())
+    }
+
+    /// What the command proves itself by.
+    ///
+    /// # Errors
+    ///
+    /// As [`Credentials::read`].
+    pub(super) fn credentials(&self) -> Result<Credentials, UsageError> {
         let TlsArgs { tls_ca: ca, tls_cert: cert, tls_key: key, token_file } = &self.tls;
         let paths = TlsPaths { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
-        let credentials = Credentials::read(paths, token_file.as_deref())?;
-        Ok(cluster_client::connect(addresses, options, &credentials)?)
+        Credentials::read(paths, token_file.as_deref())
     }
 }
 

@@ -99,8 +99,13 @@ impl Rows {
 
     /// A table with a heading on a terminal, else lines with tabs and without a heading.
     pub(crate) fn text(&self) -> String {
+        self.text_for(io::stdout().is_terminal())
+    }
+
+    /// A table with a heading for people, as wide as the terminal at most, or lines for programs.
+    pub(crate) fn text_for(&self, people: bool) -> String {
         let width = terminal_size::terminal_size().map(|(width, _)| width.0);
-        if io::stdout().is_terminal() { self.table(width) } else { self.lines() }
+        if people { self.table(width) } else { self.lines() }
     }
 
     /// A table at most `width` columns wide: where it would be wider, long texts go on in the next line.
@@ -129,9 +134,13 @@ impl Rows {
 
 /// Names with their values, one a line.
 pub(crate) fn facts(facts: &[(&str, String)]) -> String {
-    let is_terminal = io::stdout().is_terminal();
+    facts_for(io::stdout().is_terminal(), facts)
+}
+
+/// Names with their values, one a line, in columns for people.
+pub(crate) fn facts_for(people: bool, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| match is_terminal {
+    let line = |(name, value): &(&str, String)| match people {
         true => format!("{name:width$}  {value}\n"),
         false => format!("{name}\t{value}\n"),
     };

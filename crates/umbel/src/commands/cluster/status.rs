@@ -1,9 +1,10 @@
 //! The state of a cluster, for people and programs.
 
 use super::cube::{CubeView, exchange_facts, exchange_json};
-use super::show::{Rows, facts, numbers};
+use super::look::{Look, harmless};
+use super::ranges::picture;
+use super::show::{Rows, facts_for, numbers};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
 use umbel_client::StatusResponse;
 use umbel_client::proto::{NodeStatus, ShardStatus};
 
@@ -46,54 +47,58 @@ pub(super) fn json(status: &StatusResponse) -> Value {
     })
 }
 
-/// As tables and a picture, or as lines that begin with what they are about.
-pub(super) fn text(status: &StatusResponse) -> String {
-    let is_terminal = std::io::stdout().is_terminal();
-    let mut text = facts(&[
+/// As tables and pictures for people, or as lines that begin with what they are about.
+pub(super) fn text(status: &StatusResponse, look: Look) -> String {
+    let people = look.is_for_people;
+    let known = [
         ("cluster", status.cluster_id.clone()),
         ("version", status.version.clone()),
         ("epoch", status.epoch.to_string()),
         ("meta leader", number(status.meta_leader)),
         ("filters", status.filter_count.to_string()),
         ("replicas wanted", status.replica_count.to_string()),
-    ]);
-    for rows in [node_rows(status), shard_rows(status)] {
-        if is_terminal {
+    ];
+    let mut text = facts_for(people, &known);
+    if people {
+        text += &format!("\n{}", picture(status, look));
+    }
+    for rows in [node_rows(status, people), shard_rows(status)] {
+        if people {
             text.push('\n');
         }
-        text += &rows.text();
+        text += &rows.text_for(people);
     }
-    text += &exchange_text(status, is_terminal);
+    text += &exchange_text(status, people);
     text
 }
 
 /// How replicated filters are exchanged, where there are some or could be.
-fn exchange_text(status: &StatusResponse, is_terminal: bool) -> String {
+fn exchange_text(status: &StatusResponse, people: bool) -> String {
     let (Some(exchange), Some(cube)) = (&status.exchange, CubeView::of(status)) else {
         return String::new();
     };
     if exchange.filter_count == 0 && cube.node_count() < 2 {
         return String::new();
     }
-    let lines = facts(&exchange_facts(exchange));
-    if !is_terminal {
+    let lines = facts_for(people, &exchange_facts(exchange));
+    if !people {
         return lines + &cube.rows().lines();
     }
     match cube.drawing() {
         Some(drawing) => format!("\n{lines}\n{drawing}"),
         None if cube.node_count() < 2 => format!("\n{lines}"),
-        None => format!("\n{lines}\n{}", cube.rows().text()),
+        None => format!("\n{lines}\n{}", cube.rows().text_for(people)),
     }
 }
 
-fn node_rows(status: &StatusResponse) -> Rows {
+fn node_rows(status: &StatusResponse, people: bool) -> Rows {
     let heading = &["", "number", "address", "state", "reachable", "replicas", "leads", "meta"];
     let mut rows = Rows::new(heading, &[1, 5, 6]);
     for node in &status.nodes {
         rows.push(vec![
             "node".to_owned(),
             node.node.to_string(),
-            node.address.clone(),
+            if people { harmless(&node.address) } else { node.address.clone() },
             node.state.clone(),
             if node.is_reachable { "yes" } else { "no" }.to_owned(),
             node.replica_count.to_string(),
