@@ -37,9 +37,10 @@ pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
     (SWEEP_SECONDS, &SWEEP_BOUNDS_S),
 ];
 
-/// Which release this node runs.
-pub(crate) fn release() {
+/// What a node measures that has only begun: its release, and that nobody speaks the Redis protocol to it.
+pub(crate) fn begin() {
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    resp_connections(0);
 }
 
 /// A connection was closed, or not taken, for this cause.

@@ -129,7 +129,7 @@ impl Node {
     ) -> Result<Self, StartError> {
         config.validate()?;
         metrics::describe();
-        metrics::release();
+        metrics::begin();
         // Before anything is touched: where the address is a guess, the start is tried without it.
         let resp = match &config.resp_listen {
             Some(address) => Some(listen(&ports, address).await?),

@@ -64,3 +64,55 @@ fn every_variable_is_a_setting() {
     }
     assert!(variable_count >= 10, "{variable_count} variables in {}", folder().display());
 }
+
+/// What stands behind a word at the start of each line that has it.
+fn values<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+    text.lines().filter_map(|line| Some(line.trim().strip_prefix(word)?.trim())).collect()
+}
+
+#[test]
+fn every_rule_has_its_section_and_its_tests() {
+    let rules = fs::read_to_string(folder().join("monitoring/alerts.yaml")).unwrap();
+    let tests = fs::read_to_string(folder().join("monitoring/alerts_test.yaml")).unwrap();
+    let runbook = fs::read_to_string(folder().join("../docs/runbook.md")).unwrap();
+    let alerts = values(&rules, "- alert:");
+    assert!(alerts.len() >= 10, "{alerts:?}");
+    let sections = values(&runbook, "## ");
+    assert_eq!(sections, alerts, "sections of docs/runbook.md in the order of the rules");
+    let named: Vec<String> = alerts
+        .iter()
+        .map(|alert| format!("docs/runbook.md#{}", alert.to_ascii_lowercase()))
+        .collect();
+    assert_eq!(values(&rules, "runbook:"), named);
+    assert_eq!(values(&rules, "summary:").len(), alerts.len());
+    let severities = values(&rules, "severity:");
+    assert_eq!(severities.len(), alerts.len());
+    assert!(severities.iter().all(|severity| ["page", "ticket"].contains(severity)));
+    for section in runbook.split("\n## ").skip(1) {
+        let (name, _) = section.split_once('\n').unwrap();
+        for part in ["**See**:", "**Do**:"] {
+            assert!(section.contains(part), "{name} has no {part}");
+        }
+        let severity = if section.contains("\n*Page.*") { "page" } else { "ticket" };
+        let at = alerts.iter().position(|alert| *alert == name).unwrap();
+        assert_eq!(severities[at], severity, "{name}");
+        let fires = |word: &str| tests.matches(&format!("{word}alertname: {name}")).count();
+        assert!(fires("\n        ") > 0 && fires(", ") > 0, "{name} is to fire and to be silent");
+    }
+}
+
+#[test]
+fn every_panel_says_what_it_shows() {
+    let text = fs::read_to_string(folder().join("monitoring/grafana-dashboard.json")).unwrap();
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let numbers: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(numbers.len(), panels.len());
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        let (title, said) = (&panel["title"], panel["description"].as_str());
+        assert!(said.is_some_and(|said| !said.is_empty()), "{title}");
+        let place = &panel["gridPos"];
+        let end = place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap();
+        assert!(end <= 24, "{title} is wider than the page");
+    }
+}

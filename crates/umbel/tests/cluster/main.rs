@@ -25,6 +25,7 @@ mod late;
 mod load;
 mod lost;
 mod members;
+mod monitoring;
 #[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]

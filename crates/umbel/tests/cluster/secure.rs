@@ -43,15 +43,15 @@ pub(crate) fn client(name: &str) -> Subject {
 }
 
 /// Three nodes of one authority.
-struct Secure {
-    cluster: Cluster,
-    authority: Authority,
+pub(crate) struct Secure {
+    pub(crate) cluster: Cluster,
+    pub(crate) authority: Authority,
     own: Pem,
 }
 
 impl Secure {
     /// Nodes with certificates that have formed a cluster.
-    async fn form() -> Self {
+    pub(crate) async fn form() -> Self {
         let mut cluster = Cluster::none().await;
         let (authority, own) = Authority::new("cluster", 1).unwrap();
         let folder = cluster.folder.path().to_owned();
@@ -74,7 +74,7 @@ impl Secure {
         Self { cluster, authority, own }
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.cluster.folder.path().to_owned()
     }
 
@@ -85,7 +85,12 @@ impl Secure {
     }
 
     /// A client with these files.
-    fn client(&self, ca: &Path, pair: Option<KeyPairFiles>, options: ClientOptions) -> Client {
+    pub(crate) fn client(
+        &self,
+        ca: &Path,
+        pair: Option<KeyPairFiles>,
+        options: ClientOptions,
+    ) -> Client {
         let tls = TlsConnector::open(TlsFiles { ca: ca.to_owned(), pair }).unwrap();
         Client::connect_through(self.addresses(), options, tls).unwrap()
     }

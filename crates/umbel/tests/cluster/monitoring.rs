@@ -1,0 +1,252 @@
+//! `deploy/monitoring` against nodes that run: every measurement that the dashboard and the rules name is served, and,
+//! where there is a Prometheus, every query and rule is one, and answers.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use umbel_client::{
+    Client, Distribution, KeyPairFiles, NewFilter, ReadLevel, TlsConnector, TlsFiles,
+};
+
+use crate::free_ports::free_port;
+use crate::secure::{Secure, client, put_pair};
+use crate::servers::{options, page, until};
+
+/// What Grafana puts in for its variables, where nodes are scraped each second.
+const VARIABLES: [(&str, &str); 3] =
+    [("$job", "umbel"), ("$instance", ".*"), ("$__rate_interval", "10s")];
+
+/// Panels that may be empty: a filter that gets no items is never full.
+const EMPTY_AT_REST: [&str; 1] = ["Full in"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/monitoring")
+}
+
+static RULES: LazyLock<String> =
+    LazyLock::new(|| fs::read_to_string(folder().join("alerts.yaml")).unwrap());
+
+/// The dashboard's queries with their panels' titles.
+fn queries() -> Vec<(String, String)> {
+    let text = fs::read_to_string(folder().join("grafana-dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        let targets = panel["targets"].as_array();
+        assert!(targets.is_some() || panel["type"] == "row", "{title} has no query");
+        for target in targets.into_iter().flatten() {
+            let mut query = target["expr"].as_str().unwrap().to_owned();
+            for (name, value) in VARIABLES {
+                query = query.replace(name, value);
+            }
+            assert!(!query.contains('$'), "{title}: an unknown variable: {query}");
+            queries.push((title.to_owned(), query));
+        }
+    }
+    queries
+}
+
+/// Names of measurements in a text.
+fn names(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+    words.filter(|word| word.starts_with("umbel_")).map(str::to_owned).collect()
+}
+
+/// Names of the series in a node's measurements.
+fn served(measurements: &str) -> BTreeSet<String> {
+    let series = measurements.lines().filter(|line| !line.starts_with('#'));
+    series.filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())).collect()
+}
+
+/// Three nodes that speak TLS, with a filter of each distribution and some calls, and who may ask them.
+async fn nodes() -> (Secure, KeyPairFiles) {
+    let secure = Secure::form().await;
+    let pem = secure.authority.issue(&client("prometheus"), 1).unwrap();
+    let pair = put_pair(&secure.folder(), "prometheus", &pem);
+    let ca = secure.folder().join("ca.pem");
+    let asking = secure.client(&ca, Some(pair.clone()), options());
+    let replicated =
+        NewFilter { distribution: Distribution::Replicated, ..NewFilter::for_rate(1000, 0.01) };
+    for (name, new) in [("seen", NewFilter::for_rate(1000, 0.01)), ("near", replicated)] {
+        asking.create(name, &new).await.unwrap();
+        asking.filter(name).insert(["a", "b"]).await.unwrap();
+        asking.filter(name).contains(["a", "c"], ReadLevel::Unspecified).await.unwrap();
+    }
+    (secure, pair)
+}
+
+fn client_of(secure: &Secure, address: &str, pair: &KeyPairFiles) -> Client {
+    let files = TlsFiles { ca: secure.folder().join("ca.pem"), pair: Some(pair.clone()) };
+    let options = umbel_client::ClientOptions { learns_nodes: false, ..options() };
+    Client::connect_through(address, options, TlsConnector::open(files).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_measurement_that_is_named_is_served() {
+    let mut named = names(&RULES);
+    queries().iter().for_each(|(_, query)| named.extend(names(query)));
+    assert!(named.len() > 40, "{named:?}");
+    let (secure, pair) = nodes().await;
+    let clients: Vec<Client> =
+        secure.cluster.nodes.iter().map(|node| client_of(&secure, &node.address, &pair)).collect();
+    let told = RefCell::new(BTreeSet::new());
+    until("every measurement that is named", || async {
+        let mut found = BTreeSet::new();
+        for client in &clients {
+            found.extend(served(&client.measurements().await.ok()?));
+        }
+        let missing: BTreeSet<String> = named.difference(&found).cloned().collect();
+        if *told.borrow() != missing {
+            eprintln!("not served yet: {missing:?}");
+        }
+        let is_all = missing.is_empty();
+        told.replace(missing);
+        is_all.then_some(())
+    })
+    .await;
+}
+
+/// A Prometheus, killed with the test.
+struct Prometheus {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Prometheus {
+    /// Starts one that scrapes the nodes and goes by the rules.
+    fn start(secure: &Secure, pair: &KeyPairFiles) -> Self {
+        let folder = secure.folder();
+        let quoted = |path: &Path| format!("{:?}", path.display().to_string());
+        let targets: Vec<String> =
+            secure.cluster.nodes.iter().map(|node| format!("{:?}", node.address)).collect();
+        let settings = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [{}]\n\
+             scrape_configs:\n  \
+               - job_name: umbel\n    \
+                 scheme: https\n    \
+                 tls_config: {{ca_file: {}, cert_file: {}, key_file: {}}}\n    \
+                 static_configs: [{{targets: [{}]}}]\n",
+            quoted(&folder_of_rules()),
+            quoted(&folder.join("ca.pem")),
+            quoted(&pair.certificate),
+            quoted(&pair.key),
+            targets.join(", "),
+        );
+        let config = folder.join("prometheus.yaml");
+        fs::write(&config, settings).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let log = File::create(folder.join("prometheus.log")).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("prometheus").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { child, address }
+    }
+
+    /// What it answers to a query, once there is something, or once it is none.
+    async fn ask(&self, query: &str) -> Option<String> {
+        page(&self.address, &format!("/api/v1/query?query={}", encoded(query))).await
+    }
+}
+
+fn folder_of_rules() -> PathBuf {
+    fs::canonicalize(folder().join("alerts.yaml")).unwrap()
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+fn is_there(program: &str) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let is_there = version.status().is_ok_and(|status| status.success());
+    if !is_there {
+        eprintln!(
+            "skipped: there is no {program} (Debian's package prometheus has it; .ci/run prometheus)"
+        );
+    }
+    is_there
+}
+
+#[test]
+fn the_rules_say_what_their_tests_expect() {
+    if !is_there("promtool") {
+        return;
+    }
+    for args in [
+        "check rules alerts.yaml",
+        "test rules alerts_test.yaml",
+        "check config --syntax-only prometheus.yaml",
+    ] {
+        let words = args.split(' ');
+        let output = Command::new("promtool").args(words).current_dir(folder()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{args}: {said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_prometheus_answers_every_query_and_sees_a_node_go() {
+    if !is_there("prometheus") {
+        return;
+    }
+    let (mut secure, pair) = nodes().await;
+    let prometheus = Prometheus::start(&secure, &pair);
+    until("three nodes are scraped", || async {
+        prometheus.ask("count(up == 1) == 3").await.filter(has_results).map(drop)
+    })
+    .await;
+    for (title, query) in queries() {
+        until(&format!("{title}: {query}"), || async {
+            let answer = prometheus.ask(&query).await?;
+            assert!(answer.contains("\"status\":\"success\""), "{title}: {query}: {answer}");
+            (has_results(&answer) || EMPTY_AT_REST.contains(&&*title)).then_some(())
+        })
+        .await;
+    }
+    let rule_count = RULES.matches("- alert: ").count();
+    until("every rule is evaluated without an error", || async {
+        let rules = page(&prometheus.address, "/api/v1/rules").await?;
+        assert!(!rules.contains("\"health\":\"err\""), "{rules}");
+        (rules.matches("\"health\":\"ok\"").count() == rule_count).then_some(())
+    })
+    .await;
+    let alerts = page(&prometheus.address, "/api/v1/alerts").await.unwrap();
+    assert!(!alerts.contains("\"state\":\"firing\""), "nothing is wrong: {alerts}");
+
+    secure.cluster.nodes[2].kill();
+    let gone = format!("\"instance\":\"{}\"", secure.cluster.nodes[2].address);
+    until("the node that is killed is an alert to be", || async {
+        let alerts = page(&prometheus.address, "/api/v1/alerts").await?;
+        (alerts.contains("UmbelNodeDown") && alerts.contains(&gone)).then_some(())
+    })
+    .await;
+}
+
+fn has_results(answer: &String) -> bool {
+    answer.contains("\"result\":[{")
+}
