@@ -170,6 +170,35 @@ async fn verbs_of_the_cluster_are_apart_from_those_of_filters() {
     }
 }
 
+/// How full a filter is, is told to who may read it; the rest of the measurements to who has the verb.
+#[tokio::test(flavor = "multi_thread")]
+async fn measurements_tell_of_the_filters_that_may_be_read() {
+    let (cluster, _addresses, root) = guarded().await;
+    for name in ["crawl.a", "mail"] {
+        root.create(name, &NewFilter::for_rate(1000, 0.01)).await.unwrap();
+    }
+    let grants: Vec<(&str, &[FilterVerb])> = vec![("crawl.*", &[FilterVerb::Read])];
+    add(&root, principal("watcher", grants, &[ClusterVerb::Metrics])).await;
+    add(&root, principal("reader", vec![("*", &[FilterVerb::Read])], &[])).await;
+    let address = &cluster.nodes[0].address;
+    let only = |name| {
+        let options = ClientOptions { learns_nodes: false, ..options() };
+        with_token_and(address, name, options)
+    };
+    let (watcher, own) = (only("watcher"), only("root"));
+    let told = |text: &str, name: &str| text.contains(&format!("{{filter=\"{name}\""));
+    until("both filters are told to who may read both", || async {
+        let text = own.measurements().await.ok()?;
+        (told(&text, "crawl.a") && told(&text, "mail")).then_some(())
+    })
+    .await;
+    let text = watcher.measurements().await.unwrap();
+    assert!(told(&text, "crawl.a") && !told(&text, "mail"), "{text}");
+    assert!(text.contains("\numbel_shards_led "), "{text}");
+    let error = only("reader").measurements().await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, umbel_client::Code::PermissionDenied, "{error}");
+}
+
 /// So many tokens are shown as soon as they are made: some come to a node before the news of them.
 const NEW_TOKENS: usize = 10;
 
