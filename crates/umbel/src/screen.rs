@@ -113,7 +113,7 @@ pub(crate) async fn key(keys: &'static [u8]) {
     tokio::task::spawn_blocking(read);
     if waiting.await.is_err() {
         // The terminal's input has ended; only a signal can end the command now.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -136,7 +136,8 @@ impl FilterSeries {
             let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
             tokio::spawn(async move { series.sample(&coordinator).await });
         }
-        rendered(rows.iter().filter(|row| may_read(&row.name)))
+        let told: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
+        rendered(&told)
     }
 
     async fn sample(&self, coordinator: &Coordinator) {
@@ -217,10 +218,10 @@ async fn copy(local: &Local, id: FilterId) -> Option<Held> {
 }
 
 /// The text of Prometheus.
-fn rendered<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
+fn rendered(rows: &[&Row]) -> String {
     let mut text = String::new();
     for Series { name, help, value } in &SERIES {
-        let mut lines = rows.clone().filter_map(|row| Some((row, value(row)?))).peekable();
+        let mut lines = rows.iter().filter_map(|row| Some((row, value(row)?))).peekable();
         if lines.peek().is_none() {
             continue;
         }
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn names_are_escaped_and_unknown_numbers_left_out() {
         let rows = [row("a\"} 1\n\\", Some(1.5)), row("full", None)];
-        let text = rendered(rows.iter());
+        let text = rendered(&rows.iter().collect::<Vec<_>>());
         let items: Vec<&str> =
             text.lines().filter(|line| line.starts_with("umbel_filter_items")).collect();
         assert_eq!(
@@ -272,6 +273,6 @@ mod tests {
             )
         );
         assert!(text.lines().all(|line| !line.starts_with('\\')), "{text}");
-        assert_eq!(rendered([].iter()), "");
+        assert_eq!(rendered(&[]), "");
     }
 }

@@ -217,7 +217,7 @@ async fn a_real_prometheus_answers_every_query_and_sees_a_node_go() {
     let (mut secure, pair) = nodes().await;
     let prometheus = Prometheus::start(&secure, &pair);
     until("three nodes are scraped", || async {
-        prometheus.ask("count(up == 1) == 3").await.filter(has_results).map(drop)
+        prometheus.ask("count(up == 1) == 3").await.filter(|answer| has_results(answer)).map(drop)
     })
     .await;
     for (title, query) in queries() {
@@ -247,6 +247,6 @@ async fn a_real_prometheus_answers_every_query_and_sees_a_node_go() {
     .await;
 }
 
-fn has_results(answer: &String) -> bool {
+fn has_results(answer: &str) -> bool {
     answer.contains("\"result\":[{")
 }

@@ -42,8 +42,8 @@ impl Figures {
             match name {
                 "umbel_calls_total" => {
                     figures.calls += value;
-                    let is_of = |status: &&str| labels.contains(&format!("status=\"{status}\""));
-                    if FAILED.iter().any(|status| is_of(&status)) {
+                    let is_of = |status: &str| labels.contains(&format!("status=\"{status}\""));
+                    if FAILED.into_iter().any(is_of) {
                         figures.failed_calls += value;
                     }
                 }
