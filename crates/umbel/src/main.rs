@@ -113,7 +113,7 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of eleven commands, three fourth ones, and a second one in a line.
-        assert_eq!(parsed_count, 37);
+        // Three of each of eleven commands, two fourth ones, and a second one in a line.
+        assert_eq!(parsed_count, 36);
     }
 }

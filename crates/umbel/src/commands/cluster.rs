@@ -44,7 +44,6 @@ const WAIT_S: u64 = 600;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
       umbel cluster status\n  \
-      umbel cluster top\n  \
       umbel cluster drain 3 && umbel cluster remove 3\n  \
       umbel cluster backup --out filters.backup\n\n\
     docs/cluster.md has every detail.\n\
