@@ -1,7 +1,7 @@
 //! One function a measurement; names, units and help stand in this module and nowhere else.
 //!
 //! A histogram's bounds are the same on every node, so that its buckets add up over nodes. A sample is pushed
-//! to a list without a lock, and counted in its bucket when the measurements are read or every few seconds.
+//! to a list without a lock, and counted in its bucket when the measurements are read, or within a second.
 
 use std::time::Duration;
 

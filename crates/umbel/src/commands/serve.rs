@@ -27,7 +27,7 @@ use umbel_node::{Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
 
 /// How often samples are counted in the buckets of their histograms, so that few wait when nobody reads the
 /// metrics.
-const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+const METRICS_UPKEEP: Duration = Duration::from_secs(1);
 
 /// Where Redis listens by default.
 const REDIS_ADDRESS: &str = "127.0.0.1:6379";
