@@ -157,3 +157,25 @@ fn a_position_in_two_frames_is_one() {
     assert_eq!(counts, 201);
     assert_eq!(assemble(&filter, &frames), Ok(filter));
 }
+
+/// Memory that rots does not keep a window from being copied; what is in no slice any more is left out.
+#[test]
+fn a_window_whose_bits_have_changed_is_still_copied() {
+    let shape = umbel_filter::BlockShape::new(Kind::Window, HashRange::WHOLE, 2, 512, 9).unwrap();
+    let mut window = umbel_filter::Window::with_shape(shape).unwrap();
+    window.advance(100, 104);
+    for item in items(HashRange::WHOLE, 1, 600) {
+        umbel_filter::Insert::insert(&mut window, item).unwrap();
+    }
+    window.rewrite(|words| words.iter_mut().for_each(|word| *word ^= 1 << (*word % 61)));
+    let item_count = window.item_count();
+    let filter = AnyFilter::from(window);
+    let mut assembler = FilterAssembler::new(filter.shape(), KEY, MEMORY).unwrap();
+    for frame in all_frames(&filter, 1 << 12) {
+        assert_eq!(view(&frame).encode(MEMORY).as_ref(), Ok(&frame));
+        assembler.push(&view(&frame)).unwrap();
+    }
+    let AnyFilter::Window(copy) = assembler.finish().unwrap() else { panic!() };
+    assert!(copy.item_count() <= item_count && copy.item_count() > item_count / 3);
+    assert_eq!((copy.oldest(), copy.newest()), (100, 104));
+}
