@@ -9,8 +9,9 @@ use umbel_engine::shard::{
     Bitmap, HashList, OverlapCount, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp,
     ShardCommand, SliceScrubbed,
 };
-use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId};
+use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 
+use crate::comparisons::Comparison;
 use crate::cube::{Compared, CopyFailure};
 use crate::raft::types::{LogId, Vote};
 
@@ -333,7 +334,7 @@ pub(crate) struct SweepCounts {
     pub(crate) last_sweep_ms: Option<u64>,
 }
 
-/// How far a job is, as its coordinator sees it.
+/// How far a job is, as its coordinator sees it; of another worker what it has settled itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct JobStanding {
     pub(crate) phase: String,
@@ -341,9 +342,69 @@ pub(crate) struct JobStanding {
     /// What ended the last attempt.
     pub(crate) trouble: String,
     pub(crate) away: Vec<NodeId>,
-    /// Cells that the worker on the coordinator's node has settled, of so many.
+    /// Cells that the worker on the node has settled, of so many.
     pub(crate) settled_cells: u32,
     pub(crate) cells: u32,
+}
+
+/// What a node asks another one for who looks at the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum ReportRequest {
+    /// How are you?
+    Standing,
+    /// What did your last comparisons come to, of the filters that this principal may read? None for all.
+    Comparisons { reader: Option<String> },
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum ReportAnswer {
+    Standing(NodeStanding),
+    Comparisons(ComparisonsReport),
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeStanding {
+    /// Its release.
+    pub(crate) version: String,
+    /// On the disk of its data folder; None before it has looked.
+    pub(crate) free_bytes: Option<u64>,
+    /// Whether that is too little for inserts.
+    pub(crate) is_disk_short: bool,
+    pub(crate) sweeps: SweepCounts,
+    /// Of the sweep that runs, in words.
+    pub(crate) step: Option<String>,
+}
+
+/// What the last comparisons of a node came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ComparisonsReport {
+    /// Each one is made once in that time; None for never.
+    pub(crate) interval_s: Option<u64>,
+    pub(crate) count: u64,
+    pub(crate) bad_count: u64,
+    pub(crate) mended_count: u64,
+    pub(crate) pending_count: u64,
+    /// The worst first.
+    pub(crate) worst: Vec<ComparedRow>,
+}
+
+/// What was compared, and what came of it last.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct ComparedRow {
+    pub(crate) filter: FilterId,
+    pub(crate) compares: Compares,
+    pub(crate) last: Option<Comparison>,
+}
+
+/// Whose bits are compared with each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) enum Compares {
+    /// The replicas of a slice in a shard that the node leads.
+    Slice(ShardId),
+    /// The node's copy with a partner's.
+    Copies(NodeId),
 }
 
 #[cfg(test)]

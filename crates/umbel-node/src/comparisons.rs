@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use umbel_engine::shard::SliceScrubbed;
 
 use crate::cube::Compared;
 
 /// How a comparison ended, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) enum Ending {
     /// Something still differs.
     Left,
@@ -36,7 +37,7 @@ impl Ending {
 }
 
 /// A comparison that is over.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     /// By the node's clock, in milliseconds since 1970.
     pub(crate) at_ms: u64,

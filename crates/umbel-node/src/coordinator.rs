@@ -43,6 +43,7 @@ mod levels;
 mod old_map;
 mod refusals;
 pub(crate) mod replicated;
+mod report;
 pub(crate) mod scrub;
 mod sessions;
 pub(crate) mod sizes;

@@ -34,6 +34,7 @@ use crate::witness::Witness;
 
 mod measure;
 mod readiness;
+mod report;
 mod serve;
 
 use readiness::Readiness;
@@ -84,8 +85,8 @@ impl Local {
         founders: BTreeMap<NodeId, String>,
     ) -> Result<Arc<Self>, String> {
         let LocalIdentity { cluster, node } = identity;
-        let links = Links::new(Arc::clone(&ports.net), Arc::clone(&ports.seed), identity);
-        let links = Arc::new(links);
+        let seed = Arc::clone(&ports.seed);
+        let links = Arc::new(Links::new(Arc::clone(&ports.net), Arc::clone(&seed), identity));
         let failed = |error: std::io::Error| format!("{}: {error}", GroupId::META);
         let mut nodes = founders;
         nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
@@ -104,7 +105,6 @@ impl Local {
         .await?;
         let space = Space::new(config.disk_reserve_bytes);
         tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
-        let seed = Arc::clone(&ports.seed);
         let recalled = Arc::clone(&recollection);
         let copies =
             Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space), recalled);

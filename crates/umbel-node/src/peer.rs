@@ -92,11 +92,13 @@ pub(crate) enum CallKind {
     Job = 12,
     /// What is known of a replica: what it has confirmed, and whether it follows.
     Recall = 13,
+    /// How a node is, for who looks at the cluster.
+    Report = 14,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -110,6 +112,7 @@ impl CallKind {
         Self::Copy,
         Self::Job,
         Self::Recall,
+        Self::Report,
     ];
 
     /// The number on the wire.

@@ -25,6 +25,12 @@ impl Space {
         Arc::new(Self { free_bytes, is_log_full: AtomicBool::new(false), reserve_bytes })
     }
 
+    /// What is left, as last seen; None before the first look.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        (free_bytes != u64::MAX).then_some(free_bytes)
+    }
+
     /// What is left, if that is too little for inserts.
     pub(crate) fn shortage(&self) -> Option<u64> {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use umbel_engine::hypercube::{DeltaError, ReplicaOptions};
+use umbel_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
@@ -85,6 +85,8 @@ pub(crate) struct Copies {
     imports: Arc<Semaphore>,
     scrubs: Scrubs,
     sweeps: Mutex<SweepCounts>,
+    /// Of the sweep that runs.
+    step: Mutex<Option<Step>>,
     refused_count: AtomicU64,
 }
 
@@ -131,6 +133,7 @@ impl Copies {
             imports: Arc::new(Semaphore::new(WHOLE_IMPORTS_MAX)),
             scrubs: Scrubs::new(),
             sweeps: Mutex::default(),
+            step: Mutex::default(),
             refused_count: AtomicU64::new(0),
         }
     }
@@ -171,6 +174,15 @@ impl Copies {
     /// How the sweeps go.
     pub(crate) fn sweeps(&self) -> SweepCounts {
         *self.sweeps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The step of the sweep that runs; None between two.
+    pub(crate) fn step(&self) -> Option<Step> {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_step(&self, step: Option<Step>) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
     }
 
     pub(super) fn count_sweeps(&self, change: impl FnOnce(&mut SweepCounts)) {

@@ -297,7 +297,10 @@ impl Exchange {
         for output in outbox.take() {
             match output {
                 SweepOutput::Begun { sweep } => self.begun(sweep),
-                SweepOutput::Ask { to, sweep, step } => self.ask(to, sweep, step),
+                SweepOutput::Ask { to, sweep, step } => {
+                    self.local.copies().note_step(Some(step));
+                    self.ask(to, sweep, step);
+                }
                 SweepOutput::Answer { to, step, ours, .. } => self.answer(to, step, ours),
                 SweepOutput::Done { is_whole, .. } => self.done(is_whole),
             }
@@ -318,6 +321,7 @@ impl Exchange {
     fn done(&mut self, is_whole: bool) {
         let time = self.begun_at.elapsed();
         self.ended_at = Some(Instant::now());
+        self.local.copies().note_step(None);
         for copy in self.local.copies().all() {
             copy.end_sweep(is_whole);
         }

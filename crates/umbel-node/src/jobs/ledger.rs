@@ -40,7 +40,7 @@ const LEDGER_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct LedgerJobs {
     host: Arc<JobHost>,
     ports: Ports,
-    /// What the coordinators on this node say.
+    /// What the workers on this node say, and coordinators of the whole.
     boards: Mutex<BTreeMap<JobId, Arc<Board>>>,
 }
 
@@ -54,7 +54,7 @@ impl LedgerJobs {
         self.ports.workshops.as_ref()
     }
 
-    /// How far a job is that is coordinated here.
+    /// How far a job is that has a worker here: with the phase and who is away if it is coordinated here.
     pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
         let board = self.boards().get(&job).cloned()?;
         Some(board.standing())
@@ -328,9 +328,7 @@ async fn work(
         runtime,
     };
     let board = Arc::new(Board::new(order.workers.clone()));
-    if worker == 0 {
-        jobs.boards().insert(job, Arc::clone(&board));
-    }
+    jobs.boards().insert(job, Arc::clone(&board));
     let data: Arc<dyn Workshop> = Arc::clone(&workshop);
     let member = Member::start(config, &jobs.ports, data, board, &jobs.host)?;
     let canceller = member.canceller();

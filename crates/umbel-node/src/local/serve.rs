@@ -85,6 +85,7 @@ impl Local {
             CallKind::Copy => Ok(encode(&self.serve_copy(group, argument(&body)?).await)),
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
             CallKind::Recall => Ok(encode(&self.serve_recall(group, argument(&body)?).await?)),
+            CallKind::Report => Ok(encode(&self.report(argument(&body)?).await)),
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }
@@ -118,7 +119,8 @@ impl Local {
             | CallKind::Group
             | CallKind::Copy
             | CallKind::Job
-            | CallKind::Recall => unreachable!("these have been served already"),
+            | CallKind::Recall
+            | CallKind::Report => unreachable!("these have been served already"),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::gateway::limits::STATUS_TIMEOUT;
 mod cluster;
 mod cube;
 mod filters;
+mod job_outcome;
 mod jobs;
 mod repair;
 

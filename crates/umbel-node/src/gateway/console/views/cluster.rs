@@ -1,32 +1,57 @@
 //! The cluster: nodes, hash ranges, leaders and replicas.
 
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, stream};
+use umbel_engine::NodeId;
+use umbel_engine::meta::MetaState;
 use umbel_proto::v1;
 
+use crate::calls::NodeStanding;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::gateway::console::json::{self, Value};
+use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use crate::gateway::status::status_now;
+
+/// How nodes are, those that have said so.
+pub(super) type Standings = BTreeMap<NodeId, NodeStanding>;
 
 /// Takes a sample.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
 pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailure> {
-    Ok(described(&status_now(coordinator).await?))
+    let (status, standings) = tokio::join!(status_now(coordinator), standings(coordinator));
+    Ok(described(&status?, &standings?))
 }
 
-fn described(status: &v1::StatusResponse) -> Value {
+/// Asks all nodes how they are.
+///
+/// # Errors
+/// If this node belongs to no cluster.
+pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings, CallFailure> {
+    let nodes = coordinator.read_meta(MetaState::live_nodes)?;
+    let asked = stream::iter(nodes).map(async |node| {
+        let standing = coordinator.standing_of(node, STATUS_TIMEOUT).await;
+        standing.map(|standing| (node, standing))
+    });
+    Ok(asked.buffer_unordered(STATUS_CALLS_MAX).filter_map(std::future::ready).collect().await)
+}
+
+fn described(status: &v1::StatusResponse, standings: &Standings) -> Value {
     json::object([
         ("epoch", status.epoch.into()),
         ("meta_leader", status.meta_leader.into()),
         ("filter_count", status.filter_count.into()),
         ("replica_count", status.replica_count.into()),
-        ("nodes", json::list(status.nodes.iter().map(node))),
+        ("nodes", json::list(status.nodes.iter().map(|told| node(told, standings)))),
         ("shards", json::list(status.shards.iter().map(shard))),
     ])
 }
 
-fn node(node: &v1::NodeStatus) -> Value {
+fn node(node: &v1::NodeStatus, standings: &Standings) -> Value {
+    let standing = standings.get(&NodeId(node.node));
     json::object([
         ("node", node.node.into()),
         ("address", (&*node.address).into()),
@@ -35,7 +60,15 @@ fn node(node: &v1::NodeStatus) -> Value {
         ("replica_count", node.replica_count.into()),
         ("leader_count", node.leader_count.into()),
         ("meta_role", (&*node.meta_role).into()),
+        ("version", standing.map(|standing| &*standing.version).into()),
+        ("free_bytes", standing.and_then(|standing| rounded(standing.free_bytes?)).into()),
+        ("is_disk_short", standing.is_some_and(|standing| standing.is_disk_short).into()),
     ])
+}
+
+/// Free bytes as people read them, in 64 MiB: a log that is written to is no news.
+const fn rounded(free_bytes: u64) -> Option<u64> {
+    Some(free_bytes >> 26 << 26)
 }
 
 /// Hashes have 64 bits, numbers of scripts 53: a range is told as shares of the space, to draw it, and
@@ -84,8 +117,21 @@ mod tests {
         };
         let status =
             v1::StatusResponse { nodes: vec![node], shards: vec![shard], ..Default::default() };
-        let told = described(&status);
-        assert_eq!(told["nodes"][0]["address"], "<b>:1");
+        let standing = NodeStanding {
+            version: "1.2.3".to_owned(),
+            free_bytes: Some((3 << 26) + 5),
+            is_disk_short: true,
+            sweeps: crate::calls::SweepCounts::default(),
+            step: None,
+        };
+        let told = described(&status, &[(NodeId(2), standing)].into());
+        let node = &told["nodes"][0];
+        assert_eq!((&node["address"], &node["version"]), (&"<b>:1".into(), &"1.2.3".into()));
+        assert_eq!(
+            (&node["free_bytes"], &node["is_disk_short"]),
+            (&(3 << 26).into(), &true.into())
+        );
+        assert_eq!(described(&status, &Standings::new())["nodes"][0]["version"], Value::Null);
         let shard = &told["shards"][0];
         assert_eq!((&shard["start"], &shard["end"]), (&0.75.into(), &1.0.into()));
         assert_eq!(shard["first"], "c000000000000000");

@@ -8,6 +8,7 @@ use umbel_engine::NodeId;
 use umbel_engine::hypercube::{Cube, Rank};
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 
+use super::cluster::{Standings, standings};
 use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
 use crate::calls::{CopyReport, SweepCounts};
 use crate::coordinator::Coordinator;
@@ -49,12 +50,15 @@ pub(super) async fn sample(
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
-    let (infos, answering) = tokio::join!(infos, answering);
+    let (infos, answering, standings) = tokio::join!(infos, answering, standings(coordinator));
     let members: Vec<_> = nodes.into_iter().zip(answering).collect();
+    let standings = standings?;
+    let step_count = Cube::new(members.len()).map_or(0, |cube| cube.steps().count());
     Ok(json::object([
         ("filter_count", (count as u64).into()),
         ("own_sweeps", sweeps(&coordinator.exchange_status()?.sweeps)),
-        ("nodes", nodes_told(&members, &infos)),
+        ("step_count", step_count.into()),
+        ("nodes", nodes_told(&members, &infos, &standings)),
         ("edges", edges(&members, &infos)),
         ("filters", json::list(infos.iter().map(filter))),
     ]))
@@ -68,15 +72,19 @@ fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> 
         .filter_map(|(node, report)| Some((*node, report.as_ref()?)))
 }
 
-fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
-    let swept: BTreeMap<NodeId, SweepCounts> =
+fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo], standings: &Standings) -> Value {
+    // Nodes of releases that do not tell how they are tell this with their copies.
+    let mut swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
+    swept.extend(standings.iter().map(|(node, standing)| (*node, standing.sweeps)));
+    let step = |node| standings.get(node).and_then(|standing| standing.step.as_deref());
     json::list((0_u32..).zip(members).map(|(rank, (node, answers))| {
         json::object([
             ("node", node.0.into()),
             ("rank", rank.into()),
             ("answers", (*answers).into()),
             ("sweeps", swept.get(node).map(sweeps).into()),
+            ("step", step(node).into()),
         ])
     }))
 }

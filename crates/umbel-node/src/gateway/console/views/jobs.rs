@@ -1,10 +1,11 @@
-//! Jobs of the ledger: phases, workers, progress.
+//! Jobs of the ledger: phases, workers, progress, and what came of those that are done.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
 use umbel_engine::meta::{JobRecord, JobState, MetaState};
 use umbel_engine::{JobId, NodeId};
 
+use super::job_outcome::outcome;
 use crate::calls::JobStanding;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
@@ -13,14 +14,20 @@ use crate::gateway::console::json::{self, Value};
 /// Jobs that are shown, the newest.
 const ROWS_MAX: usize = 100;
 
-/// Coordinators of jobs that are asked at once.
-const ASKED_AT_ONCE_MAX: usize = 8;
+/// Jobs whose workers are asked at once.
+const JOBS_AT_ONCE_MAX: usize = 8;
 
-/// How long a job's coordinator is asked: the job of one that does not answer is shown without progress.
+/// Workers of a job that are asked at once.
+const WORKERS_AT_ONCE_MAX: usize = 16;
+
+/// How long a worker of a job is asked: that of one which does not answer is shown without progress.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Longest text of a failure that is shown.
 const TEXT_CHARS_MAX: usize = 500;
+
+/// What a job's workers say, in the order of the ledger: the coordinator first.
+type Standings = Vec<(NodeId, Option<JobStanding>)>;
 
 /// Takes a sample.
 ///
@@ -34,26 +41,36 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailu
     };
     let (jobs, has_more) = coordinator.read_meta(newest)?;
     let rows = stream::iter(jobs)
-        .map(async |(job, record)| {
-            let deadline = Instant::now() + PROGRESS_TIMEOUT;
-            let standing = match record.coordinator() {
-                Some(node) if record.state.is_active() => {
-                    coordinator.job_progress(job, node, deadline).await
-                }
-                _ => None,
-            };
-            row(job, &record, standing.as_ref())
-        })
-        .buffered(ASKED_AT_ONCE_MAX)
+        .map(async |(job, record)| row(job, &record, &standings(coordinator, job, &record).await))
+        .buffered(JOBS_AT_ONCE_MAX)
         .collect::<Vec<_>>();
     Ok(json::object([("rows", Value::Array(rows.await)), ("has_more", has_more.into())]))
 }
 
-fn row(job: JobId, record: &JobRecord, standing: Option<&JobStanding>) -> Value {
+/// Asks the workers of a job that runs.
+async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) -> Standings {
+    let workers = match record.state.is_active() {
+        true => record.order.workers.clone(),
+        false => Vec::new(),
+    };
+    let asked = stream::iter(workers).map(async |node| {
+        let deadline = Instant::now() + PROGRESS_TIMEOUT;
+        (node, coordinator.job_progress(job, node, deadline).await)
+    });
+    asked.buffered(WORKERS_AT_ONCE_MAX).collect().await
+}
+
+fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
     let (cause, is_resumable) = match &record.state {
         JobState::Failed { cause, resumable } => (cut(cause).into(), *resumable),
         _ => (Value::Null, false),
     };
+    let done = match &record.state {
+        JobState::Done { summary } => outcome(summary),
+        _ => Value::Null,
+    };
+    let coordinators = standings.iter().find(|(node, _)| Some(*node) == record.coordinator());
+    let progress = coordinators.and_then(|(_, standing)| standing.as_ref()).map(progress);
     json::object([
         // Drawn at random over 64 bits, which numbers of scripts do not have.
         ("job", job.0.to_string().into()),
@@ -62,26 +79,34 @@ fn row(job: JobId, record: &JobRecord, standing: Option<&JobStanding>) -> Value 
         ("is_active", record.state.is_active().into()),
         ("cause", cause),
         ("is_resumable", is_resumable.into()),
-        ("workers", numbers(&record.order.workers)),
+        ("workers", json::list(record.order.workers.iter().map(|node| node.0))),
         ("submitted_ms", record.order.submitted_ms.into()),
-        ("progress", standing.map(progress).into()),
+        ("progress", progress.into()),
+        ("settled", json::list(standings.iter().map(settled))),
+        ("outcome", done),
     ])
 }
 
+/// What the coordinator says of the whole.
 fn progress(standing: &JobStanding) -> Value {
-    let JobStanding { phase, attempt, trouble, away, settled_cells, cells } = standing;
+    let JobStanding { phase, attempt, trouble, away, settled_cells: _, cells: _ } = standing;
     json::object([
         ("phase", (&**phase).into()),
         ("attempt", (*attempt).into()),
         ("trouble", cut(trouble).into()),
-        ("away", numbers(away)),
-        ("settled_cells", (*settled_cells).into()),
-        ("cells", (*cells).into()),
+        ("away", json::list(away.iter().map(|node| node.0))),
     ])
 }
 
-fn numbers(nodes: &[NodeId]) -> Value {
-    json::list(nodes.iter().map(|node| node.0))
+/// What a worker has settled; nulls if it does not say.
+fn settled((node, standing): &(NodeId, Option<JobStanding>)) -> Value {
+    let known = standing.as_ref().filter(|standing| standing.cells > 0);
+    json::object([
+        ("node", node.0.into()),
+        ("answers", standing.is_some().into()),
+        ("settled_cells", known.map(|standing| standing.settled_cells).into()),
+        ("cells", known.map(|standing| standing.cells).into()),
+    ])
 }
 
 fn cut(text: &str) -> String {
@@ -92,19 +117,32 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn progress_is_told_with_who_is_away_and_no_longer_than_people_read() {
-        let standing = JobStanding {
+    fn standing() -> JobStanding {
+        JobStanding {
             phase: "exchanging".to_owned(),
             attempt: 2,
             trouble: "x".repeat(2 * TEXT_CHARS_MAX),
             away: vec![NodeId(3)],
             settled_cells: 5,
             cells: 16,
-        };
-        let told = progress(&standing);
+        }
+    }
+
+    #[test]
+    fn progress_is_told_with_who_is_away_and_no_longer_than_people_read() {
+        let told = progress(&standing());
         assert_eq!(told["away"], json::list([3]));
-        assert_eq!((&told["settled_cells"], &told["cells"]), (&5.into(), &16.into()));
         assert_eq!(told["trouble"].as_str().unwrap(), "x".repeat(TEXT_CHARS_MAX));
+    }
+
+    #[test]
+    fn each_worker_tells_its_own_cells_if_it_has_begun() {
+        let told = settled(&(NodeId(2), Some(standing())));
+        assert_eq!((&told["settled_cells"], &told["cells"]), (&5.into(), &16.into()));
+        let begins = JobStanding { cells: 0, ..standing() };
+        for (standing, answers) in [(Some(begins), true), (None, false)] {
+            let told = settled(&(NodeId(2), standing));
+            assert_eq!((&told["answers"], &told["cells"]), (&answers.into(), &Value::Null));
+        }
     }
 }

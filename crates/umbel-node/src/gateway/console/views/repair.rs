@@ -1,89 +1,20 @@
-//! Comparison and repair: what this node's comparisons came to, the worst first.
+//! Comparison and repair: what the nodes' comparisons came to, the worst first.
 
 use std::collections::BTreeMap;
 
+use futures_util::{StreamExt, stream};
 use umbel_engine::meta::MetaState;
-use umbel_engine::{FilterId, NodeId, ShardId};
+use umbel_engine::{FilterId, NodeId};
 
-use crate::comparisons::{Comparison, Ending};
+use crate::calls::{ComparedRow, Compares, ComparisonsReport};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::gateway::caller::Caller;
 use crate::gateway::console::json::{self, Value};
+use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
 /// Rows that are shown, the worst.
 const ROWS_MAX: usize = 200;
-
-/// Longest text of a failure that is shown.
-const TEXT_CHARS_MAX: usize = 500;
-
-/// Whose bits are compared with each other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Compares {
-    /// The replicas of a slice in a shard that this node leads.
-    Slice(ShardId),
-    /// This node's copy with a partner's.
-    Copies(NodeId),
-}
-
-/// What was compared, and what came of it last.
-struct Row {
-    filter: String,
-    compares: Compares,
-    last: Option<Comparison>,
-}
-
-impl Row {
-    /// The worst first, and of equal ones the oldest; what was not compared yet comes before what was fine.
-    fn rank(&self) -> (u8, Option<Ending>, u64, &str, Compares) {
-        let (class, ending, at_ms) = match &self.last {
-            Some(last) if last.ending < Ending::Equal => (0, Some(last.ending), last.at_ms),
-            None => (1, None, 0),
-            Some(last) => (2, Some(last.ending), last.at_ms),
-        };
-        (class, ending, at_ms, &self.filter, self.compares)
-    }
-}
-
-/// All of it counted, and the worst kept.
-#[derive(Default)]
-struct Tally {
-    count: u64,
-    bad_count: u64,
-    mended_count: u64,
-    pending_count: u64,
-    worst: Vec<Row>,
-}
-
-impl Tally {
-    fn add(&mut self, row: Row) {
-        self.count += 1;
-        match row.last.as_ref().map(|last| last.ending) {
-            None => self.pending_count += 1,
-            Some(Ending::Mended) => self.mended_count += 1,
-            Some(Ending::Equal) => {}
-            Some(Ending::Left | Ending::Failed | Ending::Partial) => self.bad_count += 1,
-        }
-        self.worst.push(row);
-    }
-
-    /// Lets go of all rows but the worst.
-    fn cut(&mut self) {
-        self.worst.sort_unstable_by(|one, other| one.rank().cmp(&other.rank()));
-        self.worst.truncate(ROWS_MAX);
-    }
-
-    fn told(&self, interval_s: Option<u64>) -> Value {
-        json::object([
-            ("interval_s", interval_s.into()),
-            ("count", self.count.into()),
-            ("bad_count", self.bad_count.into()),
-            ("mended_count", self.mended_count.into()),
-            ("pending_count", self.pending_count.into()),
-            ("rows", json::list(self.worst.iter().map(row_told))),
-        ])
-    }
-}
 
 /// Takes a sample of the filters that the caller may read.
 ///
@@ -93,36 +24,59 @@ pub(super) async fn sample(
     coordinator: &Coordinator,
     caller: &Caller,
 ) -> Result<Value, CallFailure> {
-    let local = coordinator.local()?;
     let may_read = caller.readable();
-    let names: BTreeMap<FilterId, String> = coordinator.read_meta(|state: &MetaState| {
+    let (nodes, names) = coordinator.read_meta(|state: &MetaState| {
         let all = state.filters().map(|(filter, record)| (filter, record.name.as_str()));
         let read = all.filter(|(_, name)| may_read(name));
-        read.map(|(filter, name)| (filter, name.to_owned())).collect()
+        let names: BTreeMap<_, _> = read.map(|(filter, name)| (filter, name.to_owned())).collect();
+        (state.live_nodes(), names)
     })?;
-    let row = |filter: FilterId, compares, last| {
-        Some(Row { filter: names.get(&filter)?.clone(), compares, last })
-    };
-    let mut tally = Tally::default();
-    let copies = local.copies().last_comparisons().into_iter();
-    copies
-        .filter_map(|((filter, partner), last)| row(filter, Compares::Copies(partner), last))
-        .for_each(|row| tally.add(row));
-    for shard in local.shards() {
-        let slices = shard.last_comparisons().into_iter();
-        slices
-            .filter_map(|(filter, last)| row(filter, Compares::Slice(shard.shard()), last))
-            .for_each(|row| tally.add(row));
-        // A node may lead a thousand shards of ten thousand filters each.
-        tally.cut();
-        tokio::task::yield_now().await;
-    }
-    tally.cut();
-    let interval = local.scrub_interval();
-    Ok(tally.told(interval.map(|interval| interval.as_secs())))
+    let reader = caller.principal_name().map(|name| name.as_str().to_owned());
+    let told = stream::iter(nodes)
+        .map(async |node| {
+            let told = coordinator.comparisons_of(node, reader.clone(), STATUS_TIMEOUT).await;
+            (node, told)
+        })
+        .buffered(STATUS_CALLS_MAX)
+        .collect::<Vec<_>>();
+    Ok(described(told.await, &names))
 }
 
-fn row_told(row: &Row) -> Value {
+/// The reports of all nodes as one.
+fn described(
+    told: Vec<(NodeId, Option<ComparisonsReport>)>,
+    names: &BTreeMap<FilterId, String>,
+) -> Value {
+    let silent = told.iter().filter(|(_, report)| report.is_none()).map(|(node, _)| node.0);
+    let silent = json::list(silent);
+    let reports: Vec<_> =
+        told.into_iter().filter_map(|(node, report)| Some((node, report?))).collect();
+    let sum = |of: fn(&ComparisonsReport) -> u64| {
+        reports.iter().map(|(_, report)| of(report)).fold(0, u64::saturating_add)
+    };
+    let counts = [
+        ("count", sum(|report| report.count)),
+        ("bad_count", sum(|report| report.bad_count)),
+        ("mended_count", sum(|report| report.mended_count)),
+        ("pending_count", sum(|report| report.pending_count)),
+    ];
+    let counts = counts.map(|(name, count)| (name, Value::from(count)));
+    let interval_s = reports.iter().filter_map(|(_, report)| report.interval_s).max();
+    let rows = reports
+        .into_iter()
+        .flat_map(|(node, report)| report.worst.into_iter().map(move |row| (node, row)));
+    // A node may have heard of a filter before this one.
+    let mut rows: Vec<_> =
+        rows.filter_map(|(node, row)| Some((node, names.get(&row.filter)?, row))).collect();
+    rows.sort_unstable_by_key(|(node, _, row)| (row.rank(), *node));
+    rows.truncate(ROWS_MAX);
+    let rows = json::list(rows.iter().map(|(node, name, row)| row_told(*node, name, row)));
+    let [count, bad, mended, pending] = counts;
+    let interval = ("interval_s", interval_s.into());
+    json::object([interval, count, bad, mended, pending, ("silent", silent), ("rows", rows)])
+}
+
+fn row_told(node: NodeId, name: &str, row: &ComparedRow) -> Value {
     let (shard, partner) = match row.compares {
         Compares::Slice(shard) => (Some(shard.0), None),
         Compares::Copies(partner) => (None, Some(partner.0)),
@@ -133,11 +87,12 @@ fn row_told(row: &Row) -> Value {
             ("ending", last.ending.name().into()),
             ("lost_count", last.lost_count.into()),
             ("surplus_count", last.surplus_count.into()),
-            ("why", last.why.chars().take(TEXT_CHARS_MAX).collect::<String>().into()),
+            ("why", (&*last.why).into()),
         ])
     });
     json::object([
-        ("filter", (&*row.filter).into()),
+        ("filter", name.into()),
+        ("node", node.0.into()),
         ("shard", shard.into()),
         ("partner", partner.into()),
         ("last", last.into()),
@@ -146,52 +101,42 @@ fn row_told(row: &Row) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use umbel_engine::ShardId;
+
     use super::*;
+    use crate::comparisons::{Comparison, Ending};
 
-    fn row(compares: Compares, last: Option<(Ending, u64)>) -> Row {
-        let last = last.map(|(ending, at_ms)| Comparison {
-            at_ms,
-            ending,
-            lost_count: 0,
-            surplus_count: 0,
-            why: String::new(),
-        });
-        Row { filter: "seen".to_owned(), compares, last }
+    fn report(filter: u64, ending: Ending, shard: u32) -> ComparisonsReport {
+        let (lost_count, surplus_count, why) = (0, 0, String::new());
+        let last = Comparison { at_ms: 1, ending, lost_count, surplus_count, why };
+        let compares = Compares::Slice(ShardId(shard));
+        let row = ComparedRow { filter: FilterId(filter), compares, last: Some(last) };
+        ComparisonsReport {
+            interval_s: Some(60),
+            count: 4,
+            bad_count: 1,
+            mended_count: 1,
+            pending_count: 2,
+            worst: vec![row],
+        }
     }
 
     #[test]
-    fn the_worst_come_first_and_what_was_never_compared_before_what_is_equal() {
-        let slice = |shard| Compares::Slice(ShardId(shard));
-        let mut tally = Tally::default();
-        for (compares, last) in [
-            (slice(0), Some((Ending::Equal, 5))),
-            (slice(1), None),
-            (Compares::Copies(NodeId(2)), Some((Ending::Mended, 9))),
-            (slice(3), Some((Ending::Failed, 8))),
-            (slice(4), Some((Ending::Left, 9))),
-            (slice(5), Some((Ending::Equal, 4))),
-        ] {
-            tally.add(row(compares, last));
-        }
-        tally.cut();
-        let told = tally.told(Some(60));
+    fn all_nodes_are_told_together_and_who_is_silent() {
+        let names = [(FilterId(1), "seen".to_owned())].into();
+        let told = vec![
+            (NodeId(1), Some(report(1, Ending::Equal, 0))),
+            (NodeId(2), None),
+            (NodeId(3), Some(report(1, Ending::Failed, 1))),
+            // Of a filter that is not known here, or not to be read.
+            (NodeId(4), Some(report(2, Ending::Failed, 1))),
+        ];
+        let told = described(told, &names);
         let counts = ["interval_s", "count", "bad_count", "mended_count", "pending_count"];
-        assert_eq!(counts.map(|name| told[name].as_u64().unwrap()), [60, 6, 2, 1, 1]);
-        let order: Vec<_> =
-            told["rows"].as_array().unwrap().iter().map(|row| &row["shard"]).collect();
-        let shards = [Some(4), Some(3), None, Some(1), Some(5), Some(0)].map(Value::from);
-        assert_eq!(order, shards.iter().collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn all_are_counted_and_the_worst_are_shown() {
-        let mut tally = Tally::default();
-        for shard in 0..1000 {
-            let ending = if shard < 500 { Ending::Equal } else { Ending::Failed };
-            tally.add(row(Compares::Slice(ShardId(shard)), Some((ending, 1))));
-        }
-        tally.cut();
-        assert_eq!((tally.count, tally.bad_count, tally.worst.len()), (1000, 500, ROWS_MAX));
-        assert!(tally.worst.iter().all(|row| row.compares >= Compares::Slice(ShardId(500))));
+        assert_eq!(counts.map(|name| told[name].as_u64().unwrap()), [60, 12, 3, 3, 6]);
+        assert_eq!(told["silent"], json::list([2]));
+        let rows = told["rows"].as_array().unwrap();
+        let order: Vec<_> = rows.iter().map(|row| (&row["node"], &row["shard"])).collect();
+        assert_eq!(order, [(&3.into(), &1.into()), (&1.into(), &0.into())]);
     }
 }

@@ -1,0 +1,53 @@
+//! How other nodes are, as they say.
+
+use std::time::Duration;
+
+use umbel_engine::{GroupId, NodeId};
+
+use super::Coordinator;
+use crate::calls::{ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest};
+use crate::peer::CallKind;
+use crate::raft::encoding::{decode, encode};
+
+impl Coordinator {
+    /// How a node is; None if it does not answer in time, or is of a release that does not tell.
+    pub(crate) async fn standing_of(
+        &self,
+        node: NodeId,
+        timeout: Duration,
+    ) -> Option<NodeStanding> {
+        match self.report_of(node, ReportRequest::Standing, timeout).await? {
+            ReportAnswer::Standing(standing) => Some(standing),
+            ReportAnswer::Comparisons(_) => None,
+        }
+    }
+
+    /// What the comparisons of a node came to, of the filters that a principal may read, or of all; None as
+    /// above.
+    pub(crate) async fn comparisons_of(
+        &self,
+        node: NodeId,
+        reader: Option<String>,
+        timeout: Duration,
+    ) -> Option<ComparisonsReport> {
+        match self.report_of(node, ReportRequest::Comparisons { reader }, timeout).await? {
+            ReportAnswer::Comparisons(report) => Some(report),
+            ReportAnswer::Standing(_) => None,
+        }
+    }
+
+    async fn report_of(
+        &self,
+        node: NodeId,
+        request: ReportRequest,
+        timeout: Duration,
+    ) -> Option<ReportAnswer> {
+        let local = self.local().ok()?;
+        if node == local.node() {
+            return Some(local.report(request).await);
+        }
+        let body = encode(&request);
+        let called = local.call(node, CallKind::Report, GroupId::META, body, timeout).await;
+        decode(&called.ok()?).ok()
+    }
+}

@@ -1,0 +1,165 @@
+//! What this node tells who looks at the cluster: how it is, and what its comparisons came to.
+
+use std::collections::BTreeSet;
+
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterVerb, MetaState, Rights};
+
+use super::Local;
+use crate::calls::{
+    ComparedRow, Compares, ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest,
+};
+use crate::comparisons::{Comparison, Ending};
+
+/// This node's release.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Comparisons that are told, the worst.
+const ROWS_MAX: usize = 200;
+
+/// Longest text of a failure that is told.
+const TEXT_CHARS_MAX: usize = 500;
+
+impl ComparedRow {
+    /// The worst first, and of equal ones the oldest; what was not compared yet comes before what was fine.
+    pub(crate) fn rank(&self) -> (u8, Option<Ending>, u64, FilterId, Compares) {
+        let (class, ending, at_ms) = match &self.last {
+            Some(last) if last.ending < Ending::Equal => (0, Some(last.ending), last.at_ms),
+            None => (1, None, 0),
+            Some(last) => (2, Some(last.ending), last.at_ms),
+        };
+        (class, ending, at_ms, self.filter, self.compares)
+    }
+}
+
+impl ComparisonsReport {
+    fn add(&mut self, row: ComparedRow) {
+        self.count += 1;
+        match row.last.as_ref().map(|last| last.ending) {
+            None => self.pending_count += 1,
+            Some(Ending::Mended) => self.mended_count += 1,
+            Some(Ending::Equal) => {}
+            Some(Ending::Left | Ending::Failed | Ending::Partial) => self.bad_count += 1,
+        }
+        self.worst.push(row);
+    }
+
+    /// Lets go of all rows but the worst.
+    fn cut(&mut self) {
+        self.worst.sort_unstable_by_key(ComparedRow::rank);
+        self.worst.truncate(ROWS_MAX);
+    }
+}
+
+impl Local {
+    /// Answers who looks.
+    pub(crate) async fn report(&self, request: ReportRequest) -> ReportAnswer {
+        match request {
+            ReportRequest::Standing => ReportAnswer::Standing(self.standing()),
+            ReportRequest::Comparisons { reader } => {
+                ReportAnswer::Comparisons(self.comparisons(reader.as_deref()).await)
+            }
+        }
+    }
+
+    fn standing(&self) -> NodeStanding {
+        NodeStanding {
+            version: VERSION.to_owned(),
+            free_bytes: self.space.free_bytes(),
+            is_disk_short: self.space.shortage().is_some(),
+            sweeps: self.copies.sweeps(),
+            step: self.copies.step().map(|step| step.to_string()),
+        }
+    }
+
+    /// What this node's comparisons came to, of the filters that a principal may read.
+    async fn comparisons(&self, reader: Option<&str>) -> ComparisonsReport {
+        let readable = self.meta.replica().read_meta(|state| readable(state, reader));
+        let row = |filter: FilterId, compares, last: Option<Comparison>| {
+            let last = last.map(|last| {
+                let why = last.why.chars().take(TEXT_CHARS_MAX).collect();
+                Comparison { why, ..last }
+            });
+            readable.contains(&filter).then_some(ComparedRow { filter, compares, last })
+        };
+        let interval_s = self.scrub_interval().map(|interval| interval.as_secs());
+        let mut told = ComparisonsReport { interval_s, ..Default::default() };
+        let copies = self.copies.last_comparisons().into_iter();
+        copies
+            .filter_map(|((filter, partner), last)| row(filter, Compares::Copies(partner), last))
+            .for_each(|row| told.add(row));
+        for shard in self.shards() {
+            let slices = shard.last_comparisons().into_iter();
+            slices
+                .filter_map(|(filter, last)| row(filter, Compares::Slice(shard.shard()), last))
+                .for_each(|row| told.add(row));
+            // A node may lead a thousand shards of ten thousand filters each.
+            told.cut();
+            tokio::task::yield_now().await;
+        }
+        told.cut();
+        told
+    }
+}
+
+/// The filters that a principal may read; all for None.
+fn readable(state: &MetaState, reader: Option<&str>) -> BTreeSet<FilterId> {
+    let none = Rights::default();
+    let rights =
+        reader.map(|name| state.principal(name).map_or(&none, |principal| &principal.rights));
+    let may = |name: &str| rights.is_none_or(|rights| rights.may(FilterVerb::Read, name));
+    let read = state.filters().filter(|(_, record)| may(record.name.as_str()));
+    read.map(|(filter, _)| filter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::{NodeId, ShardId};
+
+    use super::*;
+
+    fn row(compares: Compares, last: Option<(Ending, u64)>) -> ComparedRow {
+        let last = last.map(|(ending, at_ms)| Comparison {
+            at_ms,
+            ending,
+            lost_count: 0,
+            surplus_count: 0,
+            why: String::new(),
+        });
+        ComparedRow { filter: FilterId(1), compares, last }
+    }
+
+    #[test]
+    fn the_worst_come_first_and_what_was_never_compared_before_what_is_equal() {
+        let slice = |shard| Compares::Slice(ShardId(shard));
+        let partner = Compares::Copies(NodeId(2));
+        let mut told = ComparisonsReport::default();
+        for (compares, last) in [
+            (slice(0), Some((Ending::Equal, 5))),
+            (slice(1), None),
+            (partner, Some((Ending::Mended, 9))),
+            (slice(3), Some((Ending::Failed, 8))),
+            (slice(4), Some((Ending::Left, 9))),
+            (slice(5), Some((Ending::Equal, 4))),
+        ] {
+            told.add(row(compares, last));
+        }
+        told.cut();
+        let counts = (told.count, told.bad_count, told.mended_count, told.pending_count);
+        assert_eq!(counts, (6, 2, 1, 1));
+        let order: Vec<_> = told.worst.iter().map(|row| row.compares).collect();
+        assert_eq!(order, [slice(4), slice(3), partner, slice(1), slice(5), slice(0)]);
+    }
+
+    #[test]
+    fn all_are_counted_and_the_worst_are_told() {
+        let mut told = ComparisonsReport::default();
+        for shard in 0..1000 {
+            let ending = if shard < 500 { Ending::Equal } else { Ending::Failed };
+            told.add(row(Compares::Slice(ShardId(shard)), Some((ending, 1))));
+        }
+        told.cut();
+        assert_eq!((told.count, told.bad_count, told.worst.len()), (1000, 500, ROWS_MAX));
+        assert!(told.worst.iter().all(|row| row.compares >= Compares::Slice(ShardId(500))));
+    }
+}
