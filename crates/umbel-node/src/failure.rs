@@ -22,6 +22,12 @@ pub(crate) enum CallFailure {
         /// What is being done with it.
         state: String,
     },
+    /// Nothing was changed. Look at it anew.
+    #[error("filter {name:?} has been emptied or made anew since you saw it")]
+    Changed {
+        /// The name.
+        name: String,
+    },
     /// Nothing was changed. Mend the request.
     #[error("{what}")]
     Invalid {

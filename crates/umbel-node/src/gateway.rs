@@ -36,7 +36,7 @@ mod filter_series;
 mod filters;
 mod gate;
 mod http;
-mod items;
+pub(crate) mod items;
 mod jobs;
 mod limits;
 mod measure;
@@ -48,7 +48,6 @@ mod gateway_test;
 
 pub(crate) use admission::Budget;
 pub(crate) use console::Console;
-pub(crate) use items::ItemBatch;
 
 use limits::{
     HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,

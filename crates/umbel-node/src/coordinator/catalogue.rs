@@ -60,6 +60,27 @@ pub(crate) struct FilterPage {
     pub(crate) has_more: bool,
 }
 
+/// A filter as somebody saw it who wants it changed: a change that is sent twice, or late, meets no other
+/// one of its name, and nothing that came since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) filter: FilterId,
+    /// None if the filter may have been emptied since.
+    pub(crate) generation: Option<Generation>,
+}
+
+impl Seen {
+    /// Refuses what is another filter by now.
+    fn check(self, id: FilterId, record: &FilterRecord) -> Result<(), CallFailure> {
+        let is_same = self.filter == id
+            && self.generation.is_none_or(|generation| generation == record.generation);
+        match is_same {
+            true => Ok(()),
+            false => Err(CallFailure::Changed { name: record.name.as_str().to_owned() }),
+        }
+    }
+}
+
 /// What is known of a filter and its slices.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct FilterInfo {
@@ -229,13 +250,15 @@ impl Coordinator {
     }
 
     /// Drops a filter in whatever state, and returns when no shard has a slice of it: whether it was
-    /// replicated.
+    /// replicated. Where somebody has seen it, another one is left alone.
     pub(crate) async fn drop_filter(
         &self,
         name: &FilterName,
+        seen: Option<Seen>,
         deadline: Instant,
     ) -> Result<bool, CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await?;
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
         match self.wait_meta(Self::patience_until(deadline), is_gone).await {
@@ -247,13 +270,15 @@ impl Coordinator {
     }
 
     /// Empties a filter, and returns its new generation when every shard has begun it, and whether
-    /// it is replicated.
+    /// it is replicated. Where somebody has seen it, one that was emptied since is left alone.
     pub(crate) async fn clear(
         &self,
         name: &FilterName,
+        seen: Option<Seen>,
         deadline: Instant,
     ) -> Result<(Generation, bool), CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         // Answered to a repetition, too: one that is being cleared goes on to the same generation.
         self.meta_propose(
             MetaCommand::ClearFilter { filter: id, generation: record.generation },

@@ -13,7 +13,7 @@ use umbel_filter::{ItemHash, Kind};
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
-use crate::gateway::ItemBatch;
+use crate::gateway::items::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
 
 /// What is done with a part.

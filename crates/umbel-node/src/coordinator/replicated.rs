@@ -19,7 +19,7 @@ use super::{AckLevel, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
 use crate::cube::{Copy, CopyFailure};
 use crate::failure::CallFailure;
-use crate::gateway::ItemBatch;
+use crate::gateway::items::ItemBatch;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 use crate::local::Local;
 

@@ -56,6 +56,7 @@ pub(super) fn status(failure: &CallFailure) -> Status {
 fn verdict(failure: &CallFailure) -> Verdict {
     match failure {
         CallFailure::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
+        CallFailure::Changed { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
         CallFailure::FilterBusy { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
         CallFailure::Invalid { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
         CallFailure::Part(error) => part_verdict(error),
@@ -188,6 +189,7 @@ mod tests {
                 A::No,
                 100,
             ),
+            (CallFailure::Changed { name: text() }, C::FailedPrecondition, E::BadChange, A::No, 0),
             (CallFailure::Invalid { what: text() }, C::InvalidArgument, E::Invalid, A::No, 0),
             (
                 CallFailure::NoQuorum { what: text(), within },

@@ -18,6 +18,7 @@ use super::errors::status;
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 use crate::coordinator::Coordinator;
+use crate::coordinator::catalogue::Seen;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
@@ -40,6 +41,40 @@ impl FiltersService {
     ) -> Result<Vec<u64>, CallFailure> {
         let nodes = self.coordinator.unconfirmed_soon(is_replicated, deadline).await?;
         Ok(describe::numbers(&nodes))
+    }
+
+    /// Drops a filter; if somebody has seen it, that one and no other of its name.
+    pub(super) async fn drop_seen(
+        &self,
+        request: Request<v1::DropRequest>,
+        seen: Option<Seen>,
+    ) -> Result<Response<v1::DropResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("drop", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
+        })
+        .await
+    }
+
+    /// Empties a filter; if somebody has seen it, as it was then.
+    pub(super) async fn clear_seen(
+        &self,
+        request: Request<v1::ClearRequest>,
+        seen: Option<Seen>,
+    ) -> Result<Response<v1::ClearResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("clear", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
+        })
+        .await
     }
 
     /// The service for a server's router, with its message limits.
@@ -73,15 +108,7 @@ impl Filters for FiltersService {
         &self,
         request: Request<v1::DropRequest>,
     ) -> Result<Response<v1::DropResponse>, Status> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("drop", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let is_replicated = self.coordinator.drop_filter(&name, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        self.drop_seen(request, None).await
     }
 
     async fn list(
@@ -190,15 +217,7 @@ impl Filters for FiltersService {
         &self,
         request: Request<v1::ClearRequest>,
     ) -> Result<Response<v1::ClearResponse>, Status> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("clear", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let (generation, is_replicated) = self.coordinator.clear(&name, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        self.clear_seen(request, None).await
     }
 
     async fn merge(

@@ -13,7 +13,7 @@ use super::*;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
-use crate::gateway::ItemBatch;
+use crate::gateway::items::ItemBatch;
 
 pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
@@ -216,11 +216,11 @@ async fn every_kind_answers_and_clears() {
         let removed = asked.remove(&name, &items(0..50), None, deadline()).await;
         assert_eq!(removed.is_ok(), kind == Kind::Counting, "{kind}: {removed:?}");
         let filter = FilterName::new(name.as_str()).unwrap();
-        asked.clear(&filter, deadline()).await.unwrap();
+        asked.clear(&filter, None, deadline()).await.unwrap();
         let present =
             asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
         assert_eq!(present.count_ones(), 0, "{kind}");
-        asked.drop_filter(&filter, deadline()).await.unwrap();
+        asked.drop_filter(&filter, None, deadline()).await.unwrap();
         let gone = asked.contains(&name, &items(0..1), Some(level), deadline()).await;
         assert!(matches!(gone, Err(crate::failure::CallFailure::UnknownFilter { .. })));
     }

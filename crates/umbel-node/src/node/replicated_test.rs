@@ -233,7 +233,7 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
     one.flush(&name("seen"), deadline()).await.unwrap();
     insert(&two, "seen", 2000..3000).await;
 
-    let (generation, is_replicated) = two.clear(&name("seen"), deadline()).await.unwrap();
+    let (generation, is_replicated) = two.clear(&name("seen"), None, deadline()).await.unwrap();
     assert_eq!((generation, is_replicated), (Generation(2), true));
     assert!(two.unconfirmed(deadline()).await.unwrap().is_empty());
     insert(&one, "seen", 5000..5010).await;
@@ -252,7 +252,7 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
         assert!(filter.describe().one_count <= 10 * 20);
     }
     let asked = nodes[0].coordinator();
-    assert!(asked.drop_filter(&name("seen"), deadline()).await.unwrap());
+    assert!(asked.drop_filter(&name("seen"), None, deadline()).await.unwrap());
     assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
     for node in &nodes {
         assert_eq!(node.copy(id), None);

@@ -30,9 +30,10 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
             coded("UNCERTAIN", failure)
         }
         CallFailure::Denied { .. } => Refusal::NoKeyPermission,
-        CallFailure::Invalid { .. } | CallFailure::TooSlow { .. } | CallFailure::Storage { .. } => {
-            coded("ERR", failure)
-        }
+        CallFailure::Changed { .. }
+        | CallFailure::Invalid { .. }
+        | CallFailure::TooSlow { .. }
+        | CallFailure::Storage { .. } => coded("ERR", failure),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
 use crate::failure::CallFailure;
-use crate::gateway::ItemBatch;
+use crate::gateway::items::ItemBatch;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
 

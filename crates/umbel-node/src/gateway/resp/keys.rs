@@ -117,7 +117,7 @@ async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, R
     let deadline = session.shared.deadlines.of_long_command();
     let mut count = 0;
     for name in &names {
-        match session.shared.coordinator.drop_filter(name, deadline).await {
+        match session.shared.coordinator.drop_filter(name, None, deadline).await {
             Ok(_) => count += 1,
             Err(CallFailure::UnknownFilter { .. }) => {}
             Err(failure) => return Err(refusal(&failure)),
