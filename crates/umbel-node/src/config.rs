@@ -4,10 +4,12 @@
 //! `umbel serve --print-config` prints are made of the same words.
 
 mod address;
+mod console;
 mod error;
 mod setting;
 
 pub(crate) use address::host_of;
+pub(crate) use console::ConsoleMode;
 pub use error::ConfigError;
 pub use setting::{Setting, SettingKind, SettingValue};
 
@@ -107,9 +109,11 @@ crate::settings! {
         /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` make: `scalable`, which
         /// grow; `blocked` or `classic`, which do not. With NONSCALING it is `blocked`, unless this is `classic`.
         resp_default_kind: String = "scalable".to_owned(),
-        /// Serves the console at `/console`: pages that show the cluster in a browser, and change nothing.
+        /// Pages at `/console` that show the cluster in a browser, and from which it can be operated: `off`,
+        /// none; `read-only`, they change nothing; `proven`, who has shown a token or a certificate does from
+        /// there what it may do by `umbel`; `full`, so does whoever reaches the port where nothing is proved.
         /// With principals they show what the one who signs in may see.
-        console: bool = true,
+        console: String = "proven".to_owned(),
         /// Names under which the console is reached beside this node's own, its address and `localhost`, as
         /// of a proxy; under others it does not answer, so that no site makes a browser ask for it.
         console_hosts: Vec<String> = Vec::new(),
@@ -224,6 +228,9 @@ impl Config {
         if self.default_kind().is_none() {
             return Err(ConfigError::DefaultKind { kind: self.resp_default_kind.clone() });
         }
+        if self.console_mode().is_none() {
+            return Err(ConfigError::ConsoleMode { mode: self.console.clone() });
+        }
         if let Some(host) = self.console_hosts.iter().find(|host| !address::is_host_name(host)) {
             return Err(ConfigError::ConsoleHost { host: host.clone() });
         }
@@ -282,6 +289,11 @@ impl Config {
     /// The kind of filters that plain commands of the Redis protocol make.
     pub(crate) fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
+    }
+
+    /// What the console is for; None if there is no such mode.
+    pub(crate) fn console_mode(&self) -> Option<ConsoleMode> {
+        ConsoleMode::of(&self.console)
     }
 
     /// Where the node's cluster comes from.

@@ -152,10 +152,8 @@ impl Node {
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
         let budget = Budget::new(config.request_bytes_max);
-        let (hosts, needs_member) = (&*config.console_hosts, config.require_node_identity);
-        let console = config
-            .console
-            .then(|| Console::new(Arc::clone(&coordinator), (&address, hosts), needs_member));
+        let needs_member = config.require_node_identity;
+        let console = Console::new(Arc::clone(&coordinator), &address, &config);
         let gateway = Gateway {
             coordinator: Arc::clone(&coordinator),
             peers,

@@ -132,6 +132,15 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
 }
 
 #[test]
+fn the_console_has_modes() {
+    for mode in ["off", "read-only", "proven", "full"] {
+        accepted(|config| config.console = mode.into());
+    }
+    let said = refused(|config| config.console = "on".into());
+    assert_eq!(said, "console = \"on\": expected off, read-only, proven or full");
+}
+
+#[test]
 fn the_console_is_reached_under_names_of_hosts() {
     accepted(|config| config.console_hosts = vec!["umbel.example".into(), "10.0.0.1".into()]);
     for bad in ["", "umbel.example:443", "https://umbel.example", "a b"] {

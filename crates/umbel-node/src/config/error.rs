@@ -120,6 +120,12 @@ pub enum ConfigError {
         /// Its name.
         kind: String,
     },
+    /// The console has no such mode. Name one of those that it has.
+    #[error("console = \"{mode}\": expected off, read-only, proven or full")]
+    ConsoleMode {
+        /// What was named.
+        mode: String,
+    },
     /// The console is reached under names of hosts. Name one without scheme and port.
     #[error("console_hosts names \"{host}\": expected the name of a host, without scheme and port")]
     ConsoleHost {

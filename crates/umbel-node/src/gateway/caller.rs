@@ -248,6 +248,21 @@ impl Caller {
         matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
     }
 
+    /// Whether the caller has shown something that others have not: a token, or a certificate.
+    pub(super) fn has_proof(&self) -> bool {
+        match &self.standing {
+            Standing::Principal(_) => true,
+            Standing::Unlimited => self.connection != PeerIdentity::Unchecked,
+            Standing::Nobody(_) | Standing::Unknown => false,
+        }
+    }
+
+    /// Whether the caller may do something with filters, by their names.
+    pub(super) fn allowed(&self, verb: FilterVerb) -> impl Fn(&str) -> bool + use<> {
+        let rights = self.rights_now();
+        move |name| rights.as_ref().is_none_or(|rights| rights.may(verb, name))
+    }
+
     /// Whose sessions are the caller's: empty where it is no principal.
     pub(super) fn owner(&self) -> String {
         match &self.standing {
@@ -340,8 +355,7 @@ impl Caller {
 
     /// Which filters the caller may read, where many are shown and none was asked for by name.
     pub(super) fn readable(&self) -> impl Fn(&str) -> bool + use<> {
-        let rights = self.rights_now();
-        move |name| rights.as_ref().is_none_or(|rights| rights.may(FilterVerb::Read, name))
+        self.allowed(FilterVerb::Read)
     }
 
     /// Rights as they are now; None for who may do everything.

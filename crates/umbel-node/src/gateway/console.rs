@@ -1,4 +1,4 @@
-//! The console: pages on the node's own port that show the cluster live, and change nothing.
+//! The console: pages on the node's own port that show the cluster live, and from which it is operated.
 //!
 //! ```text
 //!   browser ── GET /console, scripts, style ──► assets     the same for everybody: no data
@@ -7,26 +7,32 @@
 //!                                              sampler     one for all who watch the same, none without
 //!                                                 ▲
 //!                                               views      what the coordinator knows, as JSON
+//!           ── POST /console/actions/NAME ────► actions    what other programs do by gRPC
 //! ```
 //!
 //! The gate stands before all of it, so a view is told to who may make the calls that tell the same.
 //! `guard` refuses what browsers send for other sites. Nothing is kept of what was shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use tokio::sync::watch;
 use umbel_engine::meta::ClusterVerb;
 
 use super::caller::{Caller, Need};
+use super::deadlines::Deadlines;
+use crate::config::{Config, ConsoleMode};
 use crate::coordinator::Coordinator;
 use crate::ports::PeerIdentity;
 
+mod actions;
 mod assets;
 mod events;
 mod guard;
@@ -39,8 +45,9 @@ mod views;
 #[cfg(test)]
 mod console_test;
 
+use actions::{Action, Actions, ORDER_BYTES_MAX};
 use events::Watcher;
-use guard::Hosts;
+use guard::{Foreign, Hosts};
 use places::{NoPlace, Places};
 use query::QueryError;
 use sampler::Topics;
@@ -67,6 +74,7 @@ pub(crate) struct Console {
     hosts: Hosts,
     /// Whether certificates of nodes must say which node it is.
     needs_member: bool,
+    actions: Actions,
     topics: Arc<Topics>,
     places: Arc<Places>,
     hearing: Mutex<Hearing>,
@@ -132,6 +140,9 @@ pub(super) fn need(path: &str) -> Option<Need> {
         // Who asks for a view that there is not is told so, if it is anybody.
         return Some(View::of(view).map_or(Need::Somebody, View::need));
     }
+    if let Some(action) = rest.strip_prefix("/actions/") {
+        return Some(Action::of(action).map_or(Need::Somebody, Action::need));
+    }
     // The same for everybody, with nothing of the cluster in it.
     (rest.is_empty() || rest == "/" || assets::has(path)).then_some(Need::Nothing)
 }
@@ -141,23 +152,33 @@ pub(super) fn is_stream(path: &str) -> bool {
     path.starts_with("/console/events/")
 }
 
+/// Whether a path is that of an action.
+pub(super) fn is_action(path: &str) -> bool {
+    path.starts_with("/console/actions/")
+}
+
 impl Console {
-    /// Of a node that is reached at an address, and under the names of its settings.
+    /// Of a node that is reached at an address; None if its settings want no console.
     pub(crate) fn new(
         coordinator: Arc<Coordinator>,
-        (address, names): (&str, &[String]),
-        needs_member: bool,
-    ) -> Arc<Self> {
+        address: &str,
+        config: &Config,
+    ) -> Option<Arc<Self>> {
+        let mode = config.console_mode().filter(|mode| *mode != ConsoleMode::Off)?;
         let own = crate::config::host_of(address).unwrap_or_default();
-        Arc::new(Self {
+        let names = config.console_hosts.iter().map(String::as_str);
+        let deadlines = Deadlines::new(Duration::from_millis(config.request_timeout_ms_max));
+        let places = Arc::<Places>::default();
+        Some(Arc::new(Self {
+            actions: Actions::new(&coordinator, mode, deadlines),
             coordinator,
-            hosts: Hosts::new(names.iter().map(String::as_str).chain([own])),
-            needs_member,
-            topics: Arc::default(),
-            places: Arc::default(),
+            hosts: Hosts::new(names.chain([own])),
+            needs_member: config.require_node_identity,
+            topics: Arc::new(Topics::new(Arc::clone(&places))),
+            places,
             hearing: Mutex::default(),
             is_closing: watch::Sender::new(false),
-        })
+        }))
     }
 
     /// Ends all streams.
@@ -167,9 +188,11 @@ impl Console {
 
     /// The pages.
     pub(super) fn routes(self: &Arc<Self>) -> Router {
+        let bounded = DefaultBodyLimit::max(ORDER_BYTES_MAX);
         let mut router = Router::new()
             .route("/console/", get(async || Redirect::permanent("/console")))
             .route("/console/events/{view}", get(events))
+            .route("/console/actions/{action}", post(act).layer(bounded))
             .route("/console/{*path}", any(async || (StatusCode::NOT_FOUND, "no such page\n")));
         for asset in &assets::ALL {
             router = router.route(asset.path, get(async || asset.into_response()));
@@ -195,9 +218,9 @@ impl Console {
         let place = self.places.take(&owner)?;
         let topic = view.topic(page, owner.clone());
         let (console, asked, asker) = (Arc::clone(self), topic.clone(), caller.clone());
-        let latest = self.topics.watch(topic.clone(), move || {
+        let latest = self.topics.watch(topic.clone(), move |depth| {
             let (console, asked, asker) = (Arc::clone(&console), asked.clone(), asker.clone());
-            async move { views::sample(&console, &asked, &asker).await }
+            async move { views::sample(&console, &asked, &asker, depth).await }
         });
         Ok(Watcher::new(self, (view, owner), (latest, place), request))
     }
@@ -223,14 +246,24 @@ impl View {
 
 /// Refuses what browsers send for other sites; adds the headers.
 async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
-    let is_cross_site = is_stream(request.uri().path()) && guard::is_cross_site(request.headers());
-    let checked = match console.hosts.check(request.uri(), request.headers()) {
-        Ok(()) if is_cross_site => Err(guard::Foreign::Origin),
-        checked => checked,
-    };
+    let (path, headers) = (request.uri().path().to_owned(), request.headers());
+    let checked = console.hosts.check(request.uri(), headers).and_then(|()| match &*path {
+        path if is_stream(path) && guard::is_cross_site(headers) => Err(Foreign::Origin),
+        path if is_action(path) => guard::check_order(headers),
+        _ => Ok(()),
+    });
     let mut response = match checked {
         Ok(()) => next.run(request).await,
-        Err(why) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+        Err(why) => {
+            if is_action(&path) {
+                tracing::warn!(target: "umbel::audit", path, %why, "refused");
+            }
+            let status = match why {
+                Foreign::Kind => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                Foreign::Host | Foreign::Origin | Foreign::Order => StatusCode::FORBIDDEN,
+            };
+            (status, format!("{why}\n")).into_response()
+        }
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -247,4 +280,23 @@ async fn events(
         Ok(watcher) => watcher.into_response(),
         Err(error) => error.into_response(),
     }
+}
+
+async fn act(
+    State(console): State<Arc<Console>>,
+    Path(action): Path<String>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Response {
+    let Some(action) = Action::of(&action) else {
+        return (StatusCode::NOT_FOUND, "there is no such action\n").into_response();
+    };
+    let mut is_closing = console.is_closing.subscribe();
+    let stops = async {
+        if is_closing.wait_for(|&is_closing| is_closing).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let (status, text) = console.actions.act(action, &caller, &body, stops).await;
+    (status, format!("{text}\n")).into_response()
 }

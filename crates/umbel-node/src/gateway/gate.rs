@@ -79,7 +79,9 @@ impl Need {
     fn is_audited(self, path: &str) -> bool {
         let is_followed = path.ends_with("/ListJobs")
             || path.ends_with("/DescribeJob")
-            || console::is_stream(path);
+            || console::is_stream(path)
+            // It logs what was ordered, too.
+            || console::is_action(path);
         match self {
             Self::Cluster(ClusterVerb::Metrics)
             | Self::Nothing

@@ -52,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// Speak the Redis protocol there (docs/redis.md)
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
+    /// Pages at /console: off, read-only, proven (the default) or full (docs/console.md)
+    #[arg(long, value_name = "MODE")]
+    console: Option<String>,
     #[arg(long, value_name = "HOST:PORT", help = about("advertise"))]
     advertise: Option<String>,
     #[arg(long, value_name = "DIR", help = about("data"))]
@@ -301,6 +304,7 @@ impl ServeArgs {
         set("dev", self.dev.then_some(Value::Boolean(true)));
         set("listen", text(&self.listen));
         set("resp_listen", text(&self.resp));
+        set("console", text(&self.console));
         set("advertise", text(&self.advertise));
         set("data", text(&self.data));
         let founders = self.initial_cluster.iter().map(String::as_str);

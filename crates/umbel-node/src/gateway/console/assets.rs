@@ -28,11 +28,12 @@ macro_rules! asset {
 }
 
 /// All files.
-pub(super) static ALL: [Asset; 12] = [
+pub(super) static ALL: [Asset; 13] = [
     asset!("/console", HTML, "index.html"),
     asset!("/console/console.css", CSS, "console.css"),
     asset!("/console/icon.svg", SVG, "icon.svg"),
     asset!("/console/main.js", SCRIPT, "main.js"),
+    asset!("/console/actions.js", SCRIPT, "actions.js"),
     asset!("/console/stream.js", SCRIPT, "stream.js"),
     asset!("/console/elements.js", SCRIPT, "elements.js"),
     asset!("/console/figures.js", SCRIPT, "figures.js"),

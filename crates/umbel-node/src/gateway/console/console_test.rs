@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant, timeout};
 use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights};
 use umbel_filter::Kind;
 
-use super::places::STREAMS_MAX;
+use super::places::STREAMS_OF_PRINCIPAL_MAX;
 use super::*;
 use crate::node::node_test::{config, create, deadline, items, start, start_alone};
 use crate::{Config, Node};
@@ -244,19 +244,21 @@ async fn comparisons_are_told_when_they_are_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_so_many_and_a_stop_waits_for_none() {
     let (_folder, node) = alone().await;
+    add(&node, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics]).await;
+    let root = bearer("root");
     let mut open = Vec::new();
-    for _ in 0..STREAMS_MAX {
-        let mut asked = Asked::of(node.address(), CLUSTER, &[]).await;
+    for _ in 0..STREAMS_OF_PRINCIPAL_MAX {
+        let mut asked = Asked::of(node.address(), CLUSTER, &[&root]).await;
         asked.until(": live").await;
         open.push(asked);
     }
-    let (status, text) = got(&node, CLUSTER, &[]).await;
-    assert!(status == 503 && text.contains("64 pages"), "{text}");
+    let (status, text) = got(&node, CLUSTER, &[&root]).await;
+    assert!(status == 503 && text.contains("256 open pages"), "{text}");
     // A page that is closed makes room.
     drop(open.pop());
     let deadline = Instant::now() + PATIENCE;
     let mut last = loop {
-        let mut asked = Asked::of(node.address(), CLUSTER, &[]).await;
+        let mut asked = Asked::of(node.address(), CLUSTER, &[&root]).await;
         if asked.until("\r\n").await.starts_with("HTTP/1.1 200") {
             break asked;
         }
@@ -273,7 +275,7 @@ async fn streams_are_so_many_and_a_stop_waits_for_none() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_may_have_no_console() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Config { console: false, ..config(folder.path()) };
+    let settings = Config { console: "off".to_owned(), ..config(folder.path()) };
     let node = start(Config { dev: true, shards: 1, replicas: 1, ..settings }).await;
     for path in ["/console", CLUSTER] {
         let (_, text) = got(&node, path, &[]).await;
@@ -299,9 +301,19 @@ fn every_view_needs_what_the_calls_need_that_tell_the_same() {
     for (name, needed) in expected {
         assert_eq!(need(&format!("/console/events/{name}")), Some(needed));
     }
-    assert_eq!(need("/console/events/none"), Some(Need::Somebody));
+    let manage = Need::Filter(FilterVerb::Manage);
+    for (path, needed) in [
+        ("/console/actions/drop", manage),
+        ("/console/actions/drain", Need::Cluster(ClusterVerb::Admin)),
+        ("/console/actions/none", Need::Somebody),
+        ("/console/events/none", Need::Somebody),
+    ] {
+        assert_eq!(need(path), Some(needed), "{path}");
+    }
     assert_eq!(need("/console/main.js"), Some(Need::Nothing));
-    for path in ["/console/none.js", "/consoles", "/x/console", "/console/events"] {
+    let strange =
+        ["/console/none.js", "/consoles", "/x/console", "/console/events", "/console/actions"];
+    for path in strange {
         assert_eq!(need(path), None, "{path}");
     }
 }

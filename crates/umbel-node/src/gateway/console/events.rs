@@ -3,6 +3,9 @@
 //! ```text
 //! : live                          at once, and each 15 s: whoever hears nothing knows that it broke
 //!
+//! event: rights
+//! data: {"actions":[...],...}     what the caller may do from here: first, and whenever it changes
+//!
 //! event: snapshot
 //! data: {"node":1,...}            one line of JSON, the newest: what came in between is left out
 //!
@@ -23,17 +26,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Console;
-use super::json;
+use super::actions::Action;
+use super::json::{self, Value};
 use super::places::Place;
 use super::sampler::Latest;
 use super::views::View;
+use crate::gateway::caller::Caller;
 use crate::ports::PeerIdentity;
 
 /// A stream says something this often: proxies forget quiet ones after half a minute or more, and it is
 /// how long rights that were taken show what they did at most.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
-const COMMENT: &str = ": live\n\n";
+const COMMENT: Bytes = Bytes::from_static(b": live\n\n");
 
 /// An open page.
 pub(super) struct Watcher {
@@ -46,6 +51,8 @@ pub(super) struct Watcher {
     /// What the request proved: asked anew before each event, for streams outlive rights.
     connection: PeerIdentity,
     shown: Option<HeaderValue>,
+    /// What it was told that it may do; None before.
+    allowed: Option<Vec<Action>>,
     /// When it says something, if nothing changes before; None before its first word.
     speaks_at: Option<Instant>,
     _place: Place,
@@ -67,21 +74,36 @@ impl Watcher {
             is_closing: console.is_closing.subscribe(),
             connection,
             shown: request.headers().get(header::AUTHORIZATION).cloned(),
+            allowed: None,
             speaks_at: None,
             _place: place,
         }
     }
 
-    /// Whether the caller may still see what it sees.
-    fn may_see(&self) -> bool {
+    /// Who the caller is by now; None if it may not see any more what it sees.
+    fn caller(&self) -> Option<Caller> {
         let caller = self.console.identify(&self.connection, self.shown.as_ref());
-        caller.is_somebody() && caller.owner() == self.owner && caller.may(self.view.need())
+        let may_see =
+            caller.is_somebody() && caller.owner() == self.owner && caller.may(self.view.need());
+        may_see.then_some(caller)
+    }
+
+    /// What the caller may do, if it has not been told so.
+    fn news_of_rights(&mut self, caller: &Caller) -> Option<Bytes> {
+        let actions = &self.console.actions;
+        let allowed = actions.allowed(caller);
+        if self.allowed.as_ref() == Some(&allowed) {
+            return None;
+        }
+        let told = rights(caller, &allowed, actions.refusal(caller));
+        self.allowed = Some(allowed);
+        Some(told)
     }
 
     /// The next part, and whether others follow.
-    async fn next(&mut self) -> (String, bool) {
+    async fn next(&mut self) -> (Bytes, bool) {
         let Some(speaks_at) = self.speaks_at else {
-            return (self.said(COMMENT.to_owned()), true);
+            return (self.said(COMMENT), true);
         };
         loop {
             let ended = self.is_closing.wait_for(|&is_closing| is_closing);
@@ -92,32 +114,52 @@ impl Watcher {
                 () = sleep_until(speaks_at) => Ok(false),
             };
             let Ok(is_new) = spoke else { return (end("the view ended"), false) };
-            if !self.may_see() {
+            let Some(caller) = self.caller() else {
                 return (end("what you may see has changed: sign in again"), false);
+            };
+            if let Some(rights) = self.news_of_rights(&caller) {
+                if is_new {
+                    self.latest.mark_changed();
+                }
+                return (self.said(rights), true);
             }
             let latest = if is_new { self.latest.borrow_and_update().clone() } else { None };
             let part = match latest {
-                Some(snapshot) => event("snapshot", &snapshot),
+                Some(snapshot) => snapshot,
                 // Nothing has been sampled yet.
                 None if is_new => continue,
-                None => COMMENT.to_owned(),
+                None => COMMENT,
             };
             return (self.said(part), true);
         }
     }
 
-    fn said(&mut self, part: String) -> String {
+    fn said(&mut self, part: Bytes) -> Bytes {
         self.speaks_at = Some(Instant::now() + COMMENT_INTERVAL);
         part
     }
 }
 
 /// One event; the data is a single line.
-fn event(name: &str, data: &str) -> String {
-    format!("event: {name}\ndata: {data}\n\n")
+fn event(name: &str, data: &str) -> Bytes {
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-fn end(why: &str) -> String {
+/// The event that tells a sample, of a line of JSON.
+pub(super) fn snapshot(data: &str) -> Bytes {
+    event("snapshot", data)
+}
+
+fn rights(caller: &Caller, allowed: &[Action], refusal: Option<&str>) -> Bytes {
+    let told = json::object([
+        ("who", caller.to_string().into()),
+        ("actions", json::list(allowed.iter().map(|action| Value::from(action.name())))),
+        ("refusal", refusal.into()),
+    ]);
+    event("rights", &json::line(&told))
+}
+
+fn end(why: &str) -> Bytes {
     event("end", &json::line(&json::object([("why", why.into())])))
 }
 
@@ -126,7 +168,7 @@ impl IntoResponse for Watcher {
         let parts = stream::unfold(Some(self), |watcher| async {
             let mut watcher = watcher?;
             let (part, goes_on) = watcher.next().await;
-            Some((Ok::<_, Infallible>(Bytes::from(part)), goes_on.then_some(watcher)))
+            Some((Ok::<_, Infallible>(part), goes_on.then_some(watcher)))
         });
         ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(parts)).into_response()
     }

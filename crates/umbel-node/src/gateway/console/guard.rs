@@ -29,6 +29,14 @@ pub(super) enum Foreign {
     /// Another site's page asks.
     #[error("the console answers no pages of other sites")]
     Origin,
+    /// An order does not say that it comes from the console.
+    #[error(
+        "orders come from the console's own pages: other programs use gRPC, as `umbel filter` and `umbel cluster` do"
+    )]
+    Order,
+    /// An order is no JSON.
+    #[error("an order is application/json")]
+    Kind,
 }
 
 impl Hosts {
@@ -67,6 +75,25 @@ impl Hosts {
         }
         Ok(())
     }
+}
+
+/// Refuses an order that no page of this console sends: scripts of other sites can send neither its origin nor,
+/// unasked, JSON; and what needs no script has no such origin either. A certificate in the browser proves its
+/// owner whoever asks.
+///
+/// # Errors
+/// If it does not come from the console.
+pub(super) fn check_order(headers: &HeaderMap) -> Result<(), Foreign> {
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    let is_own = site.is_none_or(|site| site == b"same-origin");
+    if !headers.contains_key(header::ORIGIN) || !is_own {
+        return Err(Foreign::Order);
+    }
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind != Some(b"application/json") {
+        return Err(Foreign::Kind);
+    }
+    Ok(())
 }
 
 /// Whether another site's page asks for data; it may link to the console all the same.
@@ -177,5 +204,27 @@ mod tests {
         let site = |value| is_cross_site(&headers(&[(FETCH_SITE, value)]));
         assert!(!site("same-origin") && !site("none") && !is_cross_site(&HeaderMap::new()));
         assert!(site("cross-site") && site("same-site"));
+    }
+
+    #[test]
+    fn an_order_comes_from_the_console_as_json() {
+        let origin = (header::ORIGIN, "http://localhost:7300");
+        let kind = (header::CONTENT_TYPE, "application/json");
+        let check = |pairs: &[(HeaderName, &str)]| check_order(&headers(pairs));
+        assert_eq!(check(&[origin.clone(), kind.clone()]), Ok(()));
+        assert_eq!(check(&[origin.clone(), kind.clone(), (FETCH_SITE, "same-origin")]), Ok(()));
+        for foreign in ["cross-site", "same-site", "none", ""] {
+            let site = (FETCH_SITE, foreign);
+            let asked = check(&[origin.clone(), kind.clone(), site]);
+            assert_eq!(asked, Err(Foreign::Order), "{foreign}");
+        }
+        assert_eq!(check(&[kind]), Err(Foreign::Order));
+        assert_eq!(check(&[origin.clone()]), Err(Foreign::Kind));
+        for kind in
+            ["text/plain", "application/x-www-form-urlencoded", "application/json, text/plain", ""]
+        {
+            let kind = (header::CONTENT_TYPE, kind);
+            assert_eq!(check(&[origin.clone(), kind]), Err(Foreign::Kind));
+        }
     }
 }

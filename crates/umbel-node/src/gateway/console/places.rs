@@ -3,16 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Streams of events that a node serves at once: one of each open page. Operators are few, and each
-/// stream may hold a snapshot that its client does not read.
-pub(super) const STREAMS_MAX: usize = 64;
+/// Streams of events that a node serves at once: one of each open page. All who watch the same share what they
+/// are sent, so a page costs its connection and what is written to it.
+pub(super) const STREAMS_MAX: usize = 1024;
 
 /// Streams of one principal: a crawler with many windows keeps no operator out.
 pub(super) const STREAMS_OF_PRINCIPAL_MAX: usize = STREAMS_MAX / 4;
 
 /// Who has how many places; callers that are no principal together under the empty name.
 #[derive(Default)]
-pub(super) struct Places(Mutex<BTreeMap<String, usize>>);
+pub(super) struct Places(Mutex<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    count: usize,
+    by_owner: BTreeMap<String, usize>,
+}
 
 /// A place, until it is dropped.
 pub(super) struct Place {
@@ -37,19 +43,25 @@ impl Places {
     /// Takes a place.
     pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<Place, NoPlace> {
         let mut taken = self.lock();
-        if taken.values().sum::<usize>() >= STREAMS_MAX {
+        if taken.count >= STREAMS_MAX {
             return Err(NoPlace::OfNode);
         }
-        let own = taken.get(owner).copied().unwrap_or(0);
+        let own = taken.by_owner.get(owner).copied().unwrap_or(0);
         if !owner.is_empty() && own >= STREAMS_OF_PRINCIPAL_MAX {
             return Err(NoPlace::OfPrincipal);
         }
-        taken.insert(owner.to_owned(), own + 1);
+        taken.by_owner.insert(owner.to_owned(), own + 1);
+        taken.count += 1;
         Ok(Place { places: Arc::clone(self), owner: owner.to_owned() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+    /// How many are taken.
+    pub(super) fn count(&self) -> usize {
+        self.lock().count
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // No holder of the lock panics, and both counts change together.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,9 +69,10 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
-        match taken.get_mut(&self.owner) {
+        taken.count -= 1;
+        match taken.by_owner.get_mut(&self.owner) {
             Some(own) if *own > 1 => *own -= 1,
-            _ => drop(taken.remove(&self.owner)),
+            _ => drop(taken.by_owner.remove(&self.owner)),
         }
     }
 }
@@ -77,8 +90,9 @@ mod tests {
         let others: Vec<_> = (own.len()..STREAMS_MAX).map(|_| places.take("").unwrap()).collect();
         assert_eq!(places.take("root").err(), Some(NoPlace::OfNode));
         assert_eq!(places.take("").err(), Some(NoPlace::OfNode));
+        assert_eq!(places.count(), STREAMS_MAX);
         drop((own, others));
-        assert!(places.lock().is_empty());
+        assert!(places.count() == 0 && places.lock().by_owner.is_empty());
         assert!(places.take("crawler").is_ok());
     }
 }

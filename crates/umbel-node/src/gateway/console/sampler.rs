@@ -3,17 +3,25 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use axum::body::Bytes;
 use futures_util::future::OptionFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::events::snapshot;
+use super::places::Places;
 use super::query::Page;
 use super::views::View;
 
 /// Samples of what is counted that are taken at once: a view of filters asks every shard, and many pages that
 /// show different filters shall not all ask together. What is only asked for waits for none of them.
 const COUNTS_AT_ONCE_MAX: usize = 4;
+
+/// Bytes of snapshots that a node writes to all pages together in a second, on average: some hundredths of a core.
+/// Where many watch much, they are told seldom.
+const WRITTEN_BYTES_PER_SECOND_MAX: u64 = 16 << 20;
 
 /// What is watched: streams of the same topic show the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,28 +33,43 @@ pub(super) struct Topic {
     pub(super) owner: String,
 }
 
-/// The newest sample; None before the first.
-pub(super) type Latest = Option<Arc<str>>;
+/// How much a sample tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// What there is, without figures that are counted: at once.
+    Listed,
+    /// All of it.
+    Counted,
+}
+
+/// The newest sample as the event that tells it, made once for all who watch; None before the first.
+pub(super) type Latest = Option<Bytes>;
 
 /// What is watched now.
 pub(super) struct Topics {
     /// One entry a sampler that runs; there are no more than streams.
     open: Mutex<BTreeMap<Topic, watch::Sender<Latest>>>,
     turns: Semaphore,
+    /// Whoever watches anything has one.
+    places: Arc<Places>,
 }
 
-impl Default for Topics {
-    fn default() -> Self {
-        Self { open: Mutex::default(), turns: Semaphore::new(COUNTS_AT_ONCE_MAX) }
-    }
+/// The pause that keeps what is written to so many pages within its bound.
+fn pause_for(pages: usize, byte_count: usize) -> Duration {
+    let bytes = (pages as u64).saturating_mul(byte_count as u64);
+    Duration::from_millis(bytes.saturating_mul(1000) / WRITTEN_BYTES_PER_SECOND_MAX)
 }
 
 impl Topics {
+    pub(super) fn new(places: Arc<Places>) -> Self {
+        Self { open: Mutex::default(), turns: Semaphore::new(COUNTS_AT_ONCE_MAX), places }
+    }
+
     /// Watches a topic: the receiver hears each sample that differs from the one before, beginning with
     /// the newest. Whoever comes first brings how to take one.
     pub(super) fn watch<S, F>(self: &Arc<Self>, topic: Topic, sample: S) -> watch::Receiver<Latest>
     where
-        S: Fn() -> F + Send + Sync + 'static,
+        S: Fn(Depth) -> F + Send + Sync + 'static,
         F: Future<Output = String> + Send,
     {
         let mut open = self.lock();
@@ -65,29 +88,40 @@ impl Topics {
 
     async fn run<S, F>(&self, topic: &Topic, sender: &watch::Sender<Latest>, sample: S)
     where
-        S: Fn() -> F,
+        S: Fn(Depth) -> F,
         F: Future<Output = String>,
     {
-        let take = async || {
+        let take = async |depth| {
+            if depth == Depth::Listed {
+                return (sample(depth).await, Duration::ZERO);
+            }
             let turn = topic.view.counts().then(|| self.turns.acquire());
             let _turn = OptionFuture::from(turn).await;
             let began = Instant::now();
-            let sampled = sample().await;
+            let sampled = sample(depth).await;
             (sampled, topic.view.pause_after(began.elapsed()))
         };
+        let mut depth = topic.view.first_depth();
         while !self.end_unwatched(topic, sender) {
             let (sampled, pause) = tokio::select! {
                 biased;
                 () = sender.closed() => continue,
-                taken = take() => taken,
+                taken = take(depth) => taken,
             };
-            sender.send_if_modified(|latest| {
-                let is_new = latest.as_deref() != Some(&*sampled);
+            depth = Depth::Counted;
+            let told = snapshot(&sampled);
+            let byte_count = told.len();
+            let is_new = sender.send_if_modified(|latest| {
+                let is_new = latest.as_ref() != Some(&told);
                 if is_new {
-                    *latest = Some(sampled.into());
+                    *latest = Some(told);
                 }
                 is_new
             });
+            let pause = match is_new {
+                true => pause.max(pause_for(self.places.count(), byte_count)),
+                false => pause,
+            };
             tokio::select! {
                 biased;
                 () = sender.closed() => {}
@@ -116,41 +150,67 @@ impl Topics {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use std::time::Duration;
-
     use super::*;
 
     const INTERVAL: Duration = Duration::from_secs(2);
+
+    fn topics() -> Arc<Topics> {
+        Arc::new(Topics::new(Arc::default()))
+    }
+
+    /// What is told of a count.
+    fn told(count: u32) -> Latest {
+        Some(snapshot(&count.to_string()))
+    }
 
     fn topic(owner: &str) -> Topic {
         Topic { view: View::Cluster, page: Page::default(), owner: owner.to_owned() }
     }
 
     /// Samples that count themselves, and change with every third one.
-    fn counting(count: &Arc<AtomicU32>) -> impl Fn() -> std::future::Ready<String> + use<> {
+    fn counting(count: &Arc<AtomicU32>) -> impl Fn(Depth) -> std::future::Ready<String> + use<> {
         let count = Arc::clone(count);
-        move || std::future::ready((count.fetch_add(1, Ordering::SeqCst) / 3).to_string())
+        move |_| std::future::ready((count.fetch_add(1, Ordering::SeqCst) / 3).to_string())
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_watches_the_same_shares_samples_and_hears_changes_alone() {
-        let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
+        let (topics, count) = (topics(), Arc::<AtomicU32>::default());
         let began = Instant::now();
         let mut one = topics.watch(topic(""), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
         let mut two = topics.watch(topic(""), counting(&count));
         assert!(two.has_changed().unwrap(), "the newest comes at once");
-        assert_eq!(two.borrow_and_update().as_deref(), Some("0"));
+        assert_eq!(*two.borrow_and_update(), told(0));
         one.changed().await.unwrap();
-        assert_eq!(one.borrow().as_deref(), Some("1"));
+        assert_eq!(*one.borrow(), told(1));
         assert_eq!((count.load(Ordering::SeqCst), began.elapsed()), (4, 3 * INTERVAL));
         two.changed().await.unwrap();
         assert_eq!(topics.lock().len(), 1);
     }
 
+    #[test]
+    fn many_who_watch_much_are_told_seldom() {
+        assert_eq!(pause_for(3, 20_000), Duration::from_millis(3));
+        let crowd = pause_for(1000, 300_000);
+        assert!(crowd > Duration::from_secs(15) && crowd < Duration::from_secs(20), "{crowd:?}");
+        assert!(pause_for(usize::MAX, usize::MAX) > Duration::from_secs(1));
+    }
+
+    /// Who is told the same is sent the same bytes, not copies of them.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_is_made_once() {
+        let (topics, count) = (topics(), Arc::<AtomicU32>::default());
+        let mut one = topics.watch(topic(""), counting(&count));
+        one.wait_for(Option::is_some).await.unwrap();
+        let two = topics.watch(topic(""), counting(&count));
+        let at = |latest: &watch::Receiver<Latest>| latest.borrow().as_ref().unwrap().as_ptr();
+        assert_eq!(at(&one), at(&two));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn nothing_is_sampled_when_nobody_watches() {
-        let (topics, count) = (Arc::<Topics>::default(), Arc::<AtomicU32>::default());
+        let (topics, count) = (topics(), Arc::<AtomicU32>::default());
         let mut one = topics.watch(topic("a"), counting(&count));
         let two = topics.watch(topic("b"), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
@@ -163,18 +223,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_counted_for_long_is_counted_seldom() {
-        let topics = Arc::<Topics>::default();
+        let topics = topics();
         let filters = Topic { view: View::Filters, ..topic("") };
         let count = Arc::<AtomicU32>::default();
         let counted = Arc::clone(&count);
-        let mut one = topics.watch(filters, move || {
+        let mut one = topics.watch(filters, move |depth| {
             let number = counted.fetch_add(1, Ordering::SeqCst);
             async move {
-                tokio::time::sleep(Duration::from_secs(3)).await;
+                if depth == Depth::Counted {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                }
                 number.to_string()
             }
         });
-        one.wait_for(|latest| latest.as_deref() == Some("1")).await.unwrap();
+        let began = Instant::now();
+        // What there is comes at once.
+        one.wait_for(|latest| *latest == told(0)).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        one.wait_for(|latest| *latest == told(1)).await.unwrap();
         let began = Instant::now();
         one.changed().await.unwrap();
         assert_eq!(began.elapsed(), Duration::from_secs(15));
@@ -182,10 +248,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sample_that_hangs_ends_with_who_watches() {
-        let topics = Arc::<Topics>::default();
+        let topics = topics();
         let watching: Vec<_> = (0..2 * COUNTS_AT_ONCE_MAX)
-            .map(|at| Topic { view: View::Filters, ..topic(&at.to_string()) })
-            .map(|filters| topics.watch(filters, std::future::pending))
+            .map(|at| Topic { view: View::Cube, ..topic(&at.to_string()) })
+            .map(|filters| topics.watch(filters, |_| std::future::pending()))
             .collect();
         tokio::time::sleep(INTERVAL).await;
         assert_eq!(topics.turns.available_permits(), 0);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Console;
 use super::json::{self, Value};
 use super::query::Page;
-use super::sampler::Topic;
+use super::sampler::{Depth, Topic};
 use crate::gateway::caller::Caller;
 use crate::gateway::convert;
 use crate::gateway::limits::STATUS_TIMEOUT;
@@ -90,6 +90,15 @@ impl View {
         }
     }
 
+    /// What the first sample tells: of many filters in many shards figures take a while, and a page is there
+    /// before.
+    pub(super) const fn first_depth(self) -> Depth {
+        match self {
+            Self::Filters => Depth::Listed,
+            Self::Cluster | Self::Jobs | Self::Cube | Self::Repair => Depth::Counted,
+        }
+    }
+
     /// The view of a name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|view| view.name() == name)
@@ -98,7 +107,12 @@ impl View {
 
 /// Takes a sample: what the view shows, and what every page says of the node.
 /// Of filters the one who asks sees those that it may see now.
-pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) -> String {
+pub(super) async fn sample(
+    console: &Console,
+    topic: &Topic,
+    caller: &Caller,
+    depth: Depth,
+) -> String {
     let coordinator = &*console.coordinator;
     let heard = coordinator.meta_refresh(Instant::now() + STATUS_TIMEOUT);
     let shown = async {
@@ -107,7 +121,7 @@ pub(super) async fn sample(console: &Console, topic: &Topic, caller: &Caller) ->
             View::Cube => cube::sample(coordinator, caller).await,
             View::Repair => repair::sample(coordinator, caller).await,
             View::Jobs => jobs::sample(coordinator).await,
-            View::Filters => filters::sample(coordinator, caller, &topic.page).await,
+            View::Filters => filters::sample(coordinator, caller, &topic.page, depth).await,
         }
     };
     let (heard, shown) = tokio::join!(heard, shown);

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterRecord, FilterState};
+use umbel_engine::meta::{FilterRecord, FilterState, FilterVerb};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 
@@ -13,6 +13,7 @@ use crate::failure::CallFailure;
 use crate::gateway::caller::Caller;
 use crate::gateway::console::json::{self, Value};
 use crate::gateway::console::query::Page;
+use crate::gateway::console::sampler::Depth;
 use crate::gateway::{convert, describe};
 
 /// Filters of one page: each is counted bit by bit, wherever its slices are.
@@ -24,7 +25,8 @@ pub(super) const ASKED_AT_ONCE_MAX: usize = 4;
 /// How long a filter is asked for: one that does not answer is shown without figures.
 const INFO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes a sample of the filters that the caller may see, with figures of those that it may read.
+/// Takes a sample of the filters that the caller may see, with figures of those that it may read if they are to be
+/// counted.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
@@ -32,19 +34,22 @@ pub(super) async fn sample(
     coordinator: &Coordinator,
     caller: &Caller,
     page: &Page,
+    depth: Depth,
 ) -> Result<Value, CallFailure> {
+    let counts = depth == Depth::Counted;
     let found = coordinator.list(&page.prefix, &page.after, ROWS_MAX, caller.visible())?;
-    let may_read = caller.readable();
+    let (may_read, may_manage) = (caller.readable(), caller.allowed(FilterVerb::Manage));
     let has_more = found.has_more;
     let rows = stream::iter(found.filters)
         .map(async |(id, record)| {
-            let may_read = may_read(record.name.as_str());
-            row(coordinator, (caller, may_read), id, &record).await
+            let name = record.name.as_str();
+            let may = May { read: counts && may_read(name), manage: may_manage(name) };
+            row(coordinator, (caller, may), id, &record).await
         })
         .buffered(ASKED_AT_ONCE_MAX)
         .collect::<Vec<_>>();
     let opened = async {
-        let is_asked = !page.open.is_empty() && may_read(&page.open);
+        let is_asked = counts && !page.open.is_empty() && may_read(&page.open);
         let record = |state: &umbel_engine::meta::MetaState| {
             state.filter_by_name(&page.open).map(|(_, record)| record.clone())
         };
@@ -55,6 +60,7 @@ pub(super) async fn sample(
     Ok(json::object([
         ("rows", Value::Array(rows)),
         ("has_more", has_more.into()),
+        ("is_counted", counts.into()),
         ("opened", opened.into()),
     ]))
 }
@@ -73,25 +79,28 @@ pub(super) async fn info(
     asked.await.ok()
 }
 
+/// What the caller may do with a filter.
+#[derive(Clone, Copy)]
+struct May {
+    read: bool,
+    manage: bool,
+}
+
 async fn row(
     coordinator: &Coordinator,
-    (caller, may_read): (&Caller, bool),
+    (caller, may): (&Caller, May),
     id: FilterId,
     record: &FilterRecord,
 ) -> Value {
-    let info = match may_read {
+    let info = match may.read {
         true => info(coordinator, caller, record).await.as_ref().map(describe::info),
         false => None,
     };
-    described(&convert::summary(id, record), record, info.as_ref())
-}
-
-fn described(
-    summary: &v1::FilterSummary,
-    record: &FilterRecord,
-    info: Option<&v1::InfoResponse>,
-) -> Value {
+    let summary = convert::summary(id, record);
     json::object([
+        // As those who empty or drop it have seen it.
+        ("filter", summary.filter_id.into()),
+        ("may_manage", may.manage.into()),
         ("name", (&*summary.name).into()),
         ("kind", Kind::from_id(record.settings.kind).map(|kind| kind.to_string()).into()),
         ("is_replicated", record.is_replicated().into()),
@@ -99,7 +108,7 @@ fn described(
         ("generation", summary.generation.into()),
         ("capacity", summary.capacity.into()),
         ("rate_planned", summary.false_positive_rate.into()),
-        ("load", info.map(load).into()),
+        ("load", info.as_ref().map(load).into()),
     ])
 }
 

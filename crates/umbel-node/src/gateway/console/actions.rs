@@ -1,0 +1,274 @@
+//! Actions: what operators do from the console, by the very calls that other programs make.
+//!
+//! ```text
+//!   page ── POST /console/actions/NAME, JSON ──► gate      as for the call of the same meaning
+//!                                                guard     from a page of this node alone
+//!                                                mode      whether this console is for more than looking
+//!                                                order     what was asked for, and the name typed
+//!                                                service   that of gRPC: rights by name, quotas, measurements
+//! ```
+//!
+//! A request that comes twice does no harm: what is emptied or dropped is named by its number and generation,
+//! as the page saw them, and all else comes to the same when it is done again.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use prost::Message as _;
+use tonic::{Code, Status};
+use umbel_engine::NodeId;
+use umbel_engine::meta::{ClusterVerb, FilterVerb, MetaState};
+use umbel_proto::v1;
+
+use crate::config::ConsoleMode;
+use crate::coordinator::Coordinator;
+use crate::gateway::admin::AdminService;
+use crate::gateway::caller::{Caller, Need};
+use crate::gateway::deadlines::Deadlines;
+use crate::gateway::errors::code_name;
+use crate::gateway::filters::FiltersService;
+use crate::gateway::jobs::JobsService;
+
+#[cfg(test)]
+mod actions_test;
+mod carry_out;
+mod order;
+
+/// Largest order: a name and what may stand around it, every character of it escaped.
+pub(super) const ORDER_BYTES_MAX: usize = 16 << 10;
+
+/// Something that is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Action {
+    /// A filter is made.
+    Create,
+    /// A filter is emptied.
+    Clear,
+    /// A filter is dropped.
+    Drop,
+    /// A replica of a shard moves to another node.
+    Move,
+    /// All replicas of a node move to others, or it takes replicas again.
+    Drain,
+    /// A node is removed for ever.
+    Remove,
+    /// Replicas and copies are compared, and mended.
+    Compare,
+    /// A job is asked to end.
+    Cancel,
+    /// A failed job is taken up again.
+    Resume,
+}
+
+impl Action {
+    /// All of them.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Create,
+        Self::Clear,
+        Self::Drop,
+        Self::Move,
+        Self::Drain,
+        Self::Remove,
+        Self::Compare,
+        Self::Cancel,
+        Self::Resume,
+    ];
+
+    /// Its name in addresses.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Clear => "clear",
+            Self::Drop => "drop",
+            Self::Move => "move",
+            Self::Drain => "drain",
+            Self::Remove => "remove",
+            Self::Compare => "compare",
+            Self::Cancel => "cancel",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// The action of a name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.name() == name)
+    }
+
+    /// What the call needs that does the same.
+    pub(super) const fn need(self) -> Need {
+        match self {
+            Self::Create | Self::Clear | Self::Drop => Need::Filter(FilterVerb::Manage),
+            Self::Move | Self::Drain | Self::Remove | Self::Compare => {
+                Need::Cluster(ClusterVerb::Admin)
+            }
+            Self::Cancel | Self::Resume => Need::Cluster(ClusterVerb::Jobs),
+        }
+    }
+}
+
+/// What a node does for who operates it from the console.
+pub(super) struct Actions {
+    coordinator: Arc<Coordinator>,
+    mode: ConsoleMode,
+    filters: FiltersService,
+    admin: AdminService,
+    jobs: JobsService,
+}
+
+/// What came of an action, for people.
+pub(super) type Outcome = (StatusCode, String);
+
+impl Actions {
+    pub(super) fn new(
+        coordinator: &Arc<Coordinator>,
+        mode: ConsoleMode,
+        deadlines: Deadlines,
+    ) -> Self {
+        let of = || Arc::clone(coordinator);
+        Self {
+            coordinator: of(),
+            mode,
+            filters: FiltersService::new(of(), deadlines),
+            admin: AdminService::new(of(), deadlines),
+            jobs: JobsService::new(of(), deadlines),
+        }
+    }
+
+    /// What a caller may do here.
+    pub(super) fn allowed(&self, caller: &Caller) -> Vec<Action> {
+        let allowed = |action: &Action| caller.may(action.need());
+        match self.refusal(caller) {
+            Some(_) => Vec::new(),
+            None => Action::ALL.into_iter().filter(allowed).collect(),
+        }
+    }
+
+    /// Why a caller may do nothing here, whatever its rights; None if it may.
+    pub(super) fn refusal(&self, caller: &Caller) -> Option<&'static str> {
+        match self.mode {
+            ConsoleMode::Full => None,
+            ConsoleMode::Proven if caller.has_proof() => None,
+            ConsoleMode::Proven => Some(
+                "this console changes nothing for who has proved nothing: add principals (umbel access add), or \
+                 have the node take everybody (--console full); `umbel` does the same",
+            ),
+            ConsoleMode::ReadOnly | ConsoleMode::Off => {
+                Some("this console changes nothing (--console read-only): `umbel` does the same")
+            }
+        }
+    }
+
+    /// Does what was ordered, unless the node stops first; says what came of it, and logs it.
+    pub(super) async fn act(
+        &self,
+        action: Action,
+        caller: &Caller,
+        body: &Bytes,
+        stops: impl Future<Output = ()>,
+    ) -> Outcome {
+        // Whoever goes away in the middle has ordered it all the same.
+        let (ordered, name) = (order::shown(body), action.name());
+        tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, "asked");
+        let doing = async {
+            if let Some(why) = self.refusal(caller) {
+                return Err(Status::permission_denied(why));
+            }
+            self.carry_out(action, caller, body).await
+        };
+        let done = tokio::select! {
+            biased;
+            done = doing => done,
+            () = stops => Err(Status::unavailable("the node stops: ask another one")),
+        };
+        let outcome = match &done {
+            Ok(_) => code_name(Code::Ok),
+            Err(status) => code_name(status.code()),
+        };
+        tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, outcome, "called");
+        match done {
+            Ok(text) => (StatusCode::OK, text),
+            Err(status) => (page_status(status.code()), advised(&status)),
+        }
+    }
+
+    /// The address of a node, as far as this one has heard.
+    fn address_of(&self, node: NodeId) -> Option<String> {
+        let found = |state: &MetaState| state.node_address(node).map(str::to_owned);
+        self.coordinator.read_meta(found).ok().flatten()
+    }
+}
+
+/// A failure, and what to do about it.
+fn advised(status: &Status) -> String {
+    let detail = v1::ErrorDetail::decode(status.details()).unwrap_or_default();
+    let mut text = status.message().to_owned();
+    text += match detail.applied() {
+        v1::Applied::Unknown => {
+            ". Whether it was done is not known: look at it before you do it again"
+        }
+        v1::Applied::Partly => ". A part of it was done: look at it before you do it again",
+        _ if detail.retry_after_ms > 0 => ". Nothing was changed: try again in a moment",
+        _ => ". Nothing was changed",
+    };
+    text + "."
+}
+
+/// The status of plain HTTP that says the same.
+const fn page_status(code: Code) -> StatusCode {
+    match code {
+        Code::Ok => StatusCode::OK,
+        Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => StatusCode::CONFLICT,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Code::Cancelled | Code::Unknown | Code::Unimplemented | Code::Internal | Code::DataLoss => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::CallFailure;
+    use crate::gateway::errors::status;
+
+    #[test]
+    fn a_failure_is_told_with_what_to_do() {
+        let name = "seen".to_owned();
+        let changed = advised(&status(&CallFailure::Changed { name }));
+        assert!(changed.ends_with("since you saw it. Nothing was changed."), "{changed}");
+        let what = "the meta group".to_owned();
+        let unknown = advised(&status(&CallFailure::OutcomeUnknown { what }));
+        assert!(unknown.ends_with("look at it before you do it again."), "{unknown}");
+        let later = advised(&status(&CallFailure::NotFormed));
+        assert!(later.ends_with("try again in a moment."), "{later}");
+    }
+
+    /// An action that is added must be thought of here.
+    #[test]
+    fn every_action_needs_what_the_call_needs_that_does_the_same() {
+        let (manage, admin) = (Need::Filter(FilterVerb::Manage), Need::Cluster(ClusterVerb::Admin));
+        let jobs = Need::Cluster(ClusterVerb::Jobs);
+        let needs = Action::ALL.map(|action| (action.name(), action.need()));
+        let expected = [
+            ("create", manage),
+            ("clear", manage),
+            ("drop", manage),
+            ("move", admin),
+            ("drain", admin),
+            ("remove", admin),
+            ("compare", admin),
+            ("cancel", jobs),
+            ("resume", jobs),
+        ];
+        assert_eq!(needs, expected);
+        assert!(expected.iter().all(|(name, _)| Action::of(name).is_some()));
+        assert_eq!(Action::of("restore"), None);
+    }
+}

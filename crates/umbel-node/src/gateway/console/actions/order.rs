@@ -1,0 +1,178 @@
+//! What a page orders, as JSON: a field that is not known, missing or of another type is refused.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tonic::Status;
+use umbel_proto::v1;
+
+/// Longest part of an order that is logged.
+const SHOWN_CHARS_MAX: usize = 300;
+
+/// Kinds of filters by the names that `umbel filter create` has for them.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum KindName {
+    Blocked,
+    Classic,
+    Partitioned,
+    SingleShot,
+    Counting,
+    Scalable,
+}
+
+impl From<KindName> for v1::Kind {
+    fn from(name: KindName) -> Self {
+        match name {
+            KindName::Blocked => Self::Blocked,
+            KindName::Classic => Self::Classic,
+            KindName::Partitioned => Self::Partitioned,
+            KindName::SingleShot => Self::SingleShot,
+            KindName::Counting => Self::Counting,
+            KindName::Scalable => Self::Scalable,
+        }
+    }
+}
+
+/// A filter that is to be made.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Create {
+    pub(super) name: String,
+    pub(super) kind: KindName,
+    pub(super) capacity: u64,
+    /// False positives at that number of items.
+    pub(super) rate: f64,
+    pub(super) is_replicated: bool,
+}
+
+/// A filter that is to be emptied, as the page saw it.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Clear {
+    pub(super) name: String,
+    pub(super) filter: u64,
+    pub(super) generation: u64,
+    /// Its name again, as somebody typed it.
+    pub(super) typed: String,
+}
+
+/// A filter that is to be dropped, as the page saw it.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drop {
+    pub(super) name: String,
+    pub(super) filter: u64,
+    /// Its name again, as somebody typed it.
+    pub(super) typed: String,
+}
+
+/// A replica that is to move.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Move {
+    pub(super) shard: u32,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+/// A node that is to be drained, or to take replicas again.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Drain {
+    pub(super) node: u64,
+    pub(super) undo: bool,
+    /// Its address, as somebody typed it; to take replicas again needs none.
+    #[serde(default)]
+    pub(super) typed: String,
+}
+
+/// A node that is to be removed.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Remove {
+    pub(super) node: u64,
+    /// Its address, as somebody typed it.
+    pub(super) typed: String,
+}
+
+/// What is to be compared: a filter, or everything if it has no name.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Compare {
+    pub(super) filter: String,
+}
+
+/// A job, by its number in decimal: scripts have no numbers of 64 bits.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Job {
+    pub(super) job: String,
+}
+
+impl Job {
+    /// Its number.
+    ///
+    /// # Errors
+    /// If that is none.
+    pub(super) fn number(&self) -> Result<u64, Status> {
+        let bad = |_| Status::invalid_argument("job: expected the number of a job, in decimal");
+        self.job.parse().map_err(bad)
+    }
+}
+
+/// Reads an order.
+///
+/// # Errors
+/// If it is none.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Status> {
+    let bad = |error| Status::invalid_argument(format!("the page's order makes no sense: {error}"));
+    serde_json::from_slice(body).map_err(bad)
+}
+
+/// Refuses what is dangerous unless its name was typed.
+///
+/// # Errors
+/// If it was not.
+pub(super) fn check_typed(typed: &str, name: &str) -> Result<(), Status> {
+    let what = || format!("type {name:?} to have it done: {typed:?} was typed");
+    if typed == name { Ok(()) } else { Err(Status::invalid_argument(what())) }
+}
+
+/// An order as logs show it.
+pub(super) fn shown(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_whole_or_refused() {
+        let clear = r#"{"name":"a","filter":7,"generation":2,"typed":"a"}"#;
+        let read_clear = |body: &str| read::<Clear>(body.as_bytes());
+        let Clear { name, filter, generation, typed } = read_clear(clear).unwrap();
+        assert_eq!((&*name, filter, generation, &*typed), ("a", 7, 2, "a"));
+        for bad in [
+            "",
+            "[]",
+            r#"{"name":"a","filter":7,"generation":2}"#,
+            r#"{"name":"a","filter":-7,"generation":2,"typed":"a"}"#,
+            r#"{"name":"a","filter":7,"generation":2,"typed":"a","force":true}"#,
+            r#"{"name":"a","name":"b","filter":7,"generation":2,"typed":"a"}"#,
+        ] {
+            assert_eq!(read_clear(bad).unwrap_err().code(), tonic::Code::InvalidArgument, "{bad}");
+        }
+        let job = |job: &str| Job { job: job.to_owned() }.number();
+        assert_eq!(job("18446744073709551615").unwrap(), u64::MAX);
+        assert!(job("1e3").is_err() && job("").is_err());
+    }
+
+    #[test]
+    fn a_name_is_typed_exactly() {
+        assert!(check_typed("seen", "seen").is_ok());
+        for wrong in ["", "seen ", "Seen"] {
+            assert!(check_typed(wrong, "seen").is_err());
+        }
+    }
+}
