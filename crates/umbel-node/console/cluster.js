@@ -1,5 +1,6 @@
 // The cluster: the hash space from left to right, a row a node, a box a replica.
 
+import { ask, buttons, may } from "./actions.js";
 import { element, figures, keyed, panel, say, set, state, table } from "./elements.js";
 import { bytes, count } from "./figures.js";
 
@@ -22,6 +23,52 @@ function standing(node) {
   return node.state === "draining" ? ["warn", "draining"] : ["good", "answers"];
 }
 
+/** Free bytes of the disk, marked where inserts are refused for it. */
+function drawDisk(cell, { free_bytes: free, is_disk_short: isShort }) {
+  state(cell, isShort ? "bad" : free === null ? "off" : "good", isShort ? `${bytes(free)}, no inserts` : bytes(free));
+}
+
+function drain({ node, address }, undo) {
+  const text = undo ? `Node ${node} takes replicas again.`
+    : `All replicas of node ${node} move to other nodes, while it serves. Afterwards it can be stopped or removed. "Take back" undoes it.`;
+  ask({
+    action: "drain", title: undo ? `Take node ${node} back` : `Drain node ${node}`, text, label: undo ? "Take back" : "Drain",
+    typed: undo ? undefined : address, body: (values) => ({ node, undo, ...values }),
+  });
+}
+
+function remove({ node, address, replica_count: held }) {
+  const text = `Node ${node} leaves the cluster for ever: it comes back with an empty data folder and another number only. ` +
+    (held ? `It still has ${held} replicas, which are made anew from the others: if it runs, drain it first.` : "It has no replicas any more.");
+  ask({ action: "remove", title: `Remove node ${node}`, text, label: "Remove", typed: address, body: (values) => ({ node, ...values }) });
+}
+
+function nodeActions(cell, row) {
+  const about = `node ${row.node}`;
+  const isMember = row.state !== "removed";
+  const isDraining = row.state === "draining";
+  buttons(cell, [
+    isMember && !isDraining && may("drain") && ["Drain", about, () => drain(row, false)],
+    isDraining && may("drain") && ["Take back", about, () => drain(row, true)],
+    isMember && may("remove") && ["Remove", about, () => remove(row)],
+  ].filter(Boolean));
+}
+
+function move({ shard, replicas, nodes }) {
+  const choice = (node) => [String(node), `node ${node}`];
+  const others = nodes.filter((node) => node.state === "live" && !replicas.includes(node.node)).map((node) => node.node);
+  if (!others.length) others.push("");
+  ask({
+    action: "move", title: `Move a replica of shard ${shard}`, label: "Move",
+    text: "The replica is copied first, and the old one goes when the new one follows. A leader that moves hands over.",
+    fields: [
+      { name: "from", label: "From", options: replicas.map(choice) },
+      { name: "to", label: "To", options: others.map((node) => (node ? choice(node) : ["", "no other node is live"])) },
+    ],
+    body: ({ from, to }) => ({ shard, from: Number(from), to: Number(to) }),
+  });
+}
+
 function nodesTable() {
   return table("Nodes", [
     { title: "Node", text: (row) => String(row.node) },
@@ -30,6 +77,9 @@ function nodesTable() {
     { title: "Leads", number: true, text: (row) => count(row.leader_count) },
     { title: "Replicas", number: true, text: (row) => count(row.replica_count) },
     { title: "Meta group", text: (row) => (row.is_meta_leader ? "leader" : row.meta_role) },
+    { title: "Disk free", draw: drawDisk },
+    { title: "Release", text: (row) => row.version ?? "–" },
+    { title: "Actions", draw: nodeActions, shown: () => may("drain") || may("remove") },
   ], (row) => row.node);
 }
 
@@ -42,6 +92,7 @@ function shardsTable() {
     { title: "To come", text: (row) => row.target.filter((node) => !row.replicas.includes(node)).join(", ") || "–" },
     { title: "Filters in memory", number: true, text: (row) => (row.leader ? bytes(row.memory_bytes) : "–") },
     { title: "Entries applied", number: true, text: (row) => (row.leader ? count(row.applied_index) : "–") },
+    { title: "Actions", draw: (cell, row) => buttons(cell, row.target.length ? [] : [["Move", `a replica of shard ${row.shard}`, () => move(row)]]), shown: () => may("move") },
   ], (row) => row.shard);
 }
 
@@ -81,6 +132,8 @@ export function create(root) {
     const led = cluster.shards.filter((shard) => shard.leader);
     const silent = members.filter((node) => !node.answers).map((node) => node.node);
     const memory = cluster.shards.reduce((sum, shard) => sum + shard.memory_bytes, 0);
+    const releases = new Set(members.map((node) => node.version).filter(Boolean));
+    const short = members.filter((node) => node.is_disk_short).map((node) => node.node);
     const moving = cluster.shards.filter((shard) => shard.target.length).length;
     summary.show([
       ["Nodes", `${answering.length} of ${members.length}`, silent.length ? `silent: ${silent.join(", ")}` : "answer"],
@@ -88,12 +141,14 @@ export function create(root) {
       ["Replicas", count(cluster.replica_count), "of each shard wanted"],
       ["Filters", count(cluster.filter_count), `${bytes(memory)} at leaders`],
       ["Epoch", count(cluster.epoch), "of the shard map"],
+      ["Disks", short.length ? `${short.length} short` : "enough", short.length ? `no inserts: node ${short.join(", ")}` : "for inserts, of nodes that answer"],
+      ["Release", releases.size > 1 ? `${releases.size} releases` : [...releases][0] ?? "–", releases.size > 1 ? [...releases].join(", ") : "of nodes that answer"],
     ]);
     set(rows, "aria-label", `Hash ranges of ${cluster.shards.length} shards on ${members.length} nodes, ` +
       `${led.length} with a leader${silent.length ? `; silent: node ${silent.join(", ")}` : ""}. The tables below tell the same.`);
     keyed(rows, members.map((node) => ({ node, shards: cluster.shards })), ({ node }) => node.node,
       () => element("div", { class: "range-row" }, element("span", { class: "name" }), element("div", { class: "track" })), drawRow);
     nodes.show(cluster.nodes.map((node) => ({ ...node, is_meta_leader: node.node === cluster.meta_leader })));
-    shards.show(cluster.shards);
+    shards.show(cluster.shards.map((shard) => ({ ...shard, nodes: cluster.nodes })));
   };
 }

@@ -53,6 +53,12 @@ function standing({ answers, sweeps }) {
   return sweeps?.is_running ? ["good", "sweeps"] : ["good", "rests"];
 }
 
+/** The steps that sweeping nodes are in; they seldom differ by more than one. */
+function step(nodes) {
+  const running = new Set(nodes.map((node) => node.step).filter(Boolean));
+  return [...running].join(", ") || "none runs";
+}
+
 const lack = (value) => (value === null ? "–" : count(value));
 
 export function create(root) {
@@ -64,6 +70,7 @@ export function create(root) {
     { title: "Rank", number: true, text: (row) => String(row.rank) },
     { title: "State", draw: (cell, row) => state(cell, ...standing(row)) },
     { title: "Sweep", number: true, text: (row) => count(row.sweeps?.sweep) },
+    { title: "Step", text: (row) => row.step ?? "–" },
     { title: "Sweeps", number: true, text: (row) => count(row.sweeps?.sweep_count) },
     { title: "Broken", number: true, text: (row) => count(row.sweeps?.broken_sweep_count) },
     { title: "Last took", number: true, text: (row) => (row.sweeps?.last_sweep_ms == null ? "–" : `${count(row.sweeps.last_sweep_ms)} ms`) },
@@ -94,6 +101,7 @@ export function create(root) {
     summary.show([
       ["Nodes", count(cube.nodes.length), `dimensions: ${Math.floor(Math.log2(Math.max(cube.nodes.length, 1)))}`],
       ["Sweep", count(own.sweep), own.is_running ? "runs on this node" : "was this node’s last"],
+      ["Step", step(cube.nodes), `of ${count(cube.step_count)} in a sweep`],
       ["Broken", `${count(own.broken_sweep_count)} of ${count(own.sweep_count)}`, "sweeps since this node started"],
       ["Lag", compact(lag), "changes, over all pairs"],
       ["Filters", count(cube.filter_count), "replicated"],

@@ -1,6 +1,6 @@
 // Elements of a page. Texts become text alone: names are whoever's.
 
-import { percent } from "./figures.js";
+import { count, percent } from "./figures.js";
 
 /** Makes an element. A property of `style` is set by name, for the policy forbids the attribute. */
 export function element(name, attributes = {}, ...children) {
@@ -52,7 +52,8 @@ export function keyed(parent, items, key, make, update) {
 
 /**
  * A table whose rows change in place. A column is { title, text(row) } or { title, draw(cell, row) },
- * with `number` where figures align, and perhaps a note(row) below; the first one names the row.
+ * with `number` where figures align, and perhaps a note(row) below, or shown(), whether it is there at all;
+ * the first one names the row.
  */
 export function table(caption, columns, key) {
   const head = columns.map(({ title, number }) =>
@@ -63,14 +64,19 @@ export function table(caption, columns, key) {
   const make = () => element("tr", {}, ...columns.map(({ number, note }, at) =>
     element(at ? "td" : "th", { scope: at ? null : "row", class: number && "number" },
       ...(note ? [element("div"), element("div", { class: "hint" })] : []))));
-  const update = (line, row) => columns.forEach(({ text, draw, note }, at) => {
+  const update = (line, row) => columns.forEach(({ text, draw, note, shown }, at) => {
+    if (shown) line.children[at].hidden = !shown();
     const cell = note ? line.children[at].firstElementChild : line.children[at];
     if (draw) draw(cell, row);
     else say(cell, text(row));
     if (note) say(cell.nextElementSibling, note(row));
   });
   const scroller = element("div", { class: "scroller", role: "region", "aria-label": caption, tabindex: "0" }, whole);
-  return { element: scroller, show: (rows) => keyed(body, rows, key, make, update) };
+  const show = (rows) => {
+    columns.forEach(({ shown }, at) => { if (shown) whole.tHead.rows[0].cells[at].hidden = !shown(); });
+    keyed(body, rows, key, make, update);
+  };
+  return { element: scroller, show };
 }
 
 /** Named figures in a row: [name, value, note]. */
@@ -99,6 +105,25 @@ export function bar(cell, share) {
   cell.firstElementChild.firstElementChild.style.width = `${known ? Math.min(100, 100 * share) : 0}%`;
   set(cell.firstElementChild, "data-full", known && share >= 1);
   say(cell.lastElementChild, percent(known ? share : null));
+}
+
+/** Parts of a whole in a row: [name, value, kind], each with its share; those of nothing are left out. */
+export function parts(whole, told) {
+  const total = told.reduce((sum, [, value]) => sum + (value ?? 0), 0);
+  const there = told.filter(([, value]) => value > 0);
+  const share = (value) => percent(total ? value / total : null);
+  const [strip, legend] = whole.children.length ? whole.children
+    : [element("div", { class: "parts", role: "img" }), element("ul", { class: "legend" })];
+  if (!whole.children.length) whole.append(strip, legend);
+  set(strip, "aria-label", there.map(([name, value]) => `${name}: ${share(value)}`).join(", ") || "nothing");
+  keyed(strip, there, ([name]) => name, () => element("i"), (part, [, value, kind]) => {
+    part.className = kind;
+    part.style.width = `${(100 * value) / total}%`;
+  });
+  keyed(legend, there, ([name]) => name, () => element("li", {}, element("i"), element("span")), (line, [name, value, kind]) => {
+    line.firstElementChild.className = kind;
+    say(line.lastElementChild, `${name}: ${count(value)} (${share(value)})`);
+  });
 }
 
 /** A state: a mark and a word, so that colour is never all. */

@@ -1,5 +1,6 @@
 // Filters: how full each is, how fast it fills, and when it will be full at that rate.
 
+import { ask, buttons, may } from "./actions.js";
 import { bar, element, figures, keyed, panel, say, set, state, table } from "./elements.js";
 import { bytes, compact, count, percent, rate, span } from "./figures.js";
 
@@ -42,6 +43,47 @@ function used(cell, { load, capacity }) {
   bar(cell, load && (load.item_count === null ? 1 : load.item_count / capacity));
 }
 
+const KINDS = [["blocked", "blocked: one cache line an item"], ["classic", "classic: least memory that can be changed"], ["scalable", "scalable: grows with the items"],
+  ["counting", "counting: items can be removed"], ["partitioned", "partitioned: one part of the block a probe"], ["single-shot", "single-shot: the smallest, mostly for reading"]];
+
+function createFilter() {
+  ask({
+    action: "create", title: "Create a filter", label: "Create",
+    text: "It is empty, and takes its memory at once, on as many nodes as replicas are wanted. Who creates it is its owner, whose quota it counts for.",
+    fields: [
+      { name: "name", label: "Name" },
+      { name: "kind", label: "Kind", options: KINDS, value: "blocked" },
+      { name: "capacity", label: "Items planned for", type: "number", value: "1000000" },
+      { name: "rate", label: "False positives at that number", value: "0.001", hint: "above 0 and below 1, as 0.001" },
+      { name: "copies", label: "Lies", options: [["", "in shards over the nodes"], ["replicated", "whole on every node"]] },
+    ],
+    body: ({ name, kind, capacity, rate, copies }) => ({ name, kind, capacity: Number(capacity), rate: Number(rate), is_replicated: copies === "replicated" }),
+  });
+}
+
+function clear({ name, filter, generation }) {
+  ask({
+    action: "clear", title: `Clear ${name}`, label: "Clear", typed: name,
+    text: "All of its items are forgotten, on all nodes, and do not come back. Name, shape and rights stay.",
+    body: ({ typed }) => ({ name, filter, generation, typed }),
+  });
+}
+
+function drop({ name, filter }) {
+  ask({
+    action: "drop", title: `Drop ${name}`, label: "Drop", typed: name,
+    text: "The filter and all of its items are gone, on all nodes, and do not come back. A backup brings it back as it was then.",
+    body: ({ typed }) => ({ name, filter, typed }),
+  });
+}
+
+function rowActions(cell, row) {
+  buttons(cell, [
+    row.may_manage && may("clear") && ["Clear", row.name, () => clear(row)],
+    row.may_manage && may("drop") && ["Drop", row.name, () => drop(row)],
+  ].filter(Boolean));
+}
+
 function filtersTable(open, perSecond) {
   const name = (cell, row) => {
     if (!cell.firstElementChild) {
@@ -61,6 +103,7 @@ function filtersTable(open, perSecond) {
     { title: "New a second", number: true, text: (row) => compact(perSecond.get(row.name)) },
     { title: "Full", text: (row) => forecast(row, perSecond.get(row.name)) },
     { title: "Memory", number: true, text: (row) => bytes(row.load?.memory_bytes) },
+    { title: "Actions", draw: rowActions, shown: () => may("clear") || may("drop") },
   ], (row) => row.name);
 }
 
@@ -94,7 +137,7 @@ function detail() {
   return { element: whole, show };
 }
 
-export function create(root, ask) {
+export function create(root, reopen) {
   const asked = { prefix: "", after: "", open: "" };
   const before = [];
   const perSecond = new Map();
@@ -102,7 +145,7 @@ export function create(root, ask) {
   let last = [];
   const again = (changed) => {
     Object.assign(asked, changed);
-    ask(Object.fromEntries(Object.entries(asked).filter(([, text]) => text)));
+    reopen(Object.fromEntries(Object.entries(asked).filter(([, text]) => text)));
   };
   const open = (name) => again({ open: asked.open === name ? "" : name });
   const list = filtersTable(open, perSecond);
@@ -114,15 +157,19 @@ export function create(root, ask) {
   back.addEventListener("click", () => again({ after: before.pop() ?? "" }));
   next.addEventListener("click", () => { before.push(asked.after); again({ after: last.at(-1)?.name ?? "" }); });
   const none = element("p", { class: "empty" });
+  const made = element("span");
   const pages = element("div", { class: "pages" }, back, next);
   root.append(panel("Filters",
-    element("p", { class: "tools" }, element("label", { for: "prefix" }, "Names that begin with"), prefix),
+    element("p", { class: "tools" }, element("label", { for: "prefix" }, "Names that begin with"), prefix, made),
     list.element, none, pages,
     element("p", { class: "hint" }, "New items a second, and when a filter is full at that rate, are from what this page saw since it was opened. Choose a name for its slices or copies.")),
     opened.element);
 
   return ({ filters }) => {
-    last = filters.rows;
+    // A list comes at once, and its figures a little later: until then those from before stay.
+    const known = filters.is_counted ? new Map() : new Map(last.map((row) => [row.filter, row.load]));
+    last = filters.rows.map((row) => ({ ...row, load: row.load ?? known.get(row.filter) ?? null }));
+    buttons(made, may("create") ? [["Create", "a filter", createFilter]] : []);
     for (const row of last) perSecond.set(row.name, rateOf(row));
     list.show(last.map((row) => ({ ...row, is_open: row.name === asked.open })));
     list.element.hidden = !last.length;
@@ -132,6 +179,6 @@ export function create(root, ask) {
     back.disabled = !before.length;
     next.disabled = !filters.has_more;
     pages.hidden = back.disabled && next.disabled;
-    opened.show(asked.open && filters.opened);
+    if (filters.is_counted) opened.show(asked.open && filters.opened);
   };
 }

@@ -1,5 +1,6 @@
 // The page: which view is shown, who is signed in, and whether what is shown is live.
 
+import { permit, signedInBy } from "./actions.js";
 import * as cluster from "./cluster.js";
 import * as cube from "./cube.js";
 import { element, say, set } from "./elements.js";
@@ -24,13 +25,15 @@ const PAUSE_MS = [500, 10000];
 const SILENCE_MS_MAX = 40000;
 
 const at = (id) => document.getElementById(id);
-const part = { connection: at("connection"), notice: at("notice"), signIn: at("sign-in"), view: at("view"), node: at("node") };
+const part = { connection: at("connection"), notice: at("notice"), signIn: at("sign-in"), view: at("view"), node: at("node"), rights: at("rights") };
 
 /** In memory alone: gone with the page. */
 let token = "";
 let running = new AbortController();
 let stream = new AbortController();
 let liveAt = Date.now();
+let last = null;
+signedInBy(() => token);
 
 function connection(state, text) {
   set(part.connection, "data-state", state);
@@ -67,13 +70,15 @@ function open() {
   notice("");
   connection("waiting", "connecting");
   const { signal } = running;
+  last = null;
+  permit([]);
   let asked = new URLSearchParams();
   // A view may ask for another part of itself: the stream is opened anew, what is shown stays.
-  const ask = (fields) => {
+  const reopen = (fields) => {
     asked = new URLSearchParams(fields);
     stream.abort();
   };
-  const update = view.create(part.view, ask);
+  const update = view.create(part.view, reopen);
   const follow = async () => {
     let wait = PAUSE_MS[0];
     while (!signal.aborted) {
@@ -108,12 +113,19 @@ function take(heard, update) {
     return true;
   }
   connection("live", "live");
+  if (heard?.event === "rights") {
+    permit(heard.data.actions);
+    say(part.rights, heard.data.refusal ? `Looking only: ${heard.data.refusal}.` : `You are ${heard.data.who}.`);
+    if (last) update(last);
+  }
   if (heard?.event !== "snapshot") return false;
   const { node, cluster_id: identity, version, failure, unheard_since_ms: since } = heard.data;
   say(part.node, `node ${node} · cluster ${identity} · umbel ${version}`);
   notice(failure ? `The node cannot tell: ${failure}.`
     : since ? `This node does not hear a majority of the cluster since ${time(since)}. It shows what it knows.` : "");
-  if (!failure) update(heard.data);
+  if (failure) return false;
+  last = heard.data;
+  update(last);
   return false;
 }
 
@@ -130,6 +142,7 @@ function refused({ status, message }) {
     say(at("sign-in-why"), token ? "This token is unknown, revoked or expired." : "This cluster tells nothing to who has proved nothing.");
     token = "";
     connection("off", "signed out");
+    say(part.rights, "");
     at("token").focus();
   } else {
     notice(`This view is not yours to see: ${message}.`);
