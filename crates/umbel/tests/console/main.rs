@@ -6,14 +6,17 @@
 //! | variable | what it changes |
 //! |---|---|
 //! | `UMBEL_CONSOLE_PICTURES` | where the ignored test `pictures` writes what the views look like, from the root of the project; `target` if it is not set |
+//! | `UMBEL_AXE` | the file axe.min.js, of axe-core: pages are looked at with it, too |
 //! | `UMBEL_CLUSTER_TEST_LOG`, `UMBEL_CLUSTER_TEST_KEEP` | as in the cluster suite |
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod accessible;
 mod drawings;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
+mod operate;
 mod pictures;
 mod report_pages;
 #[allow(dead_code, reason = "shared with the cluster suite")]

@@ -8,7 +8,7 @@ use umbel_client::proto::Kind;
 use umbel_client::{Client, Distribution, NewFilter};
 
 use crate::browser;
-use crate::servers::Cluster;
+use crate::servers::{Cluster, umbel};
 
 /// Where they are written.
 pub(crate) fn folder() -> PathBuf {
@@ -40,13 +40,33 @@ async fn insert(client: &Client, name: &str, numbers: std::ops::Range<u32>) {
     }
 }
 
+/// A job over files of two nodes, in which many lines come again.
+fn dedup(cluster: &Cluster, root: &str) {
+    let input = |node: u32| format!("{root}/{node}.txt");
+    for node in [1, 2] {
+        let line = |number: u64| format!("https://example.org/{}\n", number * number % 700_001);
+        let lines: String = (0..400_000).map(|number| line(number + u64::from(node))).collect();
+        std::fs::write(input(node), lines).unwrap();
+    }
+    let on = [1, 2].map(|node| format!("{node}={}", input(node)));
+    let output = format!("{root}/unique/");
+    let address = &cluster.nodes[0].address;
+    let words = ["dedup", "--quiet", "--cluster", address, "--on", &on[0], "--on", &on[1]];
+    let mut job = umbel(&words);
+    assert!(job.args(["--output", &output]).status().unwrap().success());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes pictures for people"]
 async fn pictures() {
     let Some(browser) = browser() else { return };
+    let roots = tempfile::Builder::new().prefix("umbel-roots-").tempdir().unwrap();
+    let root = roots.path().display().to_string();
     let mut cluster = Cluster::form_with(3, |node| {
         node.set("UMBEL_SHARDS", "16");
         node.set("UMBEL_SCRUB_INTERVAL_S", "60");
+        node.set("UMBEL_CONSOLE", "full");
+        node.set("UMBEL_JOB_ROOTS", &root);
     })
     .await;
     let client = cluster.client();
@@ -67,7 +87,9 @@ async fn pictures() {
     });
     let wait_and_save = |view: &str, sign: &str, scheme: &str, height: u32| {
         browser.look((1280, height), scheme);
-        browser.run(&format!("location.hash = '{view}'; window.scrollTo(0, 0);"));
+        if view != "operate" {
+            browser.run(&format!("location.hash = '{view}'; window.scrollTo(0, 0);"));
+        }
         let live = "document.getElementById('connection').dataset.state === 'live'";
         browser.until_shown(view, &format!("{live} && {sign}"));
         let path = folder().join(format!("console-{view}.png"));
@@ -76,7 +98,18 @@ async fn pictures() {
     browser.open(&format!("http://{}/console#filters", cluster.nodes[0].address));
     let forecast = "(document.body.innerText.match(/in \\d+/g) ?? []).length > 2";
     wait_and_save("filters", forecast, "dark", 640);
-    wait_and_save("jobs", "document.querySelector('.empty:not([hidden])')", "light", 640);
+    browser.press_button("Drop sessions");
+    browser.fill("typed", "sess");
+    wait_and_save("operate", "document.querySelector('dialog')", "dark", 640);
+    browser.leave();
+    dedup(&cluster, &root);
+    browser.run("location.hash = 'jobs';");
+    browser.until_shown(
+        "the job is done",
+        "document.querySelector('tbody')?.innerText.includes('done')",
+    );
+    browser.run("document.querySelector('tbody th button').click();");
+    wait_and_save("jobs", "document.querySelector('.parts .kept')", "light", 1000);
     wait_and_save("cube", "document.querySelectorAll('.corner').length === 3", "light", 860);
     goes_on.store(false, Ordering::Relaxed);
     filling.await.unwrap();

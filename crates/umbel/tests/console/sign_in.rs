@@ -1,17 +1,18 @@
 //! Who signs in sees what is granted, and the page keeps the token to itself.
 
 use umbel_client::Client;
-use umbel_client::proto::{ClusterVerb, Principal, PutPrincipalRequest};
+use umbel_client::proto::{ClusterVerb, Grant, Principal, PutPrincipalRequest};
 
 use crate::browser;
 use crate::servers::Cluster;
 
 /// A principal with a token whose secret is its name.
-async fn add(client: &Client, name: &str, may: &[ClusterVerb]) {
+pub(crate) async fn add(client: &Client, name: &str, may: &[ClusterVerb], grants: Vec<Grant>) {
     let principal = Principal {
         name: name.to_owned(),
         token_digest: blake3::hash(name.as_bytes()).as_bytes().to_vec().into(),
         cluster_verbs: may.iter().map(|&verb| verb.into()).collect(),
+        grants,
         ..Principal::default()
     };
     let request = PutPrincipalRequest { principal: Some(principal), ..Default::default() };
@@ -23,7 +24,7 @@ async fn a_token_opens_the_view_and_is_kept_nowhere() {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form(1).await;
     let client = cluster.client();
-    add(&client, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics]).await;
+    add(&client, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics], Vec::new()).await;
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     browser.until_shown("a token is asked for", "document.activeElement.id === 'token'");
     let shown = browser.text().to_string();

@@ -7,7 +7,7 @@ use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
 
 /// A view's name, and a sign that it is there: an expression in the page.
-const VIEWS: [(&str, &str); 5] = [
+pub(crate) const VIEWS: [(&str, &str); 5] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
     ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
     ("jobs", "document.querySelector('.empty:not([hidden])')"),
@@ -19,7 +19,7 @@ const VIEWS: [(&str, &str); 5] = [
 ];
 
 /// A name that would be markup if it were not text.
-const HOSTILE: &str = "<img src=x onerror=\"document.title='broken'\">";
+pub(crate) const HOSTILE: &str = "<img src=x onerror=\"document.title='broken'\">";
 
 /// Narrow as a small phone, and wide as a desk; in both colours.
 const LOOKS: [((u32, u32), &str); 4] =
@@ -27,7 +27,7 @@ const LOOKS: [((u32, u32), &str); 4] =
 
 impl Browser {
     /// Chooses a view in the open console and waits until it is live.
-    fn choose(&self, view: &str, sign: &str) {
+    pub(crate) fn choose(&self, view: &str, sign: &str) {
         self.run(&format!("location.hash = '{view}';"));
         self.until_shown(
             &format!("the view {view} is live"),
@@ -35,7 +35,7 @@ impl Browser {
         );
     }
 
-    fn assert_content(&self) {
+    pub(crate) fn assert_content(&self) {
         let complaints = self.complaints();
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
@@ -49,7 +49,7 @@ async fn every_view_is_live_and_fits_every_window() {
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     for (view, sign) in VIEWS {
         browser.choose(view, sign);
-        let footer = browser.run("return document.querySelector('footer').innerText;");
+        let footer = browser.run("return document.getElementById('node').innerText;");
         let (_, cluster) = cluster.nodes[0].membership();
         assert_eq!(
             footer,
@@ -70,7 +70,7 @@ async fn every_view_is_live_and_fits_every_window() {
 }
 
 /// Makes filters of every distribution and name, and fills them a little.
-async fn fill(client: &Client) {
+pub(crate) async fn fill(client: &Client) {
     let replicated =
         NewFilter { distribution: Distribution::Replicated, ..NewFilter::for_rate(200_000, 0.001) };
     client.create("crawl.seen", &NewFilter::for_rate(1_000_000, 0.001)).await.unwrap();
@@ -172,6 +172,15 @@ async fn a_job_is_told_from_its_first_phase_to_its_end() {
          && document.querySelectorAll('.phases .over').length === 7",
     );
     assert!(job.wait().unwrap().success());
+    // Half of the second file's lines are in the first one.
+    browser.run("document.querySelector('tbody th button').click();");
+    browser.until_shown(
+        "what was kept and what was repeated",
+        "document.querySelector('.parts .kept')?.style.width === '75%' \
+         && document.querySelector('.parts .repeated').style.width === '25%' \
+         && document.querySelector('.pictures').innerText.includes('repeated: 100,000 (25.0 %)') \
+         && document.querySelector('.pictures').innerText.includes('exchange')",
+    );
     browser.assert_content();
 }
 

@@ -150,6 +150,56 @@ impl Browser {
         self.command("actions", &json!({ "actions": [keyboard] }));
     }
 
+    /// Presses the button that is called so.
+    pub(crate) fn press_button(&self, name: &str) {
+        let found = format!(
+            "[...document.querySelectorAll('button')].find((button) => !button.hidden && button.offsetParent \
+             && (button.getAttribute('aria-label') ?? button.innerText) === {})",
+            json!(name)
+        );
+        self.until_shown(&format!("a button {name:?}"), &found);
+        // As by keyboard: people are back there when a dialog closes.
+        self.run(&format!("const found = {found}; found.focus(); found.click();"));
+    }
+
+    /// Fills a field of the dialog that is open.
+    pub(crate) fn fill(&self, field: &str, text: &str) {
+        let text = json!(text);
+        self.run(&format!(
+            "const field = document.getElementById('order-{field}'); field.value = {text}; \
+             field.dispatchEvent(new Event('input'));"
+        ));
+    }
+
+    /// Has the dialog's order sent: what came of it, once its words are these.
+    pub(crate) fn order(&self, kind: &str, words: &str) {
+        self.run("document.querySelector('dialog button[type=submit]').click();");
+        self.until_shown(
+            words,
+            &format!(
+                "document.querySelector('.outcome')?.dataset.kind === '{kind}' \
+                 && document.querySelector('.outcome').textContent.includes({})",
+                json!(words)
+            ),
+        );
+    }
+
+    /// Closes the dialog.
+    pub(crate) fn leave(&self) {
+        self.run("document.querySelector('dialog button[type=button]').click();");
+        self.until_shown("the dialog is closed", "!document.querySelector('dialog')");
+    }
+
+    /// What the browser tells aids of people who do not see: role and name of everything.
+    pub(crate) fn accessible(&self) -> Vec<(String, String)> {
+        let tree = self.developer("Accessibility.getFullAXTree", &json!({}));
+        let told = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != true);
+        let text = |node: &Value, field: &str| {
+            node[field]["value"].as_str().unwrap_or_default().to_owned()
+        };
+        told.map(|node| (text(node, "role"), text(node, "name"))).collect()
+    }
+
     /// Has the page be so wide and high, in the colours of a scheme.
     pub(crate) fn look(&self, (width, height): (u32, u32), scheme: &str) {
         let size =
