@@ -17,6 +17,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Comparisons that are told, the worst.
 const ROWS_MAX: usize = 200;
 
+/// Comparisons that are held until the worst of them are picked, and others may run: some milliseconds of work.
+const ROWS_HELD_MAX: usize = 4096;
+
 /// Longest text of a failure that is told.
 const TEXT_CHARS_MAX: usize = 500;
 
@@ -93,9 +96,12 @@ impl Local {
             slices
                 .filter_map(|(filter, last)| row(filter, Compares::Slice(shard.shard()), last))
                 .for_each(|row| told.add(row));
-            // A node may lead a thousand shards of ten thousand filters each.
-            told.cut();
-            tokio::task::yield_now().await;
+            // A node may lead a thousand shards of ten thousand filters each, and may be busy, too: then each pause
+            // takes a while.
+            if told.worst.len() >= ROWS_HELD_MAX {
+                told.cut();
+                tokio::task::yield_now().await;
+            }
         }
         told.cut();
         told
