@@ -4,6 +4,7 @@
 
 mod check;
 mod connection;
+mod console;
 mod cycles;
 mod idle;
 mod items;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 
+use crate::console::ConsoleArgs;
 use crate::cycles::CyclesArgs;
 use crate::idle::IdleArgs;
 use crate::memory::MemoryArgs;
@@ -48,6 +50,8 @@ enum Command {
     Idle(IdleArgs),
     /// Memory of a server whose filters come and go
     Cycles(CyclesArgs),
+    /// Processor time and memory of open pages of the console
+    Console(ConsoleArgs),
     /// All of them
     All(AllArgs),
 }
@@ -62,6 +66,8 @@ struct AllArgs {
     idle: IdleArgs,
     #[command(flatten)]
     cycles: CyclesArgs,
+    #[command(flatten)]
+    console: ConsoleArgs,
 }
 
 #[derive(Args)]
@@ -161,12 +167,18 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             cycles::run(&args, &places, &out, &machine).await
         }
-        Command::All(AllArgs { mut throughput, mut memory, mut idle, mut cycles }) => {
+        Command::Console(mut args) => {
+            is_smoke.then(|| args.shrink());
+            console::run(&args, &places, &out, &machine).await
+        }
+        Command::All(args) => {
+            let AllArgs { mut throughput, mut memory, mut idle, mut cycles, mut console } = args;
             if is_smoke {
                 throughput.shrink();
                 memory.shrink();
                 idle.shrink();
                 cycles.shrink();
+                console.shrink();
             }
             // A failure of one says nothing about the others.
             let outcomes = [
@@ -174,6 +186,7 @@ async fn run(cli: Cli) -> Result<()> {
                 memory::run(&memory, &places, &out, &machine).await,
                 idle::run(&idle, &places, &out, &machine).await,
                 cycles::run(&cycles, &places, &out, &machine).await,
+                console::run(&console, &places, &out, &machine).await,
             ];
             outcomes.into_iter().collect()
         }
