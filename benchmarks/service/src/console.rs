@@ -41,32 +41,49 @@ const BATCH_PAUSE: Duration = Duration::from_millis(100);
 /// Size of the cluster, and of the crowd.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConsoleArgs {
-    /// Shards, with three replicas each on three nodes
-    #[arg(long, default_value_t = 64, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024))]
-    console_shards: u32,
-    /// Filters
-    #[arg(long, default_value_t = 200, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    filters: u32,
-    /// Open pages of one node, of all views in turn
-    #[arg(long, default_value_t = 1000, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pages: u32,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 30.0)]
-    console_seconds: f64,
+    /// Shards, with three replicas each on three nodes [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    console_shards: Option<u32>,
+    /// Filters [default: 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    filters: Option<u32>,
+    /// Open pages of one node, of all views in turn [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pages: Option<u32>,
+    /// Seconds of each measurement [default: 30]
+    #[arg(long)]
+    console_seconds: Option<f64>,
     /// Asks nothing beside, so that snapshots do not change
     #[arg(long)]
     quiet: bool,
 }
 
 impl ConsoleArgs {
-    /// So small that it takes seconds.
+    /// So small that it takes seconds, but for what is named.
     pub(crate) fn shrink(&mut self) {
-        self.console_seconds = self.console_seconds.min(2.0);
-        (self.console_shards, self.filters, self.pages) = (4, 4, 16);
+        self.console_seconds.get_or_insert(2.0);
+        self.console_shards.get_or_insert(4);
+        self.filters.get_or_insert(4);
+        self.pages.get_or_insert(16);
     }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            shards: self.console_shards.unwrap_or(64),
+            filters: self.filters.unwrap_or(200),
+            pages: self.pages.unwrap_or(1000),
+            seconds: self.console_seconds.unwrap_or(30.0),
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    shards: u32,
+    filters: u32,
+    pages: u32,
+    seconds: f64,
 }
 
 /// How soon a view is there, and how large it is.
@@ -94,28 +111,29 @@ pub(crate) async fn run(
     out: &Path,
     machine: &str,
 ) -> Result<()> {
-    let is_right = (0.5..=3600.0).contains(&args.console_seconds);
+    let sizes = args.sizes();
+    let is_right = (0.5..=3600.0).contains(&sizes.seconds);
     ensure!(is_right, "--console-seconds: expected 0.5 to 3600");
     let system = SYSTEMS.into_iter().find(|system| system.name == "umbel-3");
     let system = system.context("there is no system umbel-3")?;
-    let shards = args.console_shards.to_string();
+    let shards = sizes.shards.to_string();
     let servers = Servers::start(system, places, &["--shards", &shards, "--replicas", "3"]).await?;
     let client = servers.client()?;
-    eprintln!("console: {} filters in {shards} shards", args.filters);
-    for filter in 0..args.filters {
+    eprintln!("console: {} filters in {shards} shards", sizes.filters);
+    for filter in 0..sizes.filters {
         client.create(&name(filter), &NewFilter::for_rate(10_000, 0.001)).await?;
     }
     sleep(SETTLE).await;
     let goes_on = Arc::new(AtomicBool::new(!args.quiet));
-    let busy = tokio::spawn(keep_busy(client, args.filters, Arc::clone(&goes_on)));
+    let busy = tokio::spawn(keep_busy(client, sizes.filters, Arc::clone(&goes_on)));
     let mut seen = Vec::new();
     for view in VIEWS {
         seen.push(look(&servers.addresses[0], view).await.context(view)?);
     }
-    let costs = crowd(args, &servers).await?;
+    let costs = crowd(sizes, &servers).await?;
     goes_on.store(false, Ordering::Relaxed);
     busy.await??;
-    let text = format!("### Console\n\n{}", markdown(args, &seen, &costs));
+    let text = format!("### Console\n\n{}", markdown(sizes, args.quiet, &seen, &costs));
     println!("{text}");
     save(out, "console.md", &format!("{machine}\n{text}"))
 }
@@ -163,13 +181,13 @@ async fn opened(address: &str, view: &str) -> Result<TcpStream> {
 }
 
 /// Measures the first node without pages, with them, and when they are closed again.
-async fn crowd(args: &ConsoleArgs, servers: &Servers) -> Result<Vec<Cost>> {
+async fn crowd(sizes: Sizes, servers: &Servers) -> Result<Vec<Cost>> {
     let id = servers.ids()[0];
     let bytes = Arc::new(AtomicU64::new(0));
-    let mut costs = vec![cost("none open", args, id, &bytes).await?];
-    eprintln!("console: {} pages", args.pages);
+    let mut costs = vec![cost("none open", sizes, id, &bytes).await?];
+    eprintln!("console: {} pages", sizes.pages);
     let mut pages = JoinSet::new();
-    let all = 0..usize::try_from(args.pages)?;
+    let all = 0..usize::try_from(sizes.pages)?;
     for some in chunks(all, OPENED_AT_ONCE) {
         for page in some {
             let stream = opened(&servers.addresses[0], VIEWS[page % VIEWS.len()]).await?;
@@ -178,11 +196,11 @@ async fn crowd(args: &ConsoleArgs, servers: &Servers) -> Result<Vec<Cost>> {
         sleep(Duration::from_millis(100)).await;
     }
     sleep(SETTLE).await;
-    costs.push(cost("open", args, id, &bytes).await?);
+    costs.push(cost("open", sizes, id, &bytes).await?);
     ensure!(pages.try_join_next().is_none(), "a page was closed by its node");
     pages.shutdown().await;
     sleep(SETTLE).await;
-    costs.push(cost("closed again", args, id, &bytes).await?);
+    costs.push(cost("closed again", sizes, id, &bytes).await?);
     Ok(costs)
 }
 
@@ -199,10 +217,10 @@ async fn follow(mut stream: TcpStream, bytes: Arc<AtomicU64>) {
     }
 }
 
-async fn cost(what: &'static str, args: &ConsoleArgs, id: u32, bytes: &AtomicU64) -> Result<Cost> {
+async fn cost(what: &'static str, sizes: Sizes, id: u32, bytes: &AtomicU64) -> Result<Cost> {
     let (time_start, bytes_start) = (processor_time(&[id])?, bytes.load(Ordering::Relaxed));
     let began = Instant::now();
-    sleep(Duration::from_secs_f64(args.console_seconds)).await;
+    sleep(Duration::from_secs_f64(sizes.seconds)).await;
     let (time, elapsed) = (processor_time(&[id])?.saturating_sub(time_start), began.elapsed());
     let byte_count = bytes.load(Ordering::Relaxed) - bytes_start;
     Ok(Cost {
@@ -213,12 +231,12 @@ async fn cost(what: &'static str, args: &ConsoleArgs, id: u32, bytes: &AtomicU64
     })
 }
 
-fn markdown(args: &ConsoleArgs, seen: &[Seen], costs: &[Cost]) -> String {
-    let ConsoleArgs { console_shards, filters, pages, console_seconds, quiet } = args;
+fn markdown(sizes: Sizes, is_quiet: bool, seen: &[Seen], costs: &[Cost]) -> String {
+    let Sizes { shards, filters, pages, seconds } = sizes;
     let mut text = format!(
-        "Three nodes, {console_shards} shards, {filters} filters, {}; {pages} pages of all views in turn \
-         on one node, {console_seconds} s each.\n\n| view | first snapshot, ms | bytes |\n|---|--:|--:|\n",
-        if *quiet { "nothing asked beside" } else { "5,000 items a second inserted beside" },
+        "Three nodes, {shards} shards, {filters} filters, {}; {pages} pages of all views in turn \
+         on one node, {seconds} s each.\n\n| view | first snapshot, ms | bytes |\n|---|--:|--:|\n",
+        if is_quiet { "nothing asked beside" } else { "5,000 items a second inserted beside" },
     );
     let line = |text: &mut String, line: std::fmt::Arguments<'_>| {
         text.write_fmt(line).expect("a string takes everything");

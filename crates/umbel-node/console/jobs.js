@@ -7,6 +7,12 @@ import { bytes, compact, count, date, span } from "./figures.js";
 /** Phases of a job in their order, as its coordinator names them. */
 const PHASES = ["starting", "joining", "reading", "sampling", "exchanging", "writing", "committing"];
 
+/** Phases of a worker in their order, as summaries name them. */
+const TIMED = ["open", "local", "exchange", "compare", "ask", "output"];
+
+/** Phases are short: those below ten seconds are told in tenths. */
+const time = (seconds) => (seconds < 10 ? `${seconds.toFixed(1)} s` : span(seconds));
+
 const KINDS = { done: "good", failed: "bad", cancelled: "off" };
 
 /** All phases in a row: those that are over, the one that runs, those to come. */
@@ -59,7 +65,7 @@ function resume({ job }) {
 
 function rowActions(cell, row) {
   buttons(cell, [
-    row.is_active && row.state !== "cancelling" && may("cancel") && ["Cancel", `job ${row.job}`, () => cancel(row)],
+    row.state === "running" && may("cancel") && ["Cancel", `job ${row.job}`, () => cancel(row)],
     row.is_resumable && may("resume") && ["Resume", `job ${row.job}`, () => resume(row)],
   ].filter(Boolean));
 }
@@ -77,7 +83,7 @@ function detail() {
   const records = element("div");
   const phases = table("Time by phase", [
     { title: "Phase", text: (row) => row.name },
-    { title: "Time", number: true, text: (row) => span(row.value) },
+    { title: "Time", number: true, text: (row) => time(row.value) },
     { title: "Of all", draw: drawShare },
   ], (row) => row.name);
   const bits = table("Bits an item, by kind of frame", [
@@ -103,11 +109,10 @@ function detail() {
       ["Read", compact(outcome.records), "records"],
       ["Groups", compact(outcome.group_count), outcome.group_largest === null ? "not counted" : `largest: ${count(outcome.group_largest)} records`],
       ["Travelled", bytes(outcome.network_bytes), "between workers"],
-      ["Took", span(outcome.wall_s), outcome.level ? `exactness: ${outcome.level}` : ""],
-      ["Memory", bytes(outcome.rss_bytes_max), "largest of a worker"],
-      ["Scratch", bytes(outcome.scratch_bytes_max), "largest of a worker"],
+      ["Took", outcome.wall_s === null ? "–" : time(outcome.wall_s), outcome.level ? `exactness: ${outcome.level}` : ""],
     ]);
-    phases.show(shares(outcome.phases));
+    const inOrder = [...outcome.phases].sort(([one], [other]) => TIMED.indexOf(one) - TIMED.indexOf(other));
+    phases.show(shares(inOrder));
     bits.show(shares(outcome.bits_per_item).filter((row) => row.value > 0));
   };
   const show = (row) => {
@@ -137,7 +142,7 @@ export function create(root) {
     { title: "Dropped", draw: drawDropped },
     { title: "Workers, the coordinator first", text: (row) => row.workers.map((node) => `node ${node}`).join(", ") },
     { title: "Trouble", draw: (cell, row) => { cell.className = "wide"; say(cell, trouble(row)); } },
-    { title: "Actions", draw: rowActions, shown: () => may("cancel") || may("resume") },
+    { title: "Actions", draw: rowActions, shown: () => rows.some((row) => (row.state === "running" && may("cancel")) || (row.is_resumable && may("resume"))) },
   ], (row) => row.job);
   const chosen = detail();
   const show = () => {

@@ -115,7 +115,8 @@ function take(heard, update) {
   connection("live", "live");
   if (heard?.event === "rights") {
     permit(heard.data.actions);
-    say(part.rights, heard.data.refusal ? `Looking only: ${heard.data.refusal}.` : `You are ${heard.data.who}.`);
+    const { refusal, is_proved: isProved, who } = heard.data;
+    say(part.rights, refusal ? `Looking only: ${refusal}.` : isProved ? `You are ${who}.` : "Nothing is proved here: whoever reaches this port may do everything.");
     if (last) update(last);
   }
   if (heard?.event !== "snapshot") return false;

@@ -37,8 +37,13 @@ async fn a_filter_is_made_emptied_and_dropped_by_who_types_its_name() {
     browser.leave();
     let items: Vec<String> = (0..100).map(|item| item.to_string()).collect();
     client.filter(HOSTILE).insert(&items).await.unwrap();
-    let row = "(document.querySelector('tbody tr')?.innerText ?? '')";
-    browser.until_shown("it has items", &format!("{row}.includes('100 of 1K')"));
+    // An estimate: some more or less are told.
+    let count = |condition: &str| {
+        format!(
+            "/(\\d+) of 1K/.exec(document.querySelector('tbody tr')?.innerText)?.[1] {condition}"
+        )
+    };
+    browser.until_shown("it has items", &count("> 90"));
 
     browser.press_button(&format!("Clear {HOSTILE}"));
     let is_held = "document.querySelector('dialog button[type=submit]').disabled";
@@ -54,7 +59,7 @@ async fn a_filter_is_made_emptied_and_dropped_by_who_types_its_name() {
     );
     browser.leave();
     assert_eq!(client.info(HOSTILE).await.unwrap().new_count, 0);
-    browser.until_shown("the view shows it", &format!("{row}.includes('0 of 1K')"));
+    browser.until_shown("the view shows it", &count("=== '0'"));
     browser.press_button(&format!("Drop {HOSTILE}"));
     browser.fill("typed", HOSTILE);
     browser.order("good", "is gone");

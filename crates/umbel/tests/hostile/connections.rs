@@ -60,7 +60,7 @@ async fn begun(address: &str, bytes: &[u8], count: usize) -> Vec<TcpStream> {
     held
 }
 
-/// More pages of the console than a node serves, none of which reads what it is told.
+/// Pages of the console, none of which reads what it is told.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_nobody_reads_cost_kilobytes_each() {
     let siege = Siege::begin().await;

@@ -153,6 +153,7 @@ pub(super) fn snapshot(data: &str) -> Bytes {
 fn rights(caller: &Caller, allowed: &[Action], refusal: Option<&str>) -> Bytes {
     let told = json::object([
         ("who", caller.to_string().into()),
+        ("is_proved", caller.has_proof().into()),
         ("actions", json::list(allowed.iter().map(|action| Value::from(action.name())))),
         ("refusal", refusal.into()),
     ]);

@@ -38,8 +38,6 @@ pub(super) fn outcome(summary: &[u8]) -> Value {
         ("network_bytes", number("/exchange/network_bytes")),
         ("self_bytes", number("/exchange/self_bytes")),
         ("wall_s", number("/run/wall_s")),
-        ("rss_bytes_max", number("/run/rss_bytes_max")),
-        ("scratch_bytes_max", number("/run/scratch_bytes_max")),
         ("phases", phases(summary.pointer("/run/phase_wall_s"))),
         ("bits_per_item", phases(summary.pointer("/exchange/bits_per_item"))),
     ])
