@@ -10,6 +10,9 @@ const LEGEND = [
   ["target", "replica to come"],
 ];
 
+/** A table of more shards is shut at first: to lay it out takes longer than to draw all else. */
+const SHARDS_OPEN_MAX = 128;
+
 /** What a node is of a shard; undefined if it has no part in it. */
 function part(shard, node) {
   if (shard.leader === node) return "leader";
@@ -123,8 +126,12 @@ export function create(root) {
     element("span", {}, "hash of an item"), element("span", {}, "2⁶⁴"));
   const nodes = nodesTable();
   const shards = shardsTable();
+  const details = element("details", {}, element("summary", {}, "Ranges, leaders and replicas in figures"), shards.element);
+  let rowsOfShards = null;
+  const showShards = () => { if (details.open && rowsOfShards) shards.show(rowsOfShards); };
+  details.addEventListener("toggle", showShards);
   root.append(summary.element, panel("Hash ranges", legend, rows, axis), panel("Nodes", nodes.element),
-    panel("Shards", element("details", { open: true }, element("summary", {}, "Ranges, leaders and replicas in figures"), shards.element)));
+    panel("Shards", details));
 
   return ({ cluster }) => {
     const members = cluster.nodes.filter((node) => node.state !== "removed");
@@ -149,6 +156,8 @@ export function create(root) {
     keyed(rows, members.map((node) => ({ node, shards: cluster.shards })), ({ node }) => node.node,
       () => element("div", { class: "range-row" }, element("span", { class: "name" }), element("div", { class: "track" })), drawRow);
     nodes.show(cluster.nodes.map((node) => ({ ...node, is_meta_leader: node.node === cluster.meta_leader })));
-    shards.show(cluster.shards.map((shard) => ({ ...shard, nodes: cluster.nodes })));
+    if (!rowsOfShards) details.open = cluster.shards.length <= SHARDS_OPEN_MAX;
+    rowsOfShards = cluster.shards.map((shard) => ({ ...shard, nodes: cluster.nodes }));
+    showShards();
   };
 }

@@ -86,6 +86,20 @@ async fn what_moves_is_hatched_and_a_cube_is_drawn_up_to_sixteen_nodes() {
     let find = "[...root.querySelectorAll('tbody')].map((body) => body.innerText.includes('draining') || body.innerText.includes('none known'))";
     assert_eq!(shown(&browser, "cluster", &cluster(), find), json!([true, true]));
 
+    // A large table is not drawn before somebody opens it.
+    let find =
+        "[root.querySelector('details').open, root.querySelectorAll('tbody')[1].children.length]";
+    assert_eq!(shown(&browser, "cluster", &cluster(), find), json!([true, 2]));
+    let mut large = cluster();
+    let shards = large["cluster"]["shards"].as_array_mut().unwrap();
+    let one = shards[0].clone();
+    shards.extend((2..129).map(|shard| {
+        let mut another = one.clone();
+        another["shard"] = shard.into();
+        another
+    }));
+    assert_eq!(shown(&browser, "cluster", &large, find), json!([false, 0]));
+
     let find = "[root.querySelectorAll('.corner').length, root.querySelectorAll('.edge').length, \
                 root.querySelectorAll('.behind').length, root.querySelectorAll('.corner.bad').length, \
                 root.querySelector('.cube').hidden, root.querySelectorAll('tbody tr').length]";
