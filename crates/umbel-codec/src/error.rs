@@ -4,7 +4,7 @@ use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
-    BlockProbe, CreateError, HashRangeError, Kind, ShapeError, ShapeMismatch, WindowLoadError,
+    BlockProbe, CreateError, HashRangeError, Kind, ShapeError, ShapeMismatch, WindowPartError,
 };
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
@@ -185,7 +185,7 @@ pub enum PayloadError {
     Scalable(#[source] SizingError),
     /// No window has such slices, or such slots.
     #[error("the words are no window: {0}")]
-    Window(WindowLoadError),
+    Window(WindowPartError),
 }
 
 /// Why a frame was not merged into a filter. The filter is as it was.

@@ -137,4 +137,4 @@ pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
 pub use stored_single_shot::StoredSingleShot;
-pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError};
+pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError, WindowPartError};

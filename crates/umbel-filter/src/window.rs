@@ -40,11 +40,14 @@ mod slots;
 #[cfg(test)]
 mod window_test;
 
-pub use load::WindowLoadError;
+pub use load::{WindowLoadError, WindowPartError};
 use slots::{BUCKET_SLOTS, Place, Slot, Slots};
 
 /// Most slices that a window can tell apart, with the one ahead of the newest: six bits of a slot.
-pub const WINDOW_SLICES_MAX: u64 = 64;
+pub const WINDOW_SLICES_MAX: u64 = TAGS as u64;
+
+/// Values of the six bits.
+const TAGS: usize = 64;
 
 /// Most items that are moved to make room for one. Fan et al. 2014 move as many; a table at its
 /// planned load needs a few.
@@ -91,7 +94,7 @@ pub struct Window {
     oldest: u64,
     newest: u64,
     /// Slots that are taken, by their slice modulo 64.
-    counts: Box<[u64; WINDOW_SLICES_MAX as usize]>,
+    counts: Box<[u64; TAGS]>,
 }
 
 impl Window {
@@ -118,7 +121,7 @@ impl Window {
             return Err(ShapeError::Kind { kind: shape.kind() }.into());
         }
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
-        let (slots, counts) = (Slots::new(shape), Box::new([0; WINDOW_SLICES_MAX as usize]));
+        let (slots, counts) = (Slots::new(shape), Box::new([0; TAGS]));
         Ok(Self { shape, slots, bits, oldest: 0, newest: 0, counts })
     }
 
@@ -313,8 +316,7 @@ impl Window {
 
     /// Frees the slots of slices.
     fn take_out(&mut self, is_out: impl Fn(u64) -> bool) {
-        let gone: [bool; WINDOW_SLICES_MAX as usize] =
-            std::array::from_fn(|tag| is_out(self.slice(tag as u64)));
+        let gone: [bool; TAGS] = std::array::from_fn(|tag| is_out(self.slice(tag as u64)));
         let slot_count = crate::bits::index(self.shape.position_count());
         let (slots, words) = (self.slots, self.bits.words_mut());
         for at in 0..slot_count {

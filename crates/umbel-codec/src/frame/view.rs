@@ -315,7 +315,7 @@ impl<'a> FrameView<'a> {
             WindowLoadError::NotEmpty { item_count: position_count } => {
                 FrameMergeError::NotEmpty { position_count }
             }
-            error => FrameError::from(PayloadError::Window(error)).into(),
+            WindowLoadError::Part(error) => FrameError::from(PayloadError::Window(error)).into(),
         })
     }
 

@@ -171,9 +171,10 @@ mod tests {
             let bits = slots * f64::from(size.fingerprint_bits + SLICE_BITS) / 1e6;
             assert!((bits - expected).abs() < 0.06, "{bits} at {rate}");
         }
-        for (slices, rate, expected) in [(4.0, 0.01, 16.2), (24.0, 0.001, 22.0), (60.0, 1e-4, 28.2)]
+        for (slices, rate, expected) in
+            [(4.0_f64, 0.01_f64, 16.2), (24.0, 0.001, 22.0), (60.0, 1e-4, 28.2)]
         {
-            let ring = ((slices + 1.0) / rate as f64).log2() / std::f64::consts::LN_2;
+            let ring: f64 = ((slices + 1.0) / rate).log2() / std::f64::consts::LN_2;
             let bits = ring * (slices + 1.0) / slices;
             assert!((bits - expected).abs() < 0.06, "{bits}");
         }

@@ -7,28 +7,19 @@ use super::{WINDOW_SLICES_MAX, Window, tag_index};
 use crate::bits::index;
 use crate::shape::{BlockShape, Kind, ShapeMismatch};
 
-/// Why blocks were not taken. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
+/// Why words are no part of a window. Send the part again from a good copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum WindowLoadError {
-    /// Make a window of the same shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// Load into an empty window, and every part once.
-    #[error("the blocks hold {item_count} items already, expected none")]
-    NotEmpty {
-        /// Items that the blocks hold.
-        item_count: u64,
-    },
-    /// The part has another number of words than its shape. Send it again from a good copy.
-    #[error("{actual} words of slots, expected {expected}")]
+pub enum WindowPartError {
+    /// The part has another number of words than its shape, or its shape is another kind's.
+    #[error("{actual} words of slots, expected {expected} of a window")]
     Length {
         /// Words of the shape.
         expected: usize,
         /// Words that came.
         actual: usize,
     },
-    /// No window has such slices. Send the part again from a good copy.
+    /// No window has such slices.
     #[error(
         "slices {oldest} to {newest}, expected them to rise and to be fewer than \
          {WINDOW_SLICES_MAX}"
@@ -38,6 +29,23 @@ pub enum WindowLoadError {
         oldest: u64,
         /// The newest.
         newest: u64,
+    },
+}
+
+/// Why blocks were not taken. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+pub enum WindowLoadError {
+    /// Make a window of the same shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeMismatch),
+    /// Send the part again from a good copy.
+    #[error(transparent)]
+    Part(#[from] WindowPartError),
+    /// Load into an empty window, and every part once.
+    #[error("the blocks hold {item_count} items already, expected none")]
+    NotEmpty {
+        /// Items that the blocks hold.
+        item_count: u64,
     },
 }
 
@@ -52,14 +60,14 @@ impl Window {
         part: BlockShape,
         (oldest, newest): (u64, u64),
         words: &[u64],
-    ) -> Result<u64, WindowLoadError> {
+    ) -> Result<u64, WindowPartError> {
         let most = u64::MAX - WINDOW_SLICES_MAX;
         if oldest > newest || newest > most || newest - oldest > WINDOW_SLICES_MAX - 2 {
-            return Err(WindowLoadError::Slices { oldest, newest });
+            return Err(WindowPartError::Slices { oldest, newest });
         }
         let (expected, actual) = (index(part.memory_bytes() / 8), words.len());
         if expected != actual || part.kind() != Kind::Window {
-            return Err(WindowLoadError::Length { expected, actual });
+            return Err(WindowPartError::Length { expected, actual });
         }
         let slots = Slots::new(part);
         let is_taken = |slot: &usize| !slots.get(words, *slot).is_free();

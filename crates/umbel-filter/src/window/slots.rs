@@ -129,7 +129,7 @@ impl Slots {
         // What is shifted out above is shifted twice, for a shift by all bits is none.
         let bucket = low >> shift | u128::from(at(word + 2)) << 64 << (63 - shift) << 1;
         let ones = u128::from((1_u64 << self.fingerprint_bits) - 1) * self.lowest_bits;
-        let differs = (bucket ^ u128::from(fingerprint) * self.lowest_bits) & ones;
+        let differs = (bucket ^ (u128::from(fingerprint) * self.lowest_bits)) & ones;
         let carries = self.lowest_bits << self.fingerprint_bits;
         let equal = !(differs + ones) & carries;
         (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
@@ -212,7 +212,7 @@ mod tests {
             let slots = slots(bits);
             let words_len = 1024 * slots.slot_bits / 64;
             let mut words: Vec<u64> =
-                (0..words_len).map(|at| seeds[at % 8].rotate_left(at as u32)).collect();
+                (0..words_len).map(|at| seeds[at % 8].wrapping_mul(at as u64 | 1)).collect();
             let (first, most) = (4 * bucket, (1 << bits) - 1);
             let wanted = wanted & most;
             for fingerprint in [0, wanted, most] {

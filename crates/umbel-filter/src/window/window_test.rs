@@ -157,10 +157,10 @@ fn words_of_no_window_are_refused() {
     let words = vec![0; 512 * 56 / 64];
     let check = |span, words: &[u64]| Window::check_part(shape, span, words);
     assert_eq!(check((3, 9), &words), Ok(0));
-    assert_eq!(check((9, 3), &words), Err(WindowLoadError::Slices { oldest: 9, newest: 3 }));
-    assert!(matches!(check((0, 63), &words), Err(WindowLoadError::Slices { .. })));
-    assert!(matches!(check((0, u64::MAX), &words), Err(WindowLoadError::Slices { .. })));
-    let short = WindowLoadError::Length { expected: 448, actual: 447 };
+    assert_eq!(check((9, 3), &words), Err(WindowPartError::Slices { oldest: 9, newest: 3 }));
+    assert!(matches!(check((0, 63), &words), Err(WindowPartError::Slices { .. })));
+    assert!(matches!(check((0, u64::MAX), &words), Err(WindowPartError::Slices { .. })));
+    let short = WindowPartError::Length { expected: 448, actual: 447 };
     assert_eq!(check((3, 9), &words[1..]), Err(short));
     // Whatever a slot says, it is taken or free.
     for (tag, fingerprint, expected) in

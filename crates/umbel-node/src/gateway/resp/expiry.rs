@@ -46,7 +46,7 @@ pub(super) async fn answer(
         // Gone before the reply, as in Redis.
         Some(at_ms) if at_ms <= now_ms => {
             let deadline = session.shared.deadlines.of_long_command();
-            coordinator.drop_filter(&name, deadline).await.map(|_| ())
+            coordinator.drop_filter(&name, None, deadline).await.map(|_| ())
         }
         wanted => coordinator.expire(&name, wanted, deadline).await,
     };

@@ -1,5 +1,6 @@
 //! Windows of time, as they are written and shown.
 
+use crate::clock::unix_seconds;
 use crate::exit::UsageError;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -143,10 +144,9 @@ pub(super) fn parse_expiry(text: &str) -> Result<ExpiryArg, String> {
 /// A moment that is to come, as the time until then.
 pub(super) fn moment_text(at_ms: Option<u64>) -> String {
     let Some(at_ms) = at_ms else { return "never".to_owned() };
-    let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms);
-    match moment.duration_since(SystemTime::now()) {
-        Ok(left) => format!("in {:.0}s, at {at_ms} ms since 1970", left.as_secs_f64()),
-        Err(_) => format!("now, since {at_ms} ms since 1970"),
+    match (at_ms / 1_000).checked_sub(unix_seconds()) {
+        Some(left_s) => format!("in {left_s} s, at {at_ms} ms since 1970"),
+        None => format!("now, since {at_ms} ms since 1970"),
     }
 }
 
