@@ -92,8 +92,7 @@ crate::settings! {
         /// Once there was one, the folder needs it at every start. Each node may have its own.
         key_file: Option<String> = None,
         /// File with the key of an authority in `tls_ca`, in PEM, on nodes that shall sign certificates of
-        /// nodes that join by a token. Whoever takes such a node can make nodes and clients of any name; no
-        /// other node needs it, and none does where certificates are made by hand.
+        /// nodes that join by a token. Whoever takes such a node can make nodes and clients of any name.
         tls_ca_key: Option<String> = None,
         /// Takes nobody for a node whose certificate does not say which node it is, like those that have
         /// joined by a token; `umbel cluster certs node --identity` makes such ones by hand. To be set when

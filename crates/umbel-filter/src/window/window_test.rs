@@ -1,3 +1,5 @@
+//! Windows beside maps from items to slices, full ones, and parts of them.
+
 use std::collections::BTreeMap;
 
 use proptest::collection::vec;

@@ -5,6 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tempfile::TempDir;
 use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_engine::{GroupId, ShardId};
 use umbel_filter::Kind;
 use umbel_proto::v1::Items;
@@ -79,12 +80,24 @@ impl Node {
     }
 }
 
+/// A window of an hour, by minutes.
+pub(crate) const MINUTES: WindowRules = WindowRules {
+    slice_ms: 60_000,
+    slice_count: 60,
+    time: WindowTime::Ingest,
+    late: LateItems::Reject,
+    refresh: false,
+};
+
 pub(crate) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
     let new = NewFilter::Planned {
         kind,
         distribution: Distribution::Partitioned,
         capacity: 10_000,
-        size: FilterSize::Rate(1e-4),
+        size: match kind {
+            Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
+            _ => FilterSize::Rate(1e-4),
+        },
         hashing: Hashing::Keyed,
     };
     coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap().0

@@ -31,7 +31,6 @@ use umbel_client::{AckLevel, Cleared, Client, Dropped, ReadLevel};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
       umbel filter create seen --capacity 10M --rate 0.001\n  \
-      umbel filter create today --capacity 10M --window 24h\n  \
       zcat urls.gz | umbel filter insert seen --each\n  \
       umbel filter contains seen alice && echo \"seen before\"\n\n\
     docs/cluster.md has every detail, docs/filters.md which kind when.\n\

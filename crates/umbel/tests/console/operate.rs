@@ -40,7 +40,7 @@ async fn a_filter_is_made_emptied_and_dropped_by_who_types_its_name() {
     // An estimate: some more or less are told.
     let count = |condition: &str| {
         format!(
-            "/(\\d+) of 1K/.exec(document.querySelector('tbody tr')?.innerText)?.[1] {condition}"
+            "/([\\d.]+) of 1K/.exec(document.querySelector('tbody tr')?.innerText)?.[1] {condition}"
         )
     };
     browser.until_shown("it has items", &count("> 90"));

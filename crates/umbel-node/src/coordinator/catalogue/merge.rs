@@ -153,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::coordinator::sizes::{FilterSize, planned};
+    use crate::node::node_test::MINUTES;
 
     fn record(name: &str, kind: Kind, capacity: u64, key: HashKey) -> FilterRecord {
         let cells = CellCount::new(4).unwrap();
@@ -161,7 +162,7 @@ mod tests {
             settings: planned(
                 (kind, Distribution::Partitioned),
                 capacity,
-                FilterSize::Rate(0.01),
+                size_of(kind),
                 cells,
                 key,
             )
@@ -171,6 +172,13 @@ mod tests {
             owner: None,
             growth: std::collections::BTreeMap::new(),
             expires_ms: None,
+        }
+    }
+
+    fn size_of(kind: Kind) -> FilterSize {
+        match kind {
+            Kind::Window => FilterSize::Window { rate: 0.01, rules: MINUTES },
+            _ => FilterSize::Rate(0.01),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::exit::UsageError;
 umbel_node::settings! {
     /// Settings of the log, which goes to standard error.
     pub(crate) struct LogSettings {
-        /// How log lines look: `text`, or `json` with one object a line.
+        /// How log lines look: `text`, or `json`, one object a line.
         log_format: String = "text".to_owned(),
         /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also by module, like
         /// `info,umbel_node::raft=debug`. openraft tells of every step of an election at `info`.
