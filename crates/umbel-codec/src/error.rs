@@ -183,7 +183,7 @@ pub enum PayloadError {
     /// No scalable filter has such numbers.
     #[error("shape of the scalable filter is not valid")]
     Scalable(#[source] SizingError),
-    /// No window has such slices, or such slots.
+    /// No window has such slices, or so many words.
     #[error("the words are no window: {0}")]
     Window(WindowPartError),
 }
