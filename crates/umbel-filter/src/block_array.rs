@@ -9,11 +9,7 @@ pub(crate) fn merge_part(
     (shape, bits): (BlockShape, &mut BitArray),
     (part_shape, part_bits): (BlockShape, &BitArray),
 ) -> Result<u64, ShapeMismatch> {
-    let means_the_same = shape.kind() == part_shape.kind()
-        && shape.block_bits() == part_shape.block_bits()
-        && shape.probe_count() == part_shape.probe_count();
-    let offset = means_the_same.then(|| shape.map().offset_of(part_shape.map())).flatten();
-    let Some(offset) = offset else {
+    let Some(offset) = shape.offset_of(part_shape) else {
         return Err(ShapeMismatch { ours: shape.into(), theirs: part_shape.into() });
     };
     let first = index(offset) * block_words(shape);

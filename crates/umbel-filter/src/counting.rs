@@ -150,9 +150,7 @@ impl Counting {
     /// If the shapes differ in more than the range, or the part leaves our range. Nothing was
     /// changed.
     pub fn merge_part(&mut self, part: &Self) -> Result<u64, ShapeMismatch> {
-        let offset = (self.shape.probe_count() == part.shape.probe_count())
-            .then(|| self.shape.map().offset_of(part.shape.map()))
-            .flatten();
+        let offset = self.shape.offset_of(part.shape);
         let Some(block) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
             return Err(self.mismatch(part));
         };

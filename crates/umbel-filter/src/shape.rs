@@ -189,6 +189,26 @@ impl BlockShape {
         self.map.len() * self.block_bits as u64
     }
 
+    /// How many blocks a part of these blocks lies from their first one; None if it leaves the range, or
+    /// its kind, blocks or probes are others.
+    ///
+    /// ```
+    /// use umbel_filter::{BlockShape, HashRange, Kind};
+    /// let whole = BlockShape::new(Kind::Blocked, HashRange::WHOLE, 100, 512, 7)?;
+    /// let upper = HashRange::new(1 << 63, 1 << 64)?;
+    /// assert_eq!(whole.offset_of(whole.with_range(upper)?), Some(50));
+    /// let other = BlockShape::new(Kind::Blocked, upper, 100, 512, 8)?;
+    /// assert_eq!(whole.offset_of(other), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn offset_of(self, part: Self) -> Option<u64> {
+        let is_alike = self.kind == part.kind
+            && self.block_bits == part.block_bits
+            && self.probe_count == part.probe_count;
+        self.map.offset_of(part.map).filter(|_| is_alike)
+    }
+
     /// Bytes that the range's blocks take in memory.
     #[must_use]
     pub const fn memory_bytes(self) -> u64 {

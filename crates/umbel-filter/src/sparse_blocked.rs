@@ -267,10 +267,8 @@ impl Blocked {
         probes: impl Iterator<Item = BlockProbe>,
     ) -> Result<u64, ShapeMismatch> {
         let ours = self.block_shape();
-        let offset = (part.kind() == Kind::Blocked && ours.probe_count() == part.probe_count())
-            .then(|| ours.map().offset_of(part.map()))
-            .flatten()
-            .ok_or(ShapeMismatch { ours: ours.into(), theirs: part.into() })?;
+        let offset =
+            ours.offset_of(part).ok_or(ShapeMismatch { ours: ours.into(), theirs: part.into() })?;
         let mut new_count = 0;
         for BlockProbe { block, seed } in probes {
             assert!(block < part.map().len(), "block {block} of {}", part.map().len());

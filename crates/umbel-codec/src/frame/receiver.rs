@@ -106,10 +106,7 @@ impl Receiver<'_> {
             Self::Array(shape, words) => (*shape, &mut **words),
             _ => return Err(mismatch),
         };
-        let is_alike = ours.kind() == part.kind()
-            && ours.block_bits() == part.block_bits()
-            && ours.probe_count() == part.probe_count();
-        let offset = ours.map().offset_of(part.map()).filter(|_| is_alike).ok_or(mismatch)?;
+        let offset = ours.offset_of(part).ok_or(mismatch)?;
         let block_words = ours.memory_bytes() / ours.map().len() / 8;
         let from = usize::try_from(offset * block_words).ok();
         let len = usize::try_from(part.map().len() * block_words).ok();

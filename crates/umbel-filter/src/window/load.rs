@@ -87,11 +87,7 @@ impl Window {
         (oldest, newest): (u64, u64),
         words: &[u64],
     ) -> Result<u64, WindowLoadError> {
-        let is_alike = self.shape.kind() == part.kind()
-            && self.shape.block_bits() == part.block_bits()
-            && self.shape.probe_count() == part.probe_count();
-        let offset = is_alike.then(|| self.shape.map().offset_of(part.map())).flatten();
-        let Some(block) = offset else {
+        let Some(block) = self.shape.offset_of(part) else {
             return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
         };
         Self::check_part(part, (oldest, newest), words)?;
