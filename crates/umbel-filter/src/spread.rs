@@ -30,10 +30,10 @@ use crate::hash::ItemHash;
 use crate::shape::{BlockShape, CreateError, Kind, LINE_BITS, ShapeError, ShapeMismatch};
 
 /// A: the 64-bit multiplier of Steele & Vigna. Never to change: it is part of every stored filter.
-const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
+pub(crate) const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
 
 /// C: odd, so that every `lo`, 0 too, goes through all 2^64 values. Never to change either.
-const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How many items ahead of the one at work a batch prefetches. All k lines of each, so fewer items
 /// than where an item has one line. Measured in main memory: 8 and 16 are equal, 32 is slower.

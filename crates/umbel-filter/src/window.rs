@@ -34,6 +34,7 @@ use crate::hash::ItemHash;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Kind, Shape, ShapeError};
 use crate::sizing::Estimate;
+use crate::spread::{INCREMENT, MULTIPLIER};
 
 mod load;
 mod slots;
@@ -296,7 +297,7 @@ impl Window {
         let mut bucket = place.buckets[usize::from(hash.hi() & 1 == 1)];
         let (mut carried, mut moved) = (new, Vec::new());
         for _ in 0..MOVES_MAX {
-            dice = dice.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            dice = dice.wrapping_mul(MULTIPLIER).wrapping_add(INCREMENT);
             let at = bucket + crate::bits::index(dice >> 62) % BUCKET_SLOTS;
             let other = self.slots.get(self.words(), at);
             self.slots.set(self.bits.words_mut(), at, carried);
