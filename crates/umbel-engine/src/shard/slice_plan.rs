@@ -224,11 +224,7 @@ impl SliceShape {
     ) -> Result<Self, PlanError> {
         check_shard_count(shard_count)?;
         let item_count = items_of_a_shard(capacity, shard_count);
-        let slots = u64::from(sizing::WINDOW_BLOCK_SLOTS_MAX);
-        // Where borders cannot coincide, blocks are a 64th of a slice.
-        let shared = (item_count / SHARED_BORDER_BLOCKS).next_multiple_of(LINE_BITS.into());
-        let most = if shard_count.get().is_power_of_two() { slots } else { slots.min(shared) };
-        let most = u32::try_from(most).unwrap_or(LINE_BITS).max(LINE_BITS);
+        let most = block_bits_max(item_count, shard_count);
         let size = sizing::window_size(item_count, false_positive_rate, most)?;
         let sizing::WindowSize { block_count, block_slots, fingerprint_bits } = size;
         let block_count = over_all(block_count, shard_count);
@@ -312,7 +308,7 @@ fn spread_blocks(
     }
 }
 
-/// Largest block of a slice of so many bits: where borders cannot coincide, a 64th of it.
+/// Largest block of a slice of so many bits (of a window, slots): where borders cannot coincide, a 64th of it.
 fn block_bits_max(slice_bits: u64, shard_count: CellCount) -> u32 {
     if shard_count.get().is_power_of_two() {
         return BLOCK_BITS_MAX;
