@@ -1,4 +1,6 @@
-//! Sizes and counts in units that people read.
+//! Sizes, counts and times in units that people read and write.
+
+use std::time::Duration;
 
 /// Bytes in the unit that suits them, powers of 1,024.
 pub(crate) fn size(bytes: f64) -> String {
@@ -8,6 +10,22 @@ pub(crate) fn size(bytes: f64) -> String {
 /// A number as `--queries` takes it, powers of 1,000.
 pub(crate) fn count(number: f64) -> String {
     scaled(number, 1000.0, ["", "K", "M", "G", "T"], "")
+}
+
+/// A time as people write it: a whole number above 0 and one of these units, of `s`, `m`, `h` and `d`.
+pub(crate) fn time(text: &str, units: &str) -> Option<Duration> {
+    let unit = text.chars().last().filter(|unit| units.contains(*unit))?;
+    let unit_s = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    let number = text.strip_suffix(unit)?;
+    let is_whole = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u64 = is_whole.then(|| number.parse().ok()).flatten()?;
+    number.checked_mul(unit_s).filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
 /// A number in the largest unit of which it has one, with three digits or more.
@@ -29,6 +47,14 @@ fn scaled(mut number: f64, base: f64, units: [&str; 5], blank: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_one_of_the_units_that_are_asked_for() {
+        assert_eq!(time("2d", "smhd"), Some(Duration::from_secs(172_800)));
+        for text in ["2d", "", "m", "10", "+5s", "0s", "1.5h", "18446744073709551615h", "3é"] {
+            assert_eq!(time(text, "smh"), None, "{text}");
+        }
+    }
 
     #[test]
     fn sizes_and_counts_are_in_units_that_suit() {

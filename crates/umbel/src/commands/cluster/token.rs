@@ -5,6 +5,7 @@ use super::show::print;
 use crate::clock::unix_seconds;
 use crate::commands::access::draw_secret;
 use crate::exit::UsageError;
+use crate::units::time;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -41,17 +42,8 @@ impl FromStr for Lifetime {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let expected = "expected a number with s, m, h or d behind it, from 1s to 7d";
-        let unit = text.chars().next_back().ok_or(expected)?;
-        let number: u64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| expected)?;
-        let unit_s = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            _ => return Err(expected),
-        };
-        let seconds = number.checked_mul(unit_s).filter(|s| (1..=LIFETIME_S_MAX).contains(s));
-        seconds.map(Self).ok_or(expected)
+        let seconds = time(text, "smhd").map(|time| time.as_secs());
+        seconds.filter(|seconds| *seconds <= LIFETIME_S_MAX).map(Self).ok_or(expected)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::membership::PeerSpec;
 use crate::exit::UsageError;
+use crate::units::time;
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -75,18 +76,7 @@ fn no_secret(why: &str) -> UsageError {
 
 /// A time in seconds, minutes or hours.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let explain = || format!("`{text}` is not a time: write 90s, 10m or 2h");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err(explain()),
-    };
-    let number: u64 = number.parse().map_err(|_| explain())?;
-    let seconds = number.checked_mul(unit_s).filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs).ok_or_else(explain)
+    time(text, "smh").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m or 2h"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::clock::unix_seconds;
 use crate::exit::UsageError;
+use crate::units::time;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
@@ -110,19 +111,7 @@ fn late_name(window: &Window) -> &'static str {
 
 /// A time in seconds, minutes, hours or days.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let explain = || format!("`{text}` is not a time: write 90s, 10m, 24h or 7d");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err(explain()),
-    };
-    let number: u64 = number.parse().map_err(|_| explain())?;
-    let seconds = number.checked_mul(unit_s).filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs).ok_or_else(explain)
+    time(text, "smhd").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m, 24h or 7d"))
 }
 
 /// A time after which a filter goes, or None for never.
