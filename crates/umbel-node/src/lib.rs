@@ -53,3 +53,6 @@ pub use enrolment::{EnrolError, enrol};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};
+
+/// The release of this node.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -39,7 +39,7 @@ pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
 
 /// What a node measures that has only begun: its release, and that nobody speaks the Redis protocol to it.
 pub(crate) fn begin() {
-    gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    gauge!(BUILD_INFO, "version" => crate::VERSION).set(1.0);
     resp_connections(0);
 }
 

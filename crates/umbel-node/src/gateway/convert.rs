@@ -11,6 +11,7 @@ use umbel_filter::Kind;
 use umbel_proto::v1;
 
 use super::caller::Caller;
+use crate::VERSION;
 use crate::coordinator::AckLevel;
 use crate::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
 use crate::coordinator::copies::{
@@ -23,9 +24,6 @@ use crate::failure::CallFailure;
 mod window;
 
 use window::{window_to_proto, with_window};
-
-/// The release of this node.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The kind of a number on the wire; None if it is not set.
 fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {

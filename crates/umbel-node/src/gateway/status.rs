@@ -24,7 +24,7 @@ pub(super) async fn status_now(
     response.cluster_id = convert::cluster_text(coordinator.cluster_id());
     response.node = coordinator.node().0;
     response.meta_leader = coordinator.meta_leader().map_or(0, |node| node.0);
-    convert::VERSION.clone_into(&mut response.version);
+    crate::VERSION.clone_into(&mut response.version);
     response.exchange = coordinator.exchange_status().ok().map(describe::exchange);
 
     let shards = response.shards.iter().map(|shard| shard.shard);

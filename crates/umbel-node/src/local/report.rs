@@ -6,13 +6,11 @@ use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterVerb, MetaState, Rights};
 
 use super::Local;
+use crate::VERSION;
 use crate::calls::{
     ComparedRow, Compares, ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest,
 };
 use crate::comparisons::{Comparison, Ending};
-
-/// This node's release.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Comparisons that are told, the worst.
 const ROWS_MAX: usize = 200;

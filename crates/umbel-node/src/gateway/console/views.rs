@@ -133,7 +133,7 @@ pub(super) async fn sample(
     let told = json::object([
         ("node", coordinator.node().0.into()),
         ("cluster_id", convert::cluster_text(coordinator.cluster_id()).into()),
-        ("version", convert::VERSION.into()),
+        ("version", crate::VERSION.into()),
         ("unheard_since_ms", hearing.unheard_since_ms.into()),
         ("failure", failure),
         (topic.view.name(), shown),

@@ -12,7 +12,7 @@ use umbel_resp::{
 };
 
 use super::session::Session;
-use crate::gateway::convert::VERSION;
+use crate::VERSION;
 use crate::gateway::limits::RESP_CONNECTIONS_MAX;
 
 /// The release of Redis whose ways the connection follows.
