@@ -22,6 +22,8 @@ pub(super) struct Loads {
     begun: std::sync::atomic::AtomicU64,
     /// Held by everybody who asks, so that the last one is known.
     asking: Arc<()>,
+    /// Held by the one that counts what two filters have in common; others wait.
+    overlapping: Mutex<()>,
 }
 
 /// The newest count of each filter, with its number, while somebody waits who may use it.
@@ -74,6 +76,7 @@ impl ShardLeader {
         ours: (FilterId, Generation),
         theirs: (FilterId, Generation),
     ) -> Result<OverlapCount, ShardFailure> {
+        let _one_at_a_time = self.loads.overlapping.lock().await;
         self.confirm().await?;
         let mut count = OverlapCount::default();
         loop {
