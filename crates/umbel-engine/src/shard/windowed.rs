@@ -224,7 +224,8 @@ impl Slice {
 
 impl ShardState {
     /// Whether the window of this filter, if it has one, has to move on before a question is answered
-    /// or an insert is prepared at this time: then propose [`ShardCommand::Advance`](super::ShardCommand::Advance) first.
+    /// or an insert is prepared at this time: then propose
+    /// [`ShardCommand::Advance`](super::ShardCommand::Advance) first.
     #[must_use]
     pub fn is_behind(&self, filter: FilterId, now_ms: u64) -> bool {
         let window = self.slices.get(&filter).and_then(Slice::window);
