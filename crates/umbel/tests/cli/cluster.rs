@@ -161,10 +161,12 @@ fn has_terminal() -> bool {
 /// `umbel` with these arguments, and what a shell does behind it, on a terminal of 30 lines.
 fn on_a_terminal(server: &Server, sandbox: &Sandbox, args: &str, behind: &str) -> Command {
     let binary = env!("CARGO_BIN_EXE_umbel");
-    let line = format!("stty rows 30 cols 100; {binary} {args}{behind}");
+    // A trap keeps the shell alive through an interrupt, which all of the terminal's foreground gets.
+    let line = format!("trap : INT; stty rows 30 cols 100; {binary} {args}{behind}");
     let mut command = Command::new("script");
     command.args(["-qec", &line, "/dev/null"]);
     command.env("UMBEL_CLUSTER", &server.address).env("TERM", "xterm").env_remove("NO_COLOR");
+    command.env("SHELL", "/bin/sh");
     command.current_dir(sandbox.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
@@ -196,7 +198,7 @@ fn top_puts_the_terminal_back_however_it_ends() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);
     for (key, code) in [("q", 0), ("\x03", 130)] {
-        // The shell that runs it lives through the interrupt, to tell how it left the terminal.
+        // The shell tells how the terminal was left.
         let behind = "; code=$?; stty -a; exit $code";
         let top = "cluster top --interval 1";
         let mut command = on_a_terminal(&server, &sandbox, top, behind);
