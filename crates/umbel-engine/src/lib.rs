@@ -13,6 +13,7 @@
 //! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
 //! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to tell whom |
+//! | [`liveness`] | which nodes are alive, who stands for election, who leads where |
 //! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
 //! | [`reconcile`] | which items one of two sets lacks, for close to the fewest bytes |
 //! | [`repair`] | which bits two copies of an array differ in, and how they become one again |
@@ -26,6 +27,7 @@ pub mod distribution;
 pub mod hypercube;
 mod ids;
 pub mod limits;
+pub mod liveness;
 pub mod meta;
 mod outbox;
 pub mod placement;

@@ -1,0 +1,415 @@
+//! Which nodes are alive, and which replica stands for election when a leader is gone.
+//!
+//! A group of its own would notice a dead leader by heartbeats of its own: a thousand groups, a thousand heartbeats.
+//! Here a pair of nodes exchanges one [`Beat`] for all groups that they share. A beat says which groups its sender
+//! leads, so a node knows of every group whether a live leader stands for it, and a group that nothing is written to
+//! needs no message at all.
+//!
+//! * Who is not heard for [`Timing::suspect_ms`], or cannot be reached twice in a row, is **suspected**.
+//! * A group is **vacant** here if no live node claims to lead it in the term that is known here. Its replicas stand
+//!   for election in turn, each some time after the one before it, so that two seldom stand at once. The turn begins at
+//!   another node for each group, so the groups of a dead leader are spread over the live nodes.
+//! * Nobody stands without a majority of live voters, and a replica whose node hears a live leader votes for nobody
+//!   else ([`Liveness::hears_leader`]): a node that is cut off disturbs no term.
+//! * A leader's followers hear of what is committed with the next entry. When no entry follows, the leader **reminds** them,
+//!   ever more seldom: one that missed the first time has it after the second.
+//! * The first node in a group's turn is its **home**. A leader that has been elsewhere hands over once the home is back
+//!   for [`SETTLED_MS`], so that leaders are spread evenly again after a failure.
+//!
+//! All of this decides when votes are asked for, never what is safe: terms, votes and logs are Raft's, and a suspicion
+//! that is wrong costs an election.
+//!
+//! The idea of one sign of life between nodes for all their groups is that of CockroachDB's store liveness and of
+//! TiKV's hibernated regions; the code and the order of candidates are our own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::SHARD_COUNT_MAX;
+use crate::{GroupId, NodeId, Outbox};
+
+mod peer;
+mod rest;
+mod vacancy;
+
+#[cfg(test)]
+mod liveness_test;
+
+use peer::Peer;
+use rest::Rest;
+use vacancy::Vacancy;
+
+/// Failures to reach a node in a row after which it is suspected. One may be a connection that broke and is made anew.
+const UNREACHABLE_MIN: u32 = 2;
+
+/// Milliseconds that a node has been heard, and a group led, before leadership goes home: a node that comes and goes
+/// costs no second election.
+pub const SETTLED_MS: u64 = 10_000;
+
+/// Milliseconds between two leaderships that a node hands over by itself: each makes callers wait for an election.
+pub const HAND_OVER_PAUSE_MS: u64 = 500;
+
+/// Times of the failure detector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// Milliseconds between two beats of a pair of nodes.
+    pub beat_ms: u64,
+    /// Milliseconds without a beat after which a node is suspected.
+    pub suspect_ms: u64,
+}
+
+/// A group that the sender of a beat leads, in a term.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Led {
+    /// The group.
+    pub group: GroupId,
+    /// The term that its leader was elected in.
+    pub term: u64,
+}
+
+/// Names a list of [`Led`] of one process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LedVersion {
+    /// Drawn when the process started: one that was restarted leads nothing.
+    pub incarnation: u64,
+    /// Rises with each change of the list.
+    pub number: u64,
+}
+
+/// What two nodes tell each other: each way the same.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// Which list of its sender is in force.
+    pub version: LedVersion,
+    /// That list; None if the receiver is known to have it.
+    pub leads: Option<Vec<Led>>,
+    /// Which list of the receiver the sender has.
+    pub heard: Option<LedVersion>,
+}
+
+/// A group's replica on this node, as Raft sees it now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupStanding {
+    /// The group.
+    pub group: GroupId,
+    /// The term that the replica is in.
+    pub term: u64,
+    /// Whom the replica takes for the leader of that term.
+    pub leader: Option<NodeId>,
+    /// Whether this node leads, and hands leadership to nobody just now.
+    pub is_leader: bool,
+    /// The last entry that the replica knows to be committed.
+    pub committed_index: u64,
+    /// Whether the replica may lead: its log lacks nothing that it once confirmed.
+    pub may_lead: bool,
+    /// The voters; two sets while they are changed, each of which needs a majority.
+    pub voters: Vec<BTreeSet<NodeId>>,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A beat of a node came, or its answer to one.
+    Heard {
+        /// Whose.
+        node: NodeId,
+        /// When, in milliseconds of this node's own clock.
+        now_ms: u64,
+        /// The beat.
+        beat: Beat,
+    },
+    /// A node could not be reached: nothing listens at its address, or the way there is closed.
+    Unreachable {
+        /// The node.
+        node: NodeId,
+    },
+    /// Time has passed: once every [`Timing::beat_ms`].
+    Tick {
+        /// Milliseconds of this node's own clock.
+        now_ms: u64,
+        /// The other nodes of the cluster.
+        peers: &'a BTreeSet<NodeId>,
+        /// All replicas of this node.
+        groups: &'a [GroupStanding],
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The node is suspected from now on: calls that wait for it need wait no longer.
+    Suspect(NodeId),
+    /// The node is heard, for the first time or again, or its process is another one.
+    Trust(NodeId),
+    /// Ask the group's voters whether they would vote for this replica, and stand for election if a majority would.
+    Stand(GroupId),
+    /// Send the group's followers what is committed, and nothing else: they may have missed it.
+    Remind(GroupId),
+    /// Hand leadership of the group to its home, if that one's log is as long.
+    HandOver {
+        /// The group.
+        group: GroupId,
+        /// Its home.
+        to: NodeId,
+    },
+}
+
+/// The failure detector of a node.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use umbel_engine::liveness::{Beat, Input, LedVersion, Liveness, Order, Timing};
+/// use umbel_engine::{NodeId, Outbox};
+///
+/// let timing = Timing { beat_ms: 100, suspect_ms: 500 };
+/// let (mut liveness, mut outbox) = (Liveness::new(NodeId(1), 7, timing), Outbox::new());
+/// let peers = BTreeSet::from([NodeId(2)]);
+/// let beat = Beat { version: LedVersion { incarnation: 8, number: 1 }, leads: None, heard: None };
+/// liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
+/// liveness.step(Input::Heard { node: NodeId(2), now_ms: 10, beat }, &mut outbox);
+/// assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+/// for now_ms in (100..=500).step_by(100) {
+///     liveness.step(Input::Tick { now_ms, peers: &peers, groups: &[] }, &mut outbox);
+/// }
+/// assert!(outbox.take().is_empty());
+/// liveness.step(Input::Tick { now_ms: 600, peers: &peers, groups: &[] }, &mut outbox);
+/// assert_eq!(outbox.take(), [Order::Suspect(NodeId(2))]);
+/// ```
+#[derive(Debug)]
+pub struct Liveness {
+    own: NodeId,
+    timing: Timing,
+    version: LedVersion,
+    /// What this node leads, with a majority of live voters.
+    led: Vec<Led>,
+    /// Since when it leads each of these.
+    led_since_ms: BTreeMap<GroupId, u64>,
+    peers: BTreeMap<NodeId, Peer>,
+    vacancies: BTreeMap<GroupId, Vacancy>,
+    /// How long each group that this node leads has had nothing to write.
+    rests: BTreeMap<GroupId, Rest>,
+    ticked_ms: Option<u64>,
+    handed_over_ms: Option<u64>,
+}
+
+impl Liveness {
+    /// A detector that has heard of nobody; the incarnation is a number that no other process of this node had.
+    #[must_use]
+    pub const fn new(own: NodeId, incarnation: u64, timing: Timing) -> Self {
+        Self {
+            own,
+            timing,
+            version: LedVersion { incarnation, number: 0 },
+            led: Vec::new(),
+            led_since_ms: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            vacancies: BTreeMap::new(),
+            rests: BTreeMap::new(),
+            ticked_ms: None,
+            handed_over_ms: None,
+        }
+    }
+
+    /// Takes notice of what happened.
+    pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<Order>) {
+        match input {
+            Input::Heard { node, now_ms, beat } => {
+                let Some(peer) = self.peers.get_mut(&node) else { return };
+                if peer.hear(now_ms, beat) {
+                    // It may lack what all others have been reminded of.
+                    self.rests.clear();
+                    outbox.push(Order::Trust(node));
+                }
+            }
+            Input::Unreachable { node } => {
+                if let Some(peer) = self.peers.get_mut(&node) {
+                    peer.unreachable_count = peer.unreachable_count.saturating_add(1);
+                }
+            }
+            Input::Tick { now_ms, peers, groups } => self.tick(now_ms, peers, groups, outbox),
+        }
+    }
+
+    /// The beat for a node, as a call or as the answer to one.
+    #[must_use]
+    pub fn beat_for(&self, node: NodeId) -> Beat {
+        let peer = self.peers.get(&node);
+        let is_known = peer.is_some_and(|peer| peer.has_of_us == Some(self.version));
+        Beat {
+            version: self.version,
+            leads: (!is_known).then(|| self.led.clone()),
+            heard: peer.and_then(|peer| peer.version),
+        }
+    }
+
+    /// Whom to send a beat now: of a pair the lower number does, and the other one too when it misses it.
+    #[must_use]
+    pub fn due(&self) -> Vec<NodeId> {
+        let now_ms = self.ticked_ms.unwrap_or(0);
+        let is_due = |(&node, peer): (&NodeId, &Peer)| {
+            let is_missed = peer.heard_ms.is_none_or(|at| now_ms >= at + 2 * self.timing.beat_ms);
+            (self.own < node || is_missed).then_some(node)
+        };
+        self.peers.iter().filter_map(is_due).collect()
+    }
+
+    /// Whether the node was heard, and is not any more.
+    #[must_use]
+    pub fn is_suspected(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.heard_ms.is_some() && !peer.is_alive)
+    }
+
+    /// Whether a majority of each of these sets is alive, this node counted.
+    #[must_use]
+    pub fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
+        voters.iter().all(|set| {
+            let live_count = set.iter().filter(|&&node| self.is_alive(node)).count();
+            2 * live_count > set.len()
+        })
+    }
+
+    /// Whether a live node other than the candidate leads the group, in this term or a later one: then nobody is to be
+    /// voted for who was not told to by that leader.
+    #[must_use]
+    pub fn hears_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
+        let claims = |led: &Led| led.group == group && led.term >= term;
+        let is_other =
+            |(&node, peer): (&NodeId, &Peer)| node != candidate && peer.leads(group, term);
+        self.led.iter().any(claims) || self.peers.iter().any(is_other)
+    }
+
+    fn is_alive(&self, node: NodeId) -> bool {
+        node == self.own || self.peers.get(&node).is_some_and(|peer| peer.is_alive)
+    }
+
+    fn tick(
+        &mut self,
+        now_ms: u64,
+        peers: &BTreeSet<NodeId>,
+        groups: &[GroupStanding],
+        outbox: &mut Outbox<Order>,
+    ) {
+        self.follow_peers(now_ms, peers, outbox);
+        self.claim(now_ms, groups);
+        let is_here = |group: &GroupId| groups.iter().any(|standing| standing.group == *group);
+        self.vacancies.retain(|group, _| is_here(group));
+        self.rests.retain(|group, _| is_here(group));
+        for standing in groups {
+            self.look_at(now_ms, standing, outbox);
+        }
+        self.ticked_ms = Some(now_ms);
+    }
+
+    /// Suspects whoever is silent. Time in which this node itself stood still is nobody's silence.
+    fn follow_peers(&mut self, now_ms: u64, peers: &BTreeSet<NodeId>, outbox: &mut Outbox<Order>) {
+        self.peers.retain(|node, _| peers.contains(node));
+        for &node in peers {
+            self.peers.entry(node).or_default();
+        }
+        let passed_ms = self.ticked_ms.map_or(0, |ticked_ms| now_ms.saturating_sub(ticked_ms));
+        let stood_ms = passed_ms.saturating_sub(2 * self.timing.beat_ms);
+        for (&node, peer) in &mut self.peers {
+            peer.heard_ms = peer.heard_ms.map(|heard_ms| (heard_ms + stood_ms).min(now_ms));
+            if peer.is_alive && peer.is_gone(now_ms, self.timing.suspect_ms) {
+                peer.lose();
+                outbox.push(Order::Suspect(node));
+            }
+        }
+    }
+
+    /// Notes what this node leads with a majority behind it.
+    fn claim(&mut self, now_ms: u64, groups: &[GroupStanding]) {
+        let is_led =
+            |standing: &&GroupStanding| standing.is_leader && self.has_majority(&standing.voters);
+        let led = |standing: &GroupStanding| Led { group: standing.group, term: standing.term };
+        let claimed: Vec<Led> =
+            groups.iter().filter(is_led).map(led).take(SHARD_COUNT_MAX as usize + 1).collect();
+        if claimed != self.led || self.version.number == 0 {
+            self.version.number += 1;
+            self.led = claimed;
+        }
+        let led = &self.led;
+        self.led_since_ms.retain(|group, _| led.iter().any(|led| led.group == *group));
+        for led in led {
+            self.led_since_ms.entry(led.group).or_insert(now_ms);
+        }
+    }
+
+    /// Decides about one group.
+    fn look_at(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
+        let group = standing.group;
+        if standing.is_leader {
+            self.vacancies.remove(&group);
+            let rest = self.rests.entry(group).or_insert_with(|| Rest::new(standing));
+            if rest.is_reminder_due(standing) {
+                outbox.push(Order::Remind(group));
+            }
+            self.send_home(now_ms, standing, outbox);
+            return;
+        }
+        self.rests.remove(&group);
+        let is_voter = standing.voters.iter().any(|set| set.contains(&self.own));
+        let is_led = self.peers.values().any(|peer| peer.leads(group, standing.term));
+        if is_led || !is_voter || !standing.may_lead {
+            self.vacancies.remove(&group);
+            return;
+        }
+        let turn = self.turn(standing);
+        let is_leader_gone = standing.leader.is_some_and(|leader| self.is_suspected(leader));
+        let vacancy =
+            self.vacancies.entry(group).or_insert_with(|| Vacancy::new(now_ms, standing.term));
+        vacancy.note_term(now_ms, standing.term);
+        // Who led before a restart, alone among voters or not, is nobody whose claim may be on its way.
+        let is_known_vacant = is_leader_gone || standing.leader == Some(self.own);
+        if vacancy.is_due(now_ms, is_known_vacant, turn, self.timing)
+            && self.has_majority(&standing.voters)
+        {
+            let vacancy = self.vacancies.get_mut(&group).expect("it was looked at just now");
+            vacancy.asked(now_ms);
+            outbox.push(Order::Stand(group));
+        }
+    }
+
+    /// After how many other live voters this node stands.
+    fn turn(&self, standing: &GroupStanding) -> u64 {
+        let order = voters_from_home(standing);
+        let before = order.iter().take_while(|&&node| node != self.own);
+        before.filter(|&&node| self.is_alive(node)).count() as u64
+    }
+
+    /// Hands a leadership over to the group's home, if that has been there for long.
+    fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
+        let order = voters_from_home(standing);
+        let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
+        let is_long = |since_ms: u64| now_ms >= since_ms + SETTLED_MS;
+        let is_home = self
+            .peers
+            .get(&home)
+            .is_some_and(|peer| peer.is_alive && peer.alive_since_ms.is_some_and(is_long));
+        let is_settled = self.led_since_ms.get(&standing.group).is_some_and(|&at| is_long(at));
+        let is_paused = self.handed_over_ms.is_some_and(|at| now_ms < at + HAND_OVER_PAUSE_MS);
+        if standing.voters.len() == 1 && is_home && is_settled && !is_paused {
+            self.handed_over_ms = Some(now_ms);
+            outbox.push(Order::HandOver { group: standing.group, to: home });
+        }
+    }
+}
+
+/// All voters of a group by number, beginning at another one for each group: the first is its home. Those behind it
+/// begin at another one for each group of that home, so that its groups are spread when it is gone.
+fn voters_from_home(standing: &GroupStanding) -> Vec<NodeId> {
+    let mut order: Vec<NodeId> = standing.voters.iter().flatten().copied().collect();
+    order.sort_unstable();
+    order.dedup();
+    let number = standing.group.number() as usize;
+    if let Some(turn) = number.checked_rem(order.len()) {
+        let round = number / order.len();
+        order.rotate_left(turn);
+        let others = &mut order[1..];
+        if let Some(turn) = round.checked_rem(others.len()) {
+            others.rotate_left(turn);
+        }
+    }
+    order
+}

@@ -1,0 +1,347 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+const TIMING: Timing = Timing { beat_ms: 100, suspect_ms: 500 };
+
+fn nodes(numbers: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
+    numbers.into_iter().map(NodeId).collect()
+}
+
+fn shard(number: u32) -> GroupId {
+    GroupId::of_shard(crate::ShardId(number))
+}
+
+/// Nodes 1 to n with a detector each, over a network that loses what it is told to. Elections are won by whoever
+/// stands with a majority that hears no other leader.
+struct World {
+    now_ms: u64,
+    nodes: BTreeMap<NodeId, Node>,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    down: BTreeSet<NodeId>,
+    stand_count: u64,
+}
+
+struct Node {
+    liveness: Liveness,
+    /// Term and leader of each group, as this node knows it.
+    groups: BTreeMap<GroupId, (u64, Option<NodeId>)>,
+    orders: Vec<Order>,
+}
+
+impl World {
+    fn new(node_count: u64, groups: impl IntoIterator<Item = GroupId>) -> Self {
+        let groups: BTreeMap<GroupId, (u64, Option<NodeId>)> =
+            groups.into_iter().map(|group| (group, (1, None))).collect();
+        let node = |number| {
+            let liveness = Liveness::new(NodeId(number), 100 + number, TIMING);
+            (NodeId(number), Node { liveness, groups: groups.clone(), orders: Vec::new() })
+        };
+        let nodes = (1..=node_count).map(node).collect();
+        Self { now_ms: 0, nodes, cut: BTreeSet::new(), down: BTreeSet::new(), stand_count: 0 }
+    }
+
+    fn all(&self) -> BTreeSet<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    fn is_open(&self, from: NodeId, to: NodeId) -> bool {
+        !self.cut.contains(&(from, to)) && !self.down.contains(&from) && !self.down.contains(&to)
+    }
+
+    /// A beat's time on all nodes that are up, in their order.
+    fn turn(&mut self) {
+        self.now_ms += TIMING.beat_ms;
+        let all = self.all();
+        let up: Vec<NodeId> = all.difference(&self.down).copied().collect();
+        for node in up {
+            let standings = self.standings(node);
+            let me = self.nodes.get_mut(&node).unwrap();
+            let peers = all.iter().copied().filter(|&other| other != node).collect();
+            let mut outbox = Outbox::new();
+            let tick = Input::Tick { now_ms: self.now_ms, peers: &peers, groups: &standings };
+            me.liveness.step(tick, &mut outbox);
+            let orders = outbox.take();
+            me.orders.extend(&orders);
+            for other in me.liveness.due() {
+                self.beat(node, other);
+            }
+            for order in orders {
+                self.carry_out(node, order);
+            }
+        }
+    }
+
+    fn run(&mut self, ms: u64) {
+        for _ in 0..ms / TIMING.beat_ms {
+            self.turn();
+        }
+    }
+
+    fn standings(&self, node: NodeId) -> Vec<GroupStanding> {
+        let standing = |(&group, &(term, leader)): (&GroupId, &(u64, Option<NodeId>))| {
+            let is_leader = leader == Some(node);
+            let voters = vec![self.all()];
+            GroupStanding {
+                group,
+                term,
+                leader,
+                is_leader,
+                committed_index: term,
+                may_lead: true,
+                voters,
+            }
+        };
+        self.nodes[&node].groups.iter().map(standing).collect()
+    }
+
+    fn beat(&mut self, from: NodeId, to: NodeId) {
+        if !self.is_open(from, to) {
+            return;
+        }
+        let beat = self.nodes[&from].liveness.beat_for(to);
+        let answer = self.hear(to, from, beat);
+        if self.is_open(to, from) {
+            self.hear(from, to, answer);
+        }
+    }
+
+    fn hear(&mut self, node: NodeId, from: NodeId, beat: Beat) -> Beat {
+        let (now_ms, mut outbox) = (self.now_ms, Outbox::new());
+        let me = self.nodes.get_mut(&node).unwrap();
+        me.liveness.step(Input::Heard { node: from, now_ms, beat }, &mut outbox);
+        me.orders.extend(outbox.take());
+        me.liveness.beat_for(from)
+    }
+
+    fn carry_out(&mut self, node: NodeId, order: Order) {
+        let group = match order {
+            Order::Stand(group) => group,
+            Order::HandOver { group, to } => {
+                let term = self.nodes[&node].groups[&group].0 + 1;
+                self.elected(group, term, to);
+                return;
+            }
+            Order::Suspect(_) | Order::Trust(_) | Order::Remind(_) => return,
+        };
+        self.stand_count += 1;
+        let votes = |voter: &NodeId| {
+            let voter = *voter;
+            let reaches = voter == node || self.is_open(node, voter) && self.is_open(voter, node);
+            let other = &self.nodes[&voter];
+            let term = other.groups[&group].0;
+            reaches && (voter == node || !other.liveness.hears_leader(group, term, node))
+        };
+        if 2 * self.all().iter().filter(|voter| votes(voter)).count() > self.nodes.len() {
+            let term = self.nodes.values().map(|node| node.groups[&group].0).max().unwrap() + 1;
+            self.elected(group, term, node);
+        }
+    }
+
+    /// Everybody whom the new leader reaches hears of it.
+    fn elected(&mut self, group: GroupId, term: u64, leader: NodeId) {
+        for node in self.all() {
+            if node == leader || self.is_open(leader, node) {
+                self.nodes.get_mut(&node).unwrap().groups.insert(group, (term, Some(leader)));
+            }
+        }
+    }
+
+    /// Who leads each group, by the highest term that a live node knows.
+    fn leaders(&self) -> BTreeMap<GroupId, NodeId> {
+        let live = self.nodes.iter().filter(|(node, _)| !self.down.contains(node));
+        let mut newest: BTreeMap<GroupId, (u64, Option<NodeId>)> = BTreeMap::new();
+        for (&group, &known) in live.flat_map(|(_, node)| &node.groups) {
+            let newest = newest.entry(group).or_default();
+            *newest = known.max(*newest);
+        }
+        newest.into_iter().filter_map(|(group, (_, leader))| Some((group, leader?))).collect()
+    }
+
+    fn stop(&mut self, node: u64) {
+        self.down.insert(NodeId(node));
+    }
+
+    /// The process of a node begins anew: it leads nothing.
+    fn restart(&mut self, number: u64, incarnation: u64) {
+        let node = NodeId(number);
+        self.down.remove(&node);
+        self.nodes.get_mut(&node).unwrap().liveness = Liveness::new(node, incarnation, TIMING);
+        for (_, leader) in self.nodes.get_mut(&node).unwrap().groups.values_mut() {
+            *leader = leader.filter(|&leader| leader != node);
+        }
+    }
+}
+
+#[test]
+fn groups_of_a_new_cluster_are_led_where_they_are_at_home() {
+    let mut world = World::new(3, (0..6).map(shard));
+    world.run(1_500);
+    let expected: BTreeMap<GroupId, NodeId> =
+        (0..6).map(|number| (shard(number), NodeId(u64::from(number + 1) % 3 + 1))).collect();
+    assert_eq!(world.leaders(), expected);
+    assert_eq!(world.stand_count, 6, "each group has one election");
+}
+
+#[test]
+fn groups_of_a_dead_leader_are_spread_within_a_suspicion_and_come_home() {
+    let mut world = World::new(3, (0..12).map(shard));
+    world.run(1_500);
+    let before = world.leaders();
+    world.stop(2);
+    world.run(700);
+    let after = world.leaders();
+    let led_by = |leaders: &BTreeMap<GroupId, NodeId>, node| {
+        leaders.values().filter(|&&leader| leader == NodeId(node)).count()
+    };
+    assert_eq!([1, 2, 3].map(|node| led_by(&before, node)), [4, 4, 4]);
+    assert_eq!([1, 2, 3].map(|node| led_by(&after, node)), [6, 0, 6]);
+    world.restart(2, 999);
+    world.run(SETTLED_MS + 4 * HAND_OVER_PAUSE_MS + 1_000);
+    assert_eq!(world.leaders(), before);
+}
+
+#[test]
+fn a_quick_restart_of_a_leader_is_noticed_though_it_was_never_silent() {
+    let mut world = World::new(3, [shard(0)]);
+    world.run(1_500);
+    assert_eq!(world.leaders()[&shard(0)], NodeId(2));
+    world.restart(2, 999);
+    world.run(1_500);
+    // It takes it back itself, being first in turn.
+    assert_eq!(world.leaders()[&shard(0)], NodeId(2));
+    assert_eq!(world.stand_count, 2);
+}
+
+#[test]
+fn a_node_that_is_cut_off_disturbs_nobody() {
+    let mut world = World::new(3, (0..6).map(shard));
+    world.run(1_500);
+    let (before, stands) = (world.leaders(), world.stand_count);
+    // Node 3 loses node 1 alone: node 2 hears both, and so votes for none of them against the other.
+    world.cut = BTreeSet::from([(NodeId(1), NodeId(3)), (NodeId(3), NodeId(1))]);
+    world.run(20_000);
+    assert_eq!(world.leaders(), before);
+    assert!(world.stand_count > stands, "node 3 asks, and is refused");
+    // Cut from both, it has no majority, and does not even ask.
+    world.cut.extend([(NodeId(2), NodeId(3)), (NodeId(3), NodeId(2))]);
+    world.run(1_000);
+    let stands = |world: &World| {
+        let orders = &world.nodes[&NodeId(3)].orders;
+        orders.iter().filter(|order| matches!(order, Order::Stand(_))).count()
+    };
+    let before = stands(&world);
+    world.run(10_000);
+    assert_eq!(stands(&world), before);
+}
+
+#[test]
+fn a_leader_without_a_majority_claims_nothing() {
+    let mut world = World::new(5, [shard(0)]);
+    world.run(1_500);
+    let leader = world.leaders()[&shard(0)];
+    let kept = NodeId(if leader == NodeId(5) { 4 } else { 5 });
+    for other in world.all() {
+        if other != kept && other != leader {
+            world.cut.extend([(leader, other), (other, leader)]);
+        }
+    }
+    // One of five still hears it: the others elect another one nevertheless, with that one's vote or without.
+    world.run(3_000);
+    assert_ne!(world.leaders()[&shard(0)], leader);
+}
+
+#[test]
+fn time_in_which_a_node_stood_still_is_no_silence_of_others() {
+    let mut world = World::new(3, [shard(0)]);
+    world.run(1_500);
+    // All stand still for a minute, as machines do that are suspended together.
+    world.now_ms += 60_000;
+    let before = world.nodes[&NodeId(1)].orders.len();
+    world.run(2_000);
+    assert_eq!(world.nodes[&NodeId(1)].orders.len(), before);
+}
+
+#[test]
+fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long() {
+    let mut liveness = Liveness::new(NodeId(1), 1, TIMING);
+    let (mut outbox, peers) = (Outbox::new(), nodes([2]));
+    let beat = Beat { version: LedVersion::default(), leads: Some(vec![]), heard: None };
+    liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
+    liveness.step(Input::Heard { node: NodeId(2), now_ms: 0, beat: beat.clone() }, &mut outbox);
+    assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+    liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
+    liveness.step(Input::Tick { now_ms: 100, peers: &peers, groups: &[] }, &mut outbox);
+    assert!(outbox.take().is_empty(), "a connection may break");
+    liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
+    liveness.step(Input::Tick { now_ms: 200, peers: &peers, groups: &[] }, &mut outbox);
+    assert_eq!(outbox.take(), [Order::Suspect(NodeId(2))]);
+    assert!(liveness.is_suspected(NodeId(2)));
+    liveness.step(Input::Heard { node: NodeId(2), now_ms: 250, beat }, &mut outbox);
+    assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+    assert!(!liveness.is_suspected(NodeId(2)));
+}
+
+#[test]
+fn lists_travel_when_they_have_changed_alone_and_older_ones_are_passed_over() {
+    let mut world = World::new(2, [shard(0)]);
+    world.run(1_500);
+    let [one, two] =
+        [1, 2].map(|number| world.nodes[&NodeId(number)].liveness.beat_for(NodeId(3 - number)));
+    assert_eq!((one.leads, two.leads), (None, None));
+    assert_eq!(one.heard, Some(two.version));
+    let node = world.nodes.get_mut(&NodeId(1)).unwrap();
+    assert!(node.liveness.hears_leader(shard(0), 2, NodeId(1)));
+    let stale = LedVersion { number: two.version.number - 1, ..two.version };
+    let beat = Beat { version: stale, leads: Some(vec![]), heard: None };
+    node.liveness.step(Input::Heard { node: NodeId(2), now_ms: 1_500, beat }, &mut Outbox::new());
+    assert!(node.liveness.hears_leader(shard(0), 2, NodeId(1)));
+    // The peer says now that it knows nothing of this node: it is told again.
+    assert!(node.liveness.beat_for(NodeId(2)).leads.is_some());
+}
+
+#[test]
+fn a_beat_that_claims_more_than_a_cluster_has_is_no_claim() {
+    let mut world = World::new(2, [shard(0)]);
+    world.run(200);
+    let leads =
+        (0..=SHARD_COUNT_MAX + 1).map(|n| Led { group: shard(n), term: u64::MAX }).collect();
+    let version = LedVersion { incarnation: 5, number: 9 };
+    world.hear(NodeId(1), NodeId(2), Beat { version, leads: Some(leads), heard: None });
+    assert!(!world.nodes[&NodeId(1)].liveness.hears_leader(shard(5), 1, NodeId(1)));
+}
+
+#[test]
+fn followers_of_a_quiet_group_are_reminded_ever_more_seldom_and_anew_when_a_node_is_back() {
+    let mut world = World::new(3, [shard(0)]);
+    world.run(1_500);
+    let leader = world.leaders()[&shard(0)];
+    let count = |world: &World| {
+        let orders = &world.nodes[&leader].orders;
+        orders.iter().filter(|order| matches!(order, Order::Remind(_))).count()
+    };
+    let before = count(&world);
+    world.run(120_000);
+    // 2 s, 4 s, 8 s, 16 s, then every 32 s.
+    let hours = count(&world) - before;
+    assert!((5..=8).contains(&hours), "{hours}");
+    world.restart(if leader == NodeId(3) { 1 } else { 3 }, 999);
+    let before = count(&world);
+    world.run(2_000);
+    assert_eq!(count(&world) - before, 2);
+}
+
+/// Without a majority nobody stands, however the others come and go.
+#[test]
+fn a_minority_waits() {
+    let mut world = World::new(5, [shard(0)]);
+    world.run(1_500);
+    let leader = world.leaders()[&shard(0)];
+    world.stop(leader.0);
+    for other in world.all().into_iter().filter(|&other| other != leader).take(2) {
+        world.stop(other.0);
+    }
+    let stands = world.stand_count;
+    world.run(30_000);
+    assert_eq!(world.stand_count, stands);
+}

@@ -1,0 +1,43 @@
+//! How long a group that this node leads has had nothing to write.
+
+use super::GroupStanding;
+
+/// Beats after the last entry before the first reminder: a stream of entries is its own reminder.
+const FIRST_REMINDER_BEATS: u32 = 5;
+
+/// Beats between two reminders at most: with ten a second a follower that missed everything, though its node was heard
+/// all the time, lags for half a minute.
+const REMINDER_BEATS_MAX: u32 = 320;
+
+/// How long a group has had nothing to write.
+#[derive(Debug)]
+pub(super) struct Rest {
+    committed_index: u64,
+    term: u64,
+    /// Beats since the last entry, or since the last reminder.
+    beat_count: u32,
+    /// Beats until the next reminder.
+    pause_beats: u32,
+}
+
+impl Rest {
+    pub(super) const fn new(standing: &GroupStanding) -> Self {
+        let (committed_index, term) = (standing.committed_index, standing.term);
+        Self { committed_index, term, beat_count: 0, pause_beats: FIRST_REMINDER_BEATS }
+    }
+
+    /// Counts a beat.
+    pub(super) fn is_reminder_due(&mut self, standing: &GroupStanding) -> bool {
+        if (self.committed_index, self.term) != (standing.committed_index, standing.term) {
+            *self = Self::new(standing);
+            return false;
+        }
+        self.beat_count += 1;
+        let is_due = self.beat_count >= self.pause_beats;
+        if is_due {
+            self.beat_count = 0;
+            self.pause_beats = (2 * self.pause_beats).min(REMINDER_BEATS_MAX);
+        }
+        is_due
+    }
+}
