@@ -230,9 +230,8 @@ impl Host {
             shards: self.shape.shards,
             replicas: self.shape.replicas,
             // Five times as fast as by default, so that more happens in a simulated second.
-            heartbeat_ms: 150,
-            election_ms_min: 500,
-            election_ms_max: 1000,
+            heartbeat_ms: 20,
+            suspect_ms: 100,
             insecure: true,
             require_node_identity: is_required,
             tls_cert: of_tls(),

@@ -67,15 +67,12 @@ crate::settings! {
         /// Waits until the disk has an insert before it is acknowledged. Without it a power failure
         /// may lose acknowledged inserts.
         fsync: bool = true,
-        /// Milliseconds between two signs of life of a leader, 10 to 60000.
-        /// All nodes of a cluster should have the same, as with the two settings below.
-        heartbeat_ms: u64 = 750,
-        /// Milliseconds without a sign of life after which a replica stands for election, at the
-        /// earliest: at least three times `heartbeat_ms`.
-        election_ms_min: u64 = 2500,
-        /// The same at the latest: more than `election_ms_min`, at most 600000. The time is drawn anew
-        /// each time, so that replicas seldom stand at once.
-        election_ms_max: u64 = 5000,
+        /// Milliseconds between two signs of life of a node to each other one, 10 to 60000.
+        /// All nodes of a cluster should have the same, as with the next setting.
+        heartbeat_ms: u64 = 100,
+        /// Milliseconds without a sign of life after which a node is suspected, and others take over what it
+        /// leads: at least three times `heartbeat_ms`, at most 600000.
+        suspect_ms: u64 = 500,
         /// Allows to listen without TLS on addresses that other machines reach: whoever reaches the port can
         /// read and change everything.
         insecure: bool = false,
@@ -159,11 +156,11 @@ const HEARTBEAT_MS_MAX: u64 = 60_000;
 /// Shortest interval of heartbeats, in milliseconds: below it timers are not punctual.
 const HEARTBEAT_MS_MIN: u64 = 10;
 
-/// Election timeouts last this many heartbeats at least, so that two lost ones are no election.
-const HEARTBEATS_PER_ELECTION_MIN: u64 = 3;
+/// A suspicion lasts this many heartbeats at least, so that two late ones are none.
+const HEARTBEATS_PER_SUSPICION_MIN: u64 = 3;
 
-/// Longest election timeout, in milliseconds.
-const ELECTION_MS_MAX: u64 = 600_000;
+/// Longest suspicion, in milliseconds.
+const SUSPECT_MS_MAX: u64 = 600_000;
 
 /// Shortest and longest time limit that requests may be held to, in milliseconds.
 const REQUEST_TIMEOUT_MS: [u64; 2] = [100, 3_600_000];
@@ -334,19 +331,13 @@ impl Config {
     }
 
     fn validate_numbers(&self) -> Result<(), ConfigError> {
-        let election_ms_least = self.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION_MIN);
+        let suspect_ms_least = self.heartbeat_ms.saturating_mul(HEARTBEATS_PER_SUSPICION_MIN);
         let [timeout_ms_least, timeout_ms_most] = REQUEST_TIMEOUT_MS;
         let ranges = [
             ("shards", self.shards.into(), 1, SHARD_COUNT_MAX.into()),
             ("replicas", self.replicas.into(), 1, REPLICA_COUNT_MAX.into()),
             ("heartbeat_ms", self.heartbeat_ms, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
-            ("election_ms_min", self.election_ms_min, election_ms_least, ELECTION_MS_MAX - 1),
-            (
-                "election_ms_max",
-                self.election_ms_max,
-                self.election_ms_min.saturating_add(1),
-                ELECTION_MS_MAX,
-            ),
+            ("suspect_ms", self.suspect_ms, suspect_ms_least, SUSPECT_MS_MAX),
             (
                 "request_timeout_ms_max",
                 self.request_timeout_ms_max,

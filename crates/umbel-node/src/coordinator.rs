@@ -290,8 +290,11 @@ impl Coordinator {
 
     /// Whom to ask next about the meta group.
     fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
+        let is_heard = |node: &NodeId| !local.beats().is_suspected(*node);
         let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
-        let voters = local.meta().view().voters;
+        let known = known.filter(is_heard);
+        let mut voters = local.meta().view().voters;
+        voters.retain(is_heard);
         match known {
             Some(leader) if count.is_multiple_of(2) => leader,
             _ if voters.is_empty() => self.node(),
@@ -381,9 +384,11 @@ impl Coordinator {
 
     /// Whom to ask next about a shard: the leader that is known, then replicas in turn.
     fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
-        let replicas = self
-            .guess_meta(|state| state.shard(shard).map(ShardRecord::members))?
-            .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
+        let mut replicas =
+            self.guess_meta(|state| state.shard(shard).map(ShardRecord::members))?
+                .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
+        let beats = self.local()?.beats();
+        replicas.retain(|&node| !beats.is_suspected(node));
         let known = self.shard_leader_hint(shard).filter(|leader| replicas.contains(leader));
         match known {
             Some(leader) if count.is_multiple_of(2) => Ok(leader),

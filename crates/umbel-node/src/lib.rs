@@ -7,6 +7,7 @@
 //! | `storage` | one log for all groups, snapshots, identity |
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
 //! | `peer` | links between nodes |
+//! | `beats` | which nodes are alive; elections when one is not |
 //! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange |
 //! | `comparisons` | what comparisons of replicas came to last |
@@ -18,6 +19,7 @@
 //! | `local`, `node` | what a node has, from its start to its end |
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
 
+mod beats;
 mod calls;
 mod comparisons;
 pub mod config;

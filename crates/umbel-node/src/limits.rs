@@ -24,8 +24,8 @@ pub const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Waiting time before the first repetition of a try; it doubles up to `RETRY_WAIT_MAX`.
 pub const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 
-/// Longest waiting time between tries: a tenth of an election.
-pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(200);
+/// Longest waiting time between tries: a tenth of what an election takes, with what has to be noticed before it.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// Proposals of a shard's leader that are on their way at once; what arrives meanwhile travels
 /// together in the next one. Two: while one is being synced the next is on its way, and an entry

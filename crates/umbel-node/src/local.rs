@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use umbel_engine::meta::NodeRecord;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 
+use crate::beats::Beats;
 use crate::calls::GroupRequest;
 use crate::config::Config;
 use crate::cube::Copies;
@@ -19,9 +21,9 @@ use crate::exports::Exports;
 use crate::jobs::{JobHost, LedgerJobs};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
-use crate::ports::{Net, Ports, Seed};
+use crate::ports::{Net, Ports, Purpose, Seed};
 use crate::raft::encoding::encode;
-use crate::raft::group::{Group, Timing};
+use crate::raft::group::Group;
 use crate::raft::known_members::known_members;
 use crate::raft::network::Network;
 use crate::raft::state_machine::Replica;
@@ -53,6 +55,7 @@ pub(crate) struct Local {
     seed: Arc<dyn Seed>,
     storage: Storage,
     links: Arc<Links>,
+    beats: Arc<Beats>,
     witness: Arc<Witness>,
     recollection: Arc<Recollection>,
     readiness: Readiness,
@@ -87,6 +90,7 @@ impl Local {
         let LocalIdentity { cluster, node } = identity;
         let seed = Arc::clone(&ports.seed);
         let links = Arc::new(Links::new(Arc::clone(&ports.net), Arc::clone(&seed), identity));
+        let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), &config));
         let failed = |error: std::io::Error| format!("{}: {error}", GroupId::META);
         let mut nodes = founders;
         nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
@@ -100,7 +104,7 @@ impl Local {
             &storage,
             Network::new(Arc::clone(&links), Arc::clone(&witness), GroupId::META),
             Arc::clone(&ports.seed),
-            timing(&config),
+            Arc::clone(&beats),
         )
         .await?;
         let space = Space::new(config.disk_reserve_bytes);
@@ -115,6 +119,7 @@ impl Local {
             seed: Arc::clone(&ports.seed),
             storage,
             links,
+            beats,
             witness,
             recollection,
             readiness: Readiness::default(),
@@ -160,6 +165,11 @@ impl Local {
         &self.links
     }
 
+    /// What this node knows of which others are alive.
+    pub(crate) fn beats(&self) -> &Beats {
+        &self.beats
+    }
+
     pub(crate) fn net(&self) -> &Arc<dyn Net> {
         &self.net
     }
@@ -181,6 +191,14 @@ impl Local {
                 |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
             state.nodes().filter_map(address).collect()
         })
+    }
+
+    /// The nodes that the catalogue here names, or the meta group's log: of a node that has started, either may be
+    /// behind the other.
+    pub(crate) fn all_addresses(&self) -> BTreeMap<NodeId, String> {
+        let mut addresses = self.meta.addresses();
+        addresses.extend(self.addresses());
+        addresses
     }
 
     /// How often copies look whether they have something to tell.
@@ -261,6 +279,12 @@ impl Local {
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
         match self.address_of(node) {
+            Some(address) if self.beats.is_suspected(node) => Err(CallError::Unreachable {
+                node,
+                address,
+                cause: "the node is not heard any more".to_owned(),
+                was_sent: false,
+            }),
             Some(address) => self.links.call(node, &address, kind, group, body, timeout).await,
             None => Err(CallError::Unreachable {
                 node,
@@ -329,7 +353,7 @@ impl Local {
             &self.storage,
             Network::new(Arc::clone(&self.links), Arc::clone(&self.witness), id),
             Arc::clone(&self.seed),
-            timing(&self.config),
+            Arc::clone(&self.beats),
         )
         .await?;
         // Those that come later are added by the group's leader.
@@ -363,7 +387,7 @@ impl Local {
         let others: Vec<NodeId> =
             founders.iter().copied().filter(|&founder| founder != self.node).collect();
         let is_first = founders.get(shard.0 as usize % founders.len()) == Some(&self.node);
-        let patience = Duration::from_millis(self.config.election_ms_max);
+        let patience = self.beats.election();
         if is_first {
             let began = tokio::time::Instant::now();
             while began.elapsed() < patience && !self.all_run(group.id(), &others).await {
@@ -449,18 +473,12 @@ impl Local {
         for group in &groups {
             group.hand_over().await;
         }
+        let timeout = self.beats.suspicion();
+        join_all(groups.iter().map(|group| group.handed_over(timeout))).await;
         for group in groups {
             group.shut_down().await;
         }
         self.copies.shut_down();
         self.storage.close().await;
-    }
-}
-
-fn timing(config: &Config) -> Timing {
-    Timing {
-        heartbeat_ms: config.heartbeat_ms,
-        election_ms_min: config.election_ms_min,
-        election_ms_max: config.election_ms_max,
     }
 }

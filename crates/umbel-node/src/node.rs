@@ -11,6 +11,7 @@ use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 
+use crate::beats;
 use crate::config::{Config, ConfigError};
 use crate::controller;
 use crate::coordinator::Coordinator;
@@ -178,6 +179,7 @@ impl Node {
         let local = become_part(parts, &door, &cell, kept, failure, jobs).await?;
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
+        tasks.spawn(beats::beat(Arc::clone(&local)));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
         let told = Arc::clone(&coordinator);
         tasks.spawn(memory_limit::tell(Arc::clone(&local), told, config.memory_limit_bytes));

@@ -94,11 +94,13 @@ pub(crate) enum CallKind {
     Recall = 13,
     /// How a node is, for who looks at the cluster.
     Report = 14,
+    /// A sign of life, and which groups the caller leads.
+    Beat = 15,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -113,6 +115,7 @@ impl CallKind {
         Self::Job,
         Self::Recall,
         Self::Report,
+        Self::Beat,
     ];
 
     /// The number on the wire.
@@ -127,13 +130,13 @@ impl CallKind {
 
     /// Whether a group needs it to stay alive: such calls have an allowance of their own.
     pub(crate) const fn is_raft(self) -> bool {
-        self.number() <= Self::SnapshotEnd.number()
+        self.number() <= Self::SnapshotEnd.number() || matches!(self, Self::Beat)
     }
 
     /// Whether it goes ahead of others that wait: Raft's calls do, but not snapshots, which are
     /// large and can wait.
     const fn lane(self) -> outbox::Lane {
-        if self.number() <= Self::TransferLeader.number() {
+        if self.number() <= Self::TransferLeader.number() || matches!(self, Self::Beat) {
             outbox::Lane::Raft
         } else {
             outbox::Lane::Bulk
@@ -241,9 +244,9 @@ mod tests {
         for (index, kind) in CallKind::ALL.into_iter().enumerate() {
             assert_eq!(kind.number() as usize, index + 1);
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
-            assert_eq!(kind.is_raft(), index < 7);
+            assert_eq!(kind.is_raft(), index < 7 || kind == CallKind::Beat);
         }
-        for unknown in [0, 15, u32::MAX] {
+        for unknown in [0, 16, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

@@ -214,6 +214,8 @@ pub enum Purpose {
     FilterKey,
     /// Election timeouts.
     Election,
+    /// What tells one process of a node from the one before it.
+    Incarnation,
     /// Waiting times between tries.
     Backoff,
     /// Numbers of delta logs.

@@ -1,7 +1,6 @@
 //! What this node does for others: Raft's calls, coordinators' requests, the controller's orders.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -48,7 +47,7 @@ impl Local {
     pub(crate) async fn propose_elsewhere(&self, command: &MetaCommand) {
         let Some(leader) = self.meta.leader().filter(|&leader| leader != self.node) else { return };
         let body = encode(&MetaRequest::Propose(command.clone()));
-        let timeout = Duration::from_millis(self.config.election_ms_max);
+        let timeout = self.beats.election();
         let view = self.meta.address_of(leader);
         let Some(address) = view else { return };
         let called =
@@ -86,6 +85,7 @@ impl Local {
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
             CallKind::Recall => Ok(encode(&self.serve_recall(group, argument(&body)?).await?)),
             CallKind::Report => Ok(encode(&self.report(argument(&body)?).await)),
+            CallKind::Beat => Ok(encode(&self.beats.take(from, argument(&body)?))),
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }
@@ -102,9 +102,7 @@ impl Local {
         match kind {
             CallKind::Append => Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?)),
             CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
-            CallKind::PreVote => {
-                Ok(encode(&group.pre_vote(argument(body)?).await.map_err(stopped)?))
-            }
+            CallKind::PreVote => Ok(encode(&group.pre_vote(&argument(body)?).map_err(stopped)?)),
             CallKind::TransferLeader => {
                 Ok(encode(&group.transfer_leader(argument(body)?).await.map_err(stopped)?))
             }
@@ -120,7 +118,8 @@ impl Local {
             | CallKind::Copy
             | CallKind::Job
             | CallKind::Recall
-            | CallKind::Report => unreachable!("these have been served already"),
+            | CallKind::Report
+            | CallKind::Beat => unreachable!("these have been served already"),
         }
     }
 

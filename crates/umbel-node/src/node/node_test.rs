@@ -26,8 +26,7 @@ pub(crate) fn config(data: &Path) -> Config {
         listen: "127.0.0.1:0".to_owned(),
         data: data.display().to_string(),
         heartbeat_ms: 50,
-        election_ms_min: 300,
-        election_ms_max: 600,
+        suspect_ms: 300,
         ..Config::default()
     }
 }

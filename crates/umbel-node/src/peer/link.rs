@@ -84,6 +84,19 @@ impl Links {
         Err(CallError::Timeout { node: to, timeout_ms })
     }
 
+    /// Has the calls that wait for a node fail now, which is not heard any more. Later ones try it anew.
+    pub(crate) fn give_up(&self, node: NodeId) {
+        let links: Vec<Arc<Link>> =
+            self.lock().get(&node).into_iter().flat_map(BTreeMap::values).cloned().collect();
+        for link in links {
+            let session = link.lock().session.clone();
+            if let Some(session) = session {
+                let end = End::Broken("the node is not heard any more".to_owned());
+                link.end(&session, &end, &*self.local.seed);
+            }
+        }
+    }
+
     /// Closes all links; calls on their way fail. A later call makes its link again.
     pub(crate) fn close(&self) {
         for link in std::mem::take(&mut *self.lock()).values().flat_map(BTreeMap::values) {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use openraft::ReadPolicy;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
-use openraft::{Instant as _, ReadPolicy};
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
@@ -17,11 +18,13 @@ use umbel_engine::{GroupId, NodeId};
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};
 use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
+use crate::beats::Beats;
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{Purpose, Rare, Seed};
 use crate::storage::{LogStore, Storage};
 
 mod calls;
+mod elections;
 mod members;
 
 /// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
@@ -39,14 +42,6 @@ const ENTRIES_OF_PROVOKED_SNAPSHOT: u64 = 64;
 
 /// How long a snapshot that was ordered is awaited before it is ordered again.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Times of a group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
-    pub(crate) heartbeat_ms: u64,
-    pub(crate) election_ms_min: u64,
-    pub(crate) election_ms_max: u64,
-}
 
 /// Why a proposal has no answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -71,8 +66,10 @@ pub(crate) struct Group {
     barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
     seed: Arc<dyn Seed>,
     incoming: SnapshotReceiver,
-    /// A leader that no majority has answered for longer may have been replaced.
-    silence_max: Duration,
+    network: Network,
+    beats: Arc<Beats>,
+    /// From when openraft was told to hand leadership over until this node does not lead.
+    is_handing_over: AtomicBool,
 }
 
 impl Group {
@@ -84,7 +81,7 @@ impl Group {
         storage: &Storage,
         network: Network,
         seed: Arc<dyn Seed>,
-        timing: Timing,
+        beats: Arc<Beats>,
     ) -> Result<Arc<Self>, String> {
         let entries_kept = if seed.provokes(Rare::SnapshotsOften) {
             ENTRIES_BEHIND_PROVOKED_SNAPSHOT
@@ -92,21 +89,25 @@ impl Group {
             ENTRIES_BEHIND_SNAPSHOT
         };
         let log = storage.log(id);
+        let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
         let config = openraft::Config {
             cluster_name: id.to_string(),
-            heartbeat_interval: timing.heartbeat_ms,
-            election_timeout_min: timing.election_ms_min,
-            election_timeout_max: timing.election_ms_max,
+            // How long one append may take, then one vote. The lease behind them counts for nothing here.
+            heartbeat_interval: suspicion_ms.saturating_mul(3) / 2,
+            election_timeout_min: suspicion_ms.saturating_mul(5),
+            election_timeout_max: suspicion_ms.saturating_mul(10),
+            enable_tick: false,
+            enable_heartbeat: false,
+            enable_elect: false,
+            enable_pre_vote: Some(false),
             install_snapshot_timeout: 10_000,
             max_payload_entries: 64,
             snapshot_policy: openraft::SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: entries_kept,
             replication_lag_threshold: 4096,
-            enable_pre_vote: Some(true),
             // A restarted leader must be elected again. With openraft's default it goes on without,
             // which gave stale reads and, once, one log id with two payloads.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
-            enable_elect: log.floor().is_none() || planted::on(Planted::LostTailVotes),
             // A replica whose disk lost what it confirmed is sent it again. It knows of its loss before
             // (`recall`), and so votes for nobody who lacks it.
             allow_log_reversion: Some(true),
@@ -135,18 +136,26 @@ impl Group {
         })?;
         let raft = Runtime::scope(
             seed.number(Purpose::Election),
-            openraft::Raft::new(node, config, network, log.clone(), machine),
+            openraft::Raft::new(node, config, network.clone(), log.clone(), machine),
         )
         .await
         .map_err(|error| format!("{id}: {error}"))?;
         let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
         tokio::spawn(confirm_reads(raft.clone(), waiting));
-        if log.floor().is_some() {
-            tokio::spawn(elect_when_caught_up(raft.clone(), log.clone()));
-        }
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
-        let silence_max = Duration::from_millis(timing.election_ms_max);
-        Ok(Arc::new(Self { id, raft, replica, log, barrier, seed, incoming, silence_max }))
+        let is_handing_over = AtomicBool::new(false);
+        Ok(Arc::new(Self {
+            id,
+            raft,
+            replica,
+            log,
+            barrier,
+            seed,
+            incoming,
+            network,
+            beats,
+            is_handing_over,
+        }))
     }
 
     pub(crate) fn id(&self) -> GroupId {
@@ -167,19 +176,12 @@ impl Group {
         self.raft.is_leader()
     }
 
-    /// Whether this node leads and no majority of the voters has answered it for longer than they take
-    /// to elect another leader.
+    /// Whether this node leads, and no majority of the voters is alive.
     pub(crate) fn lacks_quorum(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        // A single voter is its own majority, and is asked nothing.
-        if !metrics.state.is_leader()
-            || metrics.membership_config.membership().voter_ids().count() < 2
-        {
-            return false;
-        }
-        let heard = metrics.last_quorum_acked.as_ref();
-        heard.is_none_or(|heard| heard.elapsed() > self.silence_max)
+        let voters = metrics.membership_config.membership().get_joint_config();
+        metrics.state.is_leader() && !self.beats.has_majority(voters)
     }
 
     /// The term that this node is in.
@@ -276,7 +278,6 @@ impl Group {
     /// Another node knows that this replica has confirmed an entry, and lacks some: until it has them
     /// again it is as one that came back to this node without its log.
     pub(crate) async fn lost(&self, confirmed: LogId) -> Result<(), String> {
-        self.raft.runtime_config().elect(false);
         let noted = self.log.lost(confirmed).await;
         if let Some(floor) = self.log.floor() {
             tracing::error!(
@@ -285,7 +286,6 @@ impl Group {
                  folder is an older copy; they are sent again"
             );
         }
-        tokio::spawn(elect_when_caught_up(self.raft.clone(), self.log.clone()));
         noted.map_err(|error| error.to_string())
     }
 
@@ -299,9 +299,10 @@ impl Group {
         let scoped =
             Runtime::scope(self.seed.number(Purpose::Election), self.raft.initialize(members));
         match scoped.await {
-            Ok(()) | Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => {
-                Ok(())
-            }
+            // The others run their replicas, if all is well, and are asked at once; else the failure detector
+            // has this node stand when they are heard.
+            Ok(()) => self.raft.trigger().elect(false).await.map_err(|error| error.to_string()),
+            Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -329,23 +330,19 @@ impl Group {
         receiver.await.map_err(|_| stopped())?
     }
 
+    /// All members that the group's log names, and where they listen.
+    pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership().nodes();
+        members.map(|(&node, address)| (node, address.0.clone())).collect()
+    }
+
     /// Where a member listens, as the group's log says.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         Some(metrics.membership_config.membership().get_node(&node)?.0.clone())
-    }
-
-    /// Hands leadership to another voter, if this node has it.
-    pub(crate) async fn hand_over(&self) {
-        let view = self.view();
-        let node = *self.raft.node_id();
-        if view.leader == Some(node)
-            && let Some(&to) = view.voters.iter().find(|&&voter| voter != node)
-        {
-            // If it fails, the others elect a leader when this one is gone.
-            let _ = self.raft.trigger().transfer_leader(to).await;
-        }
     }
 
     /// Writes a snapshot and lets go of the entries behind it, some time after.
@@ -421,18 +418,6 @@ impl Group {
 fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
     let leader = metrics.current_leader?;
     (leader != metrics.id || metrics.state.is_leader()).then_some(leader)
-}
-
-/// Lets a replica that came back stand for election when its log holds what it once did. Before, an
-/// old list of voters among the entries that it is sent could make it the leader of its own past.
-async fn elect_when_caught_up(raft: openraft::Raft<Types, StateMachine>, log: LogStore) {
-    let mut metrics = raft.metrics();
-    while log.floor().is_some() {
-        if metrics.changed().await.is_err() {
-            return;
-        }
-    }
-    raft.runtime_config().elect(true);
 }
 
 /// One confirmation of leadership serves all reads that waited when it began.

@@ -57,13 +57,31 @@ impl Network {
     pub(crate) fn new(links: Arc<Links>, witness: Arc<Witness>, group: GroupId) -> Self {
         Self { links, witness, group, transfer_count: Arc::default() }
     }
+
+    fn replica(&self, to: NodeId, address: &str) -> PeerReplica {
+        PeerReplica { network: self.clone(), to, address: address.to_owned() }
+    }
+
+    /// Asks a replica whether it would vote for this one.
+    ///
+    /// # Errors
+    /// If it does not answer, or hears a leader.
+    pub(crate) async fn ask_pre_vote(
+        &self,
+        to: NodeId,
+        address: &str,
+        request: &VoteRequest<Types>,
+        timeout: Duration,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        Ok(self.replica(to, address).ask_vote(CallKind::PreVote, request, timeout).await?)
+    }
 }
 
 impl RaftNetworkFactory<Types> for Network {
     type Network = PeerReplica;
 
     async fn new_client(&mut self, target: NodeId, node: &NodeAddress) -> PeerReplica {
-        PeerReplica { network: self.clone(), to: target, address: node.0.clone() }
+        self.replica(target, &node.0)
     }
 }
 
@@ -230,14 +248,6 @@ impl RaftNetworkV2<Types> for PeerReplica {
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         Ok(self.ask_vote(CallKind::Vote, &request, option.soft_ttl()).await?)
-    }
-
-    async fn pre_vote(
-        &mut self,
-        request: VoteRequest<Types>,
-        option: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Ok(self.ask_vote(CallKind::PreVote, &request, option.soft_ttl()).await?)
     }
 
     async fn full_snapshot(

@@ -1,16 +1,13 @@
 //! What other replicas of the group ask of this one. Terms that no election can have led to are refused before
 //! openraft hears of them.
 
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
-};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;
-use umbel_engine::planted::{self, Planted};
 
 use super::Group;
 use crate::raft::network::SnapshotReceiver;
 use crate::raft::network::terms::{check_entries, check_vote};
-use crate::raft::types::{LogId, Types, Vote};
+use crate::raft::types::{Types, Vote};
 use crate::storage::SnapshotFile;
 
 impl Group {
@@ -23,24 +20,6 @@ impl Group {
         self.raft.append_entries(request).await.map_err(|error| error.to_string())
     }
 
-    pub(crate) async fn vote(
-        &self,
-        request: VoteRequest<Types>,
-    ) -> Result<VoteResponse<Types>, String> {
-        self.check_term(&request.vote)?;
-        self.check_caught_up(request.last_log_id)?;
-        self.raft.vote(request).await.map_err(|error| error.to_string())
-    }
-
-    pub(crate) async fn pre_vote(
-        &self,
-        request: VoteRequest<Types>,
-    ) -> Result<VoteResponse<Types>, String> {
-        self.check_term(&request.vote)?;
-        self.check_caught_up(request.last_log_id)?;
-        self.raft.pre_vote(request).await.map_err(|error| error.to_string())
-    }
-
     pub(crate) async fn transfer_leader(
         &self,
         request: openraft::raft::TransferLeaderRequest<Types>,
@@ -51,21 +30,8 @@ impl Group {
     }
 
     /// Whether a vote is of a term that an election can have led to.
-    fn check_term(&self, vote: &Vote) -> Result<(), String> {
+    pub(super) fn check_term(&self, vote: &Vote) -> Result<(), String> {
         check_vote(self.term(), vote).map_err(|error| error.to_string())
-    }
-
-    /// A replica whose log lacks what it once acknowledged votes as if the log held it: for a candidate
-    /// whose log reaches that, and for nobody else.
-    fn check_caught_up(&self, candidates_last: Option<LogId>) -> Result<(), String> {
-        match self.log.floor() {
-            Some(floor)
-                if candidates_last < Some(floor) && !planted::on(Planted::LostTailVotes) =>
-            {
-                Err(format!("the replica lacks entries up to {floor} that it had confirmed"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Snapshots that other replicas send to this one.

@@ -95,7 +95,7 @@ impl Group {
 
     /// Returns when this node does not lead. A leader that has swapped itself out may lose leadership
     /// before it hears that this is committed, and then nobody tells it any more.
-    async fn leadership_lost(&self) {
+    pub(super) async fn leadership_lost(&self) {
         let mut metrics = self.raft.metrics();
         while metrics.borrow_and_update().state.is_leader() {
             if metrics.changed().await.is_err() {

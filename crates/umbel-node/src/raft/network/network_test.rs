@@ -150,7 +150,9 @@ async fn raft_calls_arrive_and_letters_are_no_answer() {
     let request = VoteRequest::<Types>::new(vote(), None);
     let response = pair.replica.vote(request.clone(), option()).await.unwrap();
     assert!(response.vote_granted && response.vote == vote());
-    let error = pair.replica.pre_vote(request.clone(), option()).await.unwrap_err();
+    let (network, two) = (pair.replica.network.clone(), pair.replica.to);
+    let error =
+        network.ask_pre_vote(two, "two:1", &request, Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(&error, RPCError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains("was not understood"), "{error}");
     pair.follower.crash();

@@ -1,0 +1,192 @@
+//! Who leads: votes that are asked for and given, leadership that is handed over.
+//!
+//! openraft neither ticks nor stands by itself here: the node's failure detector says when
+//! ([`umbel_engine::liveness`]).
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use openraft::raft::{VoteRequest, VoteResponse};
+use openraft::vote::leader_id_adv::LeaderId;
+use openraft_rt::WatchReceiver;
+use umbel_engine::NodeId;
+use umbel_engine::liveness::GroupStanding;
+use umbel_engine::planted::{self, Planted};
+
+use super::{Group, leader_of};
+use crate::raft::types::{LogId, Types, Vote};
+
+/// Entries that a replica may lack that is handed leadership: it takes them in less than a round trip more.
+const HAND_OVER_LAG_MAX: u64 = 64;
+
+impl Group {
+    /// The replica as the failure detector wants to know it.
+    pub(crate) fn standing(&self) -> GroupStanding {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let is_leader = metrics.state.is_leader();
+        if !is_leader {
+            self.is_handing_over.store(false, Ordering::Relaxed);
+        }
+        let is_handing_over = self.is_handing_over.load(Ordering::Relaxed);
+        // Before the change of voters that removes a replica is committed, it may have to lead.
+        let mut voters = metrics.membership_config.membership().get_joint_config().clone();
+        let committed = metrics.committed_membership_config.membership().get_joint_config();
+        voters.extend(
+            committed.iter().filter(|&set| !voters.contains(set)).cloned().collect::<Vec<_>>(),
+        );
+        GroupStanding {
+            group: self.id,
+            term: metrics.current_term,
+            leader: leader_of(&metrics).filter(|_| !is_handing_over),
+            is_leader: is_leader && !is_handing_over,
+            committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
+            may_lead: !is_handing_over && self.is_whole(),
+            voters,
+        }
+    }
+
+    /// Whether the log holds all that this replica once confirmed. Before, an old list of voters among the entries that
+    /// it is sent could make it the leader of its own past.
+    fn is_whole(&self) -> bool {
+        self.log.floor().is_none() || planted::on(Planted::LostTailVotes)
+    }
+
+    /// Asks the voters whether they would vote for this replica, and stands for election if a majority would.
+    pub(crate) async fn stand(&self) {
+        let standing = self.standing();
+        let own = *self.raft.node_id();
+        let leader_id = LeaderId { term: standing.term + 1, node_id: own };
+        let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());
+        let mut granted = BTreeSet::from([own]);
+        let others: BTreeSet<NodeId> =
+            standing.voters.iter().flatten().copied().filter(|&voter| voter != own).collect();
+        let ask = |voter: NodeId| {
+            let (request, timeout) = (request.clone(), self.beats.suspicion());
+            async move {
+                let address = self.address_of(voter)?;
+                let asked = self.network.ask_pre_vote(voter, &address, &request, timeout).await;
+                asked.ok().filter(|answer| answer.vote_granted).map(|_| voter)
+            }
+        };
+        let mut answers: FuturesUnordered<_> = others.into_iter().map(ask).collect();
+        while !is_majority(&standing.voters, &granted) {
+            match answers.next().await {
+                Some(answer) => granted.extend(answer),
+                None => return,
+            }
+        }
+        // A group that stopped stands for nothing; its failure is reported elsewhere.
+        let _ = self.raft.trigger().elect(false).await;
+    }
+
+    /// Sends the followers what is committed.
+    pub(crate) async fn remind(&self) {
+        // A group that stopped has nothing to say; its failure is reported elsewhere.
+        let _ = self.raft.trigger().heartbeat().await;
+    }
+
+    /// Whether this replica would vote for another one. Nothing is promised.
+    ///
+    /// Terms are not compared: a replica that has missed some learns of them when it stands.
+    pub(crate) fn pre_vote(
+        &self,
+        request: &VoteRequest<Types>,
+    ) -> Result<VoteResponse<Types>, String> {
+        self.check_term(&request.vote)?;
+        self.check_caught_up(request.last_log_id)?;
+        self.check_vacant(request)?;
+        let last = self.log.last_id();
+        let vote = self.raft.metrics().borrow_watched().vote;
+        Ok(VoteResponse::new(vote, last, request.last_log_id >= last))
+    }
+
+    /// Votes, or does not.
+    pub(crate) async fn vote(
+        &self,
+        mut request: VoteRequest<Types>,
+    ) -> Result<VoteResponse<Types>, String> {
+        self.check_term(&request.vote)?;
+        self.check_caught_up(request.last_log_id)?;
+        self.check_vacant(&request)?;
+        // openraft's own lease is one of time alone, and knows nothing of leaders that are gone.
+        request.leadership_transfer = true;
+        self.raft.vote(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Nobody gets a vote against a leader that is heard, but whom that one told to stand.
+    fn check_vacant(&self, request: &VoteRequest<Types>) -> Result<(), String> {
+        let candidate = request.vote.leader_id.node_id;
+        if !request.leadership_transfer && self.beats.hears_leader(self.id, self.term(), candidate)
+        {
+            return Err("a live node leads the group".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A replica whose log lacks what it once acknowledged votes as if the log held it: for a candidate
+    /// whose log reaches that, and for nobody else.
+    pub(super) fn check_caught_up(&self, candidates_last: Option<LogId>) -> Result<(), String> {
+        match self.log.floor() {
+            Some(floor)
+                if candidates_last < Some(floor) && !planted::on(Planted::LostTailVotes) =>
+            {
+                Err(format!("the replica lacks entries up to {floor} that it had confirmed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands leadership to the live voter whose log is the longest, if this node has it.
+    pub(crate) async fn hand_over(&self) {
+        let to = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let own = metrics.id;
+            let Some(replication) = metrics.replication.as_ref() else { return };
+            let voters = metrics.membership_config.membership().voter_ids();
+            let others = voters.filter(|&voter| voter != own && !self.beats.is_suspected(voter));
+            // Of equal ones another for each group, so that they are spread.
+            let turn = |voter: NodeId| voter.0.wrapping_add(self.id.number().into()) % 7;
+            others.max_by_key(|&voter| (replication.get(&voter).copied().flatten(), turn(voter)))
+        };
+        if let Some(to) = to {
+            self.transfer(to).await;
+        }
+    }
+
+    /// Hands leadership to the group's home, if this node has it and that one's log is as long.
+    pub(crate) async fn hand_home(&self, to: NodeId) {
+        let is_close = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let last = metrics.last_log_index.unwrap_or(0);
+            let matched = metrics.replication.as_ref().and_then(|all| *all.get(&to)?);
+            matched.is_some_and(|id| id.index + HAND_OVER_LAG_MAX >= last)
+        };
+        if is_close {
+            self.transfer(to).await;
+        }
+    }
+
+    /// openraft takes no proposals from here on, whatever becomes of it: so the group counts as vacant until somebody
+    /// leads it in another term.
+    async fn transfer(&self, to: NodeId) {
+        self.is_handing_over.store(true, Ordering::Relaxed);
+        // If it fails, the others elect a leader.
+        let _ = self.raft.trigger().transfer_leader(to).await;
+    }
+
+    /// Returns when this node does not lead, or after the time.
+    pub(crate) async fn handed_over(&self, timeout: Duration) {
+        let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
+    }
+}
+
+/// Whether these are a majority of each set.
+fn is_majority(sets: &[BTreeSet<NodeId>], nodes: &BTreeSet<NodeId>) -> bool {
+    sets.iter().all(|set| 2 * set.intersection(nodes).count() > set.len())
+}
