@@ -8,6 +8,7 @@
 
 mod access;
 mod apply;
+mod balance;
 mod catalogue;
 mod command;
 mod controller;
@@ -27,6 +28,7 @@ pub use access::{
     ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, PRINCIPAL_COUNT_MAX, PRINCIPAL_NAME_BYTES_MAX,
     Principal, PrincipalName, Proof, Rights,
 };
+pub use balance::next_move;
 pub use catalogue::{FilterRecord, FilterState};
 pub use command::{MetaCommand, MetaError, MetaReply};
 pub use controller::{

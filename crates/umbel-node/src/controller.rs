@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use umbel_engine::meta::{
     FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled,
-    next_tasks,
+    next_move, next_tasks,
 };
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
@@ -118,11 +118,14 @@ async fn look(
         Unsettled::Some(shards) => Some(shards),
     };
     refresh_views(local, coordinator, views, asked).await;
+    let nodes = local.addresses().into_keys();
+    let suspected = nodes.filter(|&node| local.beats().is_suspected(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
         forget_settled(progress, state);
         let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), progress);
-        due.chain(tasks).collect::<Vec<_>>()
+        let spread = next_move(state, &suspected).map(Task::Propose);
+        due.chain(tasks).chain(spread).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));
