@@ -6,6 +6,7 @@ mod check;
 mod connection;
 mod console;
 mod cycles;
+mod failover;
 mod idle;
 mod items;
 mod load;
@@ -25,6 +26,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::console::ConsoleArgs;
 use crate::cycles::CyclesArgs;
+use crate::failover::FailoverArgs;
 use crate::idle::IdleArgs;
 use crate::memory::MemoryArgs;
 use crate::system::Places;
@@ -48,6 +50,8 @@ enum Command {
     Memory(MemoryArgs),
     /// Processor time and leader changes of a cluster that nobody asks anything
     Idle(IdleArgs),
+    /// How long callers wait when a node dies, stands still or is stopped
+    Failover(FailoverArgs),
     /// Memory of a server whose filters come and go
     Cycles(CyclesArgs),
     /// Processor time and memory of open pages of the console
@@ -64,6 +68,8 @@ struct AllArgs {
     memory: MemoryArgs,
     #[command(flatten)]
     idle: IdleArgs,
+    #[command(flatten)]
+    failover: FailoverArgs,
     #[command(flatten)]
     cycles: CyclesArgs,
     #[command(flatten)]
@@ -163,6 +169,10 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             idle::run(&args, &places, &out, &machine).await
         }
+        Command::Failover(mut args) => {
+            is_smoke.then(|| args.shrink());
+            failover::run(&args, &places, &out, &machine).await
+        }
         Command::Cycles(mut args) => {
             is_smoke.then(|| args.shrink());
             cycles::run(&args, &places, &out, &machine).await
@@ -172,11 +182,19 @@ async fn run(cli: Cli) -> Result<()> {
             console::run(&args, &places, &out, &machine).await
         }
         Command::All(args) => {
-            let AllArgs { mut throughput, mut memory, mut idle, mut cycles, mut console } = args;
+            let AllArgs {
+                mut throughput,
+                mut memory,
+                mut idle,
+                mut failover,
+                mut cycles,
+                mut console,
+            } = args;
             if is_smoke {
                 throughput.shrink();
                 memory.shrink();
                 idle.shrink();
+                failover.shrink();
                 cycles.shrink();
                 console.shrink();
             }
@@ -185,6 +203,7 @@ async fn run(cli: Cli) -> Result<()> {
                 throughput::run(&throughput, &places, &out, &machine).await,
                 memory::run(&memory, &places, &out, &machine).await,
                 idle::run(&idle, &places, &out, &machine).await,
+                failover::run(&failover, &places, &out, &machine).await,
                 cycles::run(&cycles, &places, &out, &machine).await,
                 console::run(&console, &places, &out, &machine).await,
             ];

@@ -53,13 +53,47 @@ impl Process {
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
+
+    /// Sends it a signal.
+    #[expect(unsafe_code, reason = "kill of the own child")]
+    pub(crate) fn signal(&self, signal: libc::c_int) -> Result<()> {
+        let id = libc::pid_t::try_from(self.child.id()).context("a process id")?;
+        // SAFETY: kill touches no memory, and the child is not reaped before this value is gone.
+        match unsafe { libc::kill(id, signal) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()).context("kill"),
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// If it ended badly, or not within the time.
+    pub(crate) fn wait_ended(&mut self, patience: Duration) -> Result<()> {
+        let started = std::time::Instant::now();
+        while started.elapsed() < patience {
+            if let Some(status) = self.child.try_wait()? {
+                ensure!(status.success(), "it ended with {status}: {}", self.log.display());
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("it has not ended after {} s: {}", patience.as_secs(), self.log.display());
+    }
+}
+
+impl Process {
+    /// Kills it, if it has not ended.
+    pub(crate) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already; its data are thrown away.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Its data are thrown away.
+        self.end();
     }
 }
 

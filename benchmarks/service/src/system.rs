@@ -173,6 +173,9 @@ pub(crate) struct Servers {
     pub(crate) tls: Option<TlsFiles>,
     // Ended before the folder goes.
     processes: Vec<Process>,
+    /// How each process was started: program, arguments, log.
+    commands: Vec<(PathBuf, Vec<String>, PathBuf)>,
+    system: System,
     _folder: Folder,
 }
 
@@ -199,7 +202,7 @@ impl Servers {
             true => Some(make_certificates(program, &folder.0.join("certs"))?),
             false => None,
         };
-        let mut processes = Vec::new();
+        let (mut processes, mut commands) = (Vec::new(), Vec::new());
         for index in 0..process_count {
             let name = format!("{}-{}", system.name, index + 1);
             let data = folder.0.join(&name);
@@ -211,20 +214,46 @@ impl Servers {
             arguments.extend(more.iter().map(|word| (*word).to_owned()));
             let log = places.logs.join(format!("{name}.log"));
             processes.push(Process::start(program, &arguments, &log)?);
+            commands.push((program.clone(), arguments, log));
         }
-        let mut servers = Self { addresses, tls, processes, _folder: folder };
+        let mut servers = Self { addresses, tls, processes, commands, system, _folder: folder };
+        servers.ready().await?;
+        Ok(servers)
+    }
+
+    /// Waits until all nodes can be asked, and know of each other.
+    ///
+    /// # Errors
+    /// If one of them has ended, or it takes too long.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
         let end = Instant::now() + START_TIMEOUT;
         loop {
-            servers.check_alive()?;
-            let ready = timeout(READY_TIMEOUT, servers.check_ready(system)).await;
+            self.check_alive()?;
+            let ready = timeout(READY_TIMEOUT, self.check_ready(self.system)).await;
             match ready.context("no answer").flatten() {
-                Ok(()) => return Ok(servers),
+                Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > end => {
-                    return Err(error.context(format!("{}: it does not start", system.name)));
+                    return Err(error.context(format!("{}: it does not start", self.system.name)));
                 }
                 Err(_) => sleep(START_POLL).await,
             }
         }
+    }
+
+    /// One of the processes.
+    pub(crate) fn process(&mut self, index: usize) -> &mut Process {
+        &mut self.processes[index]
+    }
+
+    /// Ends a process, if it has not ended, and starts it again with its data.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub(crate) fn restart(&mut self, index: usize) -> Result<()> {
+        let (program, arguments, log) = &self.commands[index];
+        self.processes[index].end();
+        self.processes[index] = Process::start(program, arguments, log)?;
+        Ok(())
     }
 
     /// # Errors
