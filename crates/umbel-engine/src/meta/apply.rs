@@ -50,8 +50,8 @@ impl MetaState {
         match command {
             // Handled above; a cluster is formed once.
             MetaCommand::Form { .. } => Ok(MetaReply::Done),
-            MetaCommand::AddNode { address, nonce } => self.add_node(log_index, address, *nonce),
-            MetaCommand::AdmitNode(applicant) => self.admit_node(log_index, applicant),
+            MetaCommand::AddNode { address, nonce } => self.add_node(address, *nonce),
+            MetaCommand::AdmitNode(applicant) => self.admit_node(applicant),
             MetaCommand::PutJoinToken { digest, expires_ms, now_ms } => {
                 self.put_join_token(*digest, *expires_ms, *now_ms)
             }

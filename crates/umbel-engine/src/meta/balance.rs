@@ -31,9 +31,9 @@ const IMBALANCE_MIN: usize = 3;
 /// let Some(MetaCommand::MoveReplica { from, to, .. }) = next_move(&state, &BTreeSet::new()) else {
 ///     panic!("node 1 has 4 replicas, the new one none")
 /// };
-/// assert_eq!((from, to), (NodeId(1), NodeId(6)));
+/// assert_eq!((from, to), (NodeId(1), NodeId(2)));
 /// // Nothing is moved to a node that is not there.
-/// assert_eq!(next_move(&state, &BTreeSet::from([NodeId(6)])), None);
+/// assert_eq!(next_move(&state, &BTreeSet::from([NodeId(2)])), None);
 /// ```
 #[must_use]
 pub fn next_move(state: &MetaState, suspected: &BTreeSet<NodeId>) -> Option<MetaCommand> {
@@ -132,10 +132,10 @@ mod tests {
     fn nodes_that_are_drained_get_nothing_and_are_nobodys_business() {
         let mut state = formed(3, 16, 2);
         state.apply(50, &MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
-        state.apply(60, &MetaCommand::Drain { node: NodeId(50), drain: true });
+        state.apply(60, &MetaCommand::Drain { node: NodeId(4), drain: true });
         assert_eq!(next_move(&state, &BTreeSet::new()), None);
         // What has to be replaced goes first.
-        state.apply(70, &MetaCommand::Drain { node: NodeId(50), drain: false });
+        state.apply(70, &MetaCommand::Drain { node: NodeId(4), drain: false });
         state.apply(80, &MetaCommand::Drain { node: NodeId(3), drain: true });
         assert_eq!(next_move(&state, &BTreeSet::new()), None);
     }

@@ -25,9 +25,8 @@ pub enum MetaCommand {
         /// Replicas wanted of every shard.
         replica_count: u32,
     },
-    /// Adds a node; its number is the index of this entry, or more where the first nodes took that
-    /// number. So that a repeated request does no harm, it is that of the live node that was added
-    /// with the same nonce, if there is one.
+    /// Adds a node; its number is the next one that no node ever had. So that a repeated request does no
+    /// harm, it is that of the live node that was added with the same nonce, if there is one.
     AddNode {
         /// Where it listens.
         address: String,

@@ -86,11 +86,11 @@ impl MetaState {
     /// let mut state = MetaState::new();
     /// let nodes = (1..=3).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
     /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
-    /// state.apply(9, &MetaCommand::AddNode { address: "node9:7070".into(), nonce: 5 });
+    /// state.apply(9, &MetaCommand::AddNode { address: "node4:7070".into(), nonce: 5 });
     /// state.apply(10, &MetaCommand::RemoveNode { node: NodeId(2) });
-    /// let gone = [2, 4, 8, 0].map(|node| state.is_no_member(NodeId(node)));
-    /// let may_be = [1, 3, 9, 10].map(|node| !state.is_no_member(NodeId(node)));
-    /// assert_eq!((gone, may_be), ([true; 4], [true; 4]));
+    /// let gone = [2, 0].map(|node| state.is_no_member(NodeId(node)));
+    /// let may_be = [1, 3, 4, 5].map(|node| !state.is_no_member(NodeId(node)));
+    /// assert_eq!((gone, may_be), ([true; 2], [true; 4]));
     /// ```
     #[must_use]
     pub fn is_no_member(&self, node: NodeId) -> bool {
@@ -100,12 +100,7 @@ impl MetaState {
         }
     }
 
-    pub(super) fn add_node(
-        &mut self,
-        log_index: u64,
-        address: &str,
-        nonce: u64,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn add_node(&mut self, address: &str, nonce: u64) -> Result<MetaReply, MetaError> {
         check_address(address)?;
         let mut live_count = 0;
         let mut holder = None;
@@ -126,7 +121,7 @@ impl MetaState {
             let what = format!("{live_count} nodes, at most {NODE_COUNT_MAX} are allowed");
             return Err(MetaError::Quota { what });
         }
-        let node = self.next_node(log_index)?;
+        let node = self.next_node()?;
         let nonce = Some(nonce);
         let record = NodeRecord::Live { address: address.to_owned(), nonce, is_draining: false };
         self.nodes.insert(node, record);
@@ -134,11 +129,11 @@ impl MetaState {
         Ok(MetaReply::Node(node))
     }
 
-    /// The entry's index, or more if a node of the first ones has that number.
-    fn next_node(&self, log_index: u64) -> Result<NodeId, MetaError> {
+    /// The one above all that were ever given: records of removed nodes stay.
+    fn next_node(&self) -> Result<NodeId, MetaError> {
         let last = self.nodes.last_key_value().map_or(0, |(node, _)| node.0);
         match last.checked_add(1) {
-            Some(next) => Ok(NodeId(log_index.max(next))),
+            Some(next) => Ok(NodeId(next)),
             None => Err(MetaError::Quota { what: "all numbers of nodes are used up".to_owned() }),
         }
     }

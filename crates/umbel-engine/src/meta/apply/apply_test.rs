@@ -103,28 +103,28 @@ fn a_cluster_that_cannot_be_is_not_formed() {
 #[test]
 fn nodes_join_once() {
     let mut cluster = Cluster::new(2, 1, 1);
-    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(10)));
+    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(3)));
     assert_eq!(cluster.state.epoch(), Epoch(2));
-    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(10)));
+    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(3)));
     assert_eq!(cluster.state.epoch(), Epoch(2));
-    let taken = MetaError::AddressTaken { address: "c:1".to_owned(), node: node(10) };
+    let taken = MetaError::AddressTaken { address: "c:1".to_owned(), node: node(3) };
     assert_eq!(cluster.error(&add("c:1", 6)), taken);
     let taken = MetaError::AddressTaken { address: "node1:7070".to_owned(), node: node(1) };
     assert_eq!(cluster.error(&add("node1:7070", 6)), taken);
     let long = "x".repeat(NODE_ADDRESS_BYTES_MAX + 1);
     assert!(matches!(cluster.error(&add(&long, 7)), MetaError::Quota { .. }));
     // A new process on a removed node's machine is another node.
-    cluster.done(&MetaCommand::RemoveNode { node: node(10) });
-    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(cluster.log_index)));
+    cluster.done(&MetaCommand::RemoveNode { node: node(3) });
+    assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(4)));
 }
 
 #[test]
-fn numbers_of_first_nodes_are_skipped() {
+fn numbers_of_nodes_are_small_and_never_given_again() {
     let mut state = MetaState::new();
     state.apply(2, &form(5, 1, 1));
-    assert_eq!(state.apply(3, &add("f:1", 1)), MetaReply::Node(node(6)));
-    assert_eq!(state.apply(4, &add("g:1", 2)), MetaReply::Node(node(7)));
-    assert_eq!(state.apply(40, &add("h:1", 3)), MetaReply::Node(node(40)));
+    assert_eq!(state.apply(30, &add("f:1", 1)), MetaReply::Node(node(6)));
+    assert_eq!(state.apply(31, &MetaCommand::RemoveNode { node: node(6) }), MetaReply::Done);
+    assert_eq!(state.apply(40, &add("h:1", 3)), MetaReply::Node(node(7)));
 }
 
 #[test]
@@ -159,23 +159,23 @@ fn the_last_node_stays() {
 #[test]
 fn replicas_move_one_at_a_time() {
     let mut cluster = Cluster::new(3, 1, 3);
-    let (shard, to) = (ShardId(0), node(10));
+    let (shard, to) = (ShardId(0), node(4));
     cluster.apply(&add("d:1", 1));
     let go = |from, to| MetaCommand::MoveReplica { shard, from: node(from), to: node(to) };
-    for (from, to) in [(10, 10), (4, 10), (1, 2), (1, 1), (1, 11)] {
+    for (from, to) in [(4, 4), (5, 4), (1, 2), (1, 1), (1, 11)] {
         assert!(matches!(cluster.error(&go(from, to)), MetaError::BadMove { .. }), "{from} {to}");
     }
     let nowhere = MetaCommand::MoveReplica { shard: ShardId(1), from: node(1), to };
     assert!(matches!(cluster.error(&nowhere), MetaError::BadMove { .. }));
     cluster.done(&MetaCommand::Drain { node: to, drain: true });
-    assert!(matches!(cluster.error(&go(1, 10)), MetaError::BadMove { .. }));
+    assert!(matches!(cluster.error(&go(1, 4)), MetaError::BadMove { .. }));
     cluster.done(&MetaCommand::Drain { node: to, drain: false });
 
-    cluster.done(&go(2, 10));
+    cluster.done(&go(2, 4));
     let epoch = cluster.state.epoch();
-    cluster.done(&go(2, 10));
+    cluster.done(&go(2, 4));
     assert_eq!(cluster.state.epoch(), epoch);
-    assert!(matches!(cluster.error(&go(1, 10)), MetaError::BadMove { .. }));
+    assert!(matches!(cluster.error(&go(1, 4)), MetaError::BadMove { .. }));
     let target = vec![node(1), node(3), to];
     assert_eq!(cluster.state.shard(shard).unwrap().target, Some(target.clone()));
 

@@ -86,15 +86,15 @@ fn a_group_is_moved_in_three_steps() {
         group: GroupId::META,
         leader: NodeId(1),
         voters: nodes(&[1, 2, 3]),
-        learners: nodes(&[10]),
+        learners: nodes(&[4]),
     };
     assert_eq!(cluster.tasks(), [meta]);
-    cluster.meta = view(&[1, 2, 3], &[10]);
+    cluster.meta = view(&[1, 2, 3], &[4]);
     assert_eq!(cluster.tasks(), []);
 
     cluster.apply(&MetaCommand::RemoveNode { node: NodeId(2) });
-    cluster.meta = view(&[1, 3, 10], &[]);
-    let (shard, target) = (ShardId(0), nodes(&[1, 3, 10]));
+    cluster.meta = view(&[1, 3, 4], &[]);
+    let (shard, target) = (ShardId(0), nodes(&[1, 3, 4]));
     let plan = MetaCommand::PlanReplicas { shard, target: target.clone() };
     assert_eq!(cluster.tasks(), [Task::Propose(plan.clone())]);
     cluster.apply(&plan);
@@ -106,11 +106,11 @@ fn a_group_is_moved_in_three_steps() {
     };
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
     // The new one catches up, then votes; one that was left over has to go.
-    cluster.views.insert(shard, view(&[1, 2, 3], &[10]));
+    cluster.views.insert(shard, view(&[1, 2, 3], &[4]));
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
-    cluster.views.insert(shard, view(&[3, 10, 1], &[4]));
+    cluster.views.insert(shard, view(&[3, 4, 1], &[4]));
     let Task::ChangeMembers { leader: NodeId(3), .. } = &cluster.tasks()[0] else { panic!() };
-    cluster.views.insert(shard, view(&[3, 10, 1], &[]));
+    cluster.views.insert(shard, view(&[3, 4, 1], &[]));
     let changed = MetaCommand::ReplicasChanged { shard, replicas: target };
     assert_eq!(cluster.tasks(), [Task::Propose(changed.clone())]);
     cluster.apply(&changed);
@@ -209,7 +209,7 @@ fn a_new_target_is_found_when_the_old_one_is_gone() {
     let mut cluster = Cluster::new(3, 1, 3);
     cluster.apply(&MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
     cluster.meta = view(&[1, 2, 3], &[10]);
-    let (shard, to) = (ShardId(0), NodeId(10));
+    let (shard, to) = (ShardId(0), NodeId(4));
     cluster.apply(&MetaCommand::MoveReplica { shard, from: NodeId(3), to });
     cluster.apply(&MetaCommand::RemoveNode { node: to });
     cluster.meta = view(&[1, 2, 3], &[]);
