@@ -67,11 +67,11 @@ pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 32 << 20;
 
 /// A connection on which a call waits and nothing comes for so long is probed. Nodes elect another leader in half a second:
 /// whoever waits for the old one much longer notices the failure by that alone.
-pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(200);
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(150);
 
 /// How long a probe may stay without an answer; then the call is sent to another node, if it may be sent twice. The
 /// node's network answers probes, not what works on the call.
-pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(400);
+pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Names of one page of a list: the most that nodes give.
 pub(crate) const LIST_PAGE_NAMES: u32 = 1000;

@@ -72,7 +72,7 @@ crate::settings! {
         heartbeat_ms: u64 = 100,
         /// Milliseconds without a sign of life after which a node is suspected, and others take over what it
         /// leads: at least three times `heartbeat_ms`, at most 600000.
-        suspect_ms: u64 = 500,
+        suspect_ms: u64 = 400,
         /// Allows to listen without TLS on addresses that other machines reach: whoever reaches the port can
         /// read and change everything.
         insecure: bool = false,

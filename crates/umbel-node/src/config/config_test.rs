@@ -94,7 +94,7 @@ fn a_cluster_has_one_origin() {
 fn numbers_have_ranges() {
     assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
     assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
-    assert!(refused(|config| config.heartbeat_ms = 167).contains("suspect_ms"));
+    assert!(refused(|config| config.heartbeat_ms = 134).contains("suspect_ms"));
     assert!(refused(|config| config.suspect_ms = 299).contains("expected 300"));
     assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
     assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));

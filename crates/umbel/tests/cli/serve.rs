@@ -147,7 +147,7 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
     let mut command = umbel(&sandbox, "serve --config a.toml --shards 7 --print-config");
     let output = command.env("UMBEL_SHARDS", "6").env("UMBEL_REPLICAS", "6").output().unwrap();
     let printed = sandbox.ended(output).kept_text();
-    for line in ["shards = 7", "replicas = 6", "heartbeat_ms = 50", "suspect_ms = 500"] {
+    for line in ["shards = 7", "replicas = 6", "heartbeat_ms = 50", "suspect_ms = 400"] {
         assert!(printed.lines().any(|printed| printed == line), "{line}: {printed}");
     }
     sandbox.write("b.toml", &printed);

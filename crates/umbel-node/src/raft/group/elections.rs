@@ -147,11 +147,15 @@ impl Group {
             let metrics = metrics.borrow_watched();
             let own = metrics.id;
             let Some(replication) = metrics.replication.as_ref() else { return };
+            let matched = |voter: &NodeId| replication.get(voter).copied().flatten();
             let voters = metrics.membership_config.membership().voter_ids();
-            let others = voters.filter(|&voter| voter != own && !self.beats.is_suspected(voter));
+            let mut others: Vec<NodeId> =
+                voters.filter(|&voter| voter != own && !self.beats.is_suspected(voter)).collect();
+            let longest = others.iter().map(matched).max().flatten();
+            others.retain(|voter| matched(voter) == longest);
             // Of equal ones another for each group, so that they are spread.
-            let turn = |voter: NodeId| voter.0.wrapping_add(self.id.number().into()) % 7;
-            others.max_by_key(|&voter| (replication.get(&voter).copied().flatten(), turn(voter)))
+            let turn = (self.id.number() as usize).checked_rem(others.len());
+            turn.map(|turn| others[turn])
         };
         if let Some(to) = to {
             self.transfer(to).await;
