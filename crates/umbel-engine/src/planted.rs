@@ -187,10 +187,19 @@ impl Planted {
             Self::CutMidLog => {
                 &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED]
             }
-            Self::ChecksumIgnored => {
-                &["recovered_prefix", "one_log_id_one_payload", "replicas_agree", HEALS]
-            }
-            Self::IdentityIgnored => &["identity_holds", "recovered_prefix", "leader_completeness"],
+            Self::ChecksumIgnored => &[
+                "recovered_prefix",
+                "one_log_id_one_payload",
+                "state_machine_safety",
+                "replicas_agree",
+                HEALS,
+            ],
+            Self::IdentityIgnored => &[
+                "identity_holds",
+                "recovered_prefix",
+                "leader_completeness",
+                "committed_on_quorum",
+            ],
             Self::CommitHintAhead => {
                 &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
             }
