@@ -48,6 +48,7 @@ mod in_place;
 mod inputs;
 mod join_indexes;
 mod json_lines;
+mod ledger_line;
 mod local_pass;
 mod memory;
 mod name_filter;

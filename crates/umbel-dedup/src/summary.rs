@@ -5,6 +5,7 @@
 use super::bad::BadRecords;
 use super::context::Job;
 use super::exchange::Outcome;
+use super::ledger_line::ledger_line;
 use super::local_pass::LocalTimes;
 use super::online::Asked;
 use super::output::OutputTimes;
@@ -117,9 +118,9 @@ impl Summary {
         Ok(text)
     }
 
-    /// As JSON in one line, for the ledger of a cluster.
+    /// As JSON in one line, for the ledger of a cluster, perhaps shortened.
     pub(crate) fn line(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(&self.value).context("summary")
+        ledger_line(self.value.clone())
     }
 
     /// Its fields. Names are a public interface.
