@@ -15,6 +15,8 @@ mod markup;
 mod page;
 mod shapes;
 mod tables;
+#[cfg(test)]
+mod texts;
 mod told;
 mod words;
 
@@ -22,5 +24,7 @@ pub(crate) use markup::Element;
 pub(crate) use page::{Heading, page, section};
 pub(crate) use shapes::{Matrix, Part, Tone, bar, matrix, strip};
 pub(crate) use tables::{Cell, figures, folded, note, table};
+#[cfg(test)]
+pub(crate) use texts::texts;
 pub(crate) use told::Told;
 pub(crate) use words::{duration, grouped, number_of, share, shortened, ten_thousandths};

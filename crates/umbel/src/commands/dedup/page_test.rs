@@ -1,6 +1,7 @@
 //! Pages of summaries that no test has the machines for, and of names that mean no good.
 
 use super::*;
+use crate::picture::texts;
 use serde_json::json;
 
 /// Bytes that no page has: what opens at once everywhere.
@@ -42,13 +43,6 @@ fn summary() -> Value {
 
 fn set(summary: &mut Value, pointer: &str, value: Value) {
     *summary.pointer_mut(pointer).unwrap() = value;
-}
-
-/// The texts of a page, one a line.
-fn texts(page: &str) -> String {
-    let body = page.split("</style>").nth(1).unwrap();
-    let texts = body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text);
-    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -217,6 +217,7 @@ fn footer(told: Told<'_>) -> Element {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::texts;
     use serde_json::json;
 
     fn report() -> Value {
@@ -233,12 +234,6 @@ mod tests {
             "resumed": { "times": 0, "bytes_again": 0 },
             "predicted_bytes": 900, "lower_bound_bytes": 500, "ratio": 2.0, "wall_seconds": 0.25, "cpu_seconds": 0.1,
         })
-    }
-
-    fn texts(page: &str) -> String {
-        let body = page.split("</style>").nth(1).unwrap();
-        let texts = body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text);
-        texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
