@@ -9,6 +9,7 @@ pub(crate) use planned::PlannedJobs;
 pub(crate) use users::Users;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use umbel_engine::dedup::job::JobRules;
 
 use umbel_engine::dedup::{FilterChoice, GroupSize, Keep, Level, Place, Rank, RecordPart};
@@ -39,6 +40,27 @@ pub(crate) struct Output {
     /// tells sizes for each that a record of this machine was dropped for; of another machine's also
     /// which part it is.
     pub(crate) groups: BTreeMap<Place, GroupSize>,
+    /// What it was told of every worker's tally, where the job tells what was kept.
+    pub(crate) weights: Vec<Vec<u8>>,
+}
+
+/// What a worker tells all others of its tally: how many of its records repeat others, and how many repeat one of its own,
+/// by the sizes of its groups.
+pub(crate) fn weight_of(dropped: u64, sizes: impl Iterator<Item = u64>) -> Vec<u8> {
+    let kept_for: u64 = sizes.map(|size| size - 1).sum();
+    [dropped, kept_for].into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// The same of a machine with these chunks, by what it knows.
+pub(crate) fn weight_at(
+    drops: &BTreeMap<Place, Option<Place>>,
+    groups: &BTreeMap<Place, GroupSize>,
+    own: &Range<u32>,
+) -> Vec<u8> {
+    // What a reference holds is noted as kept in its own stead, and no repeat.
+    let dropped = drops.iter().filter(|(place, kept)| kept.as_ref() != Some(place));
+    let kept_for = groups.iter().filter(|(kept, _)| own.contains(&kept.chunk()));
+    weight_of(dropped.count() as u64, kept_for.map(|(_, told)| told.size))
 }
 
 impl JobPlan {
@@ -69,6 +91,11 @@ impl JobPlan {
     pub(crate) fn chunk_count(&self, machine: u32) -> u32 {
         let count = self.records.get((machine as usize).wrapping_sub(1)).copied().unwrap_or(0);
         count.div_ceil(CHUNK_RECORDS)
+    }
+
+    /// The numbers of a machine's chunks in a job, given that of its first one.
+    pub(crate) fn chunks_from(&self, base: u32, machine: u32) -> Range<u32> {
+        base..base + self.chunk_count(machine)
     }
 
     /// What the job decides by.

@@ -121,6 +121,8 @@ planted! {
     RelayedAsOwn = "relayed_as_own",
     /// A keeper tells that all kept pieces of a range are the first one.
     PartsNamedAlike = "parts_named_alike",
+    /// All workers are told the first one's weights of files as those of every one.
+    WeightsAlike = "weights_alike",
     /// A job ends when the first worker has added what it kept to the filter.
     FinishBeforeAdded = "finish_before_added",
     /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
@@ -232,6 +234,7 @@ impl Planted {
             | Self::ClaimCountsOne
             | Self::RelayedAsOwn
             | Self::PartsNamedAlike
+            | Self::WeightsAlike
             | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
             Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
             Self::GateLeftOpen | Self::StartUnheard => {
@@ -301,6 +304,7 @@ impl Planted {
             | Self::ClaimCountsOne
             | Self::RelayedAsOwn
             | Self::PartsNamedAlike
+            | Self::WeightsAlike
             | Self::FinishBeforeAdded => "jobs",
             Self::GateLeftOpen
             | Self::ForeignSessionAccepted

@@ -127,8 +127,8 @@ impl Workshop for AsWorkshop {
         explained(self.0.learn(keeper, &groups))
     }
 
-    fn seal_groups(&self) -> Outcome<()> {
-        explained(self.0.seal_groups())
+    fn seal_groups(&self) -> Outcome<Vec<u8>> {
+        explained(self.0.seal_groups().map(|()| Vec::new()))
     }
 
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Outcome<Written>> {

@@ -1,12 +1,13 @@
 //! A job that is done has kept one record of each class of equal items, the right one, but for what a filter
-//! held that it asked; each machine has put exactly that under its name, and all of it is in the filter; of a job that has no result nothing stands under its name.
+//! held that it asked; each machine has put exactly that under its name, was told how much of every machine's records was repeated, and all of it is in the
+//! filter; of a job that has no result nothing stands under its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use umbel_engine::dedup::{GroupSize, Keep, Place, Rank, reference};
 
 use super::checked::Checked;
-use crate::jobs::{Output, part_of, place_of, rank_of};
+use crate::jobs::{Output, part_of, place_of, rank_of, weight_of};
 use crate::plan::JobPlan;
 
 /// Name of the invariant.
@@ -90,9 +91,17 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
             *sizes.entry(*kept).or_insert(1) += 1;
         }
     }
+    let weight = |(&machine, &base): (&u32, &u32)| {
+        let own = facts.plan.chunks_from(base, machine);
+        let is_own = |place: &Place| own.contains(&place.chunk());
+        let repeats = drops.keys().filter(|place| is_own(place) && !known.contains(&items[place]));
+        let kept_for = sizes.iter().filter(|(kept, _)| is_own(kept)).map(|(_, size)| *size);
+        weight_of(repeats.count() as u64, kept_for)
+    };
+    let weights: Vec<Vec<u8>> = facts.machines.iter().zip(&bases).map(weight).collect();
     let of_machine = |(&machine, &base): (&u32, &u32)| {
-        let mut output = Output::default();
-        let own = base..base + facts.plan.chunk_count(machine);
+        let mut output = Output { weights: weights.clone(), ..Output::default() };
+        let own = facts.plan.chunks_from(base, machine);
         if rules.report_kept {
             let mut named: BTreeSet<Place> = BTreeSet::new();
             let of_own = drops.iter().filter(|(place, _)| own.contains(&place.chunk()));
@@ -138,6 +147,10 @@ fn difference(output: &Output, expected: &Output, reports: bool) -> Option<Strin
         let wrong = both.map(|kept| (kept, output.groups.get(kept), expected.groups.get(kept)));
         let wrong = wrong.into_iter().find(|(_, said, expected)| said != expected);
         return Some(format!("says of a group {wrong:?} (kept, said, expected)"));
+    }
+    if reports && output.weights != expected.weights {
+        let (said, expected) = (&output.weights, &expected.weights);
+        return Some(format!("was told the weights {said:?} of machines, expected {expected:?}"));
     }
     None
 }
@@ -210,6 +223,10 @@ mod tests {
             sizes.next().unwrap().size += 1;
         };
         assert_eq!(found(miscount, "done"), 1);
+        let mistell = |outputs: &mut Vec<Option<Output>>| {
+            outputs[0].as_mut().unwrap().weights.swap(0, 1);
+        };
+        assert_eq!(found(mistell, "done"), 1);
         let lack = |added: &mut BTreeSet<u32>| assert!(added.pop_first().is_some());
         assert_eq!(found_with(|_| {}, lack, "done"), 1);
         let add = |added: &mut BTreeSet<u32>| assert!(added.insert(1_000));

@@ -19,7 +19,7 @@ use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
 
 use super::planned::PlannedJobs;
-use super::{CHUNK_RECORDS, Output, hash_of, part_of, place_of, rank_of, record_at};
+use super::{CHUNK_RECORDS, Output, hash_of, part_of, place_of, rank_of, record_at, weight_at};
 use crate::disk::SimDisk;
 use crate::plan::JobPlan;
 
@@ -409,14 +409,14 @@ impl Workshop for SimWorkshop {
         Ok(())
     }
 
-    fn seal_groups(&self) -> Result<(), WorkshopError> {
+    fn seal_groups(&self) -> Result<Vec<u8>, WorkshopError> {
         self.writable()?;
-        let groups = lock(&self.loose).groups.clone();
-        self.stored().groups.get_or_insert(groups);
-        Ok(())
+        let own = self.plan.chunks_from(self.order()?.chunk_base, self.machine);
+        let Stored { drops, groups, .. } = &mut *self.stored();
+        Ok(weight_at(drops, groups.get_or_insert(lock(&self.loose).groups.clone()), &own))
     }
 
-    fn write(&self, _order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
+    fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         Box::pin(async move {
             self.ask().await?;
             let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
@@ -426,7 +426,7 @@ impl Workshop for SimWorkshop {
             let mut stored = self.stored();
             let held = stored.held.clone().unwrap_or_default();
             let groups = stored.groups.clone().unwrap_or_default();
-            let mut output = Output { groups, ..Output::default() };
+            let mut output = Output { groups, weights: order.weights, ..Output::default() };
             for record in 0..records {
                 let place = place_of(base, record);
                 match stored.drops.get(&place) {

@@ -154,6 +154,7 @@ impl Carrier<'_> {
         let order = WriteOrder {
             chunk_bases: bases,
             catalogues: counts.iter().map(|counts| counts.catalogue.clone()).collect(),
+            weights: vec![Vec::new(); WORKERS.into()],
         };
         let mut written: Vec<Written> = Vec::new();
         for worker in 0..usize::from(WORKERS) {
@@ -179,7 +180,8 @@ impl Carrier<'_> {
             report += *expected;
             report += *expected;
         }
-        let result = JobResult { plan, report, counts, written, attempts: 1 };
+        let weights = order.weights.clone();
+        let result = JobResult { plan, report, counts, weights, written, attempts: 1 };
         self.shops[0].conclude(&result).unwrap();
         self.step();
         self.shops.iter().for_each(|shop| shop.end(false));

@@ -44,8 +44,8 @@ mod worker;
 pub use cell_set::CellSet;
 pub use coordinator::{CoordinatorMark, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules};
 pub use messages::{
-    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, TallyOrder, Word, WriteOrder,
-    Written,
+    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, Tallied, TallyOrder, Word,
+    WriteOrder, Written,
 };
 pub use outcome::{JobFailure, JobResult};
 pub use shape::shape_for;

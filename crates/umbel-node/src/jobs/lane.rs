@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_engine::Outbox;
-use umbel_engine::dedup::job::{CellSet, CellWindow};
+use umbel_engine::dedup::job::{CellSet, CellWindow, Tallied};
 use umbel_engine::dedup::{
     Entry, ExchangeError, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
 };
@@ -40,8 +40,8 @@ pub(super) enum LaneEvent {
     Done,
     /// All cells are settled everywhere, and groups are counted from now on.
     Tallying,
-    /// They are, durably; so much was sent for that.
-    Tallied(Box<ExchangeReport>),
+    /// They are, durably.
+    Tallied(Box<Tallied>),
     /// A peer's frame was refused, or its stream broke.
     Trouble { peer: WorkerId, cause: String },
     /// The worker cannot go on.

@@ -418,7 +418,7 @@ impl Workshop for MemoryWorkshop {
         self.now(Point::Learn, |_| self.groups.lock().unwrap().extend(groups))
     }
 
-    fn seal_groups(&self) -> Result<(), WorkshopError> {
+    fn seal_groups(&self) -> Result<Vec<u8>, WorkshopError> {
         self.now(Point::SealGroups, |kept| {
             if kept.groups.is_none() {
                 let groups = self.groups.lock().unwrap().clone();
@@ -426,12 +426,16 @@ impl Workshop for MemoryWorkshop {
                 kept.parts = named.collect();
                 kept.groups = Some(groups.iter().map(|group| (group.kept, group.size)).collect());
             }
+            vec![9; 2]
         })
     }
 
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         self.later(Point::Write, move |kept| {
             assert!(order.catalogues.iter().all(|catalogue| *catalogue == [7; 3]));
+            // Nothing is told of a tally where there was none.
+            let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
+            assert!(order.weights.iter().all(|told| told == weights));
             let mut places: Vec<Place> =
                 self.entries_where(kept, |_| true).iter().map(|(entry, _)| entry.place).collect();
             let records = places.len() as u64;

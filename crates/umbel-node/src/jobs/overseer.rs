@@ -132,9 +132,9 @@ impl Overseer {
                 }
             }
             LaneEvent::Tallying => watch.is_over = false,
-            LaneEvent::Tallied(report) => {
+            LaneEvent::Tallied(tallied) => {
                 watch.is_over = true;
-                self.tell(WorkerEvent::Tallied { attempt, report: *report });
+                self.tell(WorkerEvent::Tallied { attempt, tallied: *tallied });
             }
             LaneEvent::Trouble { peer, cause } => {
                 watch.is_over = true;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use umbel_engine::Outbox;
-use umbel_engine::dedup::job::TallyOrder;
+use umbel_engine::dedup::job::{Tallied, TallyOrder};
 use umbel_engine::dedup::{
     ExchangeError, Group, GroupSize, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
 };
@@ -94,9 +94,9 @@ impl Tallier {
                     continue;
                 }
                 TallyOutput::Done => {
-                    self.workshop.seal_groups()?;
-                    let report = Box::new(self.machine.report());
-                    let _ = self.events.send(LaneEvent::Tallied(report));
+                    let weights = self.workshop.seal_groups()?;
+                    let tallied = Tallied { report: self.machine.report(), weights };
+                    let _ = self.events.send(LaneEvent::Tallied(Box::new(tallied)));
                     continue;
                 }
             };

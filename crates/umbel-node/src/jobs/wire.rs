@@ -16,7 +16,7 @@ use crate::ports::{NotProved, PeerIdentity};
 use crate::raft::encoding::encode;
 
 /// Version of the protocol between workers. Another one is refused.
-const PROTOCOL: u32 = 4;
+const PROTOCOL: u32 = 5;
 
 /// Name of the metadata that holds the [`JobHello`].
 const HELLO: &str = "umbel-job-bin";
@@ -366,7 +366,7 @@ mod tests {
         let value = MetadataValue::from_bytes(&hello.encode_to_vec());
         request.metadata_mut().insert_bin(HELLO, value);
         let status = hello_of(request.metadata()).unwrap_err();
-        assert!(status.message().contains("protocol 4 is spoken here, worker 0 speaks 9"));
+        assert!(status.message().contains("protocol 5 is spoken here, worker 0 speaks 9"));
         assert!(hello_of(&MetadataMap::new()).is_err());
     }
 

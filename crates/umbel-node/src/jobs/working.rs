@@ -181,7 +181,8 @@ impl Working {
             }
             Order::Write(write) => {
                 let workers = self.workers as usize;
-                if write.chunk_bases.len() != workers || write.catalogues.len() != workers {
+                let lists = [&write.catalogues, &write.weights].map(Vec::len);
+                if write.chunk_bases.len() != workers || lists != [workers; 2] {
                     return Err(format!("chunks of {} workers", write.chunk_bases.len()));
                 }
             }

@@ -180,11 +180,12 @@ pub trait Workshop: Send + Sync + 'static {
     /// If scratch cannot be written.
     fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
 
-    /// Makes all groups durable.
+    /// Makes all groups durable, and says how much of this worker's files was repeated: what stands in the order to write,
+    /// of all workers ([`WriteOrder::weights`]). Empty where no output tells of files.
     ///
     /// # Errors
     /// If they cannot be made durable.
-    fn seal_groups(&self) -> Result<(), WorkshopError>;
+    fn seal_groups(&self) -> Result<Vec<u8>, WorkshopError>;
 
     /// Writes all outputs aside. Durable on return; outputs that an earlier call had finished are
     /// not written again. Where the job drops what a filter of a cluster holds, that is asked before,

@@ -6,7 +6,7 @@ use super::super::error::ExchangeError;
 use super::super::plan::{JobShape, Level, Plan};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
-use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Word, Written};
+use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Tallied, Word, Written};
 use super::outcome::{JobFailure, JobResult};
 use crate::Outbox;
 use crate::limits::{DEDUP_WORKERS_MAX, JOB_ATTEMPT_MAX};
@@ -132,7 +132,7 @@ struct Row {
     counts: Option<Counts>,
     settled: Option<CellSet>,
     exchanged: Option<ExchangeReport>,
-    tallied: Option<ExchangeReport>,
+    tallied: Option<Tallied>,
     written: Option<Written>,
     committed: bool,
     added: bool,
@@ -305,8 +305,8 @@ impl JobCoordinator {
             Word::Exchanged { attempt, report } if current(attempt, Phase::Exchanging) => {
                 row.exchanged = Some(*report);
             }
-            Word::Tallied { attempt, report } if current(attempt, Phase::Tallying) => {
-                row.tallied = Some(*report);
+            Word::Tallied { attempt, tallied } if current(attempt, Phase::Tallying) => {
+                row.tallied = Some(*tallied);
             }
             Word::Written(written) => row.written = Some(written),
             Word::Committed => row.committed = true,

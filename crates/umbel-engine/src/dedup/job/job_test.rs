@@ -193,8 +193,10 @@ impl World {
                 self.places[at].tallying = Some(attempt);
                 return;
             }
-            WorkerOutput::Write(_) => {
+            WorkerOutput::Write(order) => {
                 assert!(self.places.iter().all(Place::worker_has_tallied));
+                let weights: Vec<_> = (0..self.places.len()).map(weights_of).collect();
+                assert_eq!(order.weights, weights);
                 let place = &self.places[at];
                 assert!(!place.worker_has_written(), "what is written is not written again");
                 WorkerEvent::Written(Written { kept: 9, ..Written::default() })
@@ -238,8 +240,8 @@ impl World {
         if let Some(attempt) = attempt
             && self.places.iter().all(|place| place.tallying == Some(attempt))
         {
-            let report = ExchangeReport::default();
-            self.work(at, WorkerEvent::Tallied { attempt, report });
+            let tallied = Tallied { weights: weights_of(at), ..Tallied::default() };
+            self.work(at, WorkerEvent::Tallied { attempt, tallied });
         }
     }
 
@@ -280,6 +282,11 @@ impl Place {
     fn worker_has_committed(&self) -> bool {
         self.marks.contains(&WorkerMark::Committed)
     }
+}
+
+/// What a worker tells all others of its tally.
+fn weights_of(at: usize) -> Vec<u8> {
+    vec![u8::try_from(at).unwrap(); 2]
 }
 
 fn worker_id(at: usize) -> WorkerId {

@@ -64,6 +64,8 @@ pub struct WriteOrder {
     pub chunk_bases: Vec<u32>,
     /// Each worker's [`Counts::catalogue`].
     pub catalogues: Vec<Vec<u8>>,
+    /// Each worker's [`Tallied::weights`].
+    pub weights: Vec<Vec<u8>>,
 }
 
 /// Order to count the groups.
@@ -75,6 +77,16 @@ pub struct TallyOrder {
     pub tells_sizes: bool,
     /// Whether records have parts, and they hear which one each kept place is.
     pub names_parts: bool,
+}
+
+/// What came of counting the groups at a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tallied {
+    /// What it has sent for that.
+    pub report: ExchangeReport,
+    /// How much of its files was repeated, which all workers need to know before they tell of files; the driver's own
+    /// bytes, empty unless the job does.
+    pub weights: Vec<u8>,
 }
 
 /// What a worker has written.
@@ -95,8 +107,8 @@ pub struct Stage {
     pub order: Option<ReadOrder>,
     /// All was read.
     pub counts: Option<Counts>,
-    /// The groups were counted, and it has sent so much for that.
-    pub tallied: Option<ExchangeReport>,
+    /// The groups were counted.
+    pub tallied: Option<Tallied>,
     /// All was written.
     pub written: Option<Written>,
     /// The outputs stand under their names.
@@ -205,8 +217,8 @@ pub enum Word {
     Tallied {
         /// The attempt.
         attempt: u32,
-        /// What it has sent for that.
-        report: Box<ExchangeReport>,
+        /// What came of it.
+        tallied: Box<Tallied>,
     },
     /// The outputs are durable, aside.
     Written(Written),

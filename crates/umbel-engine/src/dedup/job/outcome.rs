@@ -16,6 +16,8 @@ pub struct JobResult {
     pub report: ExchangeReport,
     /// What each worker read.
     pub counts: Vec<Counts>,
+    /// How much of each worker's files was repeated: [`Tallied::weights`](super::Tallied::weights).
+    pub weights: Vec<Vec<u8>>,
     /// What each worker wrote.
     pub written: Vec<Written>,
     /// Attempts at the exchange; 1 if nothing broke.

@@ -5,7 +5,7 @@ use super::super::plan::{Plan, ReferenceShape, SampleOrder};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use super::messages::{
-    Counts, Forecast, Order, ReadOrder, Stage, TallyOrder, Word, WriteOrder, Written,
+    Counts, Forecast, Order, ReadOrder, Stage, Tallied, TallyOrder, Word, WriteOrder, Written,
 };
 use crate::Outbox;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ pub enum WorkerMark {
     Reading(ReadOrder),
     /// All is read, entries are durable.
     Read(Counts),
-    /// The groups are counted, durably; so much was sent for that.
-    Tallied(Box<ExchangeReport>),
+    /// The groups are counted, durably.
+    Tallied(Box<Tallied>),
     /// All is written aside, durably.
     Written(Written),
     /// The outputs stand under their names.
@@ -85,8 +85,8 @@ pub enum WorkerEvent {
     Tallied {
         /// The attempt.
         attempt: u32,
-        /// What was sent.
-        report: ExchangeReport,
+        /// What came of it.
+        tallied: Tallied,
     },
     /// [`WorkerOutput::Write`] was carried out, durably.
     Written(Written),
@@ -201,7 +201,7 @@ impl JobWorker {
             match mark {
                 WorkerMark::Reading(order) => stage.order = Some(*order),
                 WorkerMark::Read(counts) => stage.counts = Some(counts.clone()),
-                WorkerMark::Tallied(report) => stage.tallied = Some(**report),
+                WorkerMark::Tallied(tallied) => stage.tallied = Some((**tallied).clone()),
                 WorkerMark::Written(written) => stage.written = Some(written.clone()),
                 WorkerMark::Committed => stage.committed = true,
                 WorkerMark::Added => stage.added = true,
@@ -280,14 +280,14 @@ impl JobWorker {
             WorkerEvent::Trouble { attempt, peer, cause } if attempt == self.attempt => {
                 out.push(WorkerOutput::Tell(Word::Trouble { attempt, peer, cause }));
             }
-            WorkerEvent::Tallied { attempt, report } if attempt == self.attempt => {
+            WorkerEvent::Tallied { attempt, tallied } if attempt == self.attempt => {
                 // Who knew before has only answered the others.
-                let known = self.stage.tallied;
-                let report = Box::new(*self.stage.tallied.get_or_insert(report));
-                if known.is_none() {
-                    out.push(WorkerOutput::Mark(WorkerMark::Tallied(report.clone())));
+                let is_known = self.stage.tallied.is_some();
+                let tallied = Box::new(self.stage.tallied.get_or_insert(tallied).clone());
+                if !is_known {
+                    out.push(WorkerOutput::Mark(WorkerMark::Tallied(tallied.clone())));
                 }
-                out.push(WorkerOutput::Tell(Word::Tallied { attempt, report }));
+                out.push(WorkerOutput::Tell(Word::Tallied { attempt, tallied }));
             }
             WorkerEvent::Written(written) => {
                 self.doing = Doing::Nothing;

@@ -43,7 +43,14 @@ impl JobCoordinator {
         let catalogue = |row: &Row| row.counts.as_ref().map(|counts| counts.catalogue.clone());
         let chunk_bases = self.chunk_bases();
         let catalogues = self.rows.iter().map(|row| catalogue(row).unwrap_or_default()).collect();
-        Order::Write(WriteOrder { chunk_bases, catalogues })
+        Order::Write(WriteOrder { chunk_bases, catalogues, weights: self.weights() })
+    }
+
+    fn weights(&self) -> Vec<Vec<u8>> {
+        let told = |row: &Row| row.tallied.as_ref().map(|tallied| tallied.weights.clone());
+        let row = |at: usize| if planted::on(Planted::WeightsAlike) { 0 } else { at };
+        let rows = (0..self.rows.len()).map(|at| &self.rows[row(at)]);
+        rows.map(|row| told(row).unwrap_or_default()).collect()
     }
 
     pub(super) fn have_written(&self) -> bool {
@@ -83,11 +90,13 @@ impl JobCoordinator {
         let (worker, what) = (WorkerId(0), "all committed before there was a plan");
         let plan = self.plan.ok_or(JobFailure::Nonsense { worker, what })?;
         let mut report = ExchangeReport::default();
-        let sent = self.rows.iter().flat_map(|row| [row.exchanged, row.tallied]);
+        let of_tally = |row: &Row| row.tallied.as_ref().map(|tallied| tallied.report);
+        let sent = self.rows.iter().flat_map(|row| [row.exchanged, of_tally(row)]);
         sent.flatten().for_each(|part| report += part);
         let counts = self.rows.iter().map(|row| row.counts.clone().unwrap_or_default()).collect();
         let written = self.rows.iter().map(|row| row.written.clone().unwrap_or_default()).collect();
-        Ok(JobResult { plan, report, counts, written, attempts: self.attempts })
+        let (weights, attempts) = (self.weights(), self.attempts);
+        Ok(JobResult { plan, report, counts, weights, written, attempts })
     }
 
     fn chunk_bases(&self) -> Vec<u32> {
