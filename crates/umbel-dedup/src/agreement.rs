@@ -71,6 +71,7 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
         ("--filter", format!("{:?}", spec.filter)),
         ("--duplicates or --groups", spec.reports_kept().to_string()),
         ("--annotate", spec.annotates.to_string()),
+        ("--report", spec.tells_files.to_string()),
         ("--skip-bad", format!("{:?}", spec.skip_bad)),
         ("--seed", format!("{:#x}", spec.seed)),
         ("--reference (filters)", format!("{asked:?}")),
@@ -90,7 +91,8 @@ pub fn check_possible(spec: &JobSpec) -> Result<()> {
              of the two out",
     )];
     let index = spec.save_index.as_ref().map(|index| &index.path);
-    let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary].into_iter().flatten();
+    let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary, &spec.page];
+    let named = named.into_iter().flatten();
     if named.chain(index).any(|path| is_dash(path)) {
         refuse!("standard output cannot wait for all workers: name files for outputs");
     }

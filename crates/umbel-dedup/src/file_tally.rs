@@ -1,100 +1,99 @@
-//! Repeats by file, for the page of a job: how many each file had, and of which files they were repeats.
-//!
-//! Counters are one row a file and one matrix of bounded size, whatever the number of records. The matrix has the files
-//! in it, or their directories where files are many: the largest by what was dropped there or kept for others, and one
-//! row and column for all others together.
+//! Repeats by file, for the page of a job: how many each file had, and which files have the most.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
-use super::drop_rows::DropRow;
-use super::inputs::Source;
-use super::sorted_rows::SortedRows;
+use super::overlap::Counts;
+use super::report::FileName;
 use crate::error::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::ops::AddAssign;
-use umbel_engine::dedup::Place;
 
 /// Most files that the summary names, those with the most repeats: as many as people read.
 const FILES_NAMED_MAX: usize = 50;
 
-/// Most files or directories in the matrix beside the others: as many squares as people tell apart.
-const UNITS_MAX: usize = 24;
-
 /// What is counted of a file, or of several together.
-#[derive(Clone, Copy, Default, Serialize)]
-struct FileCounts {
-    stored_bytes: u64,
-    item_bytes: u64,
-    records: u64,
-    items: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FileCounts {
+    pub(crate) stored_bytes: u64,
+    pub(crate) item_bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) items: u64,
     /// Dropped for a record of the same file.
-    repeats_within: u64,
+    pub(crate) repeats_within: u64,
     /// Dropped for a record of another file.
-    repeats_of_others: u64,
+    pub(crate) repeats_of_others: u64,
     /// Dropped because a reference holds them.
-    known: u64,
-    missing_key: u64,
-    bad: u64,
-    /// Records of any file that were dropped for one of this file.
-    #[serde(skip)]
-    kept_for: u64,
+    pub(crate) known: u64,
+    pub(crate) missing_key: u64,
+    pub(crate) bad: u64,
 }
 
 impl FileCounts {
-    fn repeats(&self) -> u64 {
-        self.repeats_within + self.repeats_of_others
+    /// Items dropped for another one of the job.
+    pub(crate) fn repeats(&self) -> u64 {
+        self.repeats_within.saturating_add(self.repeats_of_others)
+    }
+
+    fn fields(&mut self) -> [&mut u64; 9] {
+        let Self { stored_bytes, item_bytes, records, items, repeats_within, .. } = self;
+        let Self { repeats_of_others, known, missing_key, bad, .. } = self;
+        [
+            stored_bytes,
+            item_bytes,
+            records,
+            items,
+            repeats_within,
+            repeats_of_others,
+            known,
+            missing_key,
+            bad,
+        ]
     }
 }
 
 impl AddAssign for FileCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.stored_bytes += other.stored_bytes;
-        self.item_bytes += other.item_bytes;
-        self.records += other.records;
-        self.items += other.items;
-        self.repeats_within += other.repeats_within;
-        self.repeats_of_others += other.repeats_of_others;
-        self.known += other.known;
-        self.missing_key += other.missing_key;
-        self.bad += other.bad;
-        self.kept_for += other.kept_for;
+    fn add_assign(&mut self, mut other: Self) {
+        for (sum, part) in self.fields().into_iter().zip(other.fields()) {
+            *sum = sum.saturating_add(*part);
+        }
     }
 }
 
-/// A file that the summary names.
-#[derive(Serialize)]
-struct NamedFile<'a> {
-    file: &'a str,
-    #[serde(flatten)]
-    counts: FileCounts,
+/// What a process tells of the files that it has read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToldFiles {
+    /// How many files.
+    count: u64,
+    /// Those with the most repeats, by their numbers; of equal ones the first in input order.
+    named: Vec<(u32, FileCounts)>,
+    /// All others together.
+    others: FileCounts,
 }
 
-/// What a row of the matrix is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum UnitKind {
-    File,
-    Directory,
+/// A worker's part of the sections `files` and `overlap`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ToldRepeats {
+    /// What it tells of its own files.
+    pub(crate) files: ToldFiles,
+    /// Its own drops, in the matrix of all files of the job.
+    pub(crate) overlap: Counts,
 }
 
-/// Counts repeats by file.
-pub(crate) struct FileTally<'a> {
-    sources: &'a [Source],
-    /// Which file each chunk is of.
-    source_of: Vec<usize>,
+/// Counts what the files of a process had.
+pub(crate) struct FileTally {
     counts: Vec<FileCounts>,
 }
 
-impl<'a> FileTally<'a> {
+impl FileTally {
     /// Begins with what reading has shown.
-    pub(crate) fn new(job: &Job<'a>, facts: &[ChunkFacts]) -> Self {
-        let source_of: Vec<usize> = job.chunks.iter().map(|chunk| chunk.source).collect();
-        let stored = |source: &Source| FileCounts { stored_bytes: source.bytes, ..<_>::default() };
-        let mut counts: Vec<FileCounts> = job.sources.iter().map(stored).collect();
-        for (&source, facts) in source_of.iter().zip(facts) {
-            counts[source] += FileCounts {
+    pub(crate) fn new(job: &Job<'_>, facts: &[ChunkFacts]) -> Self {
+        let stored = |bytes| FileCounts { stored_bytes: bytes, ..<_>::default() };
+        let mut counts: Vec<FileCounts> =
+            job.sources.iter().map(|source| stored(source.bytes)).collect();
+        for (chunk, facts) in job.chunks.iter().zip(facts) {
+            counts[chunk.source] += FileCounts {
                 item_bytes: facts.item_bytes,
                 records: facts.records,
                 items: facts.items,
@@ -103,204 +102,148 @@ impl<'a> FileTally<'a> {
                 ..<_>::default()
             };
         }
-        Self { sources: job.sources, source_of, counts }
+        Self { counts }
     }
 
-    fn source(&self, place: Place) -> usize {
-        self.source_of[place.chunk() as usize]
+    /// Counts an item of a file that a reference holds.
+    pub(crate) fn add_known(&mut self, file: usize) {
+        self.counts[file].known += 1;
     }
 
-    /// Counts a drop.
-    pub(crate) fn add(&mut self, row: &DropRow) {
-        let of = self.source(row.place);
-        if row.is_known() {
-            self.counts[of].known += 1;
-            return;
-        }
-        let kept = self.source(row.kept);
-        self.counts[kept].kept_for += 1;
-        match kept == of {
-            true => self.counts[of].repeats_within += 1,
-            false => self.counts[of].repeats_of_others += 1,
+    /// Counts an item of a file that repeats another one, of the same file or of another.
+    pub(crate) fn add_repeat(&mut self, file: usize, is_within: bool) {
+        let counts = &mut self.counts[file];
+        match is_within {
+            true => counts.repeats_within += 1,
+            false => counts.repeats_of_others += 1,
         }
     }
 
-    /// The sections `files` and `overlap` of the summary, once all drops are counted.
-    ///
-    /// # Errors
-    ///
-    /// If scratch cannot be read.
-    pub(crate) fn json(&self, by_kept: &SortedRows<2>) -> Result<(Value, Value)> {
-        Ok((self.files(), self.overlap(by_kept)?))
+    /// Items of each file that repeat others.
+    pub(crate) fn repeats(&self) -> impl Iterator<Item = u64> {
+        self.counts.iter().map(FileCounts::repeats)
     }
 
-    fn files(&self) -> Value {
+    /// In a form that travels.
+    pub(crate) fn told(&self) -> ToldFiles {
         let mut order: Vec<usize> = (0..self.counts.len()).collect();
         order.sort_by_key(|&at| Reverse(self.counts[at].repeats()));
-        let (named, others) = order.split_at(order.len().min(FILES_NAMED_MAX));
-        let mut rest = FileCounts::default();
-        others.iter().for_each(|&at| rest += self.counts[at]);
-        let mut all = rest;
-        named.iter().for_each(|&at| all += self.counts[at]);
-        let name =
-            |&at: &usize| NamedFile { file: &self.sources[at].name, counts: self.counts[at] };
-        let named: Vec<NamedFile<'_>> = named.iter().map(name).collect();
-        json!({
-            "count": self.counts.len(), "named": named,
-            "others": { "count": others.len(), "counts": rest },
-            "all": all,
-        })
-    }
-
-    fn overlap(&self, by_kept: &SortedRows<2>) -> Result<Value> {
-        let units = Units::new(self);
-        let side = units.names.len() + usize::from(units.others > 0);
-        let mut matrix = vec![vec![0u64; side]; side];
-        let mut rows = by_kept.read()?;
-        while let Some([kept, dropped]) = rows.next()? {
-            let unit = |bits: u64| units.unit_of[self.source(Place::from_bits(bits))];
-            matrix[unit(dropped)][unit(kept)] += 1;
-        }
-        let by = match units.kind {
-            UnitKind::File => "file",
-            UnitKind::Directory => "directory",
-        };
-        Ok(json!({ "by": by, "names": units.names, "others": units.others, "dropped": matrix }))
+        let (named, rest) = order.split_at(order.len().min(FILES_NAMED_MAX));
+        let mut others = FileCounts::default();
+        rest.iter().for_each(|&at| others += self.counts[at]);
+        let number = |at: usize| u32::try_from(at).expect("fewer files than chunks");
+        let named = named.iter().map(|&at| (number(at), self.counts[at])).collect();
+        ToldFiles { count: self.counts.len() as u64, named, others }
     }
 }
 
-/// The rows of the matrix.
-struct Units {
-    kind: UnitKind,
-    /// Of those that have a row of their own, in the order of the input.
-    names: Vec<String>,
-    /// How many share the last row.
-    others: usize,
-    /// The row of each file.
-    unit_of: Vec<usize>,
+/// A file that the summary names.
+#[derive(Serialize)]
+struct NamedFile<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<u16>,
+    file: &'a str,
+    #[serde(flatten)]
+    counts: FileCounts,
 }
 
-impl Units {
-    fn new(tally: &FileTally<'_>) -> Self {
-        let names = tally.sources.iter().map(|source| &source.name[..]);
-        let (mut kind, mut keys): (_, Vec<&str>) = (UnitKind::File, names.collect());
-        if keys.len() > UNITS_MAX {
-            let folders: Vec<&str> = keys.iter().map(|name| directory_of(name)).collect();
-            // One directory overlaps with nothing: its files tell more.
-            if folders.iter().any(|folder| *folder != folders[0]) {
-                (kind, keys) = (UnitKind::Directory, folders);
-            }
-        }
-        // A file may be there twice under one name only as a pipe; a directory has as many files as it has.
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut sizes: Vec<(u64, &str)> = Vec::new();
-        let mut unit_of: Vec<usize> = Vec::with_capacity(keys.len());
-        for (key, counts) in keys.into_iter().zip(&tally.counts) {
-            let number = *numbers.entry(key).or_insert_with(|| {
-                sizes.push((0, key));
-                sizes.len() - 1
-            });
-            sizes[number].0 += counts.repeats() + counts.kept_for;
-            unit_of.push(number);
-        }
-        let mut order: Vec<usize> = (0..sizes.len()).collect();
-        order.sort_by_key(|&at| Reverse(sizes[at].0));
-        order.truncate(UNITS_MAX);
-        order.sort_unstable();
-        let mut row_of = vec![order.len(); sizes.len()];
-        order.iter().enumerate().for_each(|(row, &number)| row_of[number] = row);
-        unit_of.iter_mut().for_each(|number| *number = row_of[*number]);
-        let others = sizes.len() - order.len();
-        let names = order.iter().map(|&at| sizes[at].1.to_owned()).collect();
-        Self { kind, names, others, unit_of }
-    }
-}
-
-/// The directory of a file or an object, as people call it.
-fn directory_of(name: &str) -> &str {
-    match name.rsplit_once('/') {
-        Some(("", _)) => "/",
-        Some((folder, _)) => folder,
-        None => ".",
-    }
+/// The section `files` of the summary: what all processes have told, each of its own files, in the order of the input.
+///
+/// # Errors
+///
+/// As `name_of`, which names a file by process and number.
+pub(crate) fn files_json<'a>(
+    told: &[&ToldFiles],
+    name_of: impl Fn(usize, u32) -> Result<FileName<'a>>,
+) -> Result<Value> {
+    let of_process = |(process, told): (usize, &&'_ ToldFiles)| {
+        told.named.iter().map(move |&(file, counts)| (process, file, counts)).collect::<Vec<_>>()
+    };
+    let mut all: Vec<(usize, u32, FileCounts)> =
+        told.iter().enumerate().flat_map(of_process).collect();
+    all.sort_by_key(|&(process, file, counts)| (Reverse(counts.repeats()), process, file));
+    let (named, rest) = all.split_at(all.len().min(FILES_NAMED_MAX));
+    let mut others = FileCounts::default();
+    told.iter().for_each(|told| others += told.others);
+    rest.iter().for_each(|&(_, _, counts)| others += counts);
+    let mut sum = others;
+    named.iter().for_each(|&(_, _, counts)| sum += counts);
+    let name = |&(process, file, counts): &(usize, u32, FileCounts)| {
+        let FileName { worker, name } = name_of(process, file)?;
+        Ok(NamedFile { worker, file: name, counts })
+    };
+    let named: Vec<NamedFile<'_>> = named.iter().map(name).collect::<Result<_>>()?;
+    let count = told.iter().fold(0, |sum: u64, told| sum.saturating_add(told.count));
+    Ok(json!({
+        "count": count, "named": named,
+        "others": { "count": count.saturating_sub(named.len() as u64), "counts": others },
+        "all": sum,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sorted_rows::RowSorter;
-    use super::super::spill::ScratchFile;
     use super::*;
-    use std::path::PathBuf;
-    use std::sync::Arc;
-    use umbel_engine::dedup::Rank;
-    use umbel_records::{Compression, Format};
+    use proptest::prelude::*;
 
-    fn source(name: String) -> Source {
-        let place = super::super::inputs::Place::Path(PathBuf::new());
-        Source::new(name, PathBuf::new(), 10, (Compression::Plain, Format::Text), place)
-    }
-
-    /// Each file is one chunk; the drops are given by the files of the dropped and the kept record.
-    fn told(names: Vec<String>, drops: &[(u32, u32)]) -> (Value, Value) {
-        let sources: Vec<Source> = names.into_iter().map(source).collect();
-        let source_of = (0..sources.len()).collect();
-        let counts = vec![FileCounts { items: 100, ..<_>::default() }; sources.len()];
-        let mut tally = FileTally { sources: &sources, source_of, counts };
-        let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
-        let mut by_kept = RowSorter::<2>::new(0, &scratch);
-        for (item, &(dropped, kept)) in (0..).zip(drops) {
-            let (place, kept) = (Place::new(dropped, 50 + item), Place::new(kept, item));
-            tally.add(&DropRow { place, kept, rank: Rank(0) });
-            by_kept.push([kept.to_bits(), place.to_bits()]).unwrap();
-        }
-        tally.json(&by_kept.finish().unwrap()).unwrap()
-    }
-
-    fn sum(matrix: &Value) -> u64 {
-        let rows = matrix.as_array().unwrap().iter();
-        rows.flat_map(|row| row.as_array().unwrap()).map(|cell| cell.as_u64().unwrap()).sum()
+    fn tally(repeats: &[(u64, u64)]) -> FileTally {
+        let counts = |&(repeats_within, repeats_of_others): &(u64, u64)| FileCounts {
+            items: 100,
+            repeats_within,
+            repeats_of_others,
+            ..<_>::default()
+        };
+        FileTally { counts: repeats.iter().map(counts).collect() }
     }
 
     #[test]
-    fn repeats_are_counted_where_they_stood_and_beside_what_was_kept() {
-        let names = vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
-        let (files, overlap) = told(names, &[(1, 0), (1, 0), (1, 1), (2, 1), (0, 0)]);
+    fn the_files_with_the_most_repeats_are_named_and_all_others_counted() {
+        let told = tally(&[(1, 0), (1, 2), (0, 1)]).told();
+        let names = ["a", "b", "c"];
+        let name = |_, file: u32| Ok(FileName { worker: None, name: names[file as usize] });
+        let files = files_json(&[&told], name).unwrap();
         let named = files["named"].as_array().unwrap();
         let row = |at: usize| {
-            let file = &named[at];
-            let count = |name: &str| file[name].as_u64().unwrap();
-            (file["file"].as_str().unwrap(), count("repeats_within"), count("repeats_of_others"))
+            let count = |name: &str| named[at][name].as_u64().unwrap();
+            (&named[at]["file"], count("repeats_within"), count("repeats_of_others"))
         };
-        assert_eq!([row(0), row(1), row(2)], [("b", 1, 2), ("a", 1, 0), ("c", 0, 1)]);
-        assert_eq!(files["all"]["items"], 300);
-        assert_eq!((&overlap["by"], &overlap["others"]), (&json!("file"), &json!(0)));
-        assert_eq!(overlap["dropped"], json!([[1, 0, 0], [2, 1, 0], [0, 1, 0]]));
+        let expected = [(&json!("b"), 1, 2), (&json!("a"), 1, 0), (&json!("c"), 0, 1)];
+        assert_eq!([row(0), row(1), row(2)], expected);
+        assert!(named[0].get("worker").is_none());
+        assert_eq!((&files["all"]["items"], &files["others"]["count"]), (&json!(300), &json!(0)));
     }
 
-    /// 10^5 files in as many directories as are told: names are few, and nothing is lost in the others.
-    #[test]
-    fn many_files_are_a_few_rows_and_the_others() {
-        const FILES: u32 = 100_000;
-        let drops: Vec<(u32, u32)> = (1..FILES).map(|file| (file, file / 2)).collect();
-        for (directories, by, others) in
-            [(1, "file", FILES as usize - UNITS_MAX), (1000, "directory", 1000 - UNITS_MAX)]
-        {
-            let names = (0..FILES).map(|file| format!("in/{}/{file}.txt", file % directories));
-            let (files, overlap) = told(names.collect(), &drops);
-            assert_eq!(files["count"], FILES);
-            assert_eq!(files["named"].as_array().unwrap().len(), FILES_NAMED_MAX);
-            assert_eq!(files["others"]["count"], FILES as usize - FILES_NAMED_MAX);
-            assert_eq!(files["all"]["repeats_of_others"], FILES - 1);
-            assert_eq!((&overlap["by"], &overlap["others"]), (&json!(by), &json!(others)));
-            assert_eq!(overlap["names"].as_array().unwrap().len(), UNITS_MAX);
-            assert_eq!(overlap["dropped"].as_array().unwrap().len(), UNITS_MAX + 1);
-            assert_eq!(sum(&overlap["dropped"]), u64::from(FILES) - 1);
+    proptest! {
+        /// However files are dealt to processes, together they tell what one tells that has read all of them.
+        #[test]
+        fn processes_tell_what_one_tells(
+            repeats in proptest::collection::vec((0u64..4, 0u64..4), 0..200),
+            cuts in proptest::collection::vec(0usize..200, 0..4),
+        ) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(repeats.len())).collect();
+            cuts.extend([0, repeats.len()]);
+            cuts.sort_unstable();
+            let names: Vec<String> = (0..repeats.len()).map(|at| at.to_string()).collect();
+            let named = |from: usize, file: u32| {
+                Ok(FileName { worker: None, name: &names[from + file as usize] })
+            };
+            let parts: Vec<ToldFiles> =
+                cuts.windows(2).map(|ends| tally(&repeats[ends[0]..ends[1]]).told()).collect();
+            let parts: Vec<&ToldFiles> = parts.iter().collect();
+            let together = files_json(&parts, |process, file| named(cuts[process], file)).unwrap();
+            let whole = tally(&repeats).told();
+            prop_assert_eq!(together, files_json(&[&whole], |_, file| named(0, file)).unwrap());
         }
     }
 
     #[test]
-    fn directories_are_called_as_people_call_them() {
-        let names = ["a.txt", "/a.txt", "in/x/a.txt", "s3://bucket/a.txt"];
-        assert_eq!(names.map(directory_of), [".", "/", "in/x", "s3://bucket"]);
+    fn many_files_are_a_few_rows_and_the_others() {
+        const FILES: usize = 100_000;
+        let told = tally(&vec![(0, 1); FILES]).told();
+        let files = files_json(&[&told], |_, _| Ok(FileName { worker: None, name: "x" })).unwrap();
+        assert_eq!(files["count"], FILES);
+        assert_eq!(files["named"].as_array().unwrap().len(), FILES_NAMED_MAX);
+        assert_eq!(files["others"]["count"], FILES - FILES_NAMED_MAX);
+        assert_eq!(files["all"]["repeats_of_others"], FILES);
     }
 }

@@ -57,6 +57,7 @@ mod observer;
 mod online;
 mod output;
 mod outputs;
+mod overlap;
 mod paragraphs;
 mod plan;
 mod progress;

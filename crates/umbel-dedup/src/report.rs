@@ -45,6 +45,27 @@ pub(crate) struct Name<'a> {
     pub(crate) part: Option<u64>,
 }
 
+/// A file of a job, or a directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct FileName<'a> {
+    /// Who has read it, in a job over many machines: on another one the same path is another file.
+    pub(crate) worker: Option<u16>,
+    /// What people call it.
+    pub(crate) name: &'a str,
+}
+
+impl FileName<'_> {
+    /// The directory of a file or an object, as people call it.
+    pub(crate) fn directory(&self) -> Self {
+        let name = match self.name.rsplit_once('/') {
+            Some(("", _)) => "/",
+            Some((folder, _)) => folder,
+            None => ".",
+        };
+        Self { name, ..*self }
+    }
+}
+
 /// Knows the names of places.
 pub(crate) trait Names {
     /// The name of a place.
@@ -149,4 +170,17 @@ pub(crate) fn records_before(chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u64>
         before
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_called_as_people_call_them() {
+        let names = ["a.txt", "/a.txt", "in/x/a.txt", "s3://bucket/a.txt"];
+        let directory = |name| FileName { worker: Some(1), name }.directory();
+        assert_eq!(names.map(|name| directory(name).name), [".", "/", "in/x", "s3://bucket"]);
+        assert_eq!(directory("a.txt").worker, Some(1));
+    }
 }

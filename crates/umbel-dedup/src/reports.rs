@@ -3,17 +3,19 @@
 use super::annotate;
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
-use super::drop_rows::DropRows;
-use super::file_tally::FileTally;
+use super::drop_rows::{DropRow, DropRows};
+use super::file_tally::{FileTally, files_json};
 use super::groups::{GroupFacts, GroupList, for_each_group};
 use super::outputs::Named;
-use super::report::{RecordNames, Report};
+use super::overlap::Overlap;
+use super::report::{FileName, RecordNames, Report};
 use super::sink::Complete;
 use super::sorted_rows::{RowSorter, SortedRows};
 use super::spill::ScratchFile;
 use crate::error::Result;
 use serde_json::Value;
 use std::sync::Arc;
+use umbel_engine::dedup::Place;
 
 /// Where the reports go.
 pub(crate) struct ReportOutputs {
@@ -42,7 +44,7 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
     drops.by_kept()?;
     reported.complete.extend(drops.report);
     let Some(by_kept) = drops.by_kept else { return Ok(reported) };
-    reported.files = drops.tally.map(|tally| tally.json(&by_kept)).transpose()?;
+    reported.files = drops.repeats.map(|repeats| repeats.json(drops.job, &by_kept)).transpose()?;
     let Drops { job, facts, scratch, .. } = drops;
     let names = RecordNames::new(job, facts);
 
@@ -95,7 +97,7 @@ pub(crate) struct Drops<'a> {
     by_kept: Option<SortedRows<2>>,
     report: Option<Complete>,
     /// Repeats by file, if a page is wanted.
-    tally: Option<FileTally<'a>>,
+    repeats: Option<Repeats>,
 }
 
 impl<'a> Drops<'a> {
@@ -107,8 +109,8 @@ impl<'a> Drops<'a> {
         scratch: &'a Arc<ScratchFile>,
         duplicates: Option<Named>,
     ) -> Self {
-        let tally = job.spec.page.is_some().then(|| FileTally::new(job, facts));
-        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None, tally }
+        let repeats = job.spec.tells_files.then(|| Repeats::new(job, facts));
+        Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None, repeats }
     }
 
     /// Kept and dropped places, by the kept ones; `None` if nobody has asked for the drops.
@@ -123,8 +125,8 @@ impl<'a> Drops<'a> {
             if let Some(report) = &mut report {
                 report.add(row)?;
             }
-            if let Some(tally) = &mut self.tally {
-                tally.add(&row);
+            if let Some(repeats) = &mut self.repeats {
+                repeats.add(self.job, &row);
             }
             // What a reference holds is in no group: the record that was kept is not of this job.
             if row.is_known() {
@@ -135,4 +137,48 @@ impl<'a> Drops<'a> {
         self.report = report.map(Report::complete).transpose()?;
         Ok(Some(self.by_kept.insert(by_kept.finish()?)))
     }
+}
+
+/// Repeats by file, of one process.
+struct Repeats {
+    tally: FileTally,
+    /// Of each file, how many items were dropped for one of it.
+    kept_for: Vec<u64>,
+}
+
+impl Repeats {
+    fn new(job: &Job<'_>, facts: &[ChunkFacts]) -> Self {
+        Self { tally: FileTally::new(job, facts), kept_for: vec![0; job.sources.len()] }
+    }
+
+    fn add(&mut self, job: &Job<'_>, row: &DropRow) {
+        let of = file_of(job, row.place);
+        if row.is_known() {
+            return self.tally.add_known(of);
+        }
+        let kept = file_of(job, row.kept);
+        self.kept_for[kept] += 1;
+        self.tally.add_repeat(of, kept == of);
+    }
+
+    /// The sections `files` and `overlap` of the summary, once all drops are counted.
+    fn json(&self, job: &Job<'_>, by_kept: &SortedRows<2>) -> Result<(Value, Value)> {
+        let name = |file: usize| FileName { worker: None, name: &job.sources[file].name };
+        let weights = self.tally.repeats().zip(&self.kept_for);
+        let weights = weights.map(|(repeats, kept_for)| repeats + kept_for);
+        let files: Vec<_> = weights.enumerate().map(|(at, weight)| (name(at), weight)).collect();
+        let mut overlap = Overlap::new(&files);
+        let mut rows = by_kept.read()?;
+        while let Some([kept, dropped]) = rows.next()? {
+            let file = |bits: u64| file_of(job, Place::from_bits(bits));
+            overlap.add(file(dropped), file(kept));
+        }
+        let files = files_json(&[&self.tally.told()], |_, file| Ok(name(file as usize)))?;
+        Ok((files, overlap.json()))
+    }
+}
+
+/// The number of the file that a place of one process is in.
+fn file_of(job: &Job<'_>, place: Place) -> usize {
+    job.chunks[place.chunk() as usize].source
 }

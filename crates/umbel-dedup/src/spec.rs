@@ -151,8 +151,10 @@ pub struct JobSpec {
     pub save_index: Option<SaveIndex>,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
-    /// Where the page goes that the caller draws of the summary: repeats are counted by file for it.
+    /// Where the page goes that the caller draws of the summary.
     pub page: Option<PathBuf>,
+    /// Whether repeats are counted by file, as such a page needs it.
+    pub tells_files: bool,
     /// When records are equal.
     pub level: Level,
     /// Which of equal records stays.
@@ -215,6 +217,7 @@ impl JobSpec {
             save_index: None,
             summary: None,
             page: None,
+            tells_files: false,
             level: Level::Fingerprint,
             keep: Keep::First,
             best: None,
@@ -287,6 +290,6 @@ impl JobSpec {
     /// Whether anybody wants to know which record was kept for a dropped one.
     pub(crate) fn reports_kept(&self) -> bool {
         let is_told = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
-        is_told || self.page.is_some() || self.by_size.needs_sizes()
+        is_told || self.tells_files || self.by_size.needs_sizes()
     }
 }

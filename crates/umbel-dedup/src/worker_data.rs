@@ -38,6 +38,7 @@ mod place_test;
 mod reading;
 #[cfg(test)]
 mod reading_test;
+mod repeats;
 mod report;
 #[cfg(test)]
 mod roots_test;
@@ -47,6 +48,7 @@ mod segments;
 mod tally_test;
 mod times;
 mod uploads;
+mod weights;
 mod workshop;
 mod writing;
 

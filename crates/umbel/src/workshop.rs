@@ -1,5 +1,6 @@
 //! The data of a worker on files, as a node or a member of a job drives it.
 
+use crate::commands::dedup::page_of;
 use std::sync::Arc;
 use umbel_dedup::{DedupError, FileWorkshop, chain_text};
 use umbel_engine::dedup::job::{
@@ -128,7 +129,7 @@ impl Workshop for AsWorkshop {
     }
 
     fn seal_groups(&self) -> Outcome<Vec<u8>> {
-        explained(self.0.seal_groups().map(|()| Vec::new()))
+        explained(self.0.seal_groups())
     }
 
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Outcome<Written>> {
@@ -146,7 +147,7 @@ impl Workshop for AsWorkshop {
 
     fn conclude(&self, result: &JobResult) -> PortFuture<'_, Outcome<()>> {
         let result = result.clone();
-        self.apart(move |workshop| workshop.conclude(&result))
+        self.apart(move |workshop| workshop.conclude(&result, page_of))
     }
 
     fn summary(&self) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! What a worker's workshop holds: its input, the folder of its job, and what is durable there.
 
+use super::super::addresses::is_object;
 use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::{Chunk, cut};
 use super::super::context::Job;
@@ -12,6 +13,7 @@ use super::super::outputs::{check_against_inputs, check_named, remove_leftovers_
 use super::super::plan;
 use super::super::record_starts::RecordStarts;
 use super::super::references::References;
+use super::super::sink::is_device;
 use super::super::sources::open_sources_but;
 use super::super::spec::JobSpec;
 use super::super::turns::lock;
@@ -30,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_engine::dedup::job::{CellSet, Forecast};
 use umbel_engine::dedup::{ExchangeReport, JobShape, Place, RecordPart};
+use umbel_files::folder_of;
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
@@ -394,6 +397,7 @@ fn threads_for(memory_bytes: u64, cores: usize) -> usize {
 /// The input of a new job, and whether its outputs can be written.
 fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Vec<Chunk>)> {
     check_named(spec)?;
+    check_last(spec)?;
     let input = open_input(spec, observer, &Told::default())?;
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
@@ -401,6 +405,19 @@ fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Ve
     // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
     drop(Online::connect(spec)?);
     Ok(input)
+}
+
+/// Refuses what is written when all workers have done all of it where there is no folder for it: later it would help
+/// nobody to know.
+fn check_last(spec: &JobSpec) -> Result<()> {
+    let last = [&spec.summary, &spec.page].into_iter().flatten();
+    for path in last.filter(|path| !is_object(path) && !is_device(path)) {
+        let folder = folder_of(path);
+        if !folder.is_dir() {
+            bail!("{}: cannot write: there is no folder {}", path.display(), folder.display());
+        }
+    }
+    Ok(())
 }
 
 /// The input files and their parts, without outputs that have come beside them since. A worker's parts do not depend on

@@ -38,7 +38,8 @@ pub(super) fn encode(sources: &[Source], chunks: &[Chunk], facts: &[ChunkFacts])
     bytes
 }
 
-fn push(bytes: &mut Vec<u8>, mut number: u64) {
+/// Adds a number as LEB128.
+pub(super) fn push(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -46,7 +47,8 @@ fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u64> {
+/// Takes a number as LEB128, if there is one.
+pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = *bytes.split_off_first()?;
@@ -125,6 +127,8 @@ impl Catalogue {
 pub(super) struct Catalogues {
     chunk_bases: Vec<u32>,
     workers: Vec<Catalogue>,
+    /// How many files the workers before each one have.
+    first_files: Vec<usize>,
 }
 
 impl Catalogues {
@@ -138,8 +142,12 @@ impl Catalogues {
         let read = |(worker, bytes): (usize, &Vec<u8>)| {
             Catalogue::decode(bytes, &mut left).with_context(|| format!("worker {worker}"))
         };
-        let workers = catalogues.iter().enumerate().map(read).collect::<Result<_>>()?;
-        Ok(Self { chunk_bases: chunk_bases.to_vec(), workers })
+        let workers = catalogues.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let mut first_files = vec![0; workers.len()];
+        for worker in 1..workers.len() {
+            first_files[worker] = first_files[worker - 1] + workers[worker - 1].files.len();
+        }
+        Ok(Self { chunk_bases: chunk_bases.to_vec(), workers, first_files })
     }
 }
 
@@ -150,16 +158,52 @@ impl Catalogues {
     }
 
     fn name_of_record(&self, place: Place, record: u64, part: Option<u64>) -> Result<Name<'_>> {
-        let worker = self.chunk_bases.partition_point(|base| *base <= place.chunk());
-        let found = worker.checked_sub(1).and_then(|worker| {
-            let chunk = place.chunk() - self.chunk_bases[worker];
-            let (file, record) = self.workers.get(worker)?.name(chunk, record)?;
+        let found = self.worker_of(place).and_then(|(worker, chunk)| {
+            let (file, record) = self.workers[worker].name(chunk, record)?;
             let worker = Some(u16::try_from(worker).ok()?);
             Some(Name { worker, file, record, part })
         });
-        let (item, chunk) = (place.item(), place.chunk());
-        found.with_context(|| format!("no worker has item {item} of chunk {chunk}"))
+        found.with_context(|| no_place(place))
     }
+
+    /// The worker that has a place, and its own number of the chunk.
+    fn worker_of(&self, place: Place) -> Option<(usize, u32)> {
+        let worker = self.chunk_bases.partition_point(|base| *base <= place.chunk());
+        let worker = worker.checked_sub(1).filter(|worker| *worker < self.workers.len())?;
+        Some((worker, place.chunk() - self.chunk_bases[worker]))
+    }
+
+    /// How many workers there are.
+    pub(super) fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The names of a worker's files; none of a worker that is not there.
+    pub(super) fn files_of(&self, worker: usize) -> &[String] {
+        self.workers.get(worker).map_or(&[], |catalogue| &catalogue.files)
+    }
+
+    /// The number of a worker's first file, counted through all workers.
+    pub(super) fn first_file_of(&self, worker: usize) -> usize {
+        self.first_files.get(worker).copied().unwrap_or(0)
+    }
+
+    /// The number of the file that a place is in, counted through all workers.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such place.
+    pub(super) fn file_of(&self, place: Place) -> Result<usize> {
+        let found = self.worker_of(place).and_then(|(worker, chunk)| {
+            let (file, _) = *self.workers[worker].chunks.get(chunk as usize)?;
+            Some(self.first_files[worker] + file as usize)
+        });
+        found.with_context(|| no_place(place))
+    }
+}
+
+fn no_place(place: Place) -> String {
+    format!("no worker has item {} of chunk {}", place.item(), place.chunk())
 }
 
 impl Names for Catalogues {
@@ -203,6 +247,12 @@ mod tests {
         assert_eq!(name(2, 4), (0, "ä.txt", 5));
         assert_eq!(name(3, 8), (1, "b.txt", 9));
         assert!(all.name(Place::new(4, 0)).is_err());
+        let file = |chunk| all.file_of(Place::new(chunk, 0)).ok();
+        assert_eq!(
+            [file(0), file(1), file(2), file(3), file(4)],
+            [0, 0, 1, 2].map(Some).into_iter().chain([None]).collect::<Vec<_>>()[..]
+        );
+        assert_eq!((all.files_of(1), all.first_file_of(1)), (&["b.txt".to_owned()][..], 2));
     }
 
     #[test]

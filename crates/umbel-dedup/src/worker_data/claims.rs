@@ -5,6 +5,7 @@ use super::super::sorted_rows::{RowSorter, SortedRows};
 use super::super::spill::ScratchFile;
 use super::bench::{Bench, ReadState};
 use super::report::gather;
+use super::weights::FileWeights;
 use crate::error::{Result, bail};
 use std::sync::Arc;
 use umbel_engine::dedup::{Claim, Place, PlaceRange};
@@ -24,6 +25,15 @@ pub(super) fn sort_bytes(bench: &Bench, state: &ReadState) -> u64 {
 
 /// What was kept and what was dropped for it, by places of the job.
 pub(super) fn drops_by_kept(bench: &Bench, state: &ReadState) -> Result<SortedRows<2>> {
+    weighed_drops(bench, state, &mut FileWeights::default())
+}
+
+/// The same, and counts in which files they stood.
+fn weighed_drops(
+    bench: &Bench,
+    state: &ReadState,
+    weights: &mut FileWeights,
+) -> Result<SortedRows<2>> {
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
     let mut sorter = RowSorter::new(sort_bytes(bench, state), &scratch);
     gather(bench, state)?.for_each(|row| {
@@ -32,6 +42,7 @@ pub(super) fn drops_by_kept(bench: &Bench, state: &ReadState) -> Result<SortedRo
         if row.is_known() {
             return Ok(());
         }
+        weights.add_repeat(bench, state, row.place);
         sorter.push([row.kept.to_bits(), row.place.to_bits()])
     })?;
     sorter.finish()
@@ -44,9 +55,10 @@ pub(super) struct ClaimFile {
 }
 
 impl ClaimFile {
-    /// Sorts all that the worker has dropped.
-    pub(super) fn gather(bench: &Bench, state: &ReadState) -> Result<Self> {
-        let rows = drops_by_kept(bench, state)?;
+    /// Sorts all that the worker has dropped; and in which of its files that stood.
+    pub(super) fn gather(bench: &Bench, state: &ReadState) -> Result<(Self, FileWeights)> {
+        let mut weights = FileWeights::new(bench);
+        let rows = weighed_drops(bench, state, &mut weights)?;
         let mut file = Self { scratch: ScratchFile::new(bench.folder.path()), claims: 0 };
         let mut gathered = Vec::with_capacity(GATHERED_CLAIMS);
         for_each_group(&rows, |kept, size| {
@@ -58,7 +70,7 @@ impl ClaimFile {
             Ok(())
         })?;
         file.append(&mut gathered)?;
-        Ok(file)
+        Ok((file, weights))
     }
 
     fn append(&mut self, claims: &mut Vec<Claim>) -> Result<()> {

@@ -14,6 +14,7 @@ use super::bench::Bench;
 use super::catalogue::Catalogues;
 use super::notes::ReadingNote;
 use super::part_names::ToldNames;
+use super::repeats;
 use super::times::Part;
 use crate::error::{Context, Result};
 use serde_json::{Value, json};
@@ -24,8 +25,12 @@ use umbel_engine::dedup::job::JobResult;
 use umbel_files::Likeness;
 use umbel_files::PartialFile;
 
-/// Writes the summary, durably, and returns it in one line.
-pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
+/// Writes the summary and the page that is drawn of it, durably, and returns the summary in one line.
+pub(super) fn conclude(
+    bench: &Bench,
+    result: &JobResult,
+    draw: impl FnOnce(&Value) -> String,
+) -> Result<Vec<u8>> {
     let parts: Vec<Part> = result
         .written
         .iter()
@@ -36,40 +41,51 @@ pub(super) fn conclude(bench: &Bench, result: &JobResult) -> Result<Vec<u8>> {
         })
         .collect::<Result<_>>()?;
     let summary = summary(bench, result, &parts)?;
+    if let Some(path) = &bench.spec.page {
+        write_last(bench, path, &draw(summary.value()))?;
+    }
     if let Some(path) = &bench.spec.summary {
-        let member = &bench.member;
-        let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
-        let compression = compression_of_name(path);
-        // An object that bears the job's mark is the summary that a process before has written.
-        let mut sink = match upload_to(&bench.spec, path)? {
-            Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
-            None => {
-                let like = std::fs::metadata(path).ok().and_then(|there| Likeness::of(&there));
-                let create =
-                    |path: &Path, mode| PartialFile::again(path_aside(path, &writer), mode);
-                Sink::file_aside(path, compression, like, create)?
-            }
-        };
-        sink.write(summary.json()?.as_bytes())?;
-        commit(vec![sink.complete()?])?;
+        write_last(bench, path, &summary.json()?)?;
     }
     summary.line()
 }
 
-/// The groups of all workers, for the summary.
-fn groups(result: &JobResult, parts: &[Part]) -> Result<Option<(Value, Value)>> {
+/// Writes what tells of all workers, durably, perhaps once more.
+fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
+    let member = &bench.member;
+    let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
+    let compression = compression_of_name(path);
+    // An object that bears the job's mark is the one that a process before has written.
+    let mut sink = match upload_to(&bench.spec, path)? {
+        Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
+        None => {
+            let like = std::fs::metadata(path).ok().and_then(|there| Likeness::of(&there));
+            let create = |path: &Path, mode| PartialFile::again(path_aside(path, &writer), mode);
+            Sink::file_aside(path, compression, like, create)?
+        }
+    };
+    sink.write(text.as_bytes())?;
+    commit(vec![sink.complete()?])
+}
+
+/// The files of all workers, if the job names records or files.
+fn catalogues(result: &JobResult, parts: &[Part]) -> Result<Option<Catalogues>> {
     if parts.iter().all(|part| part.groups.is_none()) {
         return Ok(None);
     }
-    let mut all = GroupFacts::default();
-    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|told| all.add_told(told));
     let chunk_bases: Vec<u32> = parts.iter().map(|part| part.chunk_base).collect();
     let catalogues: Vec<Vec<u8>> =
         result.counts.iter().map(|counts| counts.catalogue.clone()).collect();
+    Catalogues::decode(&chunk_bases, &catalogues).map(Some)
+}
+
+/// The groups of all workers, for the summary.
+fn groups(catalogues: &Catalogues, parts: &[Part]) -> Result<(Value, Value)> {
+    let mut all = GroupFacts::default();
+    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|told| all.add_told(told));
     let told = parts.iter().filter_map(|part| part.groups.as_ref());
     let told = told.flat_map(ToldGroups::parts).collect();
-    let names = ToldNames::new(Catalogues::decode(&chunk_bases, &catalogues)?, told);
-    all.json(&names).map(Some)
+    all.json(&ToldNames::new(catalogues, told))
 }
 
 /// What came of asking filters, over all workers: by the name that the first one has, and the largest rate.
@@ -99,6 +115,11 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
     let known = sum(|part| part.reference_drops);
     let dropped = result.written.iter().map(|written| written.dropped);
     let dropped = dropped.fold(0, u64::saturating_add);
+    let catalogues = catalogues(result, parts)?;
+    let files = match &catalogues {
+        Some(catalogues) => repeats::sections(catalogues, result, parts)?,
+        None => None,
+    };
     let facts = Facts {
         job: &job,
         items: result.counts.iter().map(|counts| counts.items).sum(),
@@ -110,8 +131,8 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         written: None,
         asked: &asked(parts),
         bad: &BadRecords::default(),
-        groups: groups(result, parts)?,
-        files: None,
+        groups: catalogues.as_ref().map(|names| groups(names, parts)).transpose()?,
+        files,
         early_drops: sum(|part| part.early_drops),
         phases: &[],
         wall: bench.clocks.0.elapsed(),

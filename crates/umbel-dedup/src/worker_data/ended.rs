@@ -58,7 +58,8 @@ impl EndNote {
         outputs: impl Iterator<Item = PathBuf>,
     ) -> Result<Self> {
         let Membership { job, worker, spec_digest } = bench.member;
-        let paths: BTreeSet<PathBuf> = outputs.chain(bench.spec.summary.clone()).collect();
+        let last = [&bench.spec.summary, &bench.spec.page].into_iter().flatten().cloned();
+        let paths: BTreeSet<PathBuf> = outputs.chain(last).collect();
         // What a new job would replace or write to says nothing of an end.
         let would_refuse =
             |path: &PathBuf| !is_updated_index(&bench.spec, path) && !is_device(path);

@@ -22,7 +22,7 @@ const NOTE: u8 = 2;
 const END_MARK: u8 = 3;
 
 /// Version of the notes and of the files that they speak of.
-pub(super) const LAYOUT_VERSION: u32 = 5;
+pub(super) const LAYOUT_VERSION: u32 = 6;
 
 /// An input file as it was when the job began.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -161,8 +161,8 @@ pub(super) enum Note {
     },
     /// These cells are settled too; drops up to there are durable, so many of all of them for a reference.
     Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: Box<ExchangeReport> },
-    /// All groups are durable, in so many bytes.
-    Counted { group_bytes: u64 },
+    /// All groups are durable, in so many bytes; so much of each file was repeated.
+    Counted { group_bytes: u64, weights: Vec<u8> },
     /// Filters of a cluster were asked, and are not asked again: they may hold by now what this job has added.
     Asked(AskedNote),
     /// This upload has begun, and is known as finished once it is among the outputs.
@@ -203,6 +203,8 @@ pub(super) struct Told {
     pub(super) report: ExchangeReport,
     /// Bytes of all groups, once they are durable.
     pub(super) group_bytes: Option<u64>,
+    /// How much of each file was repeated, once that is known.
+    pub(super) weights: Vec<u8>,
     /// What filters have said, once they were asked.
     pub(super) asked: Option<AskedNote>,
     /// Uploads that have begun, of which some may be outputs.
@@ -258,7 +260,9 @@ impl Told {
                 (self.drops_bytes, self.reference_drops) = (drops_bytes, reference_drops);
                 self.report = *report;
             }
-            Note::Counted { group_bytes } => self.group_bytes = Some(group_bytes),
+            Note::Counted { group_bytes, weights } => {
+                (self.group_bytes, self.weights) = (Some(group_bytes), weights);
+            }
             Note::Asked(asked) => self.asked = Some(asked),
             Note::Begun(upload) => self.begun.push(upload),
             Note::Outputs(outputs) => self.outputs.extend(outputs),

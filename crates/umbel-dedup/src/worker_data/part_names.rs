@@ -108,19 +108,19 @@ impl Names for PlaceNames<'_> {
 }
 
 /// The names of places that workers told with their parts.
-pub(super) struct ToldNames {
-    catalogues: Catalogues,
+pub(super) struct ToldNames<'a> {
+    catalogues: &'a Catalogues,
     parts: BTreeMap<Place, RecordPart>,
 }
 
-impl ToldNames {
+impl<'a> ToldNames<'a> {
     /// Places whose parts were not told have none.
-    pub(super) fn new(catalogues: Catalogues, parts: BTreeMap<Place, RecordPart>) -> Self {
+    pub(super) fn new(catalogues: &'a Catalogues, parts: BTreeMap<Place, RecordPart>) -> Self {
         Self { catalogues, parts }
     }
 }
 
-impl Names for ToldNames {
+impl Names for ToldNames<'_> {
     fn name(&self, place: Place) -> Result<Name<'_>> {
         match self.parts.get(&place) {
             Some(part) => self.catalogues.name_of_part(place, *part),

@@ -92,6 +92,7 @@ impl Place {
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             page: None,
+            tells_files: true,
             level,
             keep,
             filter: FilterChoice::Auto,
@@ -112,8 +113,7 @@ impl Place {
     /// Kept records of one process over all inputs.
     pub(super) fn expected(&self, level: Level, keep: Keep) -> String {
         let inputs = (0..WORKERS).map(|worker| self.input(worker)).collect();
-        let spec = JobSpec { summary: None, ..self.spec(inputs, level, keep, "all.txt") };
-        run(&spec, &Unwatched).unwrap();
+        run(&self.spec(inputs, level, keep, "all.txt"), &Unwatched).unwrap();
         self.read("all.txt")
     }
 

@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use umbel_engine::Outbox;
 use umbel_engine::dedup::{Group, Tally, TallyInput, TallyOutput, TallyShape, WorkerId};
 
-/// Counts the groups in processes that live so long; who knows them already only answers.
-pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) {
+/// Counts the groups in processes that live so long; who knows them already only answers. What each worker then says of its
+/// files.
+pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) -> Vec<Vec<u8>> {
     let (chunk_bases, tells_sizes) = (chunk_bases.to_vec(), true);
     let names_parts = false;
     let shape = TallyShape { job: 77, attempt: 1, chunk_bases, tells_sizes, names_parts };
     let workers = (0u16..).map(WorkerId).zip(shops);
     let mut tallies = Vec::new();
     let mut inputs = Vec::new();
+    let mut weights = vec![Vec::new(); shops.len()];
     for (id, shop) in workers {
         tallies.push(Tally::new(id, shape.clone()).unwrap());
         shop.forget_groups().unwrap();
@@ -48,7 +50,8 @@ pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) {
             TallyOutput::Name(places) => {
                 inputs.push((id, TallyInput::Parts(shop.parts(&places).unwrap())));
             }
-            TallyOutput::Done => shop.seal_groups().unwrap(),
+            TallyOutput::Done => weights[id.index()] = shop.seal_groups().unwrap(),
         }
     }
+    weights
 }

@@ -1,5 +1,6 @@
 //! What a worker tells of its part, for the summary.
 
+use super::super::file_tally::ToldRepeats;
 use super::super::groups::ToldGroups;
 use super::super::local_pass::LocalTimes;
 use super::super::online::Asked;
@@ -46,4 +47,6 @@ pub(super) struct Part {
     pub(super) chunk_base: u32,
     /// Groups whose kept record is the worker's, if outputs tell of groups.
     pub(super) groups: Option<ToldGroups>,
+    /// Repeats of the worker's files, if the job tells of files.
+    pub(super) repeats: Option<ToldRepeats>,
 }

@@ -17,8 +17,10 @@ use super::ended::EndNote;
 use super::folder::{JOURNAL, JobFolder};
 use super::notes::{Note, Notebook};
 use super::times::Part;
+use super::weights::FileWeights;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
 use crate::error::{Context, Result, chain_text};
+use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +45,8 @@ pub struct FileWorkshop {
     fetched: Mutex<Option<GroupedBytes>>,
     /// What was dropped, by the records that were kept.
     claims: Mutex<Option<ClaimFile>>,
+    /// How much of each file was repeated, as far as groups were counted.
+    weights: Mutex<FileWeights>,
     /// What the job came to, in one line.
     summary: Mutex<Vec<u8>>,
     /// Whether the folder is removed at the end of the process, not at that of the job, and but for a note of the end.
@@ -69,6 +73,7 @@ impl FileWorkshop {
             suspects: Mutex::default(),
             fetched: Mutex::default(),
             claims: Mutex::default(),
+            weights: Mutex::default(),
             summary: Mutex::default(),
             removes_last: false,
             is_done_with: AtomicBool::new(false),
@@ -367,7 +372,8 @@ impl FileWorkshop {
     pub fn gather(&self) -> Result<Vec<u64>> {
         self.busy(|bench| {
             let state = bench.read_state()?;
-            *lock(&self.claims) = Some(ClaimFile::gather(bench, &state)?);
+            let (claims, weights) = ClaimFile::gather(bench, &state)?;
+            (*lock(&self.claims), *lock(&self.weights)) = (Some(claims), weights);
             Ok(state.facts.iter().map(|facts| facts.places).collect())
         })
     }
@@ -408,24 +414,28 @@ impl FileWorkshop {
         if lock(&self.bench.told).group_bytes.is_some() {
             return Ok(());
         }
+        if keeper == WorkerId(self.bench.member.worker) {
+            let state = self.bench.read_state()?;
+            lock(&self.weights).add_groups(&self.bench, &state, groups);
+        }
         group_file::append(&self.bench.groups, keeper, groups)
     }
 
-    /// Makes all that was learned durable.
+    /// Makes all that was learned durable, and says how much of each file was repeated, where the job tells of files.
     ///
     /// # Errors
     ///
     /// If scratch cannot be written.
-    pub fn seal_groups(&self) -> Result<()> {
+    pub fn seal_groups(&self) -> Result<Vec<u8>> {
         let mut told = lock(&self.bench.told);
         if told.group_bytes.is_some() {
-            return Ok(());
+            return Ok(told.weights.clone());
         }
         self.bench.groups.sync()?;
-        let group_bytes = self.bench.groups.bytes();
-        self.bench.note(&Note::Counted { group_bytes })?;
-        told.group_bytes = Some(group_bytes);
-        Ok(())
+        let (group_bytes, weights) = (self.bench.groups.bytes(), lock(&self.weights).encode());
+        self.bench.note(&Note::Counted { group_bytes, weights: weights.clone() })?;
+        (told.group_bytes, told.weights) = (Some(group_bytes), weights.clone());
+        Ok(weights)
     }
 
     /// Writes what an earlier process has not, aside. Takes long.
@@ -455,14 +465,15 @@ impl FileWorkshop {
         self.busy(filters::add)
     }
 
-    /// At the coordinator: writes the summary of all workers. Takes long.
+    /// At the coordinator: writes the summary of all workers, and the page that `draw` makes of it if the job has one. Takes
+    /// long.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn conclude(&self, result: &JobResult) -> Result<()> {
+    pub fn conclude(&self, result: &JobResult, draw: impl FnOnce(&Value) -> String) -> Result<()> {
         self.busy(|bench| {
-            *lock(&self.summary) = conclusion::conclude(bench, result)?;
+            *lock(&self.summary) = conclusion::conclude(bench, result, draw)?;
             // The exit code of a process that is started again is the same.
             let bad = result.counts.iter().map(|counts| counts.bad).sum();
             bench.note(&Note::Concluded { bad })

@@ -18,6 +18,7 @@ use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
 use super::kept_index;
 use super::notes::{AsideNote, Note, OutputNote, Told};
+use super::repeats;
 use super::report;
 use super::times::Part;
 use super::uploads;
@@ -183,7 +184,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     let mut part_times = lock(&bench.times);
     (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
     drop(part_times);
-    let written = written(bench, &state)?;
+    let written = written(bench, &state, order)?;
     bench.note(&Note::Written(written.clone()))?;
     lock(&bench.told).written = Some(written.clone());
     Ok(written)
@@ -286,13 +287,15 @@ fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
 }
 
 /// What the coordinator hears.
-fn written(bench: &Bench, state: &ReadState) -> Result<Written> {
+fn written(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<Written> {
     let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
     let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
     let gone_otherwise = |facts: &ChunkFacts| facts.places - facts.items - facts.exempt;
     // Bad records, and those without a key, are marked as gone, too.
     let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
-    let detail = serde_json::to_vec(&part(bench, state)?).context("part of the summary")?;
+    let repeats = bench.spec.tells_files.then(|| repeats::told(bench, state, order)).transpose()?;
+    let part = Part { repeats, ..part(bench, state)? };
+    let detail = serde_json::to_vec(&part).context("part of the summary")?;
     Ok(Written { kept: items - dropped, dropped, detail })
 }
 
@@ -344,6 +347,7 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
         thread_s: threads.into_iter().map(row).collect(),
         chunk_base: state.reading.chunk_base,
         groups,
+        repeats: None,
     })
 }
 

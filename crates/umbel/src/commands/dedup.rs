@@ -17,6 +17,7 @@ mod values;
 pub(super) use choices::GranularityArg;
 pub(crate) use cluster::spec_of;
 pub(super) use membership::start_lanes;
+pub(crate) use page::page_of;
 pub(super) use values::{parse_index_bits, parse_seed};
 
 use crate::cluster_client::{Credentials, TlsPaths};
@@ -222,7 +223,7 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     let Done { summary, was_closed, page } = run_job(spec, &terminal)?;
     summary::show(summary.value(), args.quiet || was_closed);
     if let Some(output) = page {
-        output.write(&page::page_of(summary.value()))?;
+        output.write(&page_of(summary.value()))?;
     }
     Ok(summary::exit(summary.value()))
 }
@@ -310,17 +311,6 @@ impl DedupArgs {
         Err(UsageError(format!("--in-place: {text}")).into())
     }
 
-    /// Refuses a page of a job of which no process sees all.
-    fn check_report(&self) -> Result<()> {
-        if self.report.is_none() || !self.has_others() {
-            return Ok(());
-        }
-        let text = "--report: one process draws the page of what it has read itself, and workers on many machines do not \
-                    tell each other of their files; --summary FILE has the figures of their job, --duplicates FILE at each \
-                    of them where repeats stood";
-        Err(UsageError(text.into()).into())
-    }
-
     /// Whether other workers have a part in the job.
     fn has_others(&self) -> bool {
         self.machines.has_others() || self.on_cluster.cluster.is_some()
@@ -341,7 +331,6 @@ impl DedupArgs {
         let level = self.level()?;
         cluster::check_objects(self)?;
         self.check_in_place()?;
-        self.check_report()?;
         let Beside { online, references, add_to, save_index, reach } = self.beside(level)?;
         Ok(JobSpec {
             references,
@@ -381,6 +370,7 @@ impl DedupArgs {
             bad: self.bad.clone(),
             summary: self.summary.clone(),
             page: self.report.clone(),
+            tells_files: self.report.is_some(),
             level,
             keep: match &self.keep {
                 KeepArg::First => Keep::First,

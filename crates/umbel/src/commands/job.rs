@@ -2,15 +2,18 @@
 
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, numbers, print};
+use super::dedup::page_of;
 use crate::clock::age_text;
 use crate::exit::Exit;
 use crate::waiting::Waiting;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 use umbel_client::Client;
 use umbel_client::proto::{DescribeJobResponse, Job};
+use umbel_dedup::write_file;
 
 /// How often a job that is waited for is asked about.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -44,6 +47,17 @@ enum JobVerb {
     Wait {
         /// Its number
         job: u64,
+    },
+    /// Draw the page of a job that is done, as `umbel dedup --report` does
+    Report {
+        /// Its number
+        job: u64,
+        /// The page, as HTML
+        #[arg(value_name = "FILE.html")]
+        file: PathBuf,
+        /// Replace a file that exists
+        #[arg(long)]
+        overwrite: bool,
     },
     /// Ask a job to end; what it has written aside is removed
     Cancel {
@@ -85,6 +99,17 @@ impl JobArgs {
                 let found = wait(&client, *job, true).await?;
                 print(json, &status_json(&found), || status_text(&found))?;
                 check_done(&found)
+            }
+            JobVerb::Report { job, file, overwrite } => {
+                let found = client.job(*job).await?;
+                check_done(&found)?;
+                let told = summary(&found).with_context(|| {
+                    format!(
+                        "job {job}: its summary was too long for the ledger, which keeps none of it"
+                    )
+                })?;
+                write_file(file, *overwrite, page_of(&told).as_bytes())?;
+                print(json, &json!({ "job": job }), String::new)
             }
             JobVerb::Cancel { job } => {
                 client.cancel_job(*job).await?;

@@ -2,6 +2,7 @@
 
 use crate::free_ports::free_port;
 use crate::model::Draws;
+use crate::report_pages::assert_agree;
 use crate::sandbox::{Ran, Sandbox};
 use std::io::Read as _;
 use std::process::{Child, Command};
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) options: String,
     pub(crate) suffix: &'static str,
     pub(crate) annotates: bool,
+    /// Whether the page is the only output beside what is kept.
+    pub(crate) tells_pages_alone: bool,
 }
 
 impl Job {
@@ -42,8 +45,16 @@ impl Job {
             }
         }
         let options = format!("{options} --seed 7 --memory 64M --worker-timeout 2m -q");
-        let (peers, shares_folders, annotates) = (peers(workers), false, false);
-        Self { sandbox, shares_folders, workers, peers, options, suffix, annotates }
+        Self {
+            sandbox,
+            shares_folders: false,
+            workers,
+            peers: peers(workers),
+            options,
+            suffix,
+            annotates: false,
+            tells_pages_alone: false,
+        }
     }
 
     /// The same, but records are annotated and none is dropped.
@@ -66,6 +77,9 @@ impl Job {
     fn outputs(&self, who: &str) -> String {
         let records = if self.annotates { "--annotate" } else { "--output" };
         let records = format!("{records} out{who}.{}", self.suffix);
+        if self.tells_pages_alone {
+            return records;
+        }
         format!("{records} --duplicates drops{who}.jsonl --groups groups{who}.jsonl")
     }
 
@@ -77,7 +91,7 @@ impl Job {
     pub(crate) fn command(&self, rank: usize) -> Command {
         let Self { peers, options, .. } = self;
         let args = format!(
-            "{} --rank {rank} --peers {peers} --job-dir job{rank} {} --summary summary.json {}",
+            "{} --rank {rank} --peers {peers} --job-dir job{rank} {} --summary summary.json --report page.html {}",
             self.input(rank),
             self.outputs(&rank.to_string()),
             options.replace("{rank}", &rank.to_string())
@@ -171,7 +185,8 @@ impl Job {
         // What one process adds to a filter, many workers must not find there.
         let options = options.replace("/seen", "/seen_by_one");
         let outputs = self.outputs("one");
-        let args = format!("{} {outputs} --summary one.json {options}", inputs.join(" "));
+        let inputs = inputs.join(" ");
+        let args = format!("{inputs} {outputs} --summary one.json --report one.html {options}");
         self.sandbox.run(&args).kept();
         for (name, suffix) in [("out", self.suffix), ("drops", "jsonl"), ("groups", "jsonl")] {
             if self.sandbox.exists(&format!("{name}one.{suffix}")) {
@@ -184,12 +199,17 @@ impl Job {
             }
         }
         let (mut many, mut one) = (self.summary("summary.json"), self.summary("one.json"));
+        assert_agree(&many, &self.sandbox.text("page.html"), &self.options);
         for summary in [&mut many, &mut one] {
             without_filter_names(&mut summary["references"]);
         }
-        if let Some(named) = many["most_repeated"].as_array_mut() {
-            named.iter_mut().for_each(take_workers);
+        for list in ["/most_repeated", "/files/named"] {
+            let named = many.pointer_mut(list).and_then(|rows| rows.as_array_mut());
+            named.into_iter().flatten().for_each(take_workers);
         }
+        let workers = many["overlap"]["workers"].take();
+        let names = many["overlap"]["names"].as_array().unwrap();
+        assert_eq!(workers.as_array().map_or(0, Vec::len), names.len());
         for field in [
             "records",
             "items",
@@ -198,6 +218,8 @@ impl Job {
             "dropped",
             "groups",
             "most_repeated",
+            "files",
+            "overlap",
             "references",
             "bad",
             "level",

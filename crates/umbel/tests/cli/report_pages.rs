@@ -1,5 +1,6 @@
 //! Pages of pictures: they say what summary and report say, and are there whole or not at all.
 
+use crate::machines::{Job, TOKEN, json_lines};
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -35,8 +36,15 @@ fn reported(sandbox: &Sandbox, args: &str, code: i32) -> (Value, String) {
     sandbox.run(&args).ended_with(code);
     let summary: Value = serde_json::from_slice(&sandbox.read("s.json")).unwrap();
     let page = sandbox.text("page.html");
+    assert_agree(&summary, &page, &args);
+    (summary, page)
+}
+
+/// Checks that the numbers of a page are those of a summary, and that their sums are right.
+#[track_caller]
+pub(crate) fn assert_agree(summary: &Value, page: &str, args: &str) {
     assert!(page.len() < PAGE_BYTES_MAX, "{args}: {} bytes", page.len());
-    let texts = texts(&page);
+    let texts = texts(page);
     let shows = |words: String| assert!(texts.contains(&words), "{args}: {words:?} not in {texts}");
 
     let count = |at: &str| summary.pointer(at).unwrap().as_u64().unwrap();
@@ -72,18 +80,23 @@ fn reported(sandbox: &Sandbox, args: &str, code: i32) -> (Value, String) {
         let number = |field: &str| file[field].as_u64().unwrap();
         let repeats = number("repeats_within") + number("repeats_of_others");
         if repeats > 0 {
-            let name = file["file"].as_str().unwrap();
+            let name = name_of(file);
             shows(format!("{name}\n{}\n{}\n", grouped(number("items")), grouped(repeats)));
         }
     }
     for group in summary["most_repeated"].as_array().unwrap() {
         let (record, size) = (group["record"].as_u64().unwrap(), group["size"].as_u64().unwrap());
-        let file = group["file"].as_str().unwrap();
+        let file = name_of(group);
         if group["part"].is_null() {
             shows(format!("{file}\n{}\n{}\n", grouped(record), grouped(size)));
         }
     }
-    (summary, page)
+}
+
+/// What a page calls a file.
+fn name_of(file: &Value) -> String {
+    let name = file["file"].as_str().unwrap();
+    file.get("worker").map_or(name.to_owned(), |worker| format!("worker {worker}: {name}"))
 }
 
 #[test]
@@ -164,11 +177,43 @@ fn a_page_that_cannot_be_is_known_before_the_job() {
         sandbox.run(&args).refused(code, &[said]);
         assert_eq!(sandbox.files(), files, "{args}");
     }
-    for others in ["--rank 0 --peers localhost:1,localhost:2", "--cluster localhost:1"] {
-        let args = format!("a.txt -o out.txt --report page.html {others}");
-        sandbox.run(&args).refused(2, &["--report: one process draws the page", "--summary"]);
+    for (others, path) in [
+        ("--rank 0 --peers localhost:1,localhost:2", "there.html"),
+        ("--rank 0 --peers localhost:1,localhost:2", "gone/page.html"),
+        ("--cluster localhost:1", "there.html"),
+        ("--cluster localhost:1", "gone/page.html"),
+    ] {
+        let args = format!("a.txt -o out.txt --report {path} {others}");
+        let mut command = sandbox.command(&args);
+        let ran = command.env("UMBEL_JOB_TOKEN", TOKEN).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains(path), "{args}: {said}");
         assert_eq!(sandbox.files(), files, "{args}");
     }
+}
+
+/// With no other output that tells of repeats: workers tell each other of their files for the page alone.
+#[test]
+fn a_page_of_many_machines_is_drawn_by_the_first_one() {
+    let mut job = Job::new(3, "jsonl", "--key id", json_lines);
+    job.tells_pages_alone = true;
+    job.run_as_one_process();
+    assert!(job.sandbox.text("page.html").contains("worker 2: in2/1.jsonl"));
+    let alone = |rank: usize| job.sandbox.exists(&format!("page{rank}.html"));
+    assert!(!alone(1) && !alone(2) && !job.sandbox.exists("drops0.jsonl"));
+}
+
+/// More files than a matrix has rows: they are told by worker and directory.
+#[test]
+fn many_files_of_many_machines_are_told_by_directory() {
+    let job = Job::new(2, "txt", "--binary text", |seed| lines(seed, 40));
+    for at in 0..26 {
+        job.sandbox.write(format!("in{}/{}/{at}.txt", at % 2, at % 3), lines(at, 30));
+    }
+    job.run_as_one_process();
+    let summary = job.summary("summary.json");
+    assert_eq!(summary["overlap"]["by"], "directory");
+    assert_eq!(summary["overlap"]["names"].as_array().unwrap().len(), 8);
 }
 
 #[test]

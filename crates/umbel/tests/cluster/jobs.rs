@@ -128,16 +128,38 @@ fn said(output: &Output) -> String {
 async fn nodes_keep_what_one_machine_keeps() {
     let site = Site::new(3, 4000).await;
     let (kept, summary) = (site.root().join("kept"), site.root().join("summary.json"));
-    let output = site.dedup(&kept, &["--summary", &summary.display().to_string()]).await;
+    let (page, again) = (site.root().join("page.html"), site.root().join("again.html"));
+    let [summary_path, page_path, again_path] =
+        [&summary, &page, &again].map(|path| path.display().to_string());
+    let output = site.dedup(&kept, &["--summary", &summary_path, "--report", &page_path]).await;
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(site.files(&kept), site.expected(&[]).await);
     let text = std::fs::read_to_string(&summary).unwrap();
-    assert!(text.contains("\"records\": 12000"), "{text}");
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&told["records"], &told["files"]["all"]["records"]),
+        (&12000.into(), &12000.into())
+    );
+    assert_eq!(told["overlap"]["workers"], serde_json::json!([0, 1, 2]));
+    let rows = told["overlap"]["dropped"].as_array().unwrap().iter();
+    let cells = rows.flat_map(|row| row.as_array().unwrap()).map(|cell| cell.as_u64().unwrap());
+    let repeats = told["dropped"]["input"].as_u64().unwrap();
+    assert_eq!(cells.sum::<u64>(), repeats);
+    let page = std::fs::read_to_string(&page).unwrap();
+    let thousands = |number: u64| format!("{},{:03}", number / 1000, number % 1000);
+    let sums = page.split(">All files<").nth(1).expect("a row of all files");
+    let sums = sums.split("</tr>").next().unwrap();
+    let counts = [">12,000<".to_owned(), format!(">{}<", thousands(repeats))];
+    assert!(counts.iter().all(|count| sums.contains(count)), "{counts:?} not in {sums}");
+    let third = format!("worker 2: {}", site.inputs[2].display());
+    assert!(page.contains(&third), "{third} not in {page}");
     let listed = site.job(&["list"]).await;
     let number = listed.split('\t').next().unwrap().to_owned();
     assert!(listed.contains("\tdone\t1\t1,2,3\t"), "{listed}");
     let status = site.job(&["status", &number]).await;
     assert!(status.contains("records\t12000"), "{status}");
+    site.job(&["report", &number, &again_path]).await;
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), page);
     site.cleared().await;
     // What stands there is not written over.
     let again = site.dedup(&kept, &[]).await;

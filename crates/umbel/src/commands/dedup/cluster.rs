@@ -1,5 +1,6 @@
 //! Arguments of a job that a cluster does, and its description.
 
+use super::page::page_of;
 use super::{DedupArgs, summary};
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
@@ -12,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
-use umbel_dedup::{JobSpec, OutputTarget, check_own, is_object, refuse_existing_file, write_file};
+use umbel_dedup::{
+    JobSpec, OutputTarget, PageOutput, check_own, is_object, refuse_existing_file, write_file,
+};
 use umbel_files::is_object_address;
 
 /// Arguments of a job of a cluster.
@@ -96,6 +99,7 @@ pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
         ("--bad", &args.bad),
         ("--save-index", &args.save_index),
         ("--summary", &args.summary),
+        ("--report", &args.report),
     ];
     if args.on_cluster.cluster.is_none() {
         return Ok(());
@@ -138,10 +142,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     check_own(&spec)?;
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
     let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };
-    if let Some(path) = &args.summary {
-        refuse_existing_file(path)
-            .or_else(|error| if args.overwrite { Ok(()) } else { Err(error) })?;
-    }
+    let page = open_here(args)?;
     let (release, words) = (env!("CARGO_PKG_VERSION").to_owned(), words()?);
     let description = serde_json::to_vec(&Description { release, words });
     let description = description.context("description of the job")?;
@@ -149,7 +150,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let client = (spec.reach.connect)(addresses)?;
     let request =
         SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
-    block_on(follow(&client, request, args))
+    block_on(follow(&client, request, page, args))
 }
 
 /// The words behind `umbel dedup`.
@@ -163,11 +164,35 @@ fn words() -> Result<Vec<String>> {
     std::env::args_os().skip(2).map(word).collect()
 }
 
-async fn follow(client: &Client, request: SubmitJobRequest, args: &DedupArgs) -> Result<Exit> {
+/// Checks what is written here once the job is done, and opens the page's place: what cannot be is known before.
+fn open_here(args: &DedupArgs) -> Result<Option<PageOutput>> {
+    let here = [&args.summary, &args.report].into_iter().flatten();
+    for path in here.filter(|_| !args.overwrite) {
+        refuse_existing_file(path)?;
+    }
+    let Some(path) = args.report.as_ref().filter(|_| !args.on_cluster.detach) else {
+        return Ok(None);
+    };
+    let stands = "the job is done and its outputs on the nodes stand, but not the --report";
+    Ok(Some(PageOutput::replacing(path, stands)?))
+}
+
+async fn follow(
+    client: &Client,
+    request: SubmitJobRequest,
+    page: Option<PageOutput>,
+    args: &DedupArgs,
+) -> Result<Exit> {
     let quiet = args.quiet;
     let number = client.submit_job(request).await?;
     if args.on_cluster.detach {
         print(false, &serde_json::Value::Null, || format!("{number}\n"))?;
+        if let Some(path) = args.report.as_ref().filter(|_| !quiet) {
+            let path = path.display();
+            say_line(format_args!(
+                "once it is done, `umbel job report {number} {path}` draws its page"
+            ));
+        }
         return Ok(Exit::Done);
     }
     if !quiet {
@@ -185,6 +210,9 @@ async fn follow(client: &Client, request: SubmitJobRequest, args: &DedupArgs) ->
         write_file(path, args.overwrite, text.as_bytes())?;
     }
     summary::show(&value, quiet);
+    if let Some(page) = page {
+        page.write(&page_of(&value))?;
+    }
     Ok(summary::exit(&value))
 }
 

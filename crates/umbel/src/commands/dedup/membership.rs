@@ -192,7 +192,8 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     check_possible(&spec)?;
     spec.rank = Some(peers.rank);
     if peers.rank != 0 {
-        spec.summary = None; // Worker 0 writes it, with sums over all.
+        // Worker 0 writes them, with sums over all.
+        (spec.summary, spec.page) = (None, None);
     }
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
     let job = peers.job();

@@ -16,7 +16,7 @@ use words::{Noun, compared_by, kept_rule};
 const NAMED_MAX: usize = 8;
 
 /// The page of a finished job.
-pub(super) fn page_of(summary: &Value) -> String {
+pub(crate) fn page_of(summary: &Value) -> String {
     let told = Told::new(summary);
     let noun = Noun::of(told);
     let content = [

@@ -95,6 +95,22 @@ fn what_was_not_found_or_not_asked_for_is_left_out() {
 }
 
 #[test]
+fn files_of_many_machines_are_named_with_their_workers() {
+    let mut summary = summary();
+    summary["files"]["named"][0]["worker"] = json!(1);
+    summary["most_repeated"][0]["worker"] = json!(0);
+    summary["overlap"]["workers"] = json!([0, 1]);
+    let texts = texts(&page_of(&summary));
+    for words in [
+        "worker 1: b.txt\n100\n45\n45.00 %",
+        "worker 1: b.txt\nworker 0: a.txt\n40",
+        "worker 0: a.txt\n7\n9",
+    ] {
+        assert!(texts.contains(words), "{words:?} is not in\n{texts}");
+    }
+}
+
+#[test]
 fn names_like_markup_are_text() {
     let name = "</td><script>alert(\"1\")</script>\u{202e}&lt;";
     let shown = "&lt;/td&gt;&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;\\u{202e}&amp;lt;";

@@ -85,8 +85,8 @@ impl NodeJobs {
         (spec.seed, spec.memory_bytes) = (seed, self.memory_bytes);
         spec.scratch.clone_from(&self.scratch);
         spec.roots = Some(self.roots.clone());
-        // Whoever asked gets it from the ledger.
-        spec.summary = None;
+        // Whoever asked gets it from the ledger, and draws the page of it.
+        (spec.summary, spec.page) = (None, None);
         check_possible(&spec)?;
         check_own(&spec)?;
         let index = spec.save_index.as_ref().map(|index| &index.path);

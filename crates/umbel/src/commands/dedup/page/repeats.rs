@@ -20,8 +20,7 @@ pub(super) fn by_file(told: Told<'_>, noun: Noun) -> Option<Element> {
         return Some(section("Repeats by file", [note("No file repeats itself or another.")]));
     }
     let named = files.list("/named").filter(|file| repeats_of(*file) > 0);
-    let rows: Vec<Vec<Cell>> =
-        named.map(|file| row(Cell::name(shortened(file.text("/file"))), file)).collect();
+    let rows: Vec<Vec<Cell>> = named.map(|file| row(Cell::name(name_of(file)), file)).collect();
     let shown = rows.len() as u64;
     let rest = files.count("/count") - shown;
     let others = (rest > 0).then(|| {
@@ -49,6 +48,16 @@ fn noun_head(noun: Noun) -> &'static str {
     }
 }
 
+/// What a file is called; on many machines with the worker that has read it.
+fn name_of(file: Told<'_>) -> String {
+    let name = shortened(file.text("/file"));
+    if file.is_there("/worker") { of_worker(file.count("/worker"), &name) } else { name }
+}
+
+fn of_worker(worker: u64, name: &str) -> String {
+    format!("worker {worker}: {name}")
+}
+
 fn repeats_of(file: Told<'_>) -> u64 {
     file.count("/repeats_within") + file.count("/repeats_of_others")
 }
@@ -72,7 +81,12 @@ fn cells(name: Cell, items: u64, [of_others, within]: [u64; 2]) -> Vec<Cell> {
 /// Which files or directories repeat which.
 pub(super) fn overlap(told: Told<'_>, noun: Noun) -> Option<Element> {
     let overlap = told.at("/overlap");
-    let mut names: Vec<String> = overlap.list("/names").map(|n| n.text("").to_owned()).collect();
+    let workers: Vec<u64> = overlap.list("/workers").map(|worker| worker.count("")).collect();
+    let named = |(at, name): (usize, Told<'_>)| match workers.get(at) {
+        Some(worker) => of_worker(*worker, name.text("")),
+        None => name.text("").to_owned(),
+    };
+    let mut names: Vec<String> = overlap.list("/names").enumerate().map(named).collect();
     let counts: Vec<Vec<u64>> = overlap
         .list("/dropped")
         .map(|row| row.list("").map(|cell| cell.count("")).collect())
@@ -182,7 +196,7 @@ fn repeats_in(class: Told<'_>) -> u64 {
 fn examples(told: Told<'_>) -> Element {
     let has_parts = told.list("/most_repeated").any(|group| group.is_there("/part"));
     let rows = told.list("/most_repeated").map(|group| {
-        let mut cells = vec![Cell::name(shortened(group.text("/file")))];
+        let mut cells = vec![Cell::name(name_of(group))];
         cells.push(Cell::number(grouped(group.count("/record"))));
         if has_parts {
             cells.push(Cell::number(grouped(group.count("/part"))));

@@ -1,0 +1,166 @@
+//! Which files or directories repeat which: a matrix of bounded size, whatever the number of files.
+//!
+//! It has the files in it, or their directories where files are many: the largest by what was dropped there or kept for
+//! others, and one row and column for all others together. Who knows names and weights of all files makes the same
+//! matrix, so workers count their own drops each, and the sums are those of one process.
+
+use super::report::FileName;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Most files or directories in the matrix beside the others: as many squares as people tell apart.
+pub(crate) const UNITS_MAX: usize = 24;
+
+/// What a row of the matrix is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum UnitKind {
+    File,
+    Directory,
+}
+
+/// A matrix of counts, row by row.
+pub(crate) type Counts = Vec<Vec<u64>>;
+
+/// How many items of each file or directory repeat one that was kept in each.
+pub(crate) struct Overlap<'a> {
+    kind: UnitKind,
+    /// Of those that have a row of their own, in the order of the input.
+    names: Vec<FileName<'a>>,
+    /// How many share the last row.
+    others: usize,
+    /// The row of each file.
+    unit_of: Vec<usize>,
+    /// What of a row was dropped for what of a column.
+    dropped: Counts,
+}
+
+impl<'a> Overlap<'a> {
+    /// Of these files, in the order of the input: what each is called, and its weight, which is how many of its items were
+    /// dropped for an item of the job, and how many items were dropped for one of it. Nothing is counted yet.
+    pub(crate) fn new(files: &[(FileName<'a>, u64)]) -> Self {
+        let (mut kind, mut keys): (_, Vec<FileName<'a>>) =
+            (UnitKind::File, files.iter().map(|(name, _)| *name).collect());
+        if keys.len() > UNITS_MAX {
+            let folders: Vec<FileName<'a>> = keys.iter().map(FileName::directory).collect();
+            // One directory overlaps with nothing: its files tell more.
+            if folders.iter().any(|folder| *folder != folders[0]) {
+                (kind, keys) = (UnitKind::Directory, folders);
+            }
+        }
+        // A file may be there twice under one name only as a pipe; a directory has as many files as it has.
+        let mut numbers: BTreeMap<FileName<'a>, usize> = BTreeMap::new();
+        let mut sizes: Vec<(u64, FileName<'a>)> = Vec::new();
+        let mut unit_of: Vec<usize> = Vec::with_capacity(keys.len());
+        for (key, (_, weight)) in keys.into_iter().zip(files) {
+            let number = *numbers.entry(key).or_insert_with(|| {
+                sizes.push((0, key));
+                sizes.len() - 1
+            });
+            sizes[number].0 = sizes[number].0.saturating_add(*weight);
+            unit_of.push(number);
+        }
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        order.sort_by_key(|&at| Reverse(sizes[at].0));
+        order.truncate(UNITS_MAX);
+        order.sort_unstable();
+        let mut row_of = vec![order.len(); sizes.len()];
+        order.iter().enumerate().for_each(|(row, &number)| row_of[number] = row);
+        unit_of.iter_mut().for_each(|number| *number = row_of[*number]);
+        let others = sizes.len() - order.len();
+        let names: Vec<FileName<'a>> = order.iter().map(|&at| sizes[at].1).collect();
+        let side = names.len() + usize::from(others > 0);
+        Self { kind, names, others, unit_of, dropped: vec![vec![0; side]; side] }
+    }
+
+    /// Counts an item of a file that was dropped for one of a file, by the numbers of the files.
+    pub(crate) fn add(&mut self, dropped: usize, kept: usize) {
+        let cell = &mut self.dropped[self.unit_of[dropped]][self.unit_of[kept]];
+        *cell = cell.saturating_add(1);
+    }
+
+    /// What was counted.
+    pub(crate) fn into_counts(self) -> Counts {
+        self.dropped
+    }
+
+    /// Adds what somebody else has counted in a matrix of the same files; false, and nothing is changed, if it has other
+    /// rows or columns.
+    #[must_use]
+    pub(crate) fn add_counts(&mut self, counts: &Counts) -> bool {
+        let side = self.dropped.len();
+        if counts.len() != side || counts.iter().any(|row| row.len() != side) {
+            return false;
+        }
+        let all = self.dropped.iter_mut().flatten();
+        for (sum, count) in all.zip(counts.iter().flatten()) {
+            *sum = sum.saturating_add(*count);
+        }
+        true
+    }
+
+    /// The section `overlap` of the summary.
+    pub(crate) fn json(&self) -> Value {
+        let by = match self.kind {
+            UnitKind::File => "file",
+            UnitKind::Directory => "directory",
+        };
+        let names: Vec<&str> = self.names.iter().map(|name| name.name).collect();
+        let workers: Option<Vec<u16>> = self.names.iter().map(|name| name.worker).collect();
+        json!({
+            "by": by, "names": names,
+            // Without files there is nobody who is one of several, either.
+            "workers": workers.filter(|workers| !workers.is_empty()),
+            "others": self.others, "dropped": self.dropped,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named<'a>(worker: Option<u16>, name: &'a str, weight: u64) -> (FileName<'a>, u64) {
+        (FileName { worker, name }, weight)
+    }
+
+    #[test]
+    fn files_of_many_directories_are_told_by_directory_and_worker() {
+        let names: Vec<String> = (0..60).map(|at| format!("in/{}/{at}.txt", at % 5)).collect();
+        let one: Vec<_> = names.iter().map(|name| named(None, name, 1)).collect();
+        assert_eq!(Overlap::new(&one).json()["names"].as_array().unwrap().len(), 5);
+        // The same path on two machines is two directories.
+        let two: Vec<_> =
+            (0u16..).zip(&names).map(|(at, name)| named(Some(at / 30), name, 1)).collect();
+        let told = Overlap::new(&two).json();
+        assert_eq!(told["workers"], json!([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]));
+        assert_eq!((&told["by"], &told["names"][0]), (&json!("directory"), &json!("in/0")));
+    }
+
+    #[test]
+    fn sums_of_parts_are_the_whole_and_other_shapes_are_refused() {
+        let files: Vec<_> = ["a", "b", "c"].iter().map(|name| named(Some(0), name, 1)).collect();
+        let mut whole = Overlap::new(&files);
+        let mut parts = [Overlap::new(&files), Overlap::new(&files)];
+        for at in 0..20 {
+            whole.add(at % 3, at * at % 3);
+            parts[at % 2].add(at % 3, at * at % 3);
+        }
+        let mut sum = Overlap::new(&files);
+        for part in parts {
+            assert!(sum.add_counts(&part.into_counts()));
+        }
+        assert_eq!(sum.json(), whole.json());
+        for other in [vec![], vec![vec![1; 3]; 2], vec![vec![1; 3], vec![1; 3], vec![1; 2]]] {
+            assert!(!sum.add_counts(&other));
+        }
+        assert_eq!(sum.json(), whole.json());
+    }
+
+    #[test]
+    fn a_job_without_files_has_an_empty_matrix() {
+        let told = Overlap::new(&[]).json();
+        let none = json!({"by": "file", "names": [], "workers": null, "others": 0, "dropped": []});
+        assert_eq!(told, none);
+    }
+}

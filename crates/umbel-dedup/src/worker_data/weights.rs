@@ -1,0 +1,101 @@
+//! How much of each file of a worker was repeated: what all workers know of it before they write, so that all count in
+//! the same matrix.
+//!
+//! ```text
+//! weights:  { of a file, in the order of the catalogue } ...            numbers as LEB128
+//! ```
+//!
+//! A file's weight is how many of its items were dropped for others, which its worker knows, and how many items were
+//! dropped for one of it, which its worker hears when groups are counted.
+
+use super::super::overlap::Overlap;
+use super::super::report::FileName;
+use super::bench::{Bench, ReadState};
+use super::catalogue::{Catalogues, push, take};
+use crate::error::{Context, Result};
+use umbel_engine::dedup::{Group, Place};
+
+/// Counts the weights of a worker's own files.
+#[derive(Default)]
+pub(super) struct FileWeights(Vec<u64>);
+
+impl FileWeights {
+    /// None yet; nothing is counted where the job does not tell of files.
+    pub(super) fn new(bench: &Bench) -> Self {
+        Self(vec![0; if bench.spec.tells_files { bench.sources.len() } else { 0 }])
+    }
+
+    /// Counts an item that was dropped for another one.
+    pub(super) fn add_repeat(&mut self, bench: &Bench, state: &ReadState, place: Place) {
+        self.add(bench, state, place, 1);
+    }
+
+    /// Counts items that were dropped for those of this worker.
+    pub(super) fn add_groups(&mut self, bench: &Bench, state: &ReadState, groups: &[Group]) {
+        groups.iter().for_each(|group| self.add(bench, state, group.kept, group.size - 1));
+    }
+
+    fn add(&mut self, bench: &Bench, state: &ReadState, place: Place, count: u64) {
+        let chunk = place.chunk().checked_sub(state.reading.chunk_base);
+        let file = chunk.and_then(|chunk| bench.chunks.get(chunk as usize));
+        if let Some(weight) = file.and_then(|chunk| self.0.get_mut(chunk.source)) {
+            *weight = weight.saturating_add(count);
+        }
+    }
+
+    /// In the form in which they travel.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.iter().for_each(|&weight| push(&mut bytes, weight));
+        bytes
+    }
+}
+
+/// Reads the weights of so many files.
+fn decode(mut bytes: &[u8], files: usize) -> Result<Vec<u64>> {
+    let length = bytes.len();
+    let weights: Option<Vec<u64>> = (0..files).map(|_| take(&mut bytes)).collect();
+    let weights = weights.filter(|_| bytes.is_empty());
+    weights.with_context(|| format!("{length} bytes are no weights of {files} files"))
+}
+
+/// An empty matrix of what repeats what, of all files of a job.
+///
+/// # Errors
+///
+/// Names the worker that has told other weights than files.
+pub(super) fn overlap<'a>(catalogues: &'a Catalogues, weights: &[Vec<u8>]) -> Result<Overlap<'a>> {
+    let mut files: Vec<(FileName<'a>, u64)> = Vec::new();
+    for (worker, bytes) in (0..catalogues.worker_count()).zip(weights) {
+        let names = catalogues.files_of(worker);
+        let weights = decode(bytes, names.len()).with_context(|| format!("worker {worker}"))?;
+        let worker = u16::try_from(worker).ok();
+        let named = names.iter().map(|name| FileName { worker, name });
+        files.extend(named.zip(weights));
+    }
+    Ok(Overlap::new(&files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn weights_come_back_and_others_are_refused(
+            weights in proptest::collection::vec(prop_oneof![0u64..300, any::<u64>()], 0..20),
+        ) {
+            let bytes = FileWeights(weights.clone()).encode();
+            prop_assert_eq!(decode(&bytes, weights.len()).unwrap(), weights.clone());
+            prop_assert!(decode(&bytes, weights.len() + 1).is_err());
+            prop_assert!(weights.is_empty() || decode(&bytes, weights.len() - 1).is_err());
+            prop_assert!(weights.is_empty() || decode(&bytes[..bytes.len() - 1], weights.len()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_number_without_an_end_is_refused() {
+        assert!(decode(&[0xff; 40], 1).is_err());
+    }
+}
