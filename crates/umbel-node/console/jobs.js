@@ -3,9 +3,10 @@
 import { ask, buttons, may } from "./actions.js";
 import { bar, element, figures, panel, parts, say, set, state, table } from "./elements.js";
 import { bytes, compact, count, date, span } from "./figures.js";
+import { repeats } from "./repeats.js";
 
 /** Phases of a job in their order, as its coordinator names them. */
-const PHASES = ["starting", "joining", "reading", "sampling", "exchanging", "writing", "committing"];
+const PHASES = ["starting", "joining", "reading", "sampling", "exchanging", "tallying", "writing", "committing", "adding"];
 
 /** Phases of a worker in their order, as summaries name them. */
 const TIMED = ["open", "local", "exchange", "compare", "ask", "output"];
@@ -80,6 +81,7 @@ function detail() {
     { title: "Cells settled", draw: (cell, row) => (row.cells ? bar(cell, row.settled_cells / row.cells) : cell.replaceChildren(row.answers ? "none yet" : "does not answer")) },
   ], (row) => row.node);
   const summary = figures();
+  const counted = repeats();
   const records = element("div");
   const phases = table("Time by phase", [
     { title: "Phase", text: (row) => row.name },
@@ -92,7 +94,7 @@ function detail() {
     { title: "Of all", draw: drawShare },
   ], (row) => row.name);
   const pictures = element("div", { class: "pictures" }, element("h3", {}, "Records"), records, summary.element,
-    element("h3", {}, "Time by phase"), phases.element, element("h3", {}, "What travelled, in bits an item"), bits.element);
+    counted.element, element("h3", {}, "Time by phase"), phases.element, element("h3", {}, "What travelled, in bits an item"), bits.element);
   const none = element("p", { class: "empty" });
   const whole = panel("", workers.element, pictures, none);
   whole.hidden = true;
@@ -115,7 +117,7 @@ function detail() {
     phases.show(shares(inOrder));
     bits.show(shares(outcome.bits_per_item).filter((row) => row.value > 0));
   };
-  const show = (row) => {
+  const show = (row, told) => {
     whole.hidden = !row;
     if (!row) return;
     say(whole.firstElementChild, `Job ${row.job}`);
@@ -123,14 +125,16 @@ function detail() {
     workers.show(row.settled);
     pictures.hidden = !row.outcome;
     if (row.outcome) draw(row.outcome);
+    counted.show(told?.job === row.job ? told.repeats : null, row.workers);
     none.hidden = Boolean(row.outcome) || row.settled.length > 0;
     say(none, row.state === "done" ? "Its summary tells no numbers." : trouble(row));
   };
   return { element: whole, show };
 }
 
-export function create(root) {
+export function create(root, reopen) {
   let opened = "";
+  let told = null;
   let rows = [];
   const list = table("Jobs", [
     { title: "Job", draw: drawName },
@@ -147,7 +151,7 @@ export function create(root) {
   const chosen = detail();
   const show = () => {
     list.show(rows);
-    chosen.show(rows.find((row) => row.job === opened));
+    chosen.show(rows.find((row) => row.job === opened), told);
   };
   function drawName(cell, row) {
     if (!cell.firstElementChild) {
@@ -155,6 +159,7 @@ export function create(root) {
       button.addEventListener("click", () => {
         opened = opened === button.textContent ? "" : button.textContent;
         show();
+        reopen(opened ? { open: opened } : {});
       });
       cell.append(button);
     }
@@ -168,6 +173,7 @@ export function create(root) {
     chosen.element);
   return ({ jobs }) => {
     rows = jobs.rows;
+    told = jobs.opened;
     show();
     list.element.hidden = !rows.length;
     none.hidden = rows.length > 0;

@@ -53,7 +53,7 @@ const FAINT: &str = "
     return faint;";
 
 /// The source of axe-core, if there is one.
-fn axe() -> Option<String> {
+pub(crate) fn axe() -> Option<String> {
     let file = std::env::var_os("UMBEL_AXE").filter(|file| !file.is_empty());
     if file.is_none() {
         eprintln!("skipped in part: there is no axe-core (UMBEL_AXE names its axe.min.js)");
@@ -63,7 +63,7 @@ fn axe() -> Option<String> {
 
 impl Browser {
     /// Finds nothing to complain of in what is shown.
-    fn assert_accessible(&self, what: &str, axe: Option<&str>) {
+    pub(crate) fn assert_accessible(&self, what: &str, axe: Option<&str>) {
         let nameless: Vec<String> = self
             .accessible()
             .into_iter()

@@ -70,6 +70,36 @@ fn cube(count: u64) -> Value {
     } })
 }
 
+/// A job that is done, and perhaps what it counted of repeats in many directories.
+fn job(counts: bool) -> Value {
+    let outcome = json!({
+        "level": "fingerprint", "records": 900, "kept": 600, "exempt": 0, "dropped_input": 300,
+        "dropped_reference": 0, "dropped_missing_key": 0, "bad": 0, "group_count": 9, "group_largest": 3,
+        "network_bytes": 1, "self_bytes": 1, "wall_s": 1.0, "phases": [], "bits_per_item": [],
+    });
+    let row = json!({
+        "job": "18446744073709551615", "run": 1, "state": "done", "is_active": false, "cause": null,
+        "is_resumable": false, "workers": [3, 4], "submitted_ms": 1, "progress": null, "settled": [],
+        "outcome": outcome,
+    });
+    let units: Vec<Value> =
+        (0..24).map(|at| json!({ "name": format!("in/{at}"), "worker": at % 2 })).collect();
+    let dropped: Vec<Vec<u64>> = (0..25u32)
+        .map(|row| (0..25).map(|column| u64::from(row == column) << row).collect())
+        .collect();
+    let counted = json!({
+        "files": { "count": 1, "rows": [], "others": { "items": 9, "within": 1, "of_others": 2 },
+            "all": { "items": 9, "within": 1, "of_others": 2 } },
+        "overlap": { "by": "directory", "units": units, "others": 1000, "dropped": dropped },
+        "classes": [[2, 3, 9, 20]],
+        "examples": [{ "name": "a", "worker": 0, "record": 7, "part": 2, "size": 3 }],
+    });
+    let none = json!({ "files": null, "overlap": null, "classes": null, "examples": null });
+    let repeats = if counts { counted } else { none };
+    let opened = json!({ "job": row["job"], "repeats": repeats });
+    json!({ "jobs": { "rows": [row], "has_more": false, "opened": opened } })
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_moves_is_hatched_and_a_cube_is_drawn_up_to_sixteen_nodes() {
     let Some(browser) = browser() else { return };
@@ -105,6 +135,15 @@ async fn what_moves_is_hatched_and_a_cube_is_drawn_up_to_sixteen_nodes() {
                 root.querySelector('.cube').hidden, root.querySelectorAll('tbody tr').length]";
     assert_eq!(shown(&browser, "cube", &cube(16), find), json!([16, 32, 1, 1, false, 48]));
     assert_eq!(shown(&browser, "cube", &cube(17), find), json!([0, 0, 0, 0, true, 49]));
+    // A job over as many files as a matrix has rows and more, opened; and one that was not asked to count.
+    let find = "(root.querySelector('tbody th button').click(), [root.querySelectorAll('.square').length, \
+                root.querySelectorAll('.units li').length, root.querySelectorAll('section section:not([hidden])').length, \
+                [...root.querySelectorAll('.units li')].at(-1)?.textContent])";
+    assert_eq!(
+        shown(&browser, "jobs", &job(true), find),
+        json!([25, 25, 3, "1,000 other directories"])
+    );
+    assert_eq!(shown(&browser, "jobs", &job(false), find), json!([0, 0, 0, null]));
     let complaints = browser.complaints();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

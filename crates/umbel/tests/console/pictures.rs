@@ -53,7 +53,9 @@ fn dedup(cluster: &Cluster, root: &str) {
     let address = &cluster.nodes[0].address;
     let words = ["dedup", "--quiet", "--cluster", address, "--on", &on[0], "--on", &on[1]];
     let mut job = umbel(&words);
-    assert!(job.args(["--output", &output]).status().unwrap().success());
+    let page = format!("{root}/page.html");
+    let status = job.args(["--output", &output, "--report", &page]).status();
+    assert!(status.unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +111,7 @@ async fn pictures() {
         "document.querySelector('tbody')?.innerText.includes('done')",
     );
     browser.run("document.querySelector('tbody th button').click();");
-    wait_and_save("jobs", "document.querySelector('.parts .kept')", "light", 1000);
+    wait_and_save("jobs", "document.querySelector('.square')", "light", 1760);
     wait_and_save("cube", "document.querySelectorAll('.corner').length === 3", "light", 860);
     goes_on.store(false, Ordering::Relaxed);
     filling.await.unwrap();

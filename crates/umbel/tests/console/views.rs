@@ -1,7 +1,9 @@
 //! Each view shows what is so, live, in every width and colour.
 
+use serde_json::json;
 use umbel_client::{Client, Distribution, NewFilter};
 
+use crate::accessible::axe;
 use crate::browser;
 use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
@@ -20,6 +22,9 @@ pub(crate) const VIEWS: [(&str, &str); 5] = [
 
 /// A name that would be markup if it were not text.
 pub(crate) const HOSTILE: &str = "<img src=x onerror=\"document.title='broken'\">";
+
+/// The same of a file.
+const FILE_LIKE_MARKUP: &str = "<img src=x onerror=alert(1)>.txt";
 
 /// Narrow as a small phone, and wide as a desk; in both colours.
 const LOOKS: [((u32, u32), &str); 4] =
@@ -134,6 +139,35 @@ async fn filters_are_told_as_they_fill_and_open_at_a_click() {
     browser.assert_content();
 }
 
+/// What the page of a job shows of repeats, half of the lines of node 2's input.
+fn assert_repeats(browser: &Browser, input: &str) {
+    let second = format!("node 2: {input}");
+    browser.until_shown(
+        "which file repeats which",
+        &format!(
+            "document.querySelectorAll('.matrix .square').length === 1 \
+             && document.querySelector('.square title').textContent === '100,000 in 2, of 1' \
+             && document.querySelector('.units').lastElementChild.innerText === {second:?}"
+        ),
+    );
+    let told = browser.run(
+        "const rows = (caption) => [...document.querySelectorAll('table')] \
+           .find((table) => table.caption.innerText === caption).tBodies[0].rows; \
+         const texts = (row) => [...row.cells].map((cell) => cell.innerText.trim()); \
+         return [texts(rows('Files with the most repeats')[1]), texts(rows('Groups by size')[0]), \
+           rows('The largest groups').length, document.querySelectorAll('main img').length];",
+    );
+    assert_eq!(
+        told,
+        json!([
+            ["All files", "400,000", "0", "100,000", "25.0 %"],
+            ["2 to 3 times", "100,000", "100,000", "100.0 %"],
+            20,
+            0,
+        ])
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_told_from_its_first_phase_to_its_end() {
     let Some(browser) = browser() else { return };
@@ -144,10 +178,11 @@ async fn a_job_is_told_from_its_first_phase_to_its_end() {
     browser.choose("jobs", VIEWS[2].1);
     let lines =
         |node: u32| (0..200_000).map(|line| format!("{}\n", line * node)).collect::<String>();
-    let input = |node: u32| format!("{root}/{node}.txt");
+    let input = |node: u32| format!("{root}/{node} {FILE_LIKE_MARKUP}");
     for node in [1, 2] {
         std::fs::write(input(node), lines(node)).unwrap();
     }
+    let page = format!("{root}/page.html");
     let mut job = umbel(&[
         "dedup",
         "--quiet",
@@ -159,6 +194,8 @@ async fn a_job_is_told_from_its_first_phase_to_its_end() {
         &format!("2={}", input(2)),
         "--output",
         &format!("{root}/unique/"),
+        "--report",
+        &page,
     ]);
     let mut job = job.spawn().unwrap();
     browser.until_shown(
@@ -169,7 +206,7 @@ async fn a_job_is_told_from_its_first_phase_to_its_end() {
     browser.until_shown(
         "the job is done, after all of its phases",
         "document.querySelector('tbody').innerText.includes('done') \
-         && document.querySelectorAll('.phases .over').length === 7",
+         && document.querySelectorAll('.phases .over').length === 9",
     );
     assert!(job.wait().unwrap().success());
     // Half of the second file's lines are in the first one.
@@ -181,6 +218,17 @@ async fn a_job_is_told_from_its_first_phase_to_its_end() {
          && document.querySelector('.pictures').innerText.includes('repeated: 100,000 (25.0 %)') \
          && document.querySelector('.pictures').innerText.includes('exchange')",
     );
+    assert_repeats(&browser, &input(2));
+    // The page that was drawn where the job was submitted says the same.
+    let page = std::fs::read_to_string(page).unwrap();
+    let markup = FILE_LIKE_MARKUP.replace('<', "&lt;").replace('>', "&gt;");
+    assert!(page.contains(&format!("worker 1: {root}/2 {markup}")) && !page.contains("<img"));
+    for (size, scheme) in LOOKS {
+        browser.look(size, scheme);
+        let fits = "return document.documentElement.scrollWidth <= innerWidth;";
+        assert_eq!(browser.run(fits), true, "{size:?}");
+        browser.assert_accessible(&format!("a job at {size:?}, {scheme}"), axe().as_deref());
+    }
     browser.assert_content();
 }
 

@@ -16,6 +16,7 @@ mod cluster;
 mod cube;
 mod filters;
 mod job_outcome;
+mod job_repeats;
 mod jobs;
 mod repair;
 
@@ -65,8 +66,10 @@ impl View {
     /// on neither.
     pub(super) fn topic(self, page: Page, owner: String) -> Topic {
         match self {
-            Self::Cluster | Self::Jobs => {
-                Topic { view: self, page: Page::default(), owner: String::new() }
+            Self::Cluster => Topic { view: self, page: Page::default(), owner: String::new() },
+            Self::Jobs => {
+                let page = Page { open: page.open, ..Page::default() };
+                Topic { view: self, page, owner: String::new() }
             }
             Self::Cube | Self::Repair => Topic { view: self, page: Page::default(), owner },
             Self::Filters => Topic { view: self, page, owner },
@@ -120,7 +123,7 @@ pub(super) async fn sample(
             View::Cluster => cluster::sample(coordinator).await,
             View::Cube => cube::sample(coordinator, caller).await,
             View::Repair => repair::sample(coordinator, caller).await,
-            View::Jobs => jobs::sample(coordinator).await,
+            View::Jobs => jobs::sample(coordinator, &topic.page.open).await,
             View::Filters => filters::sample(coordinator, caller, &topic.page, depth).await,
         }
     };

@@ -8,17 +8,12 @@ const PHASES_MAX: usize = 16;
 /// Longest name of a phase.
 const NAME_CHARS_MAX: usize = 40;
 
-/// The largest summary that is read: one without names of groups has some kilobytes.
-const SUMMARY_BYTES_MAX: usize = 256 << 10;
+/// The largest summary that is read: the ledger keeps none that is longer.
+const SUMMARY_BYTES_MAX: usize = umbel_engine::limits::JOB_SUMMARY_BYTES_MAX;
 
 /// Of a summary as `umbel dedup --summary` writes it; null if it is none. What a release does not tell is null.
 pub(super) fn outcome(summary: &[u8]) -> Value {
-    if summary.len() > SUMMARY_BYTES_MAX {
-        return Value::Null;
-    }
-    let Ok(summary @ Value::Object(_)) = serde_json::from_slice(summary) else {
-        return Value::Null;
-    };
+    let Some(summary) = summary_of(summary) else { return Value::Null };
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).into();
     let text = |path: &str| {
         let text = summary.pointer(path).and_then(Value::as_str);
@@ -41,6 +36,13 @@ pub(super) fn outcome(summary: &[u8]) -> Value {
         ("phases", phases(summary.pointer("/run/phase_wall_s"))),
         ("bits_per_item", phases(summary.pointer("/exchange/bits_per_item"))),
     ])
+}
+
+/// A summary as it is written; `None` if it is none.
+pub(super) fn summary_of(bytes: &[u8]) -> Option<Value> {
+    let is_read = bytes.len() <= SUMMARY_BYTES_MAX;
+    let summary: Option<Value> = is_read.then(|| serde_json::from_slice(bytes).ok()).flatten();
+    summary.filter(Value::is_object)
 }
 
 /// Numbers by name, as `[name, number]`, in the order of the summary.

@@ -5,7 +5,8 @@ use tokio::time::{Duration, Instant};
 use umbel_engine::meta::{JobRecord, JobState, MetaState};
 use umbel_engine::{JobId, NodeId};
 
-use super::job_outcome::outcome;
+use super::job_outcome::{outcome, summary_of};
+use super::job_repeats::repeats;
 use crate::calls::JobStanding;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
@@ -29,22 +30,34 @@ const TEXT_CHARS_MAX: usize = 500;
 /// What a job's workers say, in the order of the ledger: the coordinator first.
 type Standings = Vec<(NodeId, Option<JobStanding>)>;
 
-/// Takes a sample.
+/// Takes a sample; of the job with this number also what it counted of repeats, if it is done.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Value, CallFailure> {
     let newest = |state: &MetaState| {
         let has_more = state.jobs().count() > ROWS_MAX;
         let jobs = state.jobs().rev().take(ROWS_MAX);
         (jobs.map(|(job, record)| (job, record.clone())).collect::<Vec<_>>(), has_more)
     };
     let (jobs, has_more) = coordinator.read_meta(newest)?;
+    let opened = jobs.iter().find(|(job, _)| job.0.to_string() == open);
+    let opened = opened.map(|(job, record)| counted(*job, record));
     let rows = stream::iter(jobs)
         .map(async |(job, record)| row(job, &record, &standings(coordinator, job, &record).await))
         .buffered(JOBS_AT_ONCE_MAX)
         .collect::<Vec<_>>();
-    Ok(json::object([("rows", Value::Array(rows.await)), ("has_more", has_more.into())]))
+    let rows = Value::Array(rows.await);
+    Ok(json::object([("rows", rows), ("has_more", has_more.into()), ("opened", opened.into())]))
+}
+
+/// What a job that is done has counted of repeats.
+fn counted(job: JobId, record: &JobRecord) -> Value {
+    let told = match &record.state {
+        JobState::Done { summary } => summary_of(summary).map(|summary| repeats(&summary)),
+        _ => None,
+    };
+    json::object([("job", job.0.to_string().into()), ("repeats", told.into())])
 }
 
 /// Asks the workers of a job that runs.
