@@ -1,8 +1,8 @@
 //! Series of single filters in `/metrics`: how full each is, at the leaders of its shards or on each node
 //! with a copy of it.
 //!
-//! Bits are counted for it, so a sample is taken because somebody reads the measurements, for the next time
-//! that somebody does; nobody waits for it. Of each node they tell what is its own, so that the parts of a
+//! Bits are counted for it, so a sample is taken because somebody reads the measurements, who waits for it, but
+//! not long: what takes longer is told at the next reading. Of each node they tell what is its own, so that the parts of a
 //! partitioned filter add up over nodes. They are rendered from the newest sample alone: the series of a
 //! filter that is dropped end with it. Whoever reads them is told of the filters that it may read.
 
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant, timeout};
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 
@@ -28,6 +29,10 @@ const SAMPLE_AGE_MIN: Duration = Duration::from_secs(15);
 /// A sample is followed by a pause of so many times what it took: counting bits costs at most a fifth of a
 /// core.
 const PAUSE_FACTOR: u32 = 4;
+
+/// How long a reading waits for the sample that it wants: far below the ten seconds after which Prometheus gives up, and
+/// above what a hundred filters of some megabytes take.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What this node holds of a filter.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -111,31 +116,45 @@ struct Newest {
 
 /// What `/metrics` tells of single filters.
 #[derive(Default)]
-pub(super) struct FilterSeries(Mutex<Newest>);
+pub(super) struct FilterSeries {
+    newest: Mutex<Newest>,
+    /// Is told of each sample that was taken.
+    taken: watch::Sender<()>,
+}
 
 impl FilterSeries {
     fn newest(&self) -> MutexGuard<'_, Newest> {
         // No holder of the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest sample of the filters that may be read, as text; has another one taken if it is old.
-    pub(super) fn text(
-        self: &Arc<Self>,
-        coordinator: &Arc<Coordinator>,
-        may_read: impl Fn(&str) -> bool,
-    ) -> String {
-        let (rows, is_due) = {
+    /// Has another sample taken if the newest one is old, and waits for the one that is being taken, for a while.
+    pub(super) async fn refresh(self: &Arc<Self>, coordinator: &Arc<Coordinator>) {
+        let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
+        self.refresh_by(async move { series.sample(&coordinator).await }).await;
+    }
+
+    async fn refresh_by(&self, sample: impl Future<Output = ()> + Send + 'static) {
+        let (is_due, mut taken) = {
             let mut newest = self.newest();
             let is_due =
                 !newest.is_sampling && newest.next_at.is_none_or(|next| next <= Instant::now());
             newest.is_sampling |= is_due;
-            (Arc::clone(&newest.rows), is_due)
+            if !newest.is_sampling {
+                return;
+            }
+            (is_due, self.taken.subscribe())
         };
         if is_due {
-            let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
-            tokio::spawn(async move { series.sample(&coordinator).await });
+            tokio::spawn(sample);
         }
+        // What is not there by then is told at the next reading.
+        let _ = timeout(WAIT_MAX, taken.changed()).await;
+    }
+
+    /// The newest sample of the filters that may be read, as text.
+    pub(super) fn text(&self, may_read: impl Fn(&str) -> bool) -> String {
+        let rows = Arc::clone(&self.newest().rows);
         let told: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
         rendered(&told)
     }
@@ -146,9 +165,15 @@ impl FilterSeries {
             Ok(local) => rows(local).await,
             Err(_) => Vec::new(),
         };
+        self.take(rows, began);
+    }
+
+    /// Takes a sample that was begun then.
+    fn take(&self, rows: Vec<Row>, began: Instant) {
         let pause = (began.elapsed() * PAUSE_FACTOR).max(SAMPLE_AGE_MIN);
         let next_at = Some(Instant::now() + pause);
         *self.newest() = Newest { rows: Arc::new(rows), next_at, is_sampling: false };
+        self.taken.send_replace(());
     }
 }
 
@@ -255,6 +280,33 @@ mod tests {
             rate_planned: 0.01,
             held,
         }
+    }
+
+    /// A sample of one filter that takes so long.
+    async fn read(series: &Arc<FilterSeries>, took: Duration) -> (bool, Duration) {
+        let (sampled, began) = (Arc::clone(series), Instant::now());
+        let sample = async move {
+            tokio::time::sleep(took).await;
+            sampled.take(vec![row("seen", Some(1.0))], began);
+        };
+        series.refresh_by(sample).await;
+        (series.text(|_| true).contains("filter=\"seen\""), began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_reading_has_a_sample_unless_that_takes_long() {
+        let short = Duration::from_millis(200);
+        let series = Arc::<FilterSeries>::default();
+        assert_eq!(read(&series, short).await, (true, short));
+        // The sample is new enough: no other one is taken.
+        assert_eq!(read(&series, short).await, (true, Duration::ZERO));
+
+        let (series, long) = (Arc::<FilterSeries>::default(), 3 * WAIT_MAX);
+        assert_eq!(read(&series, long).await, (false, WAIT_MAX));
+        // Who asks meanwhile waits for the same sample, and as long at most.
+        assert_eq!(read(&series, short).await, (false, WAIT_MAX));
+        tokio::time::sleep(2 * WAIT_MAX).await;
+        assert_eq!(read(&series, short).await, (true, Duration::ZERO));
     }
 
     #[test]

@@ -24,8 +24,11 @@ pub(super) fn pages(
     let (asked, series) = (Arc::clone(&coordinator), Arc::<FilterSeries>::default());
     let measured = async move |request: Request| {
         // Without a gate before it nobody may read anything.
+        if request.extensions().get::<Caller>().is_some() {
+            series.refresh(&asked).await;
+        }
         let caller = request.extensions().get::<Caller>();
-        let of_filters = caller.map(|caller| series.text(&asked, caller.readable()));
+        let of_filters = caller.map(|caller| series.text(caller.readable()));
         metrics(render_metrics.as_ref(), &of_filters.unwrap_or_default())
     };
     Router::new()
