@@ -50,6 +50,9 @@ pub(crate) struct ConsoleArgs {
     /// Open pages of one node, of all views in turn [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pages: Option<u32>,
+    /// How often the pages are opened and closed again: what a node keeps of them shows by that [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    page_rounds: Option<u32>,
     /// Seconds of each measurement [default: 30]
     #[arg(long)]
     console_seconds: Option<f64>,
@@ -72,6 +75,7 @@ impl ConsoleArgs {
             shards: self.console_shards.unwrap_or(64),
             filters: self.filters.unwrap_or(200),
             pages: self.pages.unwrap_or(1000),
+            rounds: self.page_rounds.unwrap_or(1),
             seconds: self.console_seconds.unwrap_or(30.0),
         }
     }
@@ -83,6 +87,7 @@ struct Sizes {
     shards: u32,
     filters: u32,
     pages: u32,
+    rounds: u32,
     seconds: f64,
 }
 
@@ -180,28 +185,42 @@ async fn opened(address: &str, view: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Measures the first node without pages, with them, and when they are closed again.
+/// Measures the first node without pages, and how it goes on from there.
 async fn crowd(sizes: Sizes, servers: &Servers) -> Result<Vec<Cost>> {
     let id = servers.ids()[0];
     let bytes = Arc::new(AtomicU64::new(0));
     let mut costs = vec![cost("none open", sizes, id, &bytes).await?];
-    eprintln!("console: {} pages", sizes.pages);
+    for round in 1..=sizes.rounds {
+        eprintln!("console: {} pages, round {round} of {}", sizes.pages, sizes.rounds);
+        open_and_close(sizes, servers, &bytes, &mut costs).await?;
+    }
+    Ok(costs)
+}
+
+/// Measures the first node with pages, and when they are closed again.
+async fn open_and_close(
+    sizes: Sizes,
+    servers: &Servers,
+    bytes: &Arc<AtomicU64>,
+    costs: &mut Vec<Cost>,
+) -> Result<()> {
+    let id = servers.ids()[0];
     let mut pages = JoinSet::new();
     let all = 0..usize::try_from(sizes.pages)?;
     for some in chunks(all, OPENED_AT_ONCE) {
         for page in some {
             let stream = opened(&servers.addresses[0], VIEWS[page % VIEWS.len()]).await?;
-            pages.spawn(follow(stream, Arc::clone(&bytes)));
+            pages.spawn(follow(stream, Arc::clone(bytes)));
         }
         sleep(Duration::from_millis(100)).await;
     }
     sleep(SETTLE).await;
-    costs.push(cost("open", sizes, id, &bytes).await?);
+    costs.push(cost("open", sizes, id, bytes).await?);
     ensure!(pages.try_join_next().is_none(), "a page was closed by its node");
     pages.shutdown().await;
     sleep(SETTLE).await;
-    costs.push(cost("closed again", sizes, id, &bytes).await?);
-    Ok(costs)
+    costs.push(cost("closed again", sizes, id, bytes).await?);
+    Ok(())
 }
 
 fn chunks(all: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
@@ -232,7 +251,7 @@ async fn cost(what: &'static str, sizes: Sizes, id: u32, bytes: &AtomicU64) -> R
 }
 
 fn markdown(sizes: Sizes, is_quiet: bool, seen: &[Seen], costs: &[Cost]) -> String {
-    let Sizes { shards, filters, pages, seconds } = sizes;
+    let Sizes { shards, filters, pages, seconds, .. } = sizes;
     let mut text = format!(
         "Three nodes, {shards} shards, {filters} filters, {}; {pages} pages of all views in turn \
          on one node, {seconds} s each.\n\n| view | first snapshot, ms | bytes |\n|---|--:|--:|\n",
