@@ -137,6 +137,31 @@ mod tests {
         assert_eq!((&told["by"], &told["names"][0]), (&json!("directory"), &json!("in/0")));
     }
 
+    /// 10^5 files in as many directories as are told: names are few, and nothing is lost in the others.
+    #[test]
+    fn many_files_are_a_few_rows_and_the_others() {
+        const FILES: usize = 100_000;
+        for (directories, by, others) in
+            [(1, "file", FILES - UNITS_MAX), (1000, "directory", 1000 - UNITS_MAX)]
+        {
+            let names = (0..FILES).map(|file| format!("in/{}/{file}.txt", file % directories));
+            let names: Vec<String> = names.collect();
+            let files: Vec<_> =
+                names.iter().zip(0..).map(|(name, weight)| named(None, name, weight)).collect();
+            let mut overlap = Overlap::new(&files);
+            (1..FILES).for_each(|file| overlap.add(file, file / 2));
+            let told = overlap.json();
+            assert_eq!((&told["by"], &told["others"]), (&json!(by), &json!(others)));
+            // Those of the most weight.
+            assert_eq!(told["names"].as_array().unwrap().len(), UNITS_MAX);
+            let last = told["names"][UNITS_MAX - 1].as_str().unwrap();
+            assert!(last.contains("999"), "{last}");
+            let rows = overlap.into_counts();
+            assert_eq!(rows.len(), UNITS_MAX + 1);
+            assert_eq!(rows.iter().flatten().sum::<u64>(), FILES as u64 - 1);
+        }
+    }
+
     #[test]
     fn sums_of_parts_are_the_whole_and_other_shapes_are_refused() {
         let files: Vec<_> = ["a", "b", "c"].iter().map(|name| named(Some(0), name, 1)).collect();
