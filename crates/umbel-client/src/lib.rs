@@ -76,6 +76,7 @@ mod connector;
 mod error;
 mod filter;
 mod jobs;
+mod kind;
 mod limits;
 mod measurements;
 mod nodes;
@@ -96,6 +97,7 @@ pub use client::{Client, NewFilter};
 pub use connector::{Connecting, Connection, Connector};
 pub use error::{ClientError, Failure, ItemError};
 pub use filter::Filter;
+pub use kind::{kind_in_messages, kind_name};
 pub use limits::{
     BATCH_ITEMS_MAX, ITEM_BYTES_MAX, MESSAGE_BYTES_MAX, REQUEST_DATA_BYTES_CUT, REQUEST_ITEMS_MAX,
 };

@@ -20,10 +20,11 @@ use crate::capability::{
 use crate::classic::Classic;
 use crate::counting::Counting;
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::partitioned::Partitioned;
 use crate::range::HashRange;
 use crate::scalable::Scalable;
-use crate::shape::{CreateError, Kind, Shape, ShapeMismatch};
+use crate::shape::{CreateError, Shape, ShapeMismatch};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::{self, SizingError};
 use crate::stored_single_shot::StoredSingleShot;

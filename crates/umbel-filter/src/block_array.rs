@@ -2,7 +2,8 @@
 
 use crate::bits::{BitArray, LINE_WORDS, index, wide};
 use crate::blocked::FoldError;
-use crate::shape::{BlockShape, CreateError, Kind, LINE_BITS, ShapeMismatch};
+use crate::kind::Kind;
+use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch};
 
 /// ORs the blocks of a part of our hash range in and returns how many bits it newly set.
 pub(crate) fn merge_part(

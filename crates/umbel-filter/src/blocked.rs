@@ -16,9 +16,10 @@ use crate::capability::{
     check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind, LINE_BITS, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeError, ShapeMismatch};
 
 #[cfg(test)]
 mod blocked_test;

@@ -32,9 +32,10 @@ use crate::capability::{
     Remove, check_all_in_range, check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind, LINE_BITS, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeError, ShapeMismatch};
 
 #[cfg(test)]
 mod counting_test;

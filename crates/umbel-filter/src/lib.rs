@@ -89,6 +89,7 @@ mod counting;
 mod hash;
 mod hash_state;
 mod hashed;
+mod kind;
 mod lanes;
 mod ones_count;
 mod operators;
@@ -120,6 +121,7 @@ pub use counting::{COUNTER_MAX, Counting};
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
 pub use hashed::HashedFilter;
+pub use kind::{Kind, UnknownKind};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
@@ -129,8 +131,8 @@ pub use range::{
 pub use scalable::{FilterLevel, LevelsError, Scalable};
 pub use scalable_shape::ScalableShape;
 pub use shape::{
-    BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, Kind, LINE_BITS, PROBE_COUNT_MAX,
-    Shape, ShapeError, ShapeMismatch,
+    BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, LINE_BITS, PROBE_COUNT_MAX, Shape,
+    ShapeError, ShapeMismatch,
 };
 pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};

@@ -122,7 +122,7 @@ mod tests {
     use crate::any::FilterPlan;
     use crate::capability::{Contains, Describe};
     use crate::hash::ItemHasher;
-    use crate::shape::Kind;
+    use crate::kind::Kind;
 
     fn hashes(numbers: std::ops::Range<u32>) -> impl Iterator<Item = ItemHash> {
         numbers.map(|number| ItemHasher::Xxh3 { seed: 7 }.hash(&number.to_le_bytes()))

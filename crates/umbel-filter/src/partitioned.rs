@@ -14,8 +14,9 @@
 use crate::blocked::FoldError;
 use crate::capability::{Contains, Describe, Description, Insert, InsertError, Insertion, Merge};
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind, Shape, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, Shape, ShapeMismatch};
 use crate::spread::Spread;
 
 #[cfg(test)]

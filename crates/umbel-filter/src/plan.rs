@@ -1,8 +1,9 @@
 //! From items and a rate to the shape of an array of blocks, and from its ones back to items.
 
 use crate::capability::Description;
+use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::{BLOCK_BITS_MAX, BlockShape, CreateError, Kind, LINE_BITS, ShapeError};
+use crate::shape::{BLOCK_BITS_MAX, BlockShape, CreateError, LINE_BITS, ShapeError};
 use crate::sizing;
 
 /// A size is raised by one part in so many while its rate is above the one that was asked for:

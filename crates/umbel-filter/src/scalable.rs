@@ -32,9 +32,10 @@ use crate::capability::{
     check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
-use crate::shape::{BlockShape, CreateError, Kind, Shape};
+use crate::shape::{BlockShape, CreateError, Shape};
 use crate::sizing::{self, Estimate};
 
 #[cfg(test)]

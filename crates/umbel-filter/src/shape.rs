@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::block_map::{BLOCK_COUNT_MAX, BlockMap};
+use crate::kind::Kind;
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
@@ -25,72 +26,6 @@ pub const PROBE_COUNT_MAX: u32 = 64;
 /// Largest filter in memory, 2^42 bytes (4 TiB), so that a size of any origin fails before it is
 /// asked of the allocator, and sums of sizes stay far from 2^64.
 pub const FILTER_BYTES_MAX: u64 = 1 << 42;
-
-/// The kinds of filters, by the number that stands for them in frames.
-///
-/// ```
-/// use umbel_filter::Kind;
-///
-/// assert_eq!(Kind::from_id(2), Some(Kind::Blocked));
-/// assert_eq!(Kind::Counting.to_string(), "counting");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// One probe an item, stored as Golomb-coded gaps.
-    SingleShot = 1,
-    /// Up to 16 probes in one block of 512 bits.
-    Blocked = 2,
-    /// k probes anywhere in a block of up to 64 KiB.
-    Classic = 3,
-    /// One probe in each of k parts of a block of up to 64 KiB.
-    Partitioned = 4,
-    /// As blocked, with a 4-bit counter in place of each bit.
-    Counting = 5,
-    /// A chain of blocked filters that grows.
-    Scalable = 6,
-    /// A table of fingerprints, each with the slice of time that it belongs to.
-    Window = 7,
-}
-
-impl Kind {
-    /// Every kind, by ascending number.
-    pub const ALL: [Self; 7] = [
-        Self::SingleShot,
-        Self::Blocked,
-        Self::Classic,
-        Self::Partitioned,
-        Self::Counting,
-        Self::Scalable,
-        Self::Window,
-    ];
-
-    /// The kind with this stored number, or None if no release knows it.
-    #[must_use]
-    pub fn from_id(id: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.id() == id)
-    }
-
-    /// The number stored for it, never reused.
-    #[must_use]
-    pub const fn id(self) -> u8 {
-        self as u8
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::SingleShot => "single-shot",
-            Self::Blocked => "blocked",
-            Self::Classic => "classic",
-            Self::Partitioned => "partitioned",
-            Self::Counting => "counting",
-            Self::Scalable => "scalable",
-            Self::Window => "window",
-        })
-    }
-}
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
 /// [`Kind::Partitioned`], [`Kind::Counting`]; and [`Kind::Window`], where a position is a slot and

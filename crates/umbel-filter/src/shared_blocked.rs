@@ -29,9 +29,10 @@ use crate::capability::{
     check_all_in_range, check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::lanes::LaneSets;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind, Shape};
+use crate::shape::{BlockShape, CreateError, Shape};
 
 #[cfg(test)]
 mod shared_blocked_test;

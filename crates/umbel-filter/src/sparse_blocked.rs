@@ -18,7 +18,8 @@ use crate::bits::scalar::probe_seed;
 use crate::blocked::Blocked;
 use crate::capability::{Contains, Insertion, OutOfRange, check_all_in_range, check_in_range};
 use crate::hash::ItemHash;
-use crate::shape::{BlockShape, Kind, ShapeError, ShapeMismatch};
+use crate::kind::Kind;
+use crate::shape::{BlockShape, ShapeError, ShapeMismatch};
 
 #[cfg(test)]
 mod sparse_blocked_test;

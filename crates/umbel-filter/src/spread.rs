@@ -27,7 +27,8 @@ use crate::block_array::{self, probe_width};
 use crate::blocked::FoldError;
 use crate::capability::{Insertion, OutOfRange, check_all_in_range, check_in_range};
 use crate::hash::ItemHash;
-use crate::shape::{BlockShape, CreateError, Kind, LINE_BITS, ShapeError, ShapeMismatch};
+use crate::kind::Kind;
+use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
 
 /// A: the 64-bit multiplier of Steele & Vigna. Never to change: it is part of every stored filter.
 pub(crate) const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;

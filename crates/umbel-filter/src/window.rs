@@ -31,8 +31,9 @@ use crate::capability::{
     check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Kind, Shape, ShapeError};
+use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
 use crate::sizing::Estimate;
 use crate::spread::{INCREMENT, MULTIPLIER};
 

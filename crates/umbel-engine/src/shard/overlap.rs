@@ -180,7 +180,7 @@ mod tests {
         let blocked = filter_of(Kind::Blocked, 0);
         let other = counted(&state, blocked, filter_of(Kind::Classic, 0), 1 << 20);
         assert!(matches!(other, Err(PartError::ShapeMismatch { .. })), "{other:?}");
-        for kind in [Kind::Counting, Kind::Scalable, Kind::Window] {
+        for kind in Kind::ALL.into_iter().filter(|kind| !kind.merges_by_or()) {
             let refused = counted(&state, filter_of(kind, 0), filter_of(kind, 1), 1 << 20);
             assert!(matches!(refused, Err(PartError::WrongKind { .. })), "{kind} {refused:?}");
         }

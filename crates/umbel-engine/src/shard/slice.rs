@@ -96,7 +96,7 @@ impl Slice {
 
     /// Whether what is set stays so until the slice is emptied.
     pub(super) fn is_monotone(&self) -> bool {
-        !matches!(self.kind(), Kind::Counting | Kind::Window)
+        self.kind().is_monotone()
     }
 
     /// Refuses a request of another generation.
@@ -203,7 +203,7 @@ impl Slice {
     /// Refuses a kind that does not merge, and sources that differ, before anything is changed.
     pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
-        if matches!(kind, Kind::Counting | Kind::Scalable | Kind::Window) {
+        if !kind.merges_by_or() {
             return Err(PartError::WrongKind { what: format!("{kind} filters are not merged") });
         }
         let mut positions = 0;

@@ -52,7 +52,7 @@ fn slices_merge_where_their_kind_does() {
         let sources = vec![(b, FIRST), (a, FIRST), (c, FIRST)];
         let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
         let ShardReply::Merged(merged) = state.apply(&merge) else { panic!() };
-        if matches!(kind, Kind::Counting | Kind::Scalable | Kind::Window) {
+        if !kind.merges_by_or() {
             assert!(matches!(merged, Err(PartError::WrongKind { .. })));
             continue;
         }
@@ -85,7 +85,7 @@ fn exported_frames_load_again() {
             }
             assert!(loaded.unwrap() > 0);
             let again = state.apply(&load);
-            if matches!(kind, Kind::Counting | Kind::Window) {
+            if !kind.merges_by_or() {
                 assert!(matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. }))));
             } else {
                 assert_eq!(again, ShardReply::Merged(Ok(0)));

@@ -7,8 +7,8 @@ use super::*;
 use crate::any::{AnyFilter, FilterPlan};
 use crate::capability::OutOfRange;
 use crate::hash::ItemHasher;
+use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::Kind;
 
 /// Shapes of all widths: one position, few, many, the most; whole and narrow ranges.
 fn shapes() -> impl Strategy<Value = SingleShotShape> {

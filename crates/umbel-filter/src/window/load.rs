@@ -5,7 +5,8 @@ use thiserror::Error;
 use super::slots::{Slot, Slots};
 use super::{WINDOW_SLICES_MAX, Window, tag_index};
 use crate::bits::index;
-use crate::shape::{BlockShape, Kind, ShapeMismatch};
+use crate::kind::Kind;
+use crate::shape::{BlockShape, ShapeMismatch};
 
 /// Why words are no part of a window. Send the part again from a good copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

@@ -178,8 +178,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kind::Kind;
     use crate::range::HashRange;
-    use crate::shape::Kind;
 
     fn slots(fingerprint_bits: u32) -> Slots {
         let range = HashRange::WHOLE;

@@ -314,7 +314,7 @@ impl Coordinator {
 
 /// Whether a "present" of any replica is final: not where items can be removed, or are forgotten.
 fn is_final_anywhere(kind: u8) -> bool {
-    kind != Kind::Counting.id() && kind != Kind::Window.id()
+    Kind::from_id(kind).is_none_or(Kind::is_monotone)
 }
 
 /// The error of two that says less about what was changed.

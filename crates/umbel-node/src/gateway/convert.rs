@@ -41,7 +41,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
     })
 }
 
-fn kind_to_proto(id: u8) -> v1::Kind {
+pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
     match Kind::from_id(id) {
         None => v1::Kind::Unspecified,
         Some(Kind::Blocked) => v1::Kind::Blocked,

@@ -115,7 +115,7 @@ pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Resul
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);
-        if let Some(kind @ (Kind::Counting | Kind::Scalable | Kind::Window)) = kind {
+        if let Some(kind) = kind.filter(|kind| !kind.merges_by_or()) {
             let what = format!("filter {:?} is {kind}, which does not merge", record.name.as_str());
             return Err(PartError::WrongKind { what }.into());
         }
@@ -208,7 +208,7 @@ mod tests {
              distribution merge"
         );
         assert_eq!(check_mergeable(&copy, &copy), Ok(()));
-        for kind in [Kind::Counting, Kind::Scalable, Kind::Window] {
+        for kind in Kind::ALL.into_iter().filter(|kind| !kind.merges_by_or()) {
             let same = record("b", kind, 1000, KEY);
             let error = check_mergeable(&same, &same).unwrap_err();
             assert!(matches!(error, CallFailure::Part(PartError::WrongKind { .. })));

@@ -231,7 +231,7 @@ impl Loading {
         cells: CellCount,
     ) -> Result<Self, CallFailure> {
         let kind = Kind::from_id(settings.kind);
-        let is_ordered = matches!(kind, Some(Kind::Counting | Kind::Scalable | Kind::Window));
+        let is_ordered = kind.is_some_and(|kind| !kind.merges_by_or());
         let is_replicated = settings.distribution == Distribution::Replicated;
         let assembly = match is_replicated {
             true => {

@@ -266,8 +266,8 @@ pub(super) async fn create_any(
     let plan = match new {
         NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
         NewFilter::Planned { kind, capacity, size, is_replicated } => {
-            let is_it = |known: &Kind| known.to_string().as_bytes().eq_ignore_ascii_case(kind);
-            let kind = Kind::ALL.into_iter().find(is_it).ok_or(Refusal::CreateOption)?;
+            let name = std::str::from_utf8(kind).ok();
+            let kind = name.and_then(|name| name.parse().ok()).ok_or(Refusal::CreateOption)?;
             let size = match size {
                 NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
                 NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),

@@ -7,9 +7,10 @@ use super::window::WindowArgs;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::UsageError;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
-use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter};
+use clap::Args;
+use umbel_client::{Client, Distribution, Hashing, NewFilter, kind_in_messages};
 use umbel_dedup::parse_bytes;
+use umbel_filter::Kind as FilterKind;
 
 /// Probability of a false "present" if nobody says.
 const DEFAULT_RATE: f64 = 0.01;
@@ -29,8 +30,8 @@ pub(super) struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
     /// blocked, classic, partitioned, single-shot, counting or scalable; docs/filters.md says which when
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = KindArg::Blocked, hide_possible_values = true)]
-    kind: KindArg,
+    #[arg(long, value_name = "KIND", value_parser = parse_kind, default_value_t = FilterKind::Blocked)]
+    kind: FilterKind,
     /// Hash with a public seed, faster: only for items that no adversary chooses
     #[arg(long)]
     public_hash: bool,
@@ -47,22 +48,6 @@ pub(super) struct CreateArgs {
         conflicts_with_all = ["capacity", "rate", "memory", "kind", "public_hash", "replicated", "window"]
     )]
     like: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum KindArg {
-    /// One cache line an item
-    Blocked,
-    /// The least memory that can be changed in place
-    Classic,
-    /// One part of the block a probe
-    Partitioned,
-    /// The smallest, mostly for reading
-    SingleShot,
-    /// Items can be removed
-    Counting,
-    /// Grows with the items
-    Scalable,
 }
 
 impl CreateArgs {
@@ -88,7 +73,7 @@ impl CreateArgs {
         if let Some(like) = &self.like {
             return Ok(NewFilter::like(like));
         }
-        if self.replicated && !matches!(self.kind, KindArg::Blocked | KindArg::SingleShot) {
+        if self.replicated && !matches!(self.kind, FilterKind::Blocked | FilterKind::SingleShot) {
             let text = "--replicated is for --kind blocked and --kind single-shot";
             return Err(UsageError(text.into()));
         }
@@ -102,19 +87,25 @@ impl CreateArgs {
             Some(memory_bytes) => NewFilter::for_memory(capacity, memory_bytes),
             None => NewFilter::for_rate(capacity, self.rate.unwrap_or(DEFAULT_RATE)),
         };
-        let kind = match self.kind {
-            _ if window.is_some() => Kind::Window,
-            KindArg::Blocked => Kind::Blocked,
-            KindArg::Classic => Kind::Classic,
-            KindArg::Partitioned => Kind::Partitioned,
-            KindArg::SingleShot => Kind::SingleShot,
-            KindArg::Counting => Kind::Counting,
-            KindArg::Scalable => Kind::Scalable,
-        };
+        let kind = if window.is_some() { FilterKind::Window } else { self.kind };
+        let kind = kind_in_messages(kind);
         let hashing = if self.public_hash { Hashing::Public } else { Hashing::Keyed };
         let distribution =
             if self.replicated { Distribution::Replicated } else { Distribution::Partitioned };
         Ok(NewFilter { kind, hashing, distribution, window, ..sized })
+    }
+}
+
+/// Reads the name of a kind that `--kind` makes.
+///
+/// # Errors
+///
+/// If there is no such kind, or another option makes it.
+fn parse_kind(name: &str) -> Result<FilterKind, String> {
+    match name.parse() {
+        Ok(FilterKind::Window) => Err("a window is made by --window, without --kind".to_owned()),
+        Ok(kind) => Ok(kind),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -145,6 +136,7 @@ pub(crate) fn parse_memory(text: &str) -> Result<u64, UsageError> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use umbel_client::Kind;
 
     #[derive(Parser)]
     struct Line {
@@ -178,6 +170,7 @@ mod tests {
             "seen --capacity 1 --rate 0.1 --memory 1M",
             "seen --capacity 1 --memory 0",
             "seen --capacity 1 --kind cuckoo",
+            "seen --capacity 1 --kind window",
             "seen --like a --capacity 1",
             "seen --like a --kind blocked",
             "seen --like a --replicated",

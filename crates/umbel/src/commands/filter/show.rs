@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use umbel_client::proto::SliceInfo;
-use umbel_client::{Client, Distribution, FilterSummary, Hashing, InfoResponse, Kind};
+use umbel_client::{Client, Distribution, FilterSummary, Hashing, InfoResponse};
 
 /// Prints the filters whose names begin with a prefix.
 ///
@@ -142,16 +142,7 @@ fn is_replicated(info: &InfoResponse) -> bool {
 }
 
 fn kind_name(filter: &FilterSummary) -> &'static str {
-    match filter.kind() {
-        Kind::Unspecified => "unknown",
-        Kind::Blocked => "blocked",
-        Kind::Classic => "classic",
-        Kind::SingleShot => "single-shot",
-        Kind::Counting => "counting",
-        Kind::Scalable => "scalable",
-        Kind::Partitioned => "partitioned",
-        Kind::Window => "window",
-    }
+    umbel_client::kind_name(filter.kind()).unwrap_or("unknown")
 }
 
 fn hashing_name(filter: &FilterSummary) -> &'static str {

@@ -13,6 +13,7 @@ use super::order::{self, check_typed, read};
 use super::{Action, Actions};
 use crate::coordinator::catalogue::Seen;
 use crate::gateway::caller::Caller;
+use crate::gateway::convert::kind_to_proto;
 
 /// A call as the gate lets it pass.
 fn asked<T>(caller: &Caller, message: T) -> Request<T> {
@@ -53,7 +54,7 @@ impl Actions {
         };
         let request = v1::CreateRequest {
             name: name.clone(),
-            kind: v1::Kind::from(kind).into(),
+            kind: kind_to_proto(kind.id()).into(),
             capacity,
             false_positive_rate: rate,
             distribution: distribution.into(),

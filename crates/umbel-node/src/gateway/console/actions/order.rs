@@ -1,44 +1,20 @@
 //! What a page orders, as JSON: a field that is not known, missing or of another type is refused.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use tonic::Status;
-use umbel_proto::v1;
+use umbel_filter::Kind;
 
 /// Longest part of an order that is logged.
 const SHOWN_CHARS_MAX: usize = 300;
-
-/// Kinds of filters by the names that `umbel filter create` has for them.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum KindName {
-    Blocked,
-    Classic,
-    Partitioned,
-    SingleShot,
-    Counting,
-    Scalable,
-}
-
-impl From<KindName> for v1::Kind {
-    fn from(name: KindName) -> Self {
-        match name {
-            KindName::Blocked => Self::Blocked,
-            KindName::Classic => Self::Classic,
-            KindName::Partitioned => Self::Partitioned,
-            KindName::SingleShot => Self::SingleShot,
-            KindName::Counting => Self::Counting,
-            KindName::Scalable => Self::Scalable,
-        }
-    }
-}
 
 /// A filter that is to be made.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
     pub(super) name: String,
-    pub(super) kind: KindName,
+    #[serde(deserialize_with = "by_name")]
+    pub(super) kind: Kind,
     pub(super) capacity: u64,
     /// False positives at that number of items.
     pub(super) rate: f64,
@@ -129,6 +105,11 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Status> {
     serde_json::from_slice(body).map_err(bad)
 }
 
+/// A kind by the name that `umbel filter create` has for it.
+fn by_name<'de, D: Deserializer<'de>>(name: D) -> Result<Kind, D::Error> {
+    String::deserialize(name)?.parse().map_err(D::Error::custom)
+}
+
 /// Refuses what is dangerous unless its name was typed.
 ///
 /// # Errors
@@ -166,6 +147,20 @@ mod tests {
         let job = |job: &str| Job { job: job.to_owned() }.number();
         assert_eq!(job("18446744073709551615").unwrap(), u64::MAX);
         assert!(job("1e3").is_err() && job("").is_err());
+    }
+
+    #[test]
+    fn kinds_go_by_their_names() {
+        let create = |kind: &str| {
+            let rest = r#""name":"a","capacity":7,"rate":0.1,"is_replicated":false"#;
+            read::<Create>(format!(r#"{{"kind":{kind},{rest}}}"#).as_bytes())
+        };
+        for kind in Kind::ALL {
+            assert_eq!(create(&format!("{:?}", kind.name())).unwrap().kind, kind);
+        }
+        let said = create(r#""cuckoo""#).unwrap_err();
+        assert!(said.message().contains("`cuckoo` is no kind"), "{said}");
+        assert!(create("7").is_err() && create("null").is_err());
     }
 
     #[test]

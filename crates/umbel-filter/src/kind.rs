@@ -1,0 +1,136 @@
+//! The kinds of filters: numbers, names, and what can be said of a kind without a filter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The kinds of filters, by the number that stands for them in frames.
+///
+/// ```
+/// use umbel_filter::Kind;
+///
+/// assert_eq!(Kind::from_id(2), Some(Kind::Blocked));
+/// assert_eq!(Kind::Counting.to_string(), "counting");
+/// assert_eq!("single-shot".parse(), Ok(Kind::SingleShot));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// One probe an item, stored as Golomb-coded gaps.
+    SingleShot = 1,
+    /// Up to 16 probes in one block of 512 bits.
+    Blocked = 2,
+    /// k probes anywhere in a block of up to 64 KiB.
+    Classic = 3,
+    /// One probe in each of k parts of a block of up to 64 KiB.
+    Partitioned = 4,
+    /// As blocked, with a 4-bit counter in place of each bit.
+    Counting = 5,
+    /// A chain of blocked filters that grows.
+    Scalable = 6,
+    /// A table of fingerprints, each with the slice of time that it belongs to.
+    Window = 7,
+}
+
+impl Kind {
+    /// Every kind, by ascending number.
+    pub const ALL: [Self; 7] = [
+        Self::SingleShot,
+        Self::Blocked,
+        Self::Classic,
+        Self::Partitioned,
+        Self::Counting,
+        Self::Scalable,
+        Self::Window,
+    ];
+
+    /// The kind with this stored number, or None if no release knows it.
+    #[must_use]
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+
+    /// The number stored for it, never reused.
+    #[must_use]
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// Its name: what it is called in commands, settings and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SingleShot => "single-shot",
+            Self::Blocked => "blocked",
+            Self::Classic => "classic",
+            Self::Partitioned => "partitioned",
+            Self::Counting => "counting",
+            Self::Scalable => "scalable",
+            Self::Window => "window",
+        }
+    }
+
+    /// Whether what is present stays present until the filter is emptied: nothing is removed, and
+    /// nothing is forgotten.
+    #[must_use]
+    pub const fn is_monotone(self) -> bool {
+        !matches!(self, Self::Counting | Self::Window)
+    }
+
+    /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is
+    /// done twice is done once.
+    #[must_use]
+    pub const fn merges_by_or(self) -> bool {
+        matches!(self, Self::SingleShot | Self::Blocked | Self::Classic | Self::Partitioned)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// By the name, in letters of either case.
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+        let is_it = |kind: &Self| kind.name().eq_ignore_ascii_case(name);
+        Self::ALL
+            .into_iter()
+            .find(is_it)
+            .ok_or_else(|| UnknownKind { name: name.chars().take(NAME_CHARS_SHOWN_MAX).collect() })
+    }
+}
+
+/// No kind has this name. Name one that there is.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("`{name}` is no kind of filter, expected {}", Kind::ALL.map(Kind::name).join(", "))]
+pub struct UnknownKind {
+    /// The beginning of the name that was given.
+    pub name: String,
+}
+
+/// Longest part of an unknown name that a message repeats: whoever sent it may have sent megabytes.
+const NAME_CHARS_SHOWN_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_refused_with_all_that_there_are() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+            assert_eq!(kind.name().to_uppercase().parse(), Ok(kind));
+        }
+        for name in ["", "cuckoo", "single_shot", " blocked"] {
+            assert_eq!(name.parse::<Kind>(), Err(UnknownKind { name: name.to_owned() }));
+        }
+        let said = "ä".repeat(1 << 20).parse::<Kind>().unwrap_err().to_string();
+        assert!(said.contains("ä` is no kind") && said.contains("blocked, classic"), "{said}");
+        assert!(said.len() < 300);
+    }
+}
