@@ -6,8 +6,7 @@ use umbel_filter::{AnyFilter, FilterPlan, HashFunction, HashRange, ItemHasher, K
 /// A saved filter of each kind, over a part of the hash space.
 #[must_use]
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let names = ["single-shot", "blocked", "classic", "partitioned", "counting", "scalable"];
-    names.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, saved(kind))).collect()
+    Kind::ALL.into_iter().map(|kind| (kind.name(), saved(kind))).collect()
 }
 
 fn saved(kind: Kind) -> Vec<u8> {

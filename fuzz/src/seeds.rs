@@ -25,7 +25,8 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 16] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 18] = golden_frames![
+    "aging",
     "blocked_ans_gaps",
     "blocked_ans_holes",
     "blocked_gaps",
@@ -42,6 +43,7 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 16] = golden_frames![
     "single_shot_ans",
     "single_shot_ans_part",
     "single_shot_part",
+    "window",
 ];
 
 /// Every seed of every target.

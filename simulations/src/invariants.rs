@@ -11,6 +11,7 @@ pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
 pub(crate) mod flushed_is_everywhere;
 pub(crate) mod identities_hold;
+pub(crate) mod last_items_stay;
 pub(crate) mod majority_finds_majority;
 pub(crate) mod nothing_ungranted_is_done;
 pub(crate) mod one_new_per_item;

@@ -12,14 +12,15 @@
 //! | `quotas` | what principals and the cluster hold and may hold, entry by entry |
 //! | `seen` | words of refusals, and inserts that nobody might make |
 //! | `windows` | what windows have, told from the entries of the logs alone |
+//! | `last_items` | which items came last to filters that age, told in the same way |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};
 use crate::invariants::violation::Violation;
 use crate::invariants::{
     acked_is_contained, answers_linearize, attempted_bounds_bits, copies_hold_what_was_tried,
-    errors_change_nothing, every_call_returns, flushed_is_everywhere, majority_finds_majority,
-    one_new_per_item, retry_is_first_answer, windows_forget,
+    errors_change_nothing, every_call_returns, flushed_is_everywhere, last_items_stay,
+    majority_finds_majority, one_new_per_item, retry_is_first_answer, windows_forget,
 };
 
 pub(crate) mod applied;
@@ -29,6 +30,7 @@ mod check_test;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod generations;
+pub(crate) mod last_items;
 pub(crate) mod quotas;
 pub(crate) mod reference;
 #[cfg(test)]
@@ -64,6 +66,7 @@ pub(crate) fn check_history(
         (every_call_returns::NAME, every_call_returns::check(&view)),
         (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
         (windows_forget::NAME, windows_forget::check(&view)),
+        (last_items_stay::NAME, last_items_stay::check(&view)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }

@@ -150,6 +150,15 @@ pub(crate) enum FilterKind {
     SingleShot,
     /// One that forgets, by [`WINDOW`].
     Window,
+    /// One that keeps the last items.
+    Aging,
+}
+
+impl FilterKind {
+    /// Whether what was inserted may be gone although nobody took it out.
+    pub(crate) const fn forgets(self) -> bool {
+        matches!(self, Self::Window | Self::Aging)
+    }
 }
 
 /// How windows forget: within a run, several times.

@@ -250,6 +250,7 @@ impl Clients {
                 FilterKind::Counting => Kind::Counting,
                 FilterKind::Scalable => Kind::Scalable,
                 FilterKind::SingleShot => Kind::SingleShot,
+                FilterKind::Aging => Kind::Aging,
                 FilterKind::Window => {
                     let slice = Duration::from_millis(WINDOW.slice_ms);
                     // So that no two items of a run are taken for one.

@@ -19,6 +19,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
         Known::Counting => Kind::Counting,
         Known::Scalable => Kind::Scalable,
         Known::Window => Kind::Window,
+        Known::Aging => Kind::Aging,
     }
 }
 

@@ -183,6 +183,9 @@ pub enum PayloadError {
     /// No scalable filter has such numbers.
     #[error("shape of the scalable filter is not valid")]
     Scalable(#[source] SizingError),
+    /// The kind has no such pace.
+    #[error("pace of the filter is not valid")]
+    Pace(#[source] ShapeError),
     /// No window has such slices, or so many words.
     #[error("the words are no window: {0}")]
     Window(WindowPartError),
@@ -201,8 +204,8 @@ pub enum FrameMergeError {
     /// Refuse the frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// Counters add, so a frame that came twice would count twice, and the tables of windows do not
-    /// merge. Load such frames into an empty filter, each once; a counting filter merges then.
+    /// Counters add, so a frame that came twice would count twice, and what forgets does not merge.
+    /// Load such frames into an empty filter, each once; a counting filter merges then.
     #[error("{position_count} positions of the frame's blocks are set already, expected none")]
     NotEmpty {
         /// Number of counters above 0, or of items of a window, in our filter.

@@ -12,6 +12,7 @@ mod header;
 mod level;
 mod lists;
 mod receiver;
+mod stretch;
 mod view;
 mod writer;
 
@@ -26,6 +27,8 @@ pub use writer::{FilterRef, Frames, frames};
 
 #[cfg(test)]
 mod frame_test;
+#[cfg(test)]
+mod paced_test;
 
 /// What every filter frame begins with.
 pub const FRAME_MAGIC: [u8; 4] = *b"UMBL";

@@ -12,7 +12,7 @@
 //! ver     1                                    count   codes in the payload; raw: set positions
 //! kind    1 single-shot, 2 blocked, 3 classic  B       low bits of the payload's code; raw: 0
 //!         4 partitioned, 5 counting, 6 level,  k       probes an item; single-shot: 0; window: bits
-//!         7 window                                     of a fingerprint
+//!         7 window, 8 aging                            of a fingerprint
 //! enc     1 gaps, 2 probes, 3 holes, 4 raw,    lines   positions of a block / 512; single-shot: 0
 //!         5 part, 6 ans gaps, 7 ans holes      length  bytes of payload
 //!         8 ans part
@@ -37,6 +37,8 @@
 //! part      │ start of the filter, u64 │ gap │ gap │ …            count: ones
 //! ans …     as gaps, holes or part, but the gaps are │ ratio, u8 │ ANS list of all of them │
 //! window    │ oldest slice, u64 │ newest, u64 │ the words          count: slots that are taken
+//! aging     │ pace, u64 │ count, u64 │ count, u64 │ gaps, holes, ans gaps, ans holes or raw
+//!           items of a generation; those that the newer took, and those of the older
 //! level     │ level, see below, 32 bytes │ gaps, holes, ans gaps, ans holes or raw
 //! ```
 //!
@@ -44,7 +46,7 @@
 //! |---|---|
 //! | single-shot | gaps, part, ans gaps, ans part |
 //! | blocked | gaps, probes, holes, raw, ans gaps, ans holes |
-//! | classic, partitioned, level | gaps, holes, raw, ans gaps, ans holes |
+//! | classic, partitioned, level, aging | gaps, holes, raw, ans gaps, ans holes |
 //! | counting | gaps, raw |
 //! | window | raw |
 //!

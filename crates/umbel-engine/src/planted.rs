@@ -147,6 +147,8 @@ planted! {
     HelloUnproved = "hello_unproved",
     /// A window lets go of a slice before it ends.
     SliceFreedEarly = "slice_freed_early",
+    /// An aging filter drops its older generation before the newer is full.
+    AgesEarly = "ages_early",
     /// A question is answered by a window that has not moved on.
     WindowStandsStill = "window_stands_still",
     /// A session ends well without comparing the digests of the union.
@@ -247,6 +249,7 @@ impl Planted {
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
             Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
+            Self::AgesEarly => &["last_items_stay"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -266,6 +269,7 @@ impl Planted {
             | Self::IdsOnLeaderOnly
             | Self::ScrubTrustsLeader
             | Self::SliceFreedEarly
+            | Self::AgesEarly
             | Self::WindowStandsStill => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex

@@ -64,6 +64,8 @@ mod windowed;
 #[cfg(test)]
 mod growth_test;
 #[cfg(test)]
+mod paced_test;
+#[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod scrub_test;

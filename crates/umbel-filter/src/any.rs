@@ -3,15 +3,16 @@
 //! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
 //! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
 //!
-//! | operation | single-shot | blocked | classic | partitioned | counting | scalable |
-//! |---|---|---|---|---|---|---|
-//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● |
-//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | |
-//! | [`remove`](AnyFilter::remove) | | | | | ● | |
-//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● |
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging |
+//! |---|---|---|---|---|---|---|---|
+//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● |
+//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | |
+//! | [`remove`](AnyFilter::remove) | | | | | ● | | |
+//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● |
 
 use thiserror::Error;
 
+use crate::aging::Aging;
 use crate::blocked::Blocked;
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
@@ -69,6 +70,8 @@ pub enum AnyFilter {
     Scalable(Scalable),
     /// Fingerprints, each with the slice of time that it belongs to.
     Window(Window),
+    /// Two generations of a blocked filter.
+    Aging(Aging),
 }
 
 /// What a new filter is asked to do.
@@ -143,6 +146,7 @@ macro_rules! each {
             AnyFilter::Counting($filter) => $result,
             AnyFilter::Scalable($filter) => $result,
             AnyFilter::Window($filter) => $result,
+            AnyFilter::Aging($filter) => $result,
         }
     };
 }
@@ -164,6 +168,7 @@ impl AnyFilter {
             Kind::Counting => Counting::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Scalable => Scalable::new(range, item_count, false_positive_rate)?.into(),
             Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
         })
     }
 
@@ -178,6 +183,7 @@ impl AnyFilter {
             Self::Counting(_) => Kind::Counting,
             Self::Scalable(_) => Kind::Scalable,
             Self::Window(_) => Kind::Window,
+            Self::Aging(_) => Kind::Aging,
         }
     }
 
@@ -214,6 +220,7 @@ impl AnyFilter {
             Self::Counting(filter) => filter.words_mut().fill(0),
             Self::Scalable(filter) => filter.clear(),
             Self::Window(filter) => filter.clear(),
+            Self::Aging(filter) => filter.clear(),
         }
     }
 
@@ -230,7 +237,7 @@ impl AnyFilter {
             (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
             (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
             (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
-            (Self::Scalable(_) | Self::Window(_), _) => {
+            (Self::Scalable(_) | Self::Window(_) | Self::Aging(_), _) => {
                 return Err(MergeError::Unsupported { kind: self.kind() });
             }
             (ours, theirs) => {
@@ -334,6 +341,12 @@ impl From<Counting> for AnyFilter {
 impl From<Scalable> for AnyFilter {
     fn from(filter: Scalable) -> Self {
         Self::Scalable(filter)
+    }
+}
+
+impl From<Aging> for AnyFilter {
+    fn from(filter: Aging) -> Self {
+        Self::Aging(filter)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a filter can do, one small trait a capability.
 //!
-//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window |
-//! |---|---|---|---|---|---|---|---|
-//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● |
-//! | [`Merge`] | OR | OR | OR | OR | sum | | |
-//! | [`Remove`] | | | | | ● | | |
+//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging |
+//! |---|---|---|---|---|---|---|---|---|
+//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`Merge`] | OR | OR | OR | OR | sum | | | |
+//! | [`Remove`] | | | | | ● | | | |
 
 use thiserror::Error;
 

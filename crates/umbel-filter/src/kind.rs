@@ -31,11 +31,13 @@ pub enum Kind {
     Scalable = 6,
     /// A table of fingerprints, each with the slice of time that it belongs to.
     Window = 7,
+    /// Two blocked filters, of which the older is dropped when the newer is full.
+    Aging = 8,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
@@ -43,6 +45,7 @@ impl Kind {
         Self::Counting,
         Self::Scalable,
         Self::Window,
+        Self::Aging,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -68,6 +71,7 @@ impl Kind {
             Self::Counting => "counting",
             Self::Scalable => "scalable",
             Self::Window => "window",
+            Self::Aging => "aging",
         }
     }
 
@@ -75,7 +79,19 @@ impl Kind {
     /// nothing is forgotten.
     #[must_use]
     pub const fn is_monotone(self) -> bool {
-        !matches!(self, Self::Counting | Self::Window)
+        !matches!(self, Self::Counting | Self::Window | Self::Aging)
+    }
+
+    /// Whether its positions are counters of four bits.
+    #[must_use]
+    pub const fn has_counters(self) -> bool {
+        matches!(self, Self::Counting)
+    }
+
+    /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).
+    #[must_use]
+    pub const fn has_pace(self) -> bool {
+        matches!(self, Self::Aging)
     }
 
     /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is

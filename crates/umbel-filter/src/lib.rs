@@ -13,6 +13,7 @@
 //! | close to the floor, mostly read | [`StoredSingleShot`] | 8.6 | 12.0 | 15.3 |
 //! | to take items out again | [`Counting`] | 39.6 | 62.4 | 88.6 |
 //! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
+//! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |
 //! | no idea how many will come | [`Scalable`], after ten doublings | 18.0 | 25.0 | 33.3 |
 //! | a few new items on their way to a filter | [`SparseBlocked`] | | | |
 //! | positions as a plain list | [`SingleShot`] | | | |
@@ -58,7 +59,7 @@
 //! block                      ⌊hi · B / 2^64⌋, counted from the first one of the filter's range
 //! bit i of a block           bit i mod 64 of its word ⌊i / 64⌋
 //!
-//! blocked, counting,         seed s = the upper 32 bits of lo
+//! blocked, counting, aging,  seed s = the upper 32 bits of lo
 //! scalable's levels          r = ((s · 0x7d29825d) mod 2^32) >> 28
 //!                            for each lane l of the set of k:  lane l XOR r, in it bit
 //!                            ((s · SALT[l XOR r]) mod 2^32) >> 27;  position 32 · lane + bit
@@ -78,6 +79,7 @@
 //!
 //! How filters are written as bytes is in the crate `umbel-codec`.
 
+mod aging;
 mod any;
 mod bits;
 mod block_array;
@@ -109,6 +111,7 @@ mod stored_single_shot;
 mod window;
 pub mod words;
 
+pub use aging::Aging;
 pub use any::{AnyFilter, FilterPlan, MergeError, RemoveError};
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
@@ -131,8 +134,8 @@ pub use range::{
 pub use scalable::{FilterLevel, LevelsError, Scalable};
 pub use scalable_shape::ScalableShape;
 pub use shape::{
-    BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, LINE_BITS, PROBE_COUNT_MAX, Shape,
-    ShapeError, ShapeMismatch,
+    AGING_BLOCK_BITS, BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, LINE_BITS,
+    PROBE_COUNT_MAX, Shape, ShapeError, ShapeMismatch,
 };
 pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};

@@ -3,6 +3,7 @@
 //! A filter of 256 MiB takes tens of milliseconds to read. Who shares it with others, or its thread, counts
 //! some thousand words at a time and lets go of it in between.
 
+use crate::aging;
 use crate::any::AnyFilter;
 use crate::capability::{Describe, Description};
 use crate::counting;
@@ -36,14 +37,14 @@ pub struct OnesCount {
 }
 
 impl OnesCount {
-    /// Counts up to about so many words more, at least four, and describes the filter once all are
+    /// Counts up to about so many words more, at least sixteen, and describes the filter once all are
     /// counted.
     ///
     /// Bits that are set meanwhile may be counted or not, so the result lies between what it was when the
     /// count began and what it is when it ends. The filter must not be emptied or replaced in between.
     pub fn count_on(&mut self, filter: &AnyFilter, word_count: usize) -> Option<Description> {
-        // Counters are counted four words at a time.
-        let mut left = (word_count / 4).max(1) * 4;
+        // Counters are counted four words at a time, the generations of an aging filter sixteen.
+        let mut left = (word_count / 16).max(1) * 16;
         while let Some(words) = words_of(filter, self.one_counts.len().saturating_sub(1)) {
             if self.one_counts.is_empty() {
                 self.one_counts.push(0);
@@ -53,6 +54,7 @@ impl OnesCount {
             if let Some(ones) = self.one_counts.last_mut() {
                 *ones += match filter {
                     AnyFilter::Counting(_) => counting::occupied_count(piece),
+                    AnyFilter::Aging(_) => aging::occupied_count(piece),
                     _ => count_ones(piece),
                 };
             }
@@ -83,6 +85,7 @@ impl OnesCount {
             AnyFilter::Partitioned(filter) => filter.block_shape().describe(ones),
             AnyFilter::Counting(filter) => filter.block_shape().describe(ones),
             AnyFilter::Scalable(filter) => filter.describe_counted(self.one_counts.iter().copied()),
+            AnyFilter::Aging(filter) => filter.describe_counted(ones),
         }
     }
 }
@@ -96,6 +99,7 @@ fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
         AnyFilter::Classic(filter) => only(filter.words()),
         AnyFilter::Partitioned(filter) => only(filter.words()),
         AnyFilter::Counting(filter) => only(filter.words()),
+        AnyFilter::Aging(filter) => only(filter.words()),
         AnyFilter::Scalable(filter) => {
             filter.levels().get(index).map(|level| level.filter().words())
         }
@@ -138,9 +142,9 @@ mod tests {
     /// What is inserted between pieces is counted as far as the count has not passed it.
     #[test]
     fn what_comes_meanwhile_is_between_before_and_after() {
-        for kind in [Kind::Blocked, Kind::Counting, Kind::Scalable] {
+        for kind in [Kind::Blocked, Kind::Counting, Kind::Scalable, Kind::Aging] {
             let (range, false_positive_rate) = (HashRange::WHOLE, 0.01);
-            let plan = FilterPlan { kind, range, item_count: 100, false_positive_rate };
+            let plan = FilterPlan { kind, range, item_count: 400, false_positive_rate };
             let mut filter = AnyFilter::create(&plan).unwrap();
             let mut count = OnesCount::default();
             let mut number = 0_u32;

@@ -5,6 +5,7 @@
 
 use std::ops::BitOrAssign;
 
+use crate::aging::Aging;
 use crate::any::AnyFilter;
 use crate::blocked::Blocked;
 use crate::capability::{Insert, Merge};
@@ -57,6 +58,7 @@ macro_rules! extended {
 }
 
 extended!(
+    Aging,
     AnyFilter,
     Blocked,
     Classic,
@@ -151,8 +153,9 @@ mod tests {
         for kind in Kind::ALL {
             let new = empty(kind, HashRange::WHOLE);
             let mut filter = new.clone();
-            // A window takes in what it was made for, and little more.
-            let count = if kind == Kind::Window { 5_000 } else { 20_000 };
+            // A window takes in what it was made for, and little more; an aging filter keeps that.
+            let forgets = matches!(kind, Kind::Window | Kind::Aging);
+            let count = if forgets { 5_000 } else { 20_000 };
             filter.extend(hashes(0..count));
             let before = filter.clone();
             filter.seal();

@@ -3,7 +3,9 @@
 use crate::capability::Description;
 use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::{BLOCK_BITS_MAX, BlockShape, CreateError, LINE_BITS, ShapeError};
+use crate::shape::{
+    AGING_BLOCK_BITS, BLOCK_BITS_MAX, BlockShape, CreateError, LINE_BITS, ShapeError,
+};
 use crate::sizing;
 
 /// A size is raised by one part in so many while its rate is above the one that was asked for:
@@ -54,11 +56,30 @@ impl BlockShape {
                 let block_count = over_the_space(range, size.block_count);
                 Ok(Self::new(kind, range, block_count, size.block_slots, size.fingerprint_bits)?)
             }
+            Kind::Aging => {
+                let rate = sizing::aging_generation_rate(false_positive_rate)?;
+                let size = sizing::blocked_block_count(item_count, rate)?;
+                let block_count = over_the_space(range, size.block_count);
+                let shape =
+                    Self::new(kind, range, block_count, AGING_BLOCK_BITS, size.probe_count)?;
+                Ok(shape.with_pace(item_count)?)
+            }
             Kind::SingleShot | Kind::Scalable => Err(ShapeError::Kind { kind }.into()),
         }
     }
 
-    /// The false-positive rate after `item_count` items of the hash range, by the kind's formula.
+    /// The rate of an aging filter whose generations took so many items.
+    pub(crate) fn aging_false_positive_rate(self, item_counts: [u64; 2]) -> f64 {
+        let blocks = self.whole_block_count();
+        let right = item_counts.into_iter().map(|item_count| {
+            let rate = sizing::blocked_false_positive_rate(blocks, self.probe_count(), item_count);
+            1.0 - rate.expect("a shape has blocks and probes within the formula's limits")
+        });
+        1.0 - right.product::<f64>()
+    }
+
+    /// The false-positive rate after `item_count` items of the hash range, by the kind's formula; of an
+    /// aging filter, of each generation as many.
     #[expect(clippy::missing_panics_doc, reason = "a shape is within the formula's limits")]
     #[must_use]
     pub fn false_positive_rate(self, item_count: u64) -> f64 {
@@ -78,6 +99,7 @@ impl BlockShape {
                 let slots = blocks.saturating_mul(block_bits.into());
                 sizing::window_false_positive_rate(slots, probes, item_count)
             }
+            Kind::Aging => return self.aging_false_positive_rate([item_count; 2]),
             _ => sizing::blocked_free_false_positive_rate(block_bits, blocks, probes, item_count),
         };
         rate.expect("a shape has blocks and probes within the formula's limits")

@@ -19,6 +19,10 @@ pub const LINE_BITS: u32 = 512;
 /// half a percent of the unblocked one, and a hash range can still be cut at a border every 64 KiB.
 pub const BLOCK_BITS_MAX: u32 = 1 << 19;
 
+/// Positions of a block of an aging filter: a cache line of the newer generation, and behind it one of
+/// the older.
+pub const AGING_BLOCK_BITS: u32 = 2 * LINE_BITS;
+
 /// Most probes of an item in the kinds that spread them: enough for the best filter of rate 2^-64,
 /// and one byte in a frame.
 pub const PROBE_COUNT_MAX: u32 = 64;
@@ -28,8 +32,8 @@ pub const PROBE_COUNT_MAX: u32 = 64;
 pub const FILTER_BYTES_MAX: u64 = 1 << 42;
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
-/// [`Kind::Partitioned`], [`Kind::Counting`]; and [`Kind::Window`], where a position is a slot and
-/// the number of probes is that of bits of a fingerprint.
+/// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`]; and [`Kind::Window`], where a position
+/// is a slot and the number of probes is that of bits of a fingerprint.
 ///
 /// ```
 /// use umbel_filter::{BlockShape, HashRange, Kind};
@@ -44,13 +48,15 @@ pub struct BlockShape {
     kind: Kind,
     map: BlockMap,
     block_bits: u32,
-    probe_count: u32,
+    /// A byte, so that two shapes fit into an error.
+    probe_count: u8,
+    pace: u64,
 }
 
 impl BlockShape {
     /// Checks the numbers: `block_count` blocks over the whole hash space, each of `block_bits`
-    /// positions (512 for blocked and counting, else a multiple of 512 up to [`BLOCK_BITS_MAX`]),
-    /// k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
+    /// positions (512 for blocked and counting, [`AGING_BLOCK_BITS`] for aging, else a multiple of 512 up
+    /// to [`BLOCK_BITS_MAX`]), k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
     /// [`FINGERPRINT_BITS_MAX`].
     ///
     /// # Errors
@@ -63,25 +69,61 @@ impl BlockShape {
         block_bits: u32,
         probe_count: u32,
     ) -> Result<Self, ShapeError> {
-        let (block_bits_max, probe_count_max) = match kind {
-            Kind::Blocked | Kind::Counting => (LINE_BITS, BLOCK_PROBE_COUNT_MAX),
-            Kind::Classic | Kind::Partitioned => (BLOCK_BITS_MAX, PROBE_COUNT_MAX),
-            Kind::Window => (WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
+        let (step, block_bits_max, probe_count_max) = match kind {
+            Kind::Blocked | Kind::Counting => (LINE_BITS, LINE_BITS, BLOCK_PROBE_COUNT_MAX),
+            Kind::Aging => (AGING_BLOCK_BITS, AGING_BLOCK_BITS, BLOCK_PROBE_COUNT_MAX),
+            Kind::Classic | Kind::Partitioned => (LINE_BITS, BLOCK_BITS_MAX, PROBE_COUNT_MAX),
+            Kind::Window => (LINE_BITS, WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
             Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
         };
-        if block_bits == 0 || !block_bits.is_multiple_of(LINE_BITS) || block_bits > block_bits_max {
-            return Err(ShapeError::BlockBits { block_bits, block_bits_max });
+        if block_bits == 0 || !block_bits.is_multiple_of(step) || block_bits > block_bits_max {
+            return Err(ShapeError::BlockBits { block_bits, step, block_bits_max });
         }
-        if probe_count == 0 || probe_count > probe_count_max {
+        let stored = u8::try_from(probe_count);
+        let Some(probe_count) =
+            stored.ok().filter(|_| (1..=probe_count_max).contains(&probe_count))
+        else {
             return Err(ShapeError::ProbeCount { probe_count, probe_count_max });
-        }
+        };
         let map = BlockMap::new(range, block_count)?;
-        let shape = Self { kind, map, block_bits, probe_count };
+        let shape = Self { kind, map, block_bits, probe_count, pace: 0 };
         let bytes = u128::from(map.len()) * u128::from(shape.block_lines()) * 64;
         if bytes > FILTER_BYTES_MAX.into() {
             return Err(ShapeError::TooLarge { bytes });
         }
         Ok(shape)
+    }
+
+    /// The same blocks, forgotten at this pace, which only kinds that forget by what comes have: of
+    /// aging, the new items of a generation, at least 1.
+    ///
+    /// # Errors
+    /// If the kind has no such pace.
+    ///
+    /// ```
+    /// use umbel_filter::{AGING_BLOCK_BITS, BlockShape, HashRange, Kind};
+    ///
+    /// let shape = BlockShape::new(Kind::Aging, HashRange::WHOLE, 10, AGING_BLOCK_BITS, 7)?;
+    /// assert_eq!(shape.with_pace(300)?.pace(), 300);
+    /// assert!(shape.with_pace(0).is_err());
+    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// ```
+    pub const fn with_pace(self, pace: u64) -> Result<Self, ShapeError> {
+        let is_one = match self.kind {
+            Kind::Aging => pace > 0,
+            _ => pace == 0,
+        };
+        if is_one {
+            Ok(Self { pace, ..self })
+        } else {
+            Err(ShapeError::Pace { kind: self.kind, pace })
+        }
+    }
+
+    /// How fast it forgets, as [`with_pace`](Self::with_pace) has it; 0 for the kinds that have none.
+    #[must_use]
+    pub const fn pace(self) -> u64 {
+        self.pace
     }
 
     /// The kind.
@@ -115,7 +157,7 @@ impl BlockShape {
     #[inline]
     #[must_use]
     pub const fn probe_count(self) -> u32 {
-        self.probe_count
+        self.probe_count as u32
     }
 
     /// Number of positions in the range's blocks, m.
@@ -125,7 +167,7 @@ impl BlockShape {
     }
 
     /// How many blocks a part of these blocks lies from their first one; None if it leaves the range, or
-    /// its kind, blocks or probes are others.
+    /// its kind, blocks, probes or pace are others.
     ///
     /// ```
     /// use umbel_filter::{BlockShape, HashRange, Kind};
@@ -140,7 +182,8 @@ impl BlockShape {
     pub fn offset_of(self, part: Self) -> Option<u64> {
         let is_alike = self.kind == part.kind
             && self.block_bits == part.block_bits
-            && self.probe_count == part.probe_count;
+            && self.probe_count == part.probe_count
+            && self.pace == part.pace;
         self.map.offset_of(part.map).filter(|_| is_alike)
     }
 
@@ -155,8 +198,9 @@ impl BlockShape {
     /// # Errors
     /// None for a part of the range; a larger range may be too large.
     pub fn with_range(self, range: HashRange) -> Result<Self, ShapeError> {
-        let Self { kind, map, block_bits, probe_count } = self;
-        Self::new(kind, range, map.block_count(), block_bits, probe_count)
+        let Self { kind, map, block_bits, probe_count, pace } = self;
+        let shape = Self::new(kind, range, map.block_count(), block_bits, probe_count.into())?;
+        Ok(Self { pace, ..shape })
     }
 
     /// Cache lines of a block: a counter takes four bits, a slot of a window its fingerprint and slice.
@@ -165,7 +209,7 @@ impl BlockShape {
         let lines = (self.block_bits / LINE_BITS) as u64;
         match self.kind {
             Kind::Counting => 4 * lines,
-            Kind::Window => (self.probe_count + SLICE_BITS) as u64 * lines,
+            Kind::Window => (self.probe_count() + SLICE_BITS) as u64 * lines,
             _ => lines,
         }
     }
@@ -181,7 +225,8 @@ impl fmt::Display for BlockShape {
             self.map.block_count(),
             self.block_bits,
             self.probe_count
-        )
+        )?;
+        if self.pace == 0 { Ok(()) } else { write!(f, " at a pace of {}", self.pace) }
     }
 }
 
@@ -272,11 +317,13 @@ pub enum ShapeError {
     },
     /// Name a block size within the kind's limits.
     #[error(
-        "blocks of {block_bits} positions, expected a multiple of {LINE_BITS} up to {block_bits_max}"
+        "blocks of {block_bits} positions, expected a multiple of {step} up to {block_bits_max}"
     )]
     BlockBits {
         /// The size that was asked for.
         block_bits: u32,
+        /// What the kind's sizes are multiples of.
+        step: u32,
         /// The kind's largest.
         block_bits_max: u32,
     },
@@ -287,6 +334,14 @@ pub enum ShapeError {
         probe_count: u32,
         /// The kind's largest.
         probe_count_max: u32,
+    },
+    /// Name a pace that the kind has.
+    #[error("a {kind} filter at a pace of {pace}, which the kind has not")]
+    Pace {
+        /// The kind.
+        kind: Kind,
+        /// The pace that was asked for.
+        pace: u64,
     },
     /// The kind has a shape of its own.
     #[error("a {kind} filter is no array of blocks")]

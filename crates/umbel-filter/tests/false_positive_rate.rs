@@ -14,9 +14,9 @@
 
 use umbel_filter::sizing::single_shot_false_positive_rate;
 use umbel_filter::{
-    BlockShape, Blocked, Classic, Contains, Counting, CreateError, HashRange, Insert, Insertion,
-    ItemHash, ItemHasher, Kind, Partitioned, Scalable, SingleShot, SingleShotShape,
-    StoredSingleShot, Window,
+    Aging, BlockShape, Blocked, Classic, Contains, Counting, CreateError, Describe, HashRange,
+    Insert, Insertion, ItemHash, ItemHasher, Kind, Partitioned, Scalable, SingleShot,
+    SingleShotShape, StoredSingleShot, Window,
 };
 
 /// Items per capacity, in halves.
@@ -141,6 +141,7 @@ at_every_rate! {
     stored_single_shot: check_single_shot::<StoredSingleShot>,
     scalable: check_scalable,
     window: check_window,
+    aging: check_aging,
 }
 
 /// Checks a kind with one probe at one rate.
@@ -189,6 +190,26 @@ fn check_window(rate: f64) {
         let count = count_present(&filter, &hashes(0, first..first + PROBE_COUNT));
         let shape = filter.block_shape();
         assert_close("window", item_count, count, shape.false_positive_rate(filter.item_count()));
+    }
+}
+
+/// An aging filter has a formula for what its generations took, which stays within the planned rate, and
+/// keeps the last generation's worth of items, however many come.
+fn check_aging(rate: f64) {
+    let pace = CAPACITY / 2;
+    let mut filter = Aging::for_rate(HashRange::WHOLE, pace, rate).unwrap();
+    let mut item_count = 0;
+    for half_load in [1, 3, 4, 9] {
+        let items = hashes(0, item_count..pace * half_load / 2);
+        item_count += items.len() as u64;
+        filter.insert_batch(&items, &mut Vec::new()).unwrap();
+        let last = hashes(0, item_count.saturating_sub(pace)..item_count);
+        assert_eq!(count_present(&filter, &last), last.len() as u64, "missed items");
+        let first = FIRST_PROBE * half_load;
+        let count = count_present(&filter, &hashes(0, first..first + PROBE_COUNT));
+        let expected = filter.describe().false_positive_rate;
+        assert!(expected <= rate, "{expected}");
+        assert_close("aging", item_count, count, expected);
     }
 }
 

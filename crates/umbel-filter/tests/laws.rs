@@ -11,9 +11,9 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use umbel_filter::{
-    BlockShape, Blocked, Classic, Counting, Describe, FoldError, HashRange, Insert, InsertError,
-    Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Scalable, Shape, ShapeMismatch,
-    SingleShot, SingleShotShape, StoredSingleShot, Window,
+    Aging, BlockShape, Blocked, Classic, Counting, Describe, FoldError, HashRange, Insert,
+    InsertError, Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Scalable, Shape,
+    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
 };
 
 /// A kind under test.
@@ -148,23 +148,36 @@ impl Filter for Scalable {
     }
 }
 
-impl Filter for Window {
-    fn empty(range: HashRange, shape: usize) -> Self {
-        let (blocks, slots, bits) = [(4, 1_024, 50), (1, 2_048, 3), (2, 1_536, 13)][shape];
-        let shape = BlockShape::new(Kind::Window, range, blocks, slots, bits).unwrap();
-        Self::with_shape(shape).unwrap()
-    }
+/// The kinds that forget, by their paces and shapes.
+macro_rules! forgetting {
+    ($($kind:ident of $shape:expr,)*) => { $(
+        impl Filter for $kind {
+            fn empty(range: HashRange, shape: usize) -> Self {
+                let (pace, (blocks, bits, probes)) = ($shape.0, $shape.1[shape]);
+                let shape = BlockShape::new(Kind::$kind, range, blocks, bits, probes).unwrap();
+                Self::with_shape(shape.with_pace(pace).unwrap()).unwrap()
+            }
 
-    fn one_count(&self) -> u64 {
-        self.describe().one_count
-    }
+            fn one_count(&self) -> u64 {
+                self.describe().one_count
+            }
+        }
+    )* };
+}
+
+/// So slow to forget that no case has enough inserts for it: 2^20 items of a generation.
+const GENERATION: u64 = 1 << 20;
+
+forgetting! {
+    Window of (0, [(4, 1_024, 50), (1, 2_048, 3), (2, 1_536, 13)]),
+    Aging of (GENERATION, [(2, 1_024, 6), (6, 1_024, 16), (4, 1_024, 1)]),
 }
 
 /// Applies a law to every kind.
 macro_rules! every_kind {
     ($law:ident $arguments:tt) => {
         every_merging_kind!($law $arguments);
-        of_kinds!($law $arguments: Scalable, Window);
+        of_kinds!($law $arguments: Scalable, Window, Aging);
     };
 }
 

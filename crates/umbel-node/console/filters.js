@@ -25,8 +25,12 @@ function rates() {
   };
 }
 
-function forecast({ load, capacity }, perSecond) {
+/** Kinds that go on for ever, and forget what came before. */
+const ENDLESS = ["aging"];
+
+function forecast({ kind, load, capacity }, perSecond) {
   if (!load) return "–";
+  if (ENDLESS.includes(kind)) return "never";
   if (load.item_count === null || load.item_count >= capacity) return "full";
   if (perSecond === null) return "watching";
   return perSecond > 0 ? `in ${span((capacity - load.item_count) / perSecond)}` : "not filling";
@@ -44,7 +48,8 @@ function used(cell, { load, capacity }) {
 }
 
 const KINDS = [["blocked", "blocked: one cache line an item"], ["classic", "classic: least memory that can be changed"], ["scalable", "scalable: grows with the items"],
-  ["counting", "counting: items can be removed"], ["partitioned", "partitioned: one part of the block a probe"], ["single-shot", "single-shot: the smallest, mostly for reading"]];
+  ["counting", "counting: items can be removed"], ["partitioned", "partitioned: one part of the block a probe"], ["single-shot", "single-shot: the smallest, mostly for reading"],
+  ["aging", "aging: the last items, whatever comes"]];
 
 function createFilter() {
   ask({

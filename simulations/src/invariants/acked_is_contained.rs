@@ -13,7 +13,6 @@ use super::checked::Checked;
 use crate::history::Call;
 use crate::oracle::bits::{FirstSet, Probes};
 use crate::oracle::view::{FilterView, Request, View};
-use crate::plan::FilterKind;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "acked_is_contained";
@@ -23,8 +22,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in &view.filters {
         exists(filter, &mut checked);
-        if filter.facts.kind == FilterKind::Window {
-            // It forgets: `windows_forget` says when.
+        if filter.facts.kind.forgets() {
+            // `windows_forget` and `last_items_stay` say when.
             continue;
         }
         let probes = filter.only_life().and_then(|life| life.probes.as_ref());
@@ -38,14 +37,14 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
 
 /// An item that was called absent.
 #[derive(Clone, Copy)]
-struct Negative<'a> {
-    call: &'a Call,
-    item: u32,
-    start_us: u64,
-    end_us: u64,
+pub(super) struct Negative<'a> {
+    pub(super) call: &'a Call,
+    pub(super) item: u32,
+    pub(super) start_us: u64,
+    pub(super) end_us: u64,
 }
 
-fn negatives<'a>(filter: &FilterView<'a>) -> Vec<Negative<'a>> {
+pub(super) fn negatives<'a>(filter: &FilterView<'a>) -> Vec<Negative<'a>> {
     let new = filter.inserts.iter().flat_map(|insert| {
         let Request { call, start_us, end_us, .. } = *insert;
         let news = insert.answered().filter(|&(_, is_new)| is_new);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::checked::Checked;
 use crate::history::{Call, Outcome};
 use crate::oracle::view::{FilterView, View};
-use crate::plan::FilterKind;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "retry_is_first_answer";
@@ -25,11 +24,11 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         let [(first, expected), others @ ..] = answers.as_slice() else { continue };
         let from_us = answers.iter().map(|(call, _)| call.start_us).min().unwrap_or(0);
         let to_us = answers.iter().filter_map(|(call, _)| call.end_us).max().unwrap_or(0);
-        // What was all present leaves no record, so that it is answered anew behind a clearing, or when a
-        // window has forgotten it.
+        // What was all present leaves no record, so that it is answered anew behind a clearing, or when the
+        // filter has forgotten it.
         let filter = filters.get(first.filter.as_str());
-        let is_window = filter.is_some_and(|filter| filter.facts.kind == FilterKind::Window);
-        if filter.is_some_and(|filter| filter.was_erased(from_us, to_us)) || is_window {
+        let forgets = filter.is_some_and(|filter| filter.facts.kind.forgets());
+        if filter.is_some_and(|filter| filter.was_erased(from_us, to_us)) || forgets {
             continue;
         }
         for (other, got) in others {
@@ -52,6 +51,7 @@ mod tests {
     use crate::history::Verb;
     use crate::oracle::fixture::{Cluster, History};
     use crate::oracle::reference::Reference;
+    use crate::plan::FilterKind;
 
     fn found(history: &History, reference: &Reference) -> (u64, usize) {
         let checked = check(&View::new(&history.calls, &history.facts, reference));

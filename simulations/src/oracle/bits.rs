@@ -70,7 +70,10 @@ fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec
         AnyFilter::Partitioned(filter) => (filter.block_shape().map(), filter.words()),
         // Counters that were raised once have one bit each.
         AnyFilter::Counting(filter) => (filter.block_shape().map(), filter.words()),
-        AnyFilter::SingleShot(_) | AnyFilter::Scalable(_) | AnyFilter::Window(_) => return None,
+        AnyFilter::SingleShot(_)
+        | AnyFilter::Scalable(_)
+        | AnyFilter::Window(_)
+        | AnyFilter::Aging(_) => return None,
     };
     let ones = (0_u32..).zip(words).flat_map(|(at, &word)| {
         (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * at + bit)

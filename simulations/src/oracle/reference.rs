@@ -15,6 +15,7 @@ use umbel_node::ports::observer::{EntryId, Payload};
 
 use super::applied::Before;
 use super::bits::NEVER_US;
+use super::last_items::{self, ShardLastItems};
 use super::windows::{self, ShardWindows};
 use crate::invariants::violation::Violation;
 
@@ -38,6 +39,7 @@ pub(crate) struct Reference {
     /// Requests that a shard applied.
     answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
     windows: BTreeMap<ShardId, ShardWindows>,
+    last_items: BTreeMap<ShardId, ShardLastItems>,
     compared: Compared,
     /// Replicas whose memory was made to rot, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
@@ -210,10 +212,13 @@ impl Reference {
         let answered = self.answered.entry(shard).or_default();
         let windows = self.windows.entry(shard).or_default();
         let forgotten = windows.follow(command, &reply, |id| answered.contains(&id));
-        let broken = match before.broken_by(command, &reply, answered) {
-            Some((invariant, what)) => Err(seen.violation(invariant, &what)),
-            None => forgotten.map_or(Ok(()), |what| Err(seen.violation(windows::NAME, &what))),
-        };
+        let last_items = self.last_items.entry(shard).or_default();
+        let missed = last_items.follow(command, &reply, |id| answered.contains(&id));
+        let broken = before
+            .broken_by(command, &reply, answered)
+            .or_else(|| forgotten.map(|what| (windows::NAME, what)))
+            .or_else(|| missed.map(|what| (last_items::NAME, what)))
+            .map_or(Ok(()), |(invariant, what)| Err(seen.violation(invariant, &what)));
         match (command, &reply) {
             // The meta group decides earlier; a shard answers from its slice until it hears of it.
             (ShardCommand::DropSlice(filter), _) if before.slice(*filter).is_some() => {

@@ -190,7 +190,7 @@ impl<'a> FilterView<'a> {
 
     /// Whether an item that is in it stays in it to the end of the run.
     pub(crate) fn only_grows(&self) -> bool {
-        let forgets = self.facts.kind == FilterKind::Window;
+        let forgets = self.facts.kind.forgets();
         let is_kept = self.facts.kind != FilterKind::Counting || self.removes.is_empty();
         !self.is_rewritten && !forgets && is_kept
     }

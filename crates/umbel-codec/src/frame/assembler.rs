@@ -16,7 +16,8 @@ use umbel_filter::{
 use super::FrameKey;
 use super::level::FrameLevel;
 use super::receiver::empty_array;
-use super::view::{FrameView, Stretch};
+use super::stretch::Stretch;
+use super::view::FrameView;
 use crate::error::{FrameMergeError, KeyMismatch};
 
 /// Why frames are no filter. A frame that was refused changed nothing: another one can take its

@@ -43,7 +43,7 @@ pub(super) enum Content<'a> {
 /// number of codes, unless that is the words.
 pub(super) fn cheapest(kind: Kind, words: &[u64]) -> (u64, Option<(Encoding, GapCode, u64)>) {
     let raw_bits = WORD_BITS * words.len() as u64;
-    if kind == Kind::Counting {
+    if kind.has_counters() {
         let position_count = WORD_COUNTERS * words.len() as u64;
         let (ones, sum) = counters(words)
             .fold((0, 0), |(count, sum), (_, value)| (count + 1, sum + u64::from(value)));
@@ -65,10 +65,7 @@ pub(super) fn cheapest(kind: Kind, words: &[u64]) -> (u64, Option<(Encoding, Gap
 impl<'a> Content<'a> {
     /// The words of an array of blocks.
     pub(super) const fn array(kind: Kind, words: &'a [u64]) -> Self {
-        match kind {
-            Kind::Counting => Self::Counters(words),
-            _ => Self::Bits(words),
-        }
+        if kind.has_counters() { Self::Counters(words) } else { Self::Bits(words) }
     }
 
     /// Appends the codes.

@@ -129,10 +129,10 @@ impl Encoding {
     pub(super) const fn is_of(self, kind: Kind) -> bool {
         match self {
             Self::Gaps => !matches!(kind, Kind::Window),
-            Self::AnsGaps => !matches!(kind, Kind::Counting | Kind::Window),
+            Self::AnsGaps => !kind.has_counters() && !matches!(kind, Kind::Window),
             Self::Probes => matches!(kind, Kind::Blocked),
             Self::Holes | Self::AnsHoles => {
-                !matches!(kind, Kind::SingleShot | Kind::Counting | Kind::Window)
+                !kind.has_counters() && !matches!(kind, Kind::SingleShot | Kind::Window)
             }
             Self::Raw => !matches!(kind, Kind::SingleShot),
             Self::Part | Self::AnsPart => matches!(kind, Kind::SingleShot),

@@ -36,12 +36,12 @@ fn forged(frame: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The frame without the end of its payload.
-fn shortened(frame: &[u8], payload_bytes: u32) -> Vec<u8> {
+pub(super) fn shortened(frame: &[u8], payload_bytes: u32) -> Vec<u8> {
     let frame = &frame[..FRAME_HEADER_BYTES + payload_bytes as usize];
     forged(frame, 52, &payload_bytes.to_le_bytes())
 }
 
-fn assert_refused(frame: &[u8], expected: impl Into<FrameError>) {
+pub(super) fn assert_refused(frame: &[u8], expected: impl Into<FrameError>) {
     assert_eq!(FrameView::parse(frame).map(|_| ()), Err(expected.into()));
 }
 
@@ -58,7 +58,7 @@ fn block_shape(kind: Kind, block_count: u64) -> BlockShape {
 const RATIO: u8 = 200;
 
 /// The frame of these codes.
-fn sealed(
+pub(super) fn sealed(
     body: Body,
     encoding: Encoding,
     low_bits: u32,
@@ -118,7 +118,7 @@ fn the_length_is_known_once_the_header_is_there() {
 fn foreign_headers_are_named() {
     assert_refused(&forged(GOLDEN, 0, b"PK"), HeaderError::Magic { actual: *b"PKBL" });
     assert_refused(&forged(GOLDEN, 4, &[2]), HeaderError::Version { actual: 2 });
-    assert_refused(&forged(GOLDEN, 5, &[8]), HeaderError::Kind { actual: 8 });
+    assert_refused(&forged(GOLDEN, 5, &[99]), HeaderError::Kind { actual: 99 });
     assert_refused(&forged(GOLDEN, 7, &[3]), HeaderError::HashFunction { actual: 3 });
     let error = HeaderError::Code(CodeError::LowBits { low_bits: 64 });
     assert_refused(&forged(GOLDEN, 48, &[64]), error);
@@ -171,7 +171,7 @@ fn headers_beyond_the_limits_are_named() {
     assert_refused(&forged(&frame, 32, &0u64.to_le_bytes()), HeaderError::Shape(none));
     let none = ShapeError::ProbeCount { probe_count: 17, probe_count_max: 16 };
     assert_refused(&forged(&frame, 49, &[17]), HeaderError::Shape(none));
-    let none = ShapeError::BlockBits { block_bits: 1_024, block_bits_max: 512 };
+    let none = ShapeError::BlockBits { block_bits: 1_024, step: 512, block_bits_max: 512 };
     assert_refused(&forged(&frame, 50, &[2, 0]), HeaderError::Shape(none));
 }
 

@@ -1,8 +1,9 @@
 //! A filter that frames are merged into.
 
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge, Partitioned,
-    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge,
+    Partitioned, ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape,
+    StoredSingleShot, Window,
 };
 
 /// A filter to merge frames into; every kind converts into it. Scalable filters do not merge: their
@@ -28,6 +29,8 @@ pub(super) enum Receiver<'a> {
     Stored(&'a mut StoredSingleShot),
     Scalable(ScalableShape),
     Window(&'a mut Window),
+    /// A filter that forgets by what comes, and what it has counted.
+    Paced(BlockShape, &'a mut [u64], &'a mut [u64; 2]),
 }
 
 impl<'a> From<&'a mut Blocked> for FilterMut<'a> {
@@ -72,6 +75,14 @@ impl<'a> From<&'a mut Window> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Aging> for FilterMut<'a> {
+    fn from(filter: &'a mut Aging) -> Self {
+        let shape = filter.block_shape();
+        let (words, counts) = filter.parts_mut();
+        Self(Receiver::Paced(shape, words, counts))
+    }
+}
+
 impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
     fn from(filter: &'a mut AnyFilter) -> Self {
         match filter {
@@ -82,6 +93,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Counting(filter) => filter.into(),
             AnyFilter::Scalable(filter) => Self(Receiver::Scalable(filter.scalable_shape())),
             AnyFilter::Window(filter) => filter.into(),
+            AnyFilter::Aging(filter) => filter.into(),
         }
     }
 }
@@ -90,7 +102,7 @@ impl Receiver<'_> {
     pub(super) fn shape(&self) -> Shape {
         match self {
             Self::Blocked(filter) => filter.block_shape().into(),
-            Self::Array(shape, _) => (*shape).into(),
+            Self::Array(shape, _) | Self::Paced(shape, ..) => (*shape).into(),
             Self::SingleShot(filter) => filter.shape().into(),
             Self::Stored(filter) => filter.single_shot_shape().into(),
             Self::Scalable(shape) => (*shape).into(),
@@ -103,7 +115,7 @@ impl Receiver<'_> {
         let mismatch = ShapeMismatch { ours: self.shape(), theirs: part.into() };
         let (ours, words) = match self {
             Self::Blocked(filter) => (filter.block_shape(), filter.words_mut()),
-            Self::Array(shape, words) => (*shape, &mut **words),
+            Self::Array(shape, words) | Self::Paced(shape, words, _) => (*shape, &mut **words),
             _ => return Err(mismatch),
         };
         let offset = ours.offset_of(part).ok_or(mismatch)?;
@@ -154,6 +166,7 @@ pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
         Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
         Kind::Counting => Counting::with_shape(shape)?.into(),
         Kind::Window => Window::with_shape(shape)?.into(),
+        Kind::Aging => Aging::with_shape(shape)?.into(),
         _ => Blocked::with_shape(shape)?.into(),
     })
 }

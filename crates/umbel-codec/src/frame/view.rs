@@ -1,5 +1,6 @@
 //! A frame where it lies: parsed and checked without allocation, then merged or unfolded.
 
+use umbel_filter::words::count_ones;
 use umbel_filter::{
     AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
     ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window, WindowLoadError,
@@ -11,8 +12,12 @@ use super::content::{
 use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_single_shot_count};
-use super::level::{FrameLevel, LEVEL_BYTES, SLICES_BYTES, slices_from_bytes, slices_to_bytes};
+use super::level::{
+    COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_from_bytes, course_to_bytes,
+    slices_from_bytes, slices_to_bytes,
+};
 use super::receiver::{FilterMut, Receiver, empty_array};
+use super::stretch::Stretch;
 use super::writer::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
@@ -54,39 +59,13 @@ enum Fixed {
     Level(FrameLevel, ScalableShape),
     /// The oldest and the newest slice of a window.
     Slices(u64, u64),
+    /// What a filter that forgets by what comes has counted.
+    Counts([u64; 2]),
     /// Number of the part's first position, and the shape from the filter's start to the part's end.
     Part {
         first: u64,
         shape: SingleShotShape,
     },
-}
-
-/// The codes of a single-shot frame, checked, apart from the frame.
-#[derive(Clone, Debug)]
-pub(super) struct Stretch {
-    bytes: Vec<u8>,
-    code: GapCode,
-    count: u64,
-    end: u64,
-    /// What the codes count from.
-    base: u64,
-    /// The first and the last position, if there are any.
-    pub(super) ends: Option<(u64, u64)>,
-}
-
-impl Stretch {
-    pub(super) const fn len(&self) -> u64 {
-        self.count
-    }
-
-    pub(super) const fn memory_bytes(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    pub(super) fn positions(&self) -> impl ExactSizeIterator<Item = u64> {
-        let Self { ref bytes, code, count, end, base, .. } = *self;
-        Codes { bytes, code, count, end }.indexes().map(move |index| base + index)
-    }
 }
 
 impl<'a> FrameView<'a> {
@@ -124,7 +103,7 @@ impl<'a> FrameView<'a> {
     }
 
     /// Takes the fixed part off a payload.
-    fn open(header: Header, payload: &'a [u8]) -> Result<Self, FrameError> {
+    fn open(mut header: Header, payload: &'a [u8]) -> Result<Self, FrameError> {
         let Header { encoding, low_bits, count, .. } = header;
         let (fixed, bytes, end) = match (header.body, encoding.base()) {
             (Body::SingleShot(part), Encoding::Part) => {
@@ -145,6 +124,13 @@ impl<'a> FrameView<'a> {
                 let (slices, bytes) = split_fixed::<SLICES_BYTES>(payload)?;
                 let (oldest, newest) = slices_from_bytes(*slices);
                 (Fixed::Slices(oldest, newest), bytes, shape.memory_bytes() * 8)
+            }
+            (Body::Blocks(shape), _) if shape.kind().has_pace() => {
+                let (course, bytes) = split_fixed::<COURSE_BYTES>(payload)?;
+                let (pace, counts) = course_from_bytes(*course);
+                let shape = shape.with_pace(pace).map_err(PayloadError::Pace)?;
+                header.body = Body::Blocks(shape);
+                (Fixed::Counts(counts), bytes, shape.position_count())
             }
             (Body::Blocks(shape), Encoding::Probes) => (Fixed::Nothing, payload, shape.map().len()),
             (Body::Blocks(shape), _) => (Fixed::Nothing, payload, shape.position_count()),
@@ -204,7 +190,7 @@ impl<'a> FrameView<'a> {
     }
 
     /// ORs the frame into a filter over the frame's hash range or a larger one, and returns how
-    /// many positions it newly set. Frames of counting filters and windows are *loaded*: their blocks
+    /// many positions it newly set. Frames of filters that count or forget are *loaded*: their blocks
     /// must be empty.
     ///
     /// Reads the payload twice, first to check it from end to end. Allocates nothing, but for
@@ -282,14 +268,22 @@ impl<'a> FrameView<'a> {
         }
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;
-        if part.kind() == Kind::Counting {
-            let position_count = counters(words).count() as u64;
+        if part.kind() == Kind::Counting || part.kind().has_pace() {
+            let position_count = match part.kind().has_counters() {
+                true => counters(words).count() as u64,
+                false => count_ones(words),
+            };
             if position_count > 0 {
                 return Err(FrameMergeError::NotEmpty { position_count });
             }
         }
         if self.header.encoding != Encoding::Probes {
-            return Ok(self.or_into(part.kind(), words));
+            let new_count = self.or_into(part.kind(), words);
+            if let (Receiver::Paced(_, _, ours), Fixed::Counts(theirs)) = (receiver, self.fixed) {
+                // All frames of a filter say the same, and one that comes again says nothing new.
+                ours.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours = theirs.max(*ours));
+            }
+            return Ok(new_count);
         }
         let Receiver::Blocked(filter) = receiver else {
             return Err(ShapeMismatch { ours: receiver.shape(), theirs: part.into() }.into());
@@ -359,7 +353,7 @@ impl<'a> FrameView<'a> {
         {
             return self.window_words(part, (oldest, newest)).map(drop);
         }
-        let counts_counters = self.kind() == Kind::Counting;
+        let counts_counters = self.kind().has_counters();
         match self.header.encoding.base() {
             Encoding::Raw => {
                 let ones = if counts_counters { counter_count } else { u64::count_ones };
@@ -376,7 +370,7 @@ impl<'a> FrameView<'a> {
     fn or_into(&self, kind: Kind, words: &mut [u64]) -> u64 {
         let mut new_count = 0;
         let outcome = match self.header.encoding.base() {
-            Encoding::Raw if kind == Kind::Counting => {
+            Encoding::Raw if kind.has_counters() => {
                 words.iter_mut().zip(self.codes.each_word()).for_each(|(ours, theirs)| {
                     new_count += u64::from(counter_count(theirs));
                     *ours = theirs;
@@ -399,7 +393,7 @@ impl<'a> FrameView<'a> {
                 new_count += set_run(words, from, self.codes.end);
                 outcome
             }
-            _ if kind == Kind::Counting => self.codes.each_counter(|position, value| {
+            _ if kind.has_counters() => self.codes.each_counter(|position, value| {
                 let (word, mask) = counter_at(position, value);
                 or_word(words, word, mask);
                 new_count += 1;
@@ -464,6 +458,9 @@ impl<'a> FrameView<'a> {
                     Fixed::Level(level, _) => self.seal(&level.to_bytes(), content),
                     Fixed::Slices(oldest, newest) => {
                         self.seal(&slices_to_bytes((oldest, newest)), content)
+                    }
+                    Fixed::Counts(counts) => {
+                        self.seal(&course_to_bytes(shape.pace(), counts), content)
                     }
                     _ => self.seal(&[], content),
                 }

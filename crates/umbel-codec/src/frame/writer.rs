@@ -10,15 +10,17 @@
 
 use umbel_bits::RiceCode;
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Classic, Counting, Kind, Partitioned, Scalable, SingleShot,
-    SparseBlocked, StoredSingleShot, Window,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Kind, Partitioned, Scalable,
+    SingleShot, SparseBlocked, StoredSingleShot, Window,
 };
 
 use super::content::{Content, cheapest};
 use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_payload_bytes};
-use super::level::{FrameLevel, LEVEL_BYTES, SLICES_BYTES, slices_to_bytes};
+use super::level::{
+    COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_to_bytes, slices_to_bytes,
+};
 use super::lists::{PositionCursor, ProbeCursor};
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
@@ -44,6 +46,7 @@ enum Source<'a> {
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
     Window(ArrayCursor<'a>, (u64, u64)),
+    Paced(ArrayCursor<'a>, [u64; 2]),
 }
 
 impl<'a> FilterRef<'a> {
@@ -109,6 +112,13 @@ impl<'a> From<&'a Window> for FilterRef<'a> {
     }
 }
 
+impl<'a> From<&'a Aging> for FilterRef<'a> {
+    fn from(filter: &'a Aging) -> Self {
+        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
+        Self(Source::Paced(cursor, filter.counts()))
+    }
+}
+
 impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
     fn from(filter: &'a AnyFilter) -> Self {
         match filter {
@@ -119,6 +129,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Counting(filter) => filter.into(),
             AnyFilter::Scalable(filter) => filter.into(),
             AnyFilter::Window(filter) => filter.into(),
+            AnyFilter::Aging(filter) => filter.into(),
         }
     }
 }
@@ -182,6 +193,7 @@ impl Iterator for Frames<'_> {
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
             Source::Window(cursor, slices) => cursor.next_of_window(self.budget, *slices),
+            Source::Paced(cursor, counts) => cursor.next_paced(self.budget, *counts),
         };
         self.is_done = next.as_ref().map_or(true, |&(_, is_last)| is_last);
         Some(next.map(|(frame, _)| frame))
@@ -211,6 +223,14 @@ impl<'a> ArrayCursor<'a> {
         let content = Content::array(Kind::Window, words);
         let frame = seal(header, no_code(), &prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
         Ok((frame, self.is_done()))
+    }
+
+    /// The next blocks of a filter that forgets by what comes and has counted so much.
+    fn next_paced(&mut self, budget: Budget, counts: [u64; 2]) -> Next {
+        let bytes_max = budget.payload_bytes_max.saturating_sub(COURSE_BYTES as u64);
+        let (slice, words) = self.cut(bytes_max)?;
+        let prefix = course_to_bytes(slice.pace(), counts);
+        Ok((seal_array(budget.key, Body::Blocks(slice), &prefix, words)?, self.is_done()))
     }
 
     const fn is_done(&self) -> bool {

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use umbel_codec::{FrameKey, FrameView, frames};
+use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Classic, Counting, Describe, HashFunction, HashRange, Insert,
-    ItemHash, ItemHasher, Kind, Partitioned, Scalable, ScalableShape, Shape, Sighting,
-    SingleShotShape, StoredSingleShot, Window,
+    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Describe,
+    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
+    ScalableShape, Shape, Sighting, SingleShotShape, StoredSingleShot, Window,
 };
 
 pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
@@ -40,7 +41,17 @@ pub(crate) fn array(shape: BlockShape) -> AnyFilter {
         Kind::Partitioned => Partitioned::with_shape(shape).unwrap().into(),
         Kind::Counting => Counting::with_shape(shape).unwrap().into(),
         Kind::Window => Window::with_shape(shape).unwrap().into(),
+        Kind::Aging => Aging::with_shape(shape).unwrap().into(),
         _ => Blocked::with_shape(shape).unwrap().into(),
+    }
+}
+
+/// Positions that its frames say are set.
+pub(crate) fn one_count(filter: &AnyFilter) -> u64 {
+    match filter {
+        // It describes what is set in both generations once.
+        AnyFilter::Aging(filter) => count_ones(filter.words()),
+        filter => filter.describe().one_count,
     }
 }
 
@@ -70,12 +81,17 @@ impl Recipe {
 }
 
 fn array_shapes() -> impl Strategy<Value = BlockShape> {
-    let kinds = prop_oneof![2..=5u8, Just(Kind::Window.id())];
-    (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32).prop_map(|(range, kind, blocks, lines, k)| {
+    let kinds = prop_oneof![2..=5u8, Just(Kind::Window.id()), Just(Kind::Aging.id())];
+    let numbers = (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32, 1..1_000u64);
+    numbers.prop_map(|(range, kind, blocks, lines, k, pace)| {
         let kind = Kind::from_id(kind).unwrap();
         let lines = if matches!(kind, Kind::Classic | Kind::Partitioned) { lines } else { 1 };
         // A block fits into the smallest frames of the tests.
         let k = if kind == Kind::Window { k.min(5) } else { k };
+        if kind == Kind::Aging {
+            let shape = BlockShape::new(kind, range, blocks, AGING_BLOCK_BITS, k).unwrap();
+            return shape.with_pace(pace).unwrap();
+        }
         BlockShape::new(kind, range, blocks, 512 * lines, k).unwrap()
     })
 }

@@ -9,8 +9,8 @@ use umbel_filter::{
 };
 
 use crate::filters::{
-    KEY, MEMORY, all_filters, all_frames, emptied, items, merging_filters, payload_bytes, ranges,
-    single_shot_shapes, view,
+    KEY, MEMORY, all_filters, all_frames, emptied, items, merging_filters, one_count,
+    payload_bytes, ranges, single_shot_shapes, view,
 };
 
 /// Each frame begins where the one before ends.
@@ -59,12 +59,12 @@ proptest! {
             new_count += view(frame).merge_into(&mut merged, KEY).unwrap();
         }
         prop_assert_eq!(&merged, &filter);
-        prop_assert_eq!(new_count, filter.describe().one_count);
+        prop_assert_eq!(new_count, one_count(&filter));
         for frame in &frames {
             match view(frame).merge_into(&mut merged, KEY) {
                 Ok(new_count) => prop_assert_eq!(new_count, 0),
                 Err(FrameMergeError::NotEmpty { .. }) => {
-                    prop_assert!(matches!(filter.kind(), Kind::Counting | Kind::Window));
+                    prop_assert!(!filter.kind().merges_by_or());
                 }
                 Err(error) => prop_assert!(false, "{}", error),
             }
@@ -84,14 +84,14 @@ proptest! {
             if view(&frame).range() == part.shape().range() {
                 prop_assert_eq!(&again, &[frame]);
             }
-            if matches!(filter.kind(), Kind::Counting | Kind::Window) {
+            if !filter.kind().merges_by_or() {
                 continue;
             }
             for frame in again {
                 view(&frame).merge_into(&mut merged, KEY).unwrap();
             }
         }
-        let is_loaded = matches!(filter.kind(), Kind::Counting | Kind::Window);
+        let is_loaded = !filter.kind().merges_by_or();
         prop_assert!(is_loaded || merged == filter);
     }
 

@@ -34,6 +34,7 @@ impl Slice {
             AnyFilter::Partitioned(filter) => vec![filter.words()],
             AnyFilter::Counting(filter) => vec![filter.words()],
             AnyFilter::Window(filter) => vec![filter.words()],
+            AnyFilter::Aging(filter) => vec![filter.words()],
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
@@ -51,6 +52,7 @@ impl Slice {
             AnyFilter::Classic(filter) => Some(filter.words_mut()),
             AnyFilter::Partitioned(filter) => Some(filter.words_mut()),
             AnyFilter::Counting(filter) => Some(filter.words_mut()),
+            AnyFilter::Aging(filter) => Some(filter.parts_mut().0),
         }
     }
 
@@ -169,7 +171,8 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new, then those of each level, or the oldest and the newest slice of a window.
+    /// Items called new, then those of each level, or of each generation of an aging filter, or the oldest
+    /// and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
         let mut counters = vec![self.new_count];
         match &self.filter {
@@ -177,6 +180,7 @@ impl Slice {
                 counters.extend(filter.levels().iter().map(umbel_filter::FilterLevel::item_count));
             }
             AnyFilter::Window(window) => counters.extend([window.oldest(), window.newest()]),
+            AnyFilter::Aging(filter) => counters.extend(filter.counts()),
             _ => {}
         }
         counters
@@ -188,6 +192,9 @@ impl Slice {
         self.new_count = new_count;
         if let (AnyFilter::Window(window), &[oldest, newest]) = (&mut self.filter, levels) {
             window.advance(oldest, newest);
+        }
+        if let (AnyFilter::Aging(filter), &[newer, older]) = (&mut self.filter, levels) {
+            *filter.parts_mut().1 = [newer, older];
         }
         if let AnyFilter::Scalable(filter) = &mut self.filter {
             for (level, &item_count) in levels.iter().enumerate() {

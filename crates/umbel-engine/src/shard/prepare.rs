@@ -7,7 +7,9 @@
 //! group does not use a filter's number twice.)
 //!
 //! In a counting filter every insert counts and removals lower bits, so everything is proposed. What a
-//! window has is present now; where the last time counts, what an earlier slice has is proposed too.
+//! window has is present now; where the last time counts, what an earlier slice has is proposed too. What
+//! the newer generation of an aging filter has now stays for as many others as if it came now; what only
+//! the older one has is proposed, so that it stays as long.
 
 use umbel_filter::{HashRange, Kind};
 

@@ -75,8 +75,8 @@ pub(super) fn insert_of(state: &ShardState, part: InsertPart) -> ShardCommand {
 }
 
 pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
-    // A window takes no more than it was made for.
-    let capacity = if kind == Kind::Window { 30_000 } else { 60 };
+    // A window takes no more than it was made for, and an aging filter keeps no more.
+    let capacity = if matches!(kind, Kind::Window | Kind::Aging) { 30_000 } else { 60 };
     let shape = plan(kind, capacity, 0.05, CellCount::new(3).unwrap()).unwrap();
     let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 1 };
     SliceSpec { filter: filter_of(kind, number), generation: FIRST, shape, key }

@@ -14,6 +14,7 @@ use super::digest::Digest;
 use super::slice_shape::{SliceShapeError, level_bytes, level_size, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
+use crate::planted::{self, Planted};
 
 /// A slice: its filter over the shard's hash range.
 #[derive(Clone, Debug)]
@@ -129,7 +130,15 @@ impl Slice {
                 let what = format!("an insert into the window of {id} without a time");
                 Err(PartError::Malformed { what })
             }
-            filter => filter.insert_batch(hashes, &mut outcomes).map_err(refused),
+            filter => {
+                if let AnyFilter::Aging(aging) = filter
+                    && planted::on(Planted::AgesEarly)
+                    && aging.counts()[0] > 0
+                {
+                    aging.turn();
+                }
+                filter.insert_batch(hashes, &mut outcomes).map_err(refused)
+            }
         };
         self.count_new(&outcomes);
         outcome.map(|()| outcomes)
@@ -277,6 +286,7 @@ impl Slice {
             AnyFilter::Partitioned(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Counting(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Window(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Aging(filter) => filter.block_shape().memory_bytes(),
         }
     }
 
@@ -313,6 +323,10 @@ impl Slice {
             AnyFilter::Classic(filter) => digest.push_words(filter.words()),
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
             AnyFilter::Counting(filter) => digest.push_words(filter.words()),
+            AnyFilter::Aging(filter) => {
+                filter.counts().into_iter().for_each(|count| digest.push(count));
+                digest.push_words(filter.words());
+            }
             AnyFilter::Window(filter) => {
                 digest.push(filter.oldest());
                 digest.push(filter.newest());

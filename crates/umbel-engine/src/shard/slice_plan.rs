@@ -62,8 +62,9 @@ pub enum PlanError {
         /// Bytes of all slices.
         filter_bytes: u64,
     },
-    /// Only arrays of blocks have a size of their own. Plan by items and rate.
-    #[error("a {kind} filter grows, so it is not planned by its size")]
+    /// Kinds that grow have no size of their own, and those that forget have one for what they keep.
+    /// Plan by items and rate.
+    #[error("a {kind} filter is planned by items and rate, not by its size")]
     NoFixedSize {
         /// The kind that was asked for.
         kind: Kind,
@@ -99,7 +100,7 @@ impl From<sizing::SizingError> for PlanError {
 
 impl SliceShape {
     /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate
-    /// (of a scalable filter: whose first levels together do; the rate is its bound for ever).
+    /// (of an aging filter: the last so many at least; of a scalable filter: whose first levels together do; the rate is its bound for ever).
     ///
     /// # Errors
     /// If no filter of the kind has such a capacity and rate, or it would be too large.
@@ -145,6 +146,18 @@ impl SliceShape {
             }
             Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
             Kind::Window => return Err(PlanError::NoWindow),
+            Kind::Aging => {
+                // Of the last items a shard gets its share, so it has to keep so many.
+                let range = HashRange::WHOLE;
+                let one = BlockShape::for_rate(kind, range, item_count, false_positive_rate)?;
+                Self::Paced {
+                    kind: kind.id(),
+                    block_count: over_all(one.map().block_count(), shard_count),
+                    block_bits: one.block_bits(),
+                    probe_count: one.probe_count(),
+                    pace: one.pace(),
+                }
+            }
         };
         shape.check_size(item_count, shard_count)?;
         Ok(shape)
@@ -184,7 +197,7 @@ impl SliceShape {
                 let block_lines = (lines / (block_count + spare)).clamp(1, most);
                 (block_count, block_lines)
             }
-            Kind::SingleShot | Kind::Scalable | Kind::Window => {
+            Kind::SingleShot | Kind::Scalable | Kind::Window | Kind::Aging => {
                 return Err(PlanError::NoFixedSize { kind });
             }
         };

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind, Partitioned,
-    Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot, Window, sizing,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind,
+    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot,
+    Window, sizing,
 };
 
 use super::windowed::WindowRules;
@@ -46,6 +47,19 @@ pub enum SliceShape {
         fingerprint_bits: u32,
         /// How it forgets.
         rules: WindowRules,
+    },
+    /// A filter that forgets by what comes: aging.
+    Paced {
+        /// [`Kind::id`](umbel_filter::Kind::id).
+        kind: u8,
+        /// Blocks over the whole hash space.
+        block_count: u64,
+        /// Positions of a block.
+        block_bits: u32,
+        /// Probes an item.
+        probe_count: u32,
+        /// [`BlockShape::pace`] of each slice.
+        pace: u64,
     },
 }
 
@@ -89,7 +103,7 @@ impl SliceShape {
     /// ```
     pub fn kind(&self) -> Result<Kind, SliceShapeError> {
         match *self {
-            Self::Blocks { kind, .. } => {
+            Self::Blocks { kind, .. } | Self::Paced { kind, .. } => {
                 Kind::from_id(kind).ok_or(SliceShapeError::UnknownKind { kind })
             }
             Self::SingleShot { .. } => Ok(Kind::SingleShot),
@@ -106,7 +120,7 @@ impl SliceShape {
         Ok(match *self {
             Self::Blocks { block_count, block_bits, probe_count, .. } => {
                 let kind = self.kind()?;
-                if kind == Kind::Window {
+                if kind == Kind::Window || kind.has_pace() {
                     return Err(CreateError::from(ShapeError::Kind { kind }).into());
                 }
                 BlockShape::new(kind, range, block_count, block_bits, probe_count)
@@ -116,6 +130,16 @@ impl SliceShape {
             Self::Window { block_count, block_slots, fingerprint_bits, rules } => {
                 rules.check().map_err(|what| SliceShapeError::Window { what })?;
                 BlockShape::new(Kind::Window, range, block_count, block_slots, fingerprint_bits)
+                    .map_err(CreateError::from)?
+                    .into()
+            }
+            Self::Paced { block_count, block_bits, probe_count, pace, .. } => {
+                let kind = self.kind()?;
+                if !kind.has_pace() {
+                    return Err(CreateError::from(ShapeError::Kind { kind }).into());
+                }
+                BlockShape::new(kind, range, block_count, block_bits, probe_count)
+                    .and_then(|shape| shape.with_pace(pace))
                     .map_err(CreateError::from)?
                     .into()
             }
@@ -194,6 +218,7 @@ impl SliceShape {
                 Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
                 Kind::Counting => Counting::with_shape(shape)?.into(),
                 Kind::Window => Window::with_shape(shape)?.into(),
+                Kind::Aging => Aging::with_shape(shape)?.into(),
                 kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
             },
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),

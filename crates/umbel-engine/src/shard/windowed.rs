@@ -208,7 +208,7 @@ impl Slice {
     }
 
     /// Which of the hashes need no insert: those that are present, or, where the last time counts,
-    /// present in the last slice that it can be inserted into.
+    /// present in the last slice that it can be inserted into, or in the newer generation.
     pub(super) fn needs_no_insert(&self, hashes: &[ItemHash]) -> Vec<bool> {
         match self.window() {
             Some((window, rules)) if rules.refresh => {
@@ -216,6 +216,9 @@ impl Slice {
                 let newest = window.newest() + u64::from(rules.time == WindowTime::Event);
                 let is_there = |&hash| window.slice_of(hash).is_some_and(|slice| slice >= newest);
                 hashes.iter().map(is_there).collect()
+            }
+            None if let AnyFilter::Aging(filter) = &self.filter => {
+                hashes.iter().map(|&hash| filter.is_newest(hash)).collect()
             }
             _ => self.contains(hashes),
         }

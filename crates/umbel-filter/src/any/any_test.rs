@@ -113,13 +113,13 @@ fn only_counting_filters_remove() {
 }
 
 #[test]
-fn filters_of_one_shape_merge_but_scalable_ones_and_windows() {
+fn filters_of_one_shape_merge_but_those_that_grow_or_forget() {
     let (ours, theirs) = (items(0, 400), items(200, 400));
     for kind in Kind::ALL {
         let mut filter = filter_of(kind, &ours);
         let before = filter.clone();
         let outcome = filter.merge(&filter_of(kind, &theirs));
-        if matches!(kind, Kind::Scalable | Kind::Window) {
+        if !kind.merges_by_or() && kind != Kind::Counting {
             assert_eq!(outcome, Err(MergeError::Unsupported { kind }));
             assert_eq!(filter, before);
             assert_eq!(outcome.unwrap_err().to_string(), format!("{kind} filters do not merge"));
@@ -139,7 +139,7 @@ fn filters_of_different_kinds_or_sizes_do_not_merge() {
         let larger = FilterPlan { item_count: 9_000, ..plan(kind) };
         let others = Kind::ALL.into_iter().filter(|&other| other != kind).map(empty);
         for other in others.chain([AnyFilter::create(&larger).unwrap()]) {
-            let expected = if matches!(kind, Kind::Scalable | Kind::Window) {
+            let expected = if !kind.merges_by_or() && kind != Kind::Counting {
                 MergeError::Unsupported { kind }
             } else {
                 ShapeMismatch { ours: filter.shape(), theirs: other.shape() }.into()

@@ -221,6 +221,8 @@ mod tests {
                 // Its first level errs less, so that all together keep the bound.
                 Kind::Scalable => 14.0..15.5,
                 Kind::SingleShot => 7.0..9.0,
+                // Two generations of all items, each at half of the rate.
+                Kind::Aging => 22.5..24.0,
                 _ => 9.5..10.3,
             };
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");

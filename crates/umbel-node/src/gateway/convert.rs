@@ -38,6 +38,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Scalable => Some(Kind::Scalable),
         v1::Kind::Partitioned => Some(Kind::Partitioned),
         v1::Kind::Window => Some(Kind::Window),
+        v1::Kind::Aging => Some(Kind::Aging),
     })
 }
 
@@ -51,6 +52,7 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Scalable) => v1::Kind::Scalable,
         Some(Kind::Partitioned) => v1::Kind::Partitioned,
         Some(Kind::Window) => v1::Kind::Window,
+        Some(Kind::Aging) => v1::Kind::Aging,
     }
 }
 
@@ -375,7 +377,7 @@ mod tests {
             assert_eq!(kind_of(kind_to_proto(kind.id()).into()), Ok(Some(kind)));
         }
         assert_eq!(kind_of(0), Ok(None));
-        assert!(kind_of(8).is_err() && kind_of(-1).is_err());
+        assert!(kind_of(99).is_err() && kind_of(-1).is_err());
         assert_eq!(kind_to_proto(99), v1::Kind::Unspecified);
     }
 

@@ -7,12 +7,13 @@ use crate::plan::{FilterKind, FilterPlan};
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
 /// Kinds.
-const KINDS: [FilterKind; 5] = [
+const KINDS: [FilterKind; 6] = [
     FilterKind::Classic,
     FilterKind::Blocked,
     FilterKind::Counting,
     FilterKind::Scalable,
     FilterKind::Window,
+    FilterKind::Aging,
 ];
 
 /// Kinds that merge.
