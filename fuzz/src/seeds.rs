@@ -25,7 +25,7 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 18] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 20] = golden_frames![
     "aging",
     "blocked_ans_gaps",
     "blocked_ans_holes",
@@ -43,6 +43,8 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 18] = golden_frames![
     "single_shot_ans",
     "single_shot_ans_part",
     "single_shot_part",
+    "stable_gaps",
+    "stable_raw",
     "window",
 ];
 

@@ -13,6 +13,7 @@
 //! | `seen` | words of refusals, and inserts that nobody might make |
 //! | `windows` | what windows have, told from the entries of the logs alone |
 //! | `last_items` | which items came last to filters that age, told in the same way |
+//! | `misses` | how often stable filters may miss items, told in the same way |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};
@@ -31,6 +32,7 @@ mod check_test;
 pub(crate) mod fixture;
 pub(crate) mod generations;
 pub(crate) mod last_items;
+pub(crate) mod misses;
 pub(crate) mod quotas;
 pub(crate) mod reference;
 #[cfg(test)]

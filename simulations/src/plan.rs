@@ -152,12 +152,14 @@ pub(crate) enum FilterKind {
     Window,
     /// One that keeps the last items.
     Aging,
+    /// One that forgets evenly.
+    Stable,
 }
 
 impl FilterKind {
     /// Whether what was inserted may be gone although nobody took it out.
     pub(crate) const fn forgets(self) -> bool {
-        matches!(self, Self::Window | Self::Aging)
+        matches!(self, Self::Window | Self::Aging | Self::Stable)
     }
 }
 

@@ -251,6 +251,7 @@ impl Clients {
                 FilterKind::Scalable => Kind::Scalable,
                 FilterKind::SingleShot => Kind::SingleShot,
                 FilterKind::Aging => Kind::Aging,
+                FilterKind::Stable => Kind::Stable,
                 FilterKind::Window => {
                     let slice = Duration::from_millis(WINDOW.slice_ms);
                     // So that no two items of a run are taken for one.

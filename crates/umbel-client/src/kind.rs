@@ -20,6 +20,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
         Known::Scalable => Kind::Scalable,
         Known::Window => Kind::Window,
         Known::Aging => Kind::Aging,
+        Known::Stable => Kind::Stable,
     }
 }
 

@@ -186,6 +186,12 @@ pub enum PayloadError {
     /// The kind has no such pace.
     #[error("pace of the filter is not valid")]
     Pace(#[source] ShapeError),
+    /// A stable filter counts its inserts alone.
+    #[error("counts {} and {}, expected 0 for the second", counts[0], counts[1])]
+    Counts {
+        /// The counts that came.
+        counts: [u64; 2],
+    },
     /// No window has such slices, or so many words.
     #[error("the words are no window: {0}")]
     Window(WindowPartError),

@@ -12,7 +12,7 @@
 //! ver     1                                    count   codes in the payload; raw: set positions
 //! kind    1 single-shot, 2 blocked, 3 classic  B       low bits of the payload's code; raw: 0
 //!         4 partitioned, 5 counting, 6 level,  k       probes an item; single-shot: 0; window: bits
-//!         7 window, 8 aging                            of a fingerprint
+//!         7 window, 8 aging, 9 stable                  of a fingerprint
 //! enc     1 gaps, 2 probes, 3 holes, 4 raw,    lines   positions of a block / 512; single-shot: 0
 //!         5 part, 6 ans gaps, 7 ans holes      length  bytes of payload
 //!         8 ans part
@@ -39,6 +39,8 @@
 //! window    │ oldest slice, u64 │ newest, u64 │ the words          count: slots that are taken
 //! aging     │ pace, u64 │ count, u64 │ count, u64 │ gaps, holes, ans gaps, ans holes or raw
 //!           items of a generation; those that the newer took, and those of the older
+//! stable    │ pace, u64 │ count, u64 │ 0, u64 │ as counting has: gaps or raw
+//!           16 · cells that an insert lowers + what it sets its own to; inserts
 //! level     │ level, see below, 32 bytes │ gaps, holes, ans gaps, ans holes or raw
 //! ```
 //!
@@ -47,7 +49,7 @@
 //! | single-shot | gaps, part, ans gaps, ans part |
 //! | blocked | gaps, probes, holes, raw, ans gaps, ans holes |
 //! | classic, partitioned, level, aging | gaps, holes, raw, ans gaps, ans holes |
-//! | counting | gaps, raw |
+//! | counting, stable | gaps, raw |
 //! | window | raw |
 //!
 //! *ANS.* A list of positions, without anything in between, may be an `umbel_bits::AnsGapCode` of B

@@ -149,6 +149,10 @@ planted! {
     SliceFreedEarly = "slice_freed_early",
     /// An aging filter drops its older generation before the newer is full.
     AgesEarly = "ages_early",
+    /// A stable filter forgets everything with each insert.
+    StableForgetsAll = "stable_forgets_all",
+    /// A copy of a stable filter counts its inserts from 0 on, and lowers other cells.
+    StableCountLost = "stable_count_lost",
     /// A question is answered by a window that has not moved on.
     WindowStandsStill = "window_stands_still",
     /// A session ends well without comparing the digests of the union.
@@ -208,7 +212,7 @@ impl Planted {
                 &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
             }
             Self::SnapshotShort => &["replicas_agree", ACKED, "answers_linearize"],
-            Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly => {
+            Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly | Self::StableCountLost => {
                 &["replicas_agree", RETRY, "one_new_per_item"]
             }
             Self::SnapshotNotSynced => &["recovered_prefix", "damage_is_found", HEALS],
@@ -249,7 +253,7 @@ impl Planted {
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
             Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
-            Self::AgesEarly => &["last_items_stay"],
+            Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -270,6 +274,7 @@ impl Planted {
             | Self::ScrubTrustsLeader
             | Self::SliceFreedEarly
             | Self::AgesEarly
+            | Self::StableForgetsAll
             | Self::WindowStandsStill => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex
@@ -288,6 +293,7 @@ impl Planted {
             | Self::DropUncommitted
             | Self::CommitHintAhead
             | Self::SnapshotShort
+            | Self::StableCountLost
             | Self::IdsNotInSnapshot
             | Self::SnapshotNotSynced
             | Self::LeaderRestore => "crash",

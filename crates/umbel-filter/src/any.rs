@@ -3,7 +3,7 @@
 //! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
 //! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
 //!
-//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging |
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable |
 //! |---|---|---|---|---|---|---|---|
 //! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● |
 //! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | |
@@ -28,6 +28,7 @@ use crate::scalable::Scalable;
 use crate::shape::{CreateError, Shape, ShapeMismatch};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::{self, SizingError};
+use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
 use crate::window::Window;
 
@@ -72,6 +73,8 @@ pub enum AnyFilter {
     Window(Window),
     /// Two generations of a blocked filter.
     Aging(Aging),
+    /// Counters that every insert lowers somewhere.
+    Stable(Stable),
 }
 
 /// What a new filter is asked to do.
@@ -147,6 +150,7 @@ macro_rules! each {
             AnyFilter::Scalable($filter) => $result,
             AnyFilter::Window($filter) => $result,
             AnyFilter::Aging($filter) => $result,
+            AnyFilter::Stable($filter) => $result,
         }
     };
 }
@@ -169,6 +173,7 @@ impl AnyFilter {
             Kind::Scalable => Scalable::new(range, item_count, false_positive_rate)?.into(),
             Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),
         })
     }
 
@@ -184,6 +189,7 @@ impl AnyFilter {
             Self::Scalable(_) => Kind::Scalable,
             Self::Window(_) => Kind::Window,
             Self::Aging(_) => Kind::Aging,
+            Self::Stable(_) => Kind::Stable,
         }
     }
 
@@ -221,6 +227,7 @@ impl AnyFilter {
             Self::Scalable(filter) => filter.clear(),
             Self::Window(filter) => filter.clear(),
             Self::Aging(filter) => filter.clear(),
+            Self::Stable(filter) => filter.clear(),
         }
     }
 
@@ -237,7 +244,7 @@ impl AnyFilter {
             (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
             (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
             (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
-            (Self::Scalable(_) | Self::Window(_) | Self::Aging(_), _) => {
+            (Self::Scalable(_) | Self::Window(_) | Self::Aging(_) | Self::Stable(_), _) => {
                 return Err(MergeError::Unsupported { kind: self.kind() });
             }
             (ours, theirs) => {
@@ -347,6 +354,12 @@ impl From<Scalable> for AnyFilter {
 impl From<Aging> for AnyFilter {
     fn from(filter: Aging) -> Self {
         Self::Aging(filter)
+    }
+}
+
+impl From<Stable> for AnyFilter {
+    fn from(filter: Stable) -> Self {
+        Self::Stable(filter)
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a filter can do, one small trait a capability.
 //!
-//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging |
-//! |---|---|---|---|---|---|---|---|---|
-//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● |
-//! | [`Merge`] | OR | OR | OR | OR | sum | | | |
-//! | [`Remove`] | | | | | ● | | | |
+//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging | stable |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`Merge`] | OR | OR | OR | OR | sum | | | | |
+//! | [`Remove`] | | | | | ● | | | | |
 
 use thiserror::Error;
 
@@ -16,7 +16,8 @@ use crate::sizing::Estimate;
 /// Answers whether an item was inserted.
 ///
 /// *False is certain*: whatever was inserted and not removed is answered true, always. True errs
-/// with the filter's false-positive rate.
+/// with the filter's false-positive rate. The kinds that forget keep that for as long as they say; a
+/// stable filter alone errs in both ways, at rates that it names.
 pub trait Contains {
     /// Whether the item may have been inserted. An item outside the filter's hash range never was:
     /// false.

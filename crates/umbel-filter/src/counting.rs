@@ -44,13 +44,13 @@ mod counting_test;
 pub const COUNTER_MAX: u64 = 15;
 
 /// Bits of a counter.
-const COUNTER_BITS: u32 = 4;
+pub(crate) const COUNTER_BITS: u32 = 4;
 
 /// Counters of a word.
-const WORD_COUNTERS: u32 = 16;
+pub(crate) const WORD_COUNTERS: u32 = 16;
 
 /// Cache lines of a block.
-const BLOCK_LINES: usize = 4;
+pub(crate) const BLOCK_LINES: usize = 4;
 
 /// Words of a block.
 const BLOCK_WORDS: usize = BLOCK_LINES * LINE_WORDS;
@@ -229,20 +229,20 @@ impl Counting {
 
 /// Word of a position in its block, and the counter's lowest bit in it.
 #[inline]
-const fn place(position: u32) -> (usize, u32) {
+pub(crate) const fn place(position: u32) -> (usize, u32) {
     ((position / WORD_COUNTERS) as usize, position % WORD_COUNTERS * COUNTER_BITS)
 }
 
 /// The counter of a position of a block.
 #[inline]
-fn counter(block: &[u64], position: u32) -> u64 {
+pub(crate) fn counter(block: &[u64], position: u32) -> u64 {
     let (word, shift) = place(position);
     block[word] >> shift & COUNTER_MAX
 }
 
 /// The lowest bit of each counter that is not 0.
 #[inline]
-const fn ones(word: u64) -> u64 {
+pub(crate) const fn ones(word: u64) -> u64 {
     (word | word >> 1 | word >> 2 | word >> 3) & ONES
 }
 

@@ -33,11 +33,13 @@ pub enum Kind {
     Window = 7,
     /// Two blocked filters, of which the older is dropped when the newer is full.
     Aging = 8,
+    /// Counters that every insert lowers somewhere.
+    Stable = 9,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
@@ -46,6 +48,7 @@ impl Kind {
         Self::Scalable,
         Self::Window,
         Self::Aging,
+        Self::Stable,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -72,6 +75,7 @@ impl Kind {
             Self::Scalable => "scalable",
             Self::Window => "window",
             Self::Aging => "aging",
+            Self::Stable => "stable",
         }
     }
 
@@ -79,19 +83,25 @@ impl Kind {
     /// nothing is forgotten.
     #[must_use]
     pub const fn is_monotone(self) -> bool {
-        !matches!(self, Self::Counting | Self::Window | Self::Aging)
+        !matches!(self, Self::Counting | Self::Window | Self::Aging | Self::Stable)
+    }
+
+    /// Whether every insert changes it, also one of what is present.
+    #[must_use]
+    pub const fn counts_every_insert(self) -> bool {
+        matches!(self, Self::Counting | Self::Stable)
     }
 
     /// Whether its positions are counters of four bits.
     #[must_use]
     pub const fn has_counters(self) -> bool {
-        matches!(self, Self::Counting)
+        matches!(self, Self::Counting | Self::Stable)
     }
 
     /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).
     #[must_use]
     pub const fn has_pace(self) -> bool {
-        matches!(self, Self::Aging)
+        matches!(self, Self::Aging | Self::Stable)
     }
 
     /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is

@@ -14,6 +14,7 @@
 //! | to take items out again | [`Counting`] | 39.6 | 62.4 | 88.6 |
 //! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
 //! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |
+//! | what came lately, at a constant rate of errors | [`Stable`] | 97.8 | 207 | 376 |
 //! | no idea how many will come | [`Scalable`], after ten doublings | 18.0 | 25.0 | 33.3 |
 //! | a few new items on their way to a filter | [`SparseBlocked`] | | | |
 //! | positions as a plain list | [`SingleShot`] | | | |
@@ -107,6 +108,8 @@ mod single_shot_shape;
 pub mod sizing;
 mod sparse_blocked;
 mod spread;
+mod stable;
+mod stable_pace;
 mod stored_single_shot;
 mod window;
 pub mod words;
@@ -141,5 +144,7 @@ pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
+pub use stable::Stable;
+pub use stable_pace::{STABLE_LOWERED_MAX, StablePace};
 pub use stored_single_shot::StoredSingleShot;
 pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError, WindowPartError};

@@ -53,7 +53,9 @@ impl OnesCount {
             let (piece, behind) = rest.split_at(rest.len().min(left));
             if let Some(ones) = self.one_counts.last_mut() {
                 *ones += match filter {
-                    AnyFilter::Counting(_) => counting::occupied_count(piece),
+                    AnyFilter::Counting(_) | AnyFilter::Stable(_) => {
+                        counting::occupied_count(piece)
+                    }
                     AnyFilter::Aging(_) => aging::occupied_count(piece),
                     _ => count_ones(piece),
                 };
@@ -86,6 +88,7 @@ impl OnesCount {
             AnyFilter::Counting(filter) => filter.block_shape().describe(ones),
             AnyFilter::Scalable(filter) => filter.describe_counted(self.one_counts.iter().copied()),
             AnyFilter::Aging(filter) => filter.describe_counted(ones),
+            AnyFilter::Stable(filter) => filter.block_shape().describe(ones),
         }
     }
 }
@@ -100,6 +103,7 @@ fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
         AnyFilter::Partitioned(filter) => only(filter.words()),
         AnyFilter::Counting(filter) => only(filter.words()),
         AnyFilter::Aging(filter) => only(filter.words()),
+        AnyFilter::Stable(filter) => only(filter.words()),
         AnyFilter::Scalable(filter) => {
             filter.levels().get(index).map(|level| level.filter().words())
         }

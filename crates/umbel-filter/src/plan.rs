@@ -7,6 +7,7 @@ use crate::shape::{
     AGING_BLOCK_BITS, BLOCK_BITS_MAX, BlockShape, CreateError, LINE_BITS, ShapeError,
 };
 use crate::sizing;
+use crate::stable_pace::StablePace;
 
 /// A size is raised by one part in so many while its rate is above the one that was asked for:
 /// blocks and whole numbers of probes cost a classic filter at most a few such steps.
@@ -64,6 +65,13 @@ impl BlockShape {
                     Self::new(kind, range, block_count, AGING_BLOCK_BITS, size.probe_count)?;
                 Ok(shape.with_pace(item_count)?)
             }
+            Kind::Stable => {
+                let size = sizing::stable_size(item_count, false_positive_rate)?;
+                let block_count = over_the_space(range, size.block_count);
+                let sizing::StableSize { probe_count, lowered_cells, cell_max, .. } = size;
+                let shape = Self::new(kind, range, block_count, LINE_BITS, probe_count)?;
+                Ok(shape.with_pace(StablePace { lowered_cells, cell_max }.number())?)
+            }
             Kind::SingleShot | Kind::Scalable => Err(ShapeError::Kind { kind }.into()),
         }
     }
@@ -78,8 +86,8 @@ impl BlockShape {
         1.0 - right.product::<f64>()
     }
 
-    /// The false-positive rate after `item_count` items of the hash range, by the kind's formula; of an
-    /// aging filter, of each generation as many.
+    /// The false-positive rate after `item_count` items of the hash range, by the kind's formula: of an
+    /// aging filter, of each generation as many; of a stable one, while so many are not forgotten.
     #[expect(clippy::missing_panics_doc, reason = "a shape is within the formula's limits")]
     #[must_use]
     pub fn false_positive_rate(self, item_count: u64) -> f64 {
@@ -99,6 +107,8 @@ impl BlockShape {
                 let slots = blocks.saturating_mul(block_bits.into());
                 sizing::window_false_positive_rate(slots, probes, item_count)
             }
+            Kind::Stable => sizing::blocked_false_positive_rate(blocks, probes, item_count)
+                .map(|rate| (rate * sizing::stable_crowding(probes)).min(1.0)),
             Kind::Aging => return self.aging_false_positive_rate([item_count; 2]),
             _ => sizing::blocked_free_false_positive_rate(block_bits, blocks, probes, item_count),
         };

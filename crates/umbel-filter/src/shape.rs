@@ -11,6 +11,7 @@ use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
 use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 use crate::sizing::{FINGERPRINT_BITS_MAX, SLICE_BITS, SizingError, WINDOW_BLOCK_SLOTS_MAX};
+use crate::stable_pace::StablePace;
 
 /// Bits of a cache line, the unit in which filters are allocated.
 pub const LINE_BITS: u32 = 512;
@@ -32,7 +33,7 @@ pub const PROBE_COUNT_MAX: u32 = 64;
 pub const FILTER_BYTES_MAX: u64 = 1 << 42;
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
-/// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`]; and [`Kind::Window`], where a position
+/// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`], [`Kind::Stable`]; and [`Kind::Window`], where a position
 /// is a slot and the number of probes is that of bits of a fingerprint.
 ///
 /// ```
@@ -55,7 +56,7 @@ pub struct BlockShape {
 
 impl BlockShape {
     /// Checks the numbers: `block_count` blocks over the whole hash space, each of `block_bits`
-    /// positions (512 for blocked and counting, [`AGING_BLOCK_BITS`] for aging, else a multiple of 512 up
+    /// positions (512 for blocked, counting and stable, [`AGING_BLOCK_BITS`] for aging, else a multiple of 512 up
     /// to [`BLOCK_BITS_MAX`]), k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
     /// [`FINGERPRINT_BITS_MAX`].
     ///
@@ -70,7 +71,9 @@ impl BlockShape {
         probe_count: u32,
     ) -> Result<Self, ShapeError> {
         let (step, block_bits_max, probe_count_max) = match kind {
-            Kind::Blocked | Kind::Counting => (LINE_BITS, LINE_BITS, BLOCK_PROBE_COUNT_MAX),
+            Kind::Blocked | Kind::Counting | Kind::Stable => {
+                (LINE_BITS, LINE_BITS, BLOCK_PROBE_COUNT_MAX)
+            }
             Kind::Aging => (AGING_BLOCK_BITS, AGING_BLOCK_BITS, BLOCK_PROBE_COUNT_MAX),
             Kind::Classic | Kind::Partitioned => (LINE_BITS, BLOCK_BITS_MAX, PROBE_COUNT_MAX),
             Kind::Window => (LINE_BITS, WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
@@ -95,7 +98,8 @@ impl BlockShape {
     }
 
     /// The same blocks, forgotten at this pace, which only kinds that forget by what comes have: of
-    /// aging, the new items of a generation, at least 1.
+    /// aging, the new items of a generation, at least 1; of stable, the number of a
+    /// [`StablePace`](crate::StablePace).
     ///
     /// # Errors
     /// If the kind has no such pace.
@@ -111,6 +115,7 @@ impl BlockShape {
     pub const fn with_pace(self, pace: u64) -> Result<Self, ShapeError> {
         let is_one = match self.kind {
             Kind::Aging => pace > 0,
+            Kind::Stable => StablePace::of_number(pace).is_some(),
             _ => pace == 0,
         };
         if is_one {
@@ -208,7 +213,7 @@ impl BlockShape {
     pub(crate) const fn block_lines(self) -> u64 {
         let lines = (self.block_bits / LINE_BITS) as u64;
         match self.kind {
-            Kind::Counting => 4 * lines,
+            Kind::Counting | Kind::Stable => 4 * lines,
             Kind::Window => (self.probe_count() + SLICE_BITS) as u64 * lines,
             _ => lines,
         }

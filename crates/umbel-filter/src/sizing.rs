@@ -13,6 +13,7 @@
 //! | scalable | Σ p·(1 − r)·r^i over the levels | Almeida et al. 2007, doi:10.1016/j.ipl.2006.10.007 |
 //! | window | 1 − (1 − 1/(2^f − 1))^(8·α), f bits of fingerprint, load α | Fan et al. 2014, doi:10.1145/2674005.2674994 |
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
+//! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
 //! Backwards, from the set bits to the items, goes [`item_count_estimate`] (Swamidass & Baldi 2007,
 //! doi:10.1021/ci600526a), and from two filters to what they share [`intersection_estimate`].
@@ -45,7 +46,10 @@ pub use classic::{
     partitioned_false_positive_rate, single_shot_false_positive_rate,
 };
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
-pub use stream::aging_generation_rate;
+pub use stream::{
+    StableSize, aging_generation_rate, stable_crowding, stable_missed_rate, stable_size,
+    stable_zeros,
+};
 pub use window::{
     FINGERPRINT_BITS_MAX, SLICE_BITS, WINDOW_BLOCK_SLOTS_MAX, WINDOW_BUCKET_SLOTS, WindowSize,
     window_false_positive_rate, window_size,

@@ -13,7 +13,7 @@ use proptest::test_runner::TestCaseError;
 use umbel_filter::{
     Aging, BlockShape, Blocked, Classic, Counting, Describe, FoldError, HashRange, Insert,
     InsertError, Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Scalable, Shape,
-    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
+    ShapeMismatch, SingleShot, SingleShotShape, Stable, StoredSingleShot, Window,
 };
 
 /// A kind under test.
@@ -165,19 +165,22 @@ macro_rules! forgetting {
     )* };
 }
 
-/// So slow to forget that no case has enough inserts for it: 2^20 items of a generation.
+/// So slow to forget that no case has enough inserts for it: 2^20 items of a generation; one cell lowered
+/// at a time, which is set to 15.
 const GENERATION: u64 = 1 << 20;
+const ONE_OF_FIFTEEN: u64 = 16 + 15;
 
 forgetting! {
     Window of (0, [(4, 1_024, 50), (1, 2_048, 3), (2, 1_536, 13)]),
     Aging of (GENERATION, [(2, 1_024, 6), (6, 1_024, 16), (4, 1_024, 1)]),
+    Stable of (ONE_OF_FIFTEEN, LINE_SHAPES),
 }
 
 /// Applies a law to every kind.
 macro_rules! every_kind {
     ($law:ident $arguments:tt) => {
         every_merging_kind!($law $arguments);
-        of_kinds!($law $arguments: Scalable, Window, Aging);
+        of_kinds!($law $arguments: Scalable, Window, Aging, Stable);
     };
 }
 

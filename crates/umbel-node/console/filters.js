@@ -26,7 +26,7 @@ function rates() {
 }
 
 /** Kinds that go on for ever, and forget what came before. */
-const ENDLESS = ["aging"];
+const ENDLESS = ["aging", "stable"];
 
 function forecast({ kind, load, capacity }, perSecond) {
   if (!load) return "–";
@@ -49,7 +49,7 @@ function used(cell, { load, capacity }) {
 
 const KINDS = [["blocked", "blocked: one cache line an item"], ["classic", "classic: least memory that can be changed"], ["scalable", "scalable: grows with the items"],
   ["counting", "counting: items can be removed"], ["partitioned", "partitioned: one part of the block a probe"], ["single-shot", "single-shot: the smallest, mostly for reading"],
-  ["aging", "aging: the last items, whatever comes"]];
+  ["aging", "aging: the last items, whatever comes"], ["stable", "stable: what came lately, at a constant rate of errors"]];
 
 function createFilter() {
   ask({

@@ -29,6 +29,7 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::SingleShot => Kind::SingleShot,
         FilterKind::Window => Kind::Window,
         FilterKind::Aging => Kind::Aging,
+        FilterKind::Stable => Kind::Stable,
     };
     let shape = match kind {
         Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, WINDOW),

@@ -16,6 +16,7 @@ use umbel_node::ports::observer::{EntryId, Payload};
 use super::applied::Before;
 use super::bits::NEVER_US;
 use super::last_items::{self, ShardLastItems};
+use super::misses::{self, ShardMisses};
 use super::windows::{self, ShardWindows};
 use crate::invariants::violation::Violation;
 
@@ -40,6 +41,7 @@ pub(crate) struct Reference {
     answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
     windows: BTreeMap<ShardId, ShardWindows>,
     last_items: BTreeMap<ShardId, ShardLastItems>,
+    misses: BTreeMap<ShardId, ShardMisses>,
     compared: Compared,
     /// Replicas whose memory was made to rot, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
@@ -214,10 +216,13 @@ impl Reference {
         let forgotten = windows.follow(command, &reply, |id| answered.contains(&id));
         let last_items = self.last_items.entry(shard).or_default();
         let missed = last_items.follow(command, &reply, |id| answered.contains(&id));
+        let misses = self.misses.entry(shard).or_default();
+        let too_many = misses.follow(range, command, &reply, |id| answered.contains(&id));
         let broken = before
             .broken_by(command, &reply, answered)
             .or_else(|| forgotten.map(|what| (windows::NAME, what)))
             .or_else(|| missed.map(|what| (last_items::NAME, what)))
+            .or_else(|| too_many.map(|what| (misses::NAME, what)))
             .map_or(Ok(()), |(invariant, what)| Err(seen.violation(invariant, &what)));
         match (command, &reply) {
             // The meta group decides earlier; a shard answers from its slice until it hears of it.

@@ -138,7 +138,7 @@ fn every_kind_has_its_encodings() {
             let known = match kind {
                 Kind::SingleShot => [1, 5, 6, 8].contains(&encoding),
                 Kind::Blocked => [1, 2, 3, 4, 6, 7].contains(&encoding),
-                Kind::Counting => [1, 4].contains(&encoding),
+                Kind::Counting | Kind::Stable => [1, 4].contains(&encoding),
                 Kind::Window => encoding == 4,
                 _ => [1, 3, 4, 6, 7].contains(&encoding),
             };

@@ -1,6 +1,6 @@
 //! Frames of filters that forget by what comes: what must be refused, and what is loaded once.
 
-use umbel_filter::{AGING_BLOCK_BITS, Aging, BlockShape, HashRange, Kind, ShapeError};
+use umbel_filter::{AGING_BLOCK_BITS, Aging, BlockShape, HashRange, Kind, LINE_BITS, ShapeError};
 
 use super::content::Content;
 use super::frame_test::{assert_refused, sealed, shortened};
@@ -34,6 +34,18 @@ fn filters_that_forget_begin_with_a_valid_pace() {
     let mut faster = Aging::with_shape(shape.with_pace(301).unwrap()).unwrap();
     let refused = view.merge_into(&mut faster, view.key());
     assert!(matches!(refused, Err(FrameMergeError::Shape(_))), "{refused:?}");
+    // A stable filter has one count, and cells as a counting one has.
+    let shape = BlockShape::new(Kind::Stable, HashRange::WHOLE, 1, LINE_BITS, 7).unwrap();
+    let frame = |pace, counts| {
+        let content = Content::Counters(&[0x30; 32]);
+        sealed(Body::Blocks(shape), Encoding::Raw, 0, 32, &course_to_bytes(pace, counts), content)
+    };
+    let error = PayloadError::Counts { counts: [5, 7] };
+    assert_refused(&frame(16 * 90 + 3, [5, 7]), error);
+    let none = ShapeError::Pace { kind: Kind::Stable, pace: 15 };
+    assert_refused(&frame(15, [5, 0]), PayloadError::Pace(none));
+    let stable = frame(16 * 90 + 3, [5, 0]);
+    assert_eq!(FrameView::parse(&stable).unwrap().0.encode(1 << 20), Ok(stable.clone()));
     let short = PayloadError::Length { expected: 24, actual: 23 };
     assert_refused(&shortened(&valid, 23), short);
 }

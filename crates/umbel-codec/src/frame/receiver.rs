@@ -2,7 +2,7 @@
 
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge,
-    Partitioned, ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape,
+    Partitioned, ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
     StoredSingleShot, Window,
 };
 
@@ -83,6 +83,14 @@ impl<'a> From<&'a mut Aging> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Stable> for FilterMut<'a> {
+    fn from(filter: &'a mut Stable) -> Self {
+        let shape = filter.block_shape();
+        let (words, counts) = filter.parts_mut();
+        Self(Receiver::Paced(shape, words, counts))
+    }
+}
+
 impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
     fn from(filter: &'a mut AnyFilter) -> Self {
         match filter {
@@ -94,6 +102,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Scalable(filter) => Self(Receiver::Scalable(filter.scalable_shape())),
             AnyFilter::Window(filter) => filter.into(),
             AnyFilter::Aging(filter) => filter.into(),
+            AnyFilter::Stable(filter) => filter.into(),
         }
     }
 }
@@ -167,6 +176,7 @@ pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
         Kind::Counting => Counting::with_shape(shape)?.into(),
         Kind::Window => Window::with_shape(shape)?.into(),
         Kind::Aging => Aging::with_shape(shape)?.into(),
+        Kind::Stable => Stable::with_shape(shape)?.into(),
         _ => Blocked::with_shape(shape)?.into(),
     })
 }

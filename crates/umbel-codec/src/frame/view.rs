@@ -129,6 +129,9 @@ impl<'a> FrameView<'a> {
                 let (course, bytes) = split_fixed::<COURSE_BYTES>(payload)?;
                 let (pace, counts) = course_from_bytes(*course);
                 let shape = shape.with_pace(pace).map_err(PayloadError::Pace)?;
+                if shape.kind() == Kind::Stable && counts[1] != 0 {
+                    return Err(PayloadError::Counts { counts }.into());
+                }
                 header.body = Body::Blocks(shape);
                 (Fixed::Counts(counts), bytes, shape.position_count())
             }

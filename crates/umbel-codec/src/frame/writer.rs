@@ -11,7 +11,7 @@
 use umbel_bits::RiceCode;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Kind, Partitioned, Scalable,
-    SingleShot, SparseBlocked, StoredSingleShot, Window,
+    SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
 };
 
 use super::content::{Content, cheapest};
@@ -119,6 +119,13 @@ impl<'a> From<&'a Aging> for FilterRef<'a> {
     }
 }
 
+impl<'a> From<&'a Stable> for FilterRef<'a> {
+    fn from(filter: &'a Stable) -> Self {
+        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
+        Self(Source::Paced(cursor, filter.counts()))
+    }
+}
+
 impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
     fn from(filter: &'a AnyFilter) -> Self {
         match filter {
@@ -130,6 +137,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Scalable(filter) => filter.into(),
             AnyFilter::Window(filter) => filter.into(),
             AnyFilter::Aging(filter) => filter.into(),
+            AnyFilter::Stable(filter) => filter.into(),
         }
     }
 }

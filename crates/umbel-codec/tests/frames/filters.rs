@@ -6,7 +6,7 @@ use umbel_filter::words::count_ones;
 use umbel_filter::{
     AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Describe,
     HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
-    ScalableShape, Shape, Sighting, SingleShotShape, StoredSingleShot, Window,
+    ScalableShape, Shape, Sighting, SingleShotShape, Stable, StoredSingleShot, Window,
 };
 
 pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
@@ -42,6 +42,7 @@ pub(crate) fn array(shape: BlockShape) -> AnyFilter {
         Kind::Counting => Counting::with_shape(shape).unwrap().into(),
         Kind::Window => Window::with_shape(shape).unwrap().into(),
         Kind::Aging => Aging::with_shape(shape).unwrap().into(),
+        Kind::Stable => Stable::with_shape(shape).unwrap().into(),
         _ => Blocked::with_shape(shape).unwrap().into(),
     }
 }
@@ -81,7 +82,12 @@ impl Recipe {
 }
 
 fn array_shapes() -> impl Strategy<Value = BlockShape> {
-    let kinds = prop_oneof![2..=5u8, Just(Kind::Window.id()), Just(Kind::Aging.id())];
+    let kinds = prop_oneof![
+        2..=5u8,
+        Just(Kind::Window.id()),
+        Just(Kind::Aging.id()),
+        Just(Kind::Stable.id())
+    ];
     let numbers = (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32, 1..1_000u64);
     numbers.prop_map(|(range, kind, blocks, lines, k, pace)| {
         let kind = Kind::from_id(kind).unwrap();
@@ -92,7 +98,13 @@ fn array_shapes() -> impl Strategy<Value = BlockShape> {
             let shape = BlockShape::new(kind, range, blocks, AGING_BLOCK_BITS, k).unwrap();
             return shape.with_pace(pace).unwrap();
         }
-        BlockShape::new(kind, range, blocks, 512 * lines, k).unwrap()
+        let shape = BlockShape::new(kind, range, blocks, 512 * lines, k).unwrap();
+        // Any number from 1 to 1,000 behind any from 1 to 15.
+        if kind == Kind::Stable {
+            shape.with_pace(16 * pace + 1 + pace % 15).unwrap()
+        } else {
+            shape
+        }
     })
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use umbel_codec::{Encoding, frames};
 use umbel_filter::{
     AGING_BLOCK_BITS, AnyFilter, BlockShape, Describe, HashRange, Insert, ItemHash, ItemHasher,
-    Kind, Scalable, SingleShotShape, SparseBlocked, StoredSingleShot,
+    Kind, Scalable, SingleShotShape, SparseBlocked, StablePace, StoredSingleShot,
 };
 
 use crate::filters::{KEY, MEMORY, array, emptied, one_count, view};
@@ -50,6 +50,11 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
     let window = blocks(Kind::Window, quarter(), 4, 512, 13);
     let aging = BlockShape::new(Kind::Aging, quarter(), 16, AGING_BLOCK_BITS, 7).unwrap();
     let aging = array(aging.with_pace(50).unwrap());
+    let stable = |block_count| {
+        let pace = StablePace { lowered_cells: 90, cell_max: 15 }.number();
+        let shape = BlockShape::new(Kind::Stable, quarter(), block_count, 512, 6).unwrap();
+        array(shape.with_pace(pace).unwrap())
+    };
     // Lists long enough for ANS: gaps of mean 8.
     let dense = SingleShotShape::new(quarter(), 52_900).unwrap();
     let dense = with_numbers(StoredSingleShot::new(dense).into(), 6_000);
@@ -67,6 +72,8 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
         ("counting_raw", with_numbers(counting(4), 3_000), 0, large, Encoding::Raw),
         ("window", with_numbers(window, 300), 0, large, Encoding::Raw),
         ("aging", with_numbers(aging, 300), 0, large, Encoding::Gaps),
+        ("stable_gaps", with_numbers(stable(64), 100), 0, large, Encoding::Gaps),
+        ("stable_raw", with_numbers(stable(9), 3_000), 0, large, Encoding::Raw),
         ("scalable_level", with_numbers(scalable.into(), 60), 1, large, Encoding::Gaps),
         ("single_shot_ans", dense.clone(), 0, large, Encoding::AnsGaps),
         ("single_shot_ans_part", dense, 1, 400, Encoding::AnsPart),

@@ -35,6 +35,7 @@ impl Slice {
             AnyFilter::Counting(filter) => vec![filter.words()],
             AnyFilter::Window(filter) => vec![filter.words()],
             AnyFilter::Aging(filter) => vec![filter.words()],
+            AnyFilter::Stable(filter) => vec![filter.words()],
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
@@ -53,6 +54,7 @@ impl Slice {
             AnyFilter::Partitioned(filter) => Some(filter.words_mut()),
             AnyFilter::Counting(filter) => Some(filter.words_mut()),
             AnyFilter::Aging(filter) => Some(filter.parts_mut().0),
+            AnyFilter::Stable(filter) => Some(filter.parts_mut().0),
         }
     }
 
@@ -171,8 +173,8 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new, then those of each level, or of each generation of an aging filter, or the oldest
-    /// and the newest slice of a window.
+    /// Items called new, then those of each level, or of each generation of an aging filter, or the inserts
+    /// of a stable one, or the oldest and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
         let mut counters = vec![self.new_count];
         match &self.filter {
@@ -181,6 +183,7 @@ impl Slice {
             }
             AnyFilter::Window(window) => counters.extend([window.oldest(), window.newest()]),
             AnyFilter::Aging(filter) => counters.extend(filter.counts()),
+            AnyFilter::Stable(filter) => counters.extend(filter.counts()),
             _ => {}
         }
         counters
@@ -195,6 +198,9 @@ impl Slice {
         }
         if let (AnyFilter::Aging(filter), &[newer, older]) = (&mut self.filter, levels) {
             *filter.parts_mut().1 = [newer, older];
+        }
+        if let (AnyFilter::Stable(filter), &[inserts, 0]) = (&mut self.filter, levels) {
+            *filter.parts_mut().1 = [inserts, 0];
         }
         if let AnyFilter::Scalable(filter) = &mut self.filter {
             for (level, &item_count) in levels.iter().enumerate() {

@@ -9,7 +9,8 @@
 //! In a counting filter every insert counts and removals lower bits, so everything is proposed. What a
 //! window has is present now; where the last time counts, what an earlier slice has is proposed too. What
 //! the newer generation of an aging filter has now stays for as many others as if it came now; what only
-//! the older one has is proposed, so that it stays as long.
+//! the older one has is proposed, so that it stays as long. A stable filter counts from the last time
+//! that an item came, and every insert lowers others, so everything is proposed.
 
 use umbel_filter::{HashRange, Kind};
 
@@ -114,7 +115,7 @@ impl ShardState {
         if items.is_empty() {
             return Ok(PreparedInsert::AllPresent { item_count });
         }
-        if slice.kind() == Kind::Counting {
+        if slice.kind().counts_every_insert() {
             return propose(Bitmap::ones(item_count), hashes);
         }
         let present = slice.needs_no_insert(&items);

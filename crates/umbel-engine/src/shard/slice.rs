@@ -137,6 +137,11 @@ impl Slice {
                 {
                     aging.turn();
                 }
+                if let AnyFilter::Stable(stable) = filter
+                    && planted::on(Planted::StableForgetsAll)
+                {
+                    stable.parts_mut().0.fill(0);
+                }
                 filter.insert_batch(hashes, &mut outcomes).map_err(refused)
             }
         };
@@ -287,6 +292,7 @@ impl Slice {
             AnyFilter::Counting(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Window(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Aging(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Stable(filter) => filter.block_shape().memory_bytes(),
         }
     }
 
@@ -324,6 +330,10 @@ impl Slice {
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
             AnyFilter::Counting(filter) => digest.push_words(filter.words()),
             AnyFilter::Aging(filter) => {
+                filter.counts().into_iter().for_each(|count| digest.push(count));
+                digest.push_words(filter.words());
+            }
+            AnyFilter::Stable(filter) => {
                 filter.counts().into_iter().for_each(|count| digest.push(count));
                 digest.push_words(filter.words());
             }

@@ -100,7 +100,8 @@ impl From<sizing::SizingError> for PlanError {
 
 impl SliceShape {
     /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate
-    /// (of an aging filter: the last so many at least; of a scalable filter: whose first levels together do; the rate is its bound for ever).
+    /// (of an aging filter: the last so many at least; of a stable one: those of the last so many
+    /// inserts, of which it misses some at this rate, too; of a scalable filter: whose first levels together do; the rate is its bound for ever).
     ///
     /// # Errors
     /// If no filter of the kind has such a capacity and rate, or it would be too large.
@@ -146,8 +147,8 @@ impl SliceShape {
             }
             Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
             Kind::Window => return Err(PlanError::NoWindow),
-            Kind::Aging => {
-                // Of the last items a shard gets its share, so it has to keep so many.
+            Kind::Aging | Kind::Stable => {
+                // Of what came last a shard gets its share, so it has to keep so much.
                 let range = HashRange::WHOLE;
                 let one = BlockShape::for_rate(kind, range, item_count, false_positive_rate)?;
                 Self::Paced {
@@ -197,7 +198,7 @@ impl SliceShape {
                 let block_lines = (lines / (block_count + spare)).clamp(1, most);
                 (block_count, block_lines)
             }
-            Kind::SingleShot | Kind::Scalable | Kind::Window | Kind::Aging => {
+            Kind::SingleShot | Kind::Scalable | Kind::Window | Kind::Aging | Kind::Stable => {
                 return Err(PlanError::NoFixedSize { kind });
             }
         };

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind,
-    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, StoredSingleShot,
-    Window, sizing,
+    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, Stable,
+    StoredSingleShot, Window, sizing,
 };
 
 use super::windowed::WindowRules;
@@ -48,7 +48,7 @@ pub enum SliceShape {
         /// How it forgets.
         rules: WindowRules,
     },
-    /// A filter that forgets by what comes: aging.
+    /// A filter that forgets by what comes: aging or stable.
     Paced {
         /// [`Kind::id`](umbel_filter::Kind::id).
         kind: u8,
@@ -219,6 +219,7 @@ impl SliceShape {
                 Kind::Counting => Counting::with_shape(shape)?.into(),
                 Kind::Window => Window::with_shape(shape)?.into(),
                 Kind::Aging => Aging::with_shape(shape)?.into(),
+                Kind::Stable => Stable::with_shape(shape)?.into(),
                 kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
             },
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),

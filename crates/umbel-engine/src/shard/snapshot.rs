@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_codec::{AssembleError, FilterAssembler, FrameError, FrameView};
-use umbel_filter::HashRange;
+use umbel_filter::{AnyFilter, HashRange};
 
 use super::command::{PartError, SliceSpec};
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
@@ -34,7 +34,7 @@ const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
 /// ```
 /// use umbel_engine::ShardId;
 /// use umbel_engine::shard::{ShardState, SnapshotLoader};
-/// use umbel_filter::HashRange;
+/// use umbel_filter::{AnyFilter, HashRange};
 ///
 /// let state = ShardState::new(ShardId(3), HashRange::WHOLE);
 /// let snapshot = state.snapshot();
@@ -256,7 +256,12 @@ impl SnapshotLoader {
             self.assembler = Some(assembler);
             return Ok(());
         }
-        let filter = assembler.finish().map_err(wrong)?;
+        let mut filter = assembler.finish().map_err(wrong)?;
+        if let AnyFilter::Stable(stable) = &mut filter
+            && planted::on(Planted::StableCountLost)
+        {
+            stable.parts_mut().1.fill(0);
+        }
         let SliceHead { ref spec, generation, new_count } = *head;
         let written_index = NO_INDEX;
         let loaded = Slice { spec: spec.clone(), generation, new_count, written_index, filter };

@@ -40,7 +40,9 @@ fn large_slices_travel_in_pieces() {
     for kind in Kind::ALL {
         let filter = filter_of(kind, 0);
         let there = loaded.contains(filter, FIRST, &list(&items[..6_000])).unwrap();
-        assert_eq!(there.count_ones(), 6_000, "{kind}");
+        // A stable filter has forgotten most of them, in the copy as where it came from.
+        let expected = if kind == Kind::Stable { 1_000..4_000 } else { 6_000..6_001 };
+        assert!(expected.contains(&there.count_ones()), "{kind}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use umbel_codec::Frames;
-use umbel_filter::{Describe, HashRange, Insertion, Kind, OnesCount};
+use umbel_filter::{Describe, HashRange, Insertion, OnesCount};
 
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, PartError, RemovePart, ShardCommand, ShardReply, SliceSpec};
@@ -155,8 +155,9 @@ impl ShardState {
         let (range, shard) = (self.range, self.shard);
         let slice = self.slice_mut(*filter, *generation)?;
         check_range(range, shard, hashes.iter())?;
-        if slice.kind() == Kind::Counting && marked != item_count {
-            let what = format!("{marked} of {item_count} items of a counting filter, expected all");
+        let kind = slice.kind();
+        if kind.counts_every_insert() && marked != item_count {
+            let what = format!("{marked} of {item_count} items of a {kind} filter, expected all");
             return Err(malformed(what));
         }
         let outcomes = match time {

@@ -43,7 +43,9 @@ fn every_kind_keeps_the_plan() {
         filter.insert_batch(&inside, &mut outcomes).unwrap();
         let new_count = outcomes.iter().filter(|&&outcome| outcome == Insertion::New).count();
         assert!(new_count > 4_850, "{kind}: {new_count}");
-        assert!(inside.iter().all(|&hash| filter.contains(hash)), "{kind}");
+        let missed = inside.iter().filter(|&&hash| !filter.contains(hash)).count();
+        // A stable filter misses up to a fiftieth of those that came first, less of the others.
+        assert!(missed == 0 || kind == Kind::Stable && missed < 50, "{kind}: {missed}");
         let mut present = Vec::new();
         filter.contains_batch(&others, &mut present);
         assert!(others.iter().zip(&present).all(|(&hash, &is_in)| filter.contains(hash) == is_in));
@@ -52,7 +54,9 @@ fn every_kind_keeps_the_plan() {
         assert!(errors < 1_150, "{kind}: {errors}");
         let after = filter.describe();
         let item_count = after.item_count.unwrap().item_count;
-        assert!((item_count - 5_000.0).abs() < 200.0, "{kind}: {item_count}");
+        // Of a stable filter those that are not forgotten.
+        let forgets = kind == Kind::Stable && item_count < 5_000.0;
+        assert!((item_count - 5_000.0).abs() < 200.0 || forgets, "{kind}: {item_count}");
         assert!(after.false_positive_rate < 0.0212, "{kind}: {}", after.false_positive_rate);
         assert!((after.false_positive_rate * 50_000.0 - errors as f64).abs() < 150.0, "{kind}");
     }

@@ -223,6 +223,7 @@ mod tests {
                 Kind::SingleShot => 7.0..9.0,
                 // Two generations of all items, each at half of the rate.
                 Kind::Aging => 22.5..24.0,
+                Kind::Stable => 90.0..105.0,
                 _ => 9.5..10.3,
             };
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");

@@ -39,6 +39,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Partitioned => Some(Kind::Partitioned),
         v1::Kind::Window => Some(Kind::Window),
         v1::Kind::Aging => Some(Kind::Aging),
+        v1::Kind::Stable => Some(Kind::Stable),
     })
 }
 
@@ -53,6 +54,7 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Partitioned) => v1::Kind::Partitioned,
         Some(Kind::Window) => v1::Kind::Window,
         Some(Kind::Aging) => v1::Kind::Aging,
+        Some(Kind::Stable) => v1::Kind::Stable,
     }
 }
 

@@ -7,13 +7,14 @@ use crate::plan::{FilterKind, FilterPlan};
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
 /// Kinds.
-const KINDS: [FilterKind; 6] = [
+const KINDS: [FilterKind; 7] = [
     FilterKind::Classic,
     FilterKind::Blocked,
     FilterKind::Counting,
     FilterKind::Scalable,
     FilterKind::Window,
     FilterKind::Aging,
+    FilterKind::Stable,
 ];
 
 /// Kinds that merge.

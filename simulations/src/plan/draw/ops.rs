@@ -101,7 +101,8 @@ fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Ha
 
 fn item_space(dice: &mut Dice, filter: &FilterPlan) -> u32 {
     // Only kinds that grow, or keep what comes last, keep their rate beyond their capacity.
-    let is_open = matches!(filter.kind, FilterKind::Scalable | FilterKind::Aging);
+    let is_open =
+        matches!(filter.kind, FilterKind::Scalable | FilterKind::Aging | FilterKind::Stable);
     let times = if is_open { 4 } else { 1 };
     let most = (filter.capacity * times).min(ITEM_SPACE_MAX);
     u32::try_from(dice.spread(u64::from(2 * HOT_ITEMS), most)).expect("a small number")
