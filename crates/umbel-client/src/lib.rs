@@ -67,6 +67,7 @@
 mod access;
 mod admin;
 mod answers;
+mod any_of;
 mod batch;
 mod caller;
 mod catalogue;
@@ -91,6 +92,7 @@ mod token;
 mod transfer;
 
 pub use answers::{Answers, Inserted, Removed};
+pub use any_of::FirstFilters;
 pub use catalogue::{Cleared, Created, Dropped, Flushed};
 pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
 pub use client::{Client, NewFilter};

@@ -32,6 +32,7 @@ use crate::ports::Seed;
 use crate::raft::encoding::{decode, encode};
 use crate::rates::{Limiter, TakenByPrincipals};
 
+pub(crate) mod any_of;
 mod callers;
 pub(crate) mod catalogue;
 pub(crate) mod copies;

@@ -38,6 +38,8 @@ use crate::witness::Witness;
 mod upkeep;
 
 #[cfg(test)]
+mod any_of_test;
+#[cfg(test)]
 pub(crate) mod node_test;
 #[cfg(test)]
 mod overlap_test;

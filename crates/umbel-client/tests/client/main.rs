@@ -56,6 +56,32 @@ async fn items_go_in_and_out() {
 }
 
 #[tokio::test]
+async fn the_first_filter_that_has_an_item_is_found() {
+    let cluster = Cluster::start(2).await;
+    let client = client(&cluster, options());
+    for (name, items) in [("monday", ["a", "b"]), ("tuesday", ["b", "c"])] {
+        client.create(name, &NewFilter::for_rate(100, 0.01)).await.unwrap();
+        client.filter(name).insert(items).await.unwrap();
+    }
+    let ask = async |items: &[&str], level| {
+        let items = PackedBatch::from_items(items).unwrap();
+        client.contains_any(&["tuesday", "monday"], items, level).await
+    };
+    let found = ask(&["c", "b", "a", "x"], ReadLevel::AnyReplica).await.unwrap();
+    assert_eq!(found.iter().collect::<Vec<_>>(), [Some(0), Some(0), Some(1), None]);
+    assert_eq!((found.get(2), found.get(3), found.get(4)), (Some(1), None, None));
+    assert_eq!((found.level(), found.len()), (ReadLevel::AnyReplica, 4));
+    assert!(ask(&[], ReadLevel::Unspecified).await.unwrap().is_empty());
+    // A batch of two requests.
+    let items = PackedBatch::from_items(numbers(0..70_000)).unwrap();
+    let found = client.contains_any(&["monday"], items, ReadLevel::Unspecified).await.unwrap();
+    assert!(found.len() == 70_000 && found.iter().all(|first| first.is_none()));
+    let items = PackedBatch::from_items(["a"]).unwrap();
+    let missing = client.contains_any(&["gone"], items, ReadLevel::Unspecified).await;
+    assert!(matches!(missing, Err(ClientError::Refused(_))), "{missing:?}");
+}
+
+#[tokio::test]
 async fn large_batches_are_cut_and_answered_in_order() {
     let cluster = Cluster::start(3).await;
     cluster.put("seen", Hashing::Keyed, 0);

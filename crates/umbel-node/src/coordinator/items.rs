@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
+use umbel_engine::meta::FilterRecord;
 use umbel_engine::planted::{self, Planted};
 use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
@@ -127,24 +128,17 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(Bitmap, ReadLevel), CallFailure> {
         let live = self.live_filter(filter, deadline).await?;
+        let level = read_level(&live.record, level)?;
         if live.record.is_replicated() {
-            let level = level.unwrap_or(ReadLevel::Local);
-            if !matches!(level, ReadLevel::Local | ReadLevel::Majority) {
-                return Err(no_level("contains"));
-            }
             return Ok((self.contains_replicated(live, items, level, deadline).await?, level));
         }
-        let level = level.unwrap_or(ReadLevel::Linearizable);
-        let present = match level {
-            ReadLevel::AnyReplica if is_final_anywhere(live.record.settings.kind) => {
+        let present =
+            if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
                 self.contains_anywhere(filter, &live, items, deadline).await?
-            }
-            ReadLevel::AnyReplica | ReadLevel::Linearizable => {
+            } else {
                 let operation = Operation::Contains { confirmed: true };
                 self.each_part(live, items, operation, deadline).await?
-            }
-            ReadLevel::Local | ReadLevel::Majority => return Err(no_level("contains")),
-        };
+            };
         Ok((present, level))
     }
 
@@ -343,6 +337,25 @@ fn partly(error: CallFailure) -> CallFailure {
             CallFailure::OutcomeUnknown { what }
         }
     }
+}
+
+/// The level of a question to this filter: the one that was asked for, or its own.
+///
+/// # Errors
+/// [`CallFailure::Invalid`] if it does not have that level.
+pub(super) fn read_level(
+    record: &FilterRecord,
+    level: Option<ReadLevel>,
+) -> Result<ReadLevel, CallFailure> {
+    use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
+    let is_replicated = record.is_replicated();
+    let own = if is_replicated { Local } else { Linearizable };
+    let level = level.unwrap_or(own);
+    let is_had = match level {
+        Local | Majority => is_replicated,
+        AnyReplica | Linearizable => !is_replicated,
+    };
+    is_had.then_some(level).ok_or_else(|| no_level("contains"))
 }
 
 /// The level is one that the filter does not have.

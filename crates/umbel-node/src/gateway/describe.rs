@@ -8,8 +8,9 @@ use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
 use umbel_filter::sizing::Estimate;
 use umbel_proto::v1;
 
-use super::convert::summary;
+use super::convert::{read_level_to_proto, summary};
 use crate::calls::CopyReport;
+use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::overlap::Overlap;
 use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
 use crate::coordinator::replicated::scrub::ScrubbedPair;
@@ -42,6 +43,18 @@ fn slices_info(info: &FilterInfo) -> v1::InfoResponse {
         memory_bytes: info.sum(|slice| slice.memory_bytes),
         slices: slices.collect(),
         ..Default::default()
+    }
+}
+
+/// The first filter of each item, counted from 1.
+pub(super) fn first_filters(firsts: &[Option<usize>], level: ReadLevel) -> v1::ContainsAnyResponse {
+    let number = |first: &Option<usize>| {
+        let number = first.map_or(0, |at| at + 1);
+        u32::try_from(number).expect("a question names few filters")
+    };
+    v1::ContainsAnyResponse {
+        first_filters: firsts.iter().map(number).collect(),
+        level: read_level_to_proto(level).into(),
     }
 }
 

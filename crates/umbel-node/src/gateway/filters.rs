@@ -18,6 +18,7 @@ use super::errors::status;
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 use crate::coordinator::Coordinator;
+use crate::coordinator::any_of::check_filter_count;
 use crate::coordinator::catalogue::Seen;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
@@ -192,6 +193,26 @@ impl Filters for FiltersService {
         .await
     }
 
+    async fn contains_any(
+        &self,
+        request: Request<v1::ContainsAnyRequest>,
+    ) -> Result<Response<v1::ContainsAnyResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("contains_any", async {
+            let caller = Caller::of(&request)?;
+            let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } =
+                request.into_inner();
+            check_filter_count(filters.len())?;
+            let items = caller.questions(items, filters.len())?;
+            let filters = caller.filters(FilterVerb::Read, "filters", filters)?;
+            let level = convert::read_level(level)?;
+            let (firsts, level) =
+                self.coordinator.contains_any(&filters, &items, level, deadline).await?;
+            Ok(describe::first_filters(&firsts, level))
+        })
+        .await
+    }
+
     async fn remove(
         &self,
         request: Request<v1::RemoveRequest>,
@@ -229,13 +250,8 @@ impl Filters for FiltersService {
             let caller = Caller::of(&request)?;
             let v1::MergeRequest { target, sources } = request.into_inner();
             let target = caller.filter(FilterVerb::Insert, "target", target)?;
-            let names = sources.into_iter().enumerate();
-            let sources: Result<Vec<_>, _> = names
-                .map(|(index, name)| {
-                    caller.filter(FilterVerb::Export, &format!("sources[{index}]"), name)
-                })
-                .collect();
-            let new_position_count = self.coordinator.merge(&target, &sources?, deadline).await?;
+            let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
+            let new_position_count = self.coordinator.merge(&target, &sources, deadline).await?;
             Ok(v1::MergeResponse { new_position_count })
         })
         .await

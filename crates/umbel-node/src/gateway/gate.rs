@@ -53,7 +53,7 @@ impl Need {
 
     fn of_filters(method: &str) -> Self {
         match method {
-            "Info" | "Contains" | "Overlap" => Self::Filter(FilterVerb::Read),
+            "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
             "Insert" | "Flush" | "Merge" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
             "Create" | "Drop" | "Clear" | "Import" | "Expire" => Self::Filter(FilterVerb::Manage),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 44] = [
+    const NEEDS: [(&str, Need); 45] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -260,6 +260,7 @@ mod tests {
         ("Filters/Info", Filter(Read)),
         ("Filters/Insert", Filter(Insert)),
         ("Filters/Contains", Filter(Read)),
+        ("Filters/ContainsAny", Filter(Read)),
         ("Filters/Remove", Filter(FilterVerb::Remove)),
         ("Filters/Expire", Filter(Manage)),
         ("Filters/Clear", Filter(Manage)),

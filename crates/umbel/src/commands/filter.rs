@@ -1,6 +1,7 @@
 //! `umbel filter`: named filters of a cluster.
 
 mod bulk;
+mod contains_any;
 pub(crate) mod count;
 pub(crate) mod create;
 mod items;
@@ -18,6 +19,7 @@ use crate::say::say_line;
 use anyhow::Result;
 use bulk::{Each, Tally, Verb};
 use clap::{Args, Subcommand};
+use contains_any::ContainsAnyArgs;
 use create::CreateArgs;
 use items::ItemArgs;
 use levels::{AckArg, LevelArg};
@@ -34,8 +36,8 @@ use umbel_client::{AckLevel, Cleared, Client, Dropped, ReadLevel};
       zcat urls.gz | umbel filter insert seen --each\n  \
       umbel filter contains seen alice && echo \"seen before\"\n\n\
     docs/cluster.md has every detail, docs/filters.md which kind when.\n\
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `contains` is like grep: 2 if it failed, and with \
-    one ITEM 0 if it is present, 1 if absent.")]
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `contains` and `contains-any` are like grep: 2 if they \
+    failed, and with one ITEM 0 if it is present, 1 if absent.")]
 pub(crate) struct FilterArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -51,6 +53,8 @@ enum FilterVerb {
     Insert(InsertArgs),
     /// Ask whether items were inserted
     Contains(ContainsArgs),
+    /// Ask several filters which of them is the first that has each item
+    ContainsAny(ContainsAnyArgs),
     /// Take items out of a counting filter: only ones that were inserted, or others go missing
     Remove(ItemsArgs),
     /// Describe a filter: shape, load, error rate; of a replicated one also each node's copy
@@ -170,10 +174,10 @@ struct ContainsArgs {
 ///
 /// # Errors
 ///
-/// As the call of the cluster; `contains` reports its failures itself, because its exit codes differ.
+/// As the call of the cluster; `contains` and `contains-any` report their failures themselves, because their exit codes differ.
 pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
     match (&args.verb, block_on(args.run())) {
-        (FilterVerb::Contains(_), Err(error)) => {
+        (FilterVerb::Contains(_) | FilterVerb::ContainsAny(_), Err(error)) => {
             say_line(format_args!("{error:#}"));
             Ok(Exit::Usage)
         }
@@ -197,6 +201,7 @@ impl FilterArgs {
             }
             FilterVerb::Remove(args) => return args.run(&client, Verb::Remove, json).await,
             FilterVerb::Contains(args) => return args.run(&client, json).await,
+            FilterVerb::ContainsAny(args) => return args.run(&client, json).await,
             FilterVerb::Info { name } => {
                 let info = client.info(name).await?;
                 print(json, &show::info_json(&info), || show::info_text(&info))?;

@@ -28,6 +28,8 @@ fn wrong_usage_is_exit_code_2() {
         ("create a --capacity 1 --replicated --kind classic", "--kind single-shot"),
         ("insert a x --ack none", "partner"),
         ("contains a x --level none", "any-replica"),
+        ("contains-any", "FILTER"),
+        ("contains-any a,b x --level none", "any-replica"),
         ("remove a x --ack local", "--ack"),
         ("flush", "NAME"),
         ("merge a", "SOURCE"),
@@ -85,6 +87,44 @@ fn items_are_new_once_and_present_ever_after() {
     filter("contains gone alice").refused(2, &["gone"]);
     filter("insert gone alice").refused(1, &["gone"]);
     filter("remove seen alice").refused(1, &["seen"]);
+}
+
+#[test]
+fn the_first_filter_that_has_an_item_is_named() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    for (name, items) in [("monday", "alice bob"), ("tuesday", "bob carol"), ("absent", "dave")] {
+        filter(&format!("create {name} --capacity 1e4 --rate 1e-6")).kept();
+        filter(&format!("insert {name} {items}")).kept();
+    }
+    let asked = filter("contains-any tuesday,monday,absent alice bob carol dave eve");
+    assert_eq!(
+        asked.kept_text(),
+        "present\tmonday\talice\npresent\ttuesday\tbob\npresent\ttuesday\tcarol\n\
+         present\tabsent\tdave\nabsent\t\teve\n"
+    );
+    let counted = filter("contains-any monday,tuesday alice bob carol eve --count").kept_text();
+    assert_eq!(
+        counted,
+        "first in monday\t2\nfirst in tuesday\t1\nabsent\t1\nlevel\tlinearizable\n"
+    );
+    let piped =
+        server.run_piped(&sandbox, "filter contains-any monday,tuesday --json", b"bob\neve\n");
+    let lines =
+        [json!({ "item": "bob", "filter": "monday" }), json!({ "item": "eve", "filter": null })];
+    assert_eq!(piped.kept_text(), format!("{}\n{}\n", lines[0], lines[1]));
+    assert_eq!(
+        filter("contains-any monday,tuesday carol").ended_with(0),
+        b"present\ttuesday\tcarol\n"
+    );
+    assert_eq!(filter("contains-any monday,tuesday eve").ended_with(1), b"absent\t\teve\n");
+    // A missing one is named, even behind one that has the item.
+    filter("contains-any monday,gone alice").refused(2, &["\"gone\""]);
+    filter("contains-any monday,monday alice").refused(2, &["filters[1] is named twice"]);
+    let many: Vec<String> = (0..33).map(|at| format!("f{at}")).collect();
+    let said = "filters has 33 names, expected 1 to 32";
+    filter(&format!("contains-any {} x", many.join(","))).refused(2, &[said]);
 }
 
 #[test]

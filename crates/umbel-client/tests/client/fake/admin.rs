@@ -1,0 +1,67 @@
+//! The administration of the fakes.
+
+use super::*;
+
+#[tonic::async_trait]
+impl Admin for Node {
+    async fn status(&self, _: Request<StatusRequest>) -> Answer<StatusResponse> {
+        drop(self.count("status"));
+        Ok(Response::new(StatusResponse { epoch: 7, ..Default::default() }))
+    }
+
+    async fn shard_map(&self, _: Request<ShardMapRequest>) -> Answer<ShardMapResponse> {
+        Ok(Response::new(self.count("shard_map").map.clone()))
+    }
+
+    async fn join(&self, _: Request<JoinRequest>) -> Answer<JoinResponse> {
+        Ok(Response::new(JoinResponse { node: 4, cluster_id: vec![0; 16].into() }))
+    }
+
+    async fn drain(&self, _: Request<DrainRequest>) -> Answer<DrainResponse> {
+        Ok(Response::new(DrainResponse { replica_count: 3 }))
+    }
+
+    async fn remove(&self, _: Request<RemoveNodeRequest>) -> Answer<RemoveNodeResponse> {
+        Ok(Response::new(RemoveNodeResponse {}))
+    }
+
+    async fn move_shard(&self, _: Request<MoveShardRequest>) -> Answer<MoveShardResponse> {
+        Ok(Response::new(MoveShardResponse {}))
+    }
+
+    async fn put_join_token(
+        &self,
+        _: Request<PutJoinTokenRequest>,
+    ) -> Answer<PutJoinTokenResponse> {
+        Ok(Response::new(PutJoinTokenResponse {}))
+    }
+
+    type BackupStream = Chunks<BackupChunk>;
+
+    async fn backup(&self, _: Request<BackupRequest>) -> Answer<Self::BackupStream> {
+        let part = Some(backup_chunk::Part::End(BackupEnd { filter_count: 0 }));
+        Ok(Response::new(Box::pin(tokio_stream::iter([Ok(BackupChunk { part })]))))
+    }
+
+    async fn restore(&self, request: Request<Streaming<BackupChunk>>) -> Answer<RestoreResponse> {
+        let mut chunks = request.into_inner();
+        let mut restored = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            if let Some(backup_chunk::Part::Filter(filter)) = chunk?.part {
+                restored.push(filter.name);
+            }
+        }
+        Ok(Response::new(RestoreResponse { restored }))
+    }
+
+    type ScrubStream = Chunks<ScrubReport>;
+
+    async fn scrub(&self, request: Request<ScrubRequest>) -> Answer<Self::ScrubStream> {
+        let ScrubRequest { filter } = request.into_inner();
+        let pair = ScrubPair { filter, node: 1, partner: 2, ..Default::default() };
+        let parts =
+            [scrub_report::Part::Pair(pair), scrub_report::Part::Done(ScrubDone::default())];
+        let reports = parts.map(|part| Ok(ScrubReport { part: Some(part) }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(reports))))
+    }
+}

@@ -1,0 +1,132 @@
+//! `umbel filter contains-any`: which of several filters is the first that has each item.
+
+use super::items::{ItemArgs, ReadBatch};
+use super::levels::{LevelArg, read_name};
+use crate::commands::cluster::show::{Printer, facts, item_member, print};
+use crate::exit::Exit;
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use umbel_client::{Client, FirstFilters, PackedBatch, ReadLevel};
+
+/// Arguments of `umbel filter contains-any`.
+#[derive(Args)]
+pub(super) struct ContainsAnyArgs {
+    /// The filters, up to 32, in the order in which they are asked; names with a comma cannot be asked so
+    #[arg(value_name = "FILTER,FILTER...")]
+    filters: FilterList,
+    #[command(flatten)]
+    items: ItemArgs,
+    /// Print only how many items each filter was the first to have, and how many are absent from all
+    #[arg(long)]
+    count: bool,
+    /// Who must agree to an answer, as of `contains`; all filters must have the level
+    #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
+    level: Option<LevelArg>,
+}
+
+/// Names of filters, in one argument, so that items may follow.
+#[derive(Clone)]
+struct FilterList(Vec<String>);
+
+impl From<String> for FilterList {
+    fn from(text: String) -> Self {
+        Self(text.split(',').map(str::to_owned).collect())
+    }
+}
+
+/// How many items had which answer.
+struct Tally {
+    /// Of which a filter was the first, filter by filter.
+    firsts: Vec<u64>,
+    absent: u64,
+    level: ReadLevel,
+}
+
+impl ContainsAnyArgs {
+    /// Asks, and prints a line an item, or the counts.
+    ///
+    /// # Errors
+    ///
+    /// As the cluster; if items cannot be read or standard output cannot be written.
+    pub(super) async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
+        let level = self.level.map_or(ReadLevel::Unspecified, LevelArg::level);
+        let filters: Vec<&str> = self.filters.0.iter().map(String::as_str).collect();
+        let mut batches = self.items.read()?;
+        let mut printer = Printer::new();
+        let mut tally = Tally { firsts: vec![0; filters.len()], absent: 0, level };
+        while let Some(batch) = batches.recv().await {
+            let ReadBatch { items, .. } = batch?;
+            let found = client.contains_any(&filters, items.clone(), level).await?;
+            tally.add(&found);
+            if !self.count {
+                self.print_each(&items, &found, &mut printer, json)?;
+                // Answers to what comes slowly are wanted at once.
+                printer.flush()?;
+                if printer.is_closed() {
+                    break;
+                }
+            }
+        }
+        if self.count {
+            self.print_count(&tally, json)?;
+        }
+        // As grep: 1 is no failure here.
+        let is_absent = self.items.is_single() && tally.absent == 1;
+        Ok(if is_absent { Exit::Failed } else { Exit::Done })
+    }
+
+    fn print_each(
+        &self,
+        items: &PackedBatch,
+        found: &FirstFilters,
+        printer: &mut Printer,
+        json: bool,
+    ) -> Result<()> {
+        for (item, first) in items.iter().zip(found.iter()) {
+            let filter = first.and_then(|at| self.filters.0.get(at));
+            if json {
+                let (name, text) = item_member(item);
+                printer.json(&json!({ name: text, "filter": filter }))?;
+                continue;
+            }
+            // The word tells, for a filter may be called "absent".
+            match filter {
+                Some(filter) => printer.write(format!("present\t{filter}\t").as_bytes())?,
+                None => printer.write(b"absent\t\t")?,
+            }
+            printer.write(item)?;
+            printer.write(&[self.items.end()])?;
+        }
+        Ok(())
+    }
+
+    fn print_count(&self, tally: &Tally, json: bool) -> Result<()> {
+        let level = read_name(tally.level);
+        let counts: Vec<_> = self.filters.0.iter().zip(&tally.firsts).collect();
+        let firsts: Vec<_> =
+            counts.iter().map(|(filter, n)| json!({ "filter": filter, "items": n })).collect();
+        let value = json!({ "first": firsts, "absent": tally.absent, "level": level });
+        print(json, &value, || {
+            let words: Vec<_> =
+                counts.iter().map(|(filter, n)| (format!("first in {filter}"), **n)).collect();
+            let mut lines: Vec<(&str, String)> =
+                words.iter().map(|(word, n)| (word.as_str(), n.to_string())).collect();
+            lines.push(("absent", tally.absent.to_string()));
+            lines.extend(level.map(|level| ("level", level.to_owned())));
+            facts(&lines)
+        })
+    }
+}
+
+impl Tally {
+    fn add(&mut self, found: &FirstFilters) {
+        for first in found.iter() {
+            match first.and_then(|at| self.firsts.get_mut(at)) {
+                Some(count) => *count += 1,
+                None => self.absent += 1,
+            }
+        }
+        self.level = found.level();
+    }
+}
