@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_proto::v1::{
     ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, ExpireRequest,
     FilterSummary, FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind,
-    ListRequest, MergeRequest, OverlapRequest, OverlapResponse, Window,
+    ListRequest, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -323,26 +323,6 @@ impl Client {
         Ok(Flushed { nodes, missing_nodes })
     }
 
-    /// `ORs` filters of equal shape and key into another one and returns how many positions that
-    /// set. After a repeated attempt that number may leave out what the first one set.
-    /// Of replicated filters what the node has heard of them is merged: flush them first.
-    ///
-    /// # Errors
-    /// [`ClientError`]; some shards may be merged already, which does no harm.
-    pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
-        let named = format!("filter {target:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
-        let sources = sources.iter().map(ToString::to_string).collect();
-        let message = MergeRequest { target: target.to_owned(), sources };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().merge(request).await
-                })
-                .await?;
-        Ok(answer.new_position_count)
-    }
-
     /// Has a filter dropped by itself after a time, at least a millisecond, or never. Returns when, in
     /// milliseconds since 1970.
     ///
@@ -364,25 +344,6 @@ impl Client {
                 })
                 .await?;
         Ok(answer.expires_ms)
-    }
-
-    /// Estimates how many items two filters of one shape, key and distribution have, each, together and
-    /// in common: make the second one by [`NewFilter::like`]. Of replicated filters the copies of the node
-    /// that answers are counted.
-    ///
-    /// # Errors
-    /// [`ClientError`]; `Refused` if they are not alike, or of a kind that does not merge.
-    pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
-        let named = format!("filter {one:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
-        let message = OverlapRequest { ours: one.to_owned(), theirs: other.to_owned() };
-        self.caller
-            .simple(
-                &ask,
-                message,
-                |node, request| async move { node.filters().overlap(request).await },
-            )
-            .await
     }
 }
 

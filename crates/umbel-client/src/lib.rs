@@ -80,6 +80,7 @@ mod jobs;
 mod kind;
 mod limits;
 mod measurements;
+mod merging;
 mod nodes;
 mod options;
 mod packed_batch;

@@ -82,7 +82,8 @@ mod windowed_test;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use command::{
-    InsertPart, KeyName, PartError, RemovePart, RequestStamp, ShardCommand, ShardReply, SliceSpec,
+    InsertPart, KeyName, PartError, RemovePart, RequestStamp, SetOperation, ShardCommand,
+    ShardReply, SliceSpec,
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};

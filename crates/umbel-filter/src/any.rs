@@ -7,6 +7,7 @@
 //! |---|---|---|---|---|---|---|---|
 //! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● |
 //! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | |
+//! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | |
 //! | [`remove`](AnyFilter::remove) | | | | | ● | | |
 //! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● |
 
@@ -31,6 +32,8 @@ use crate::sizing::{self, SizingError};
 use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
 use crate::window::Window;
+
+mod shared;
 
 #[cfg(test)]
 mod any_test;

@@ -40,6 +40,8 @@ mod upkeep;
 #[cfg(test)]
 mod any_of_test;
 #[cfg(test)]
+mod intersect_test;
+#[cfg(test)]
 pub(crate) mod node_test;
 #[cfg(test)]
 mod overlap_test;

@@ -72,7 +72,7 @@ impl Before {
                 self.stale(part.filter, part.generation, id, reply.is_ok(), answered)
             }
             (
-                ShardCommand::MergeSlices { target, generation, sources },
+                ShardCommand::MergeSlices { target, generation, sources, .. },
                 ShardReply::Merged(reply),
             ) => self.mismatch(*target, *generation, sources, reply),
             _ => None,
@@ -149,7 +149,7 @@ mod tests {
     use umbel_engine::SessionId;
     use umbel_engine::ShardId;
     use umbel_engine::shard::{
-        Bitmap, HashList, KeyName, RemovePart, RequestStamp, SliceShape, SliceSpec,
+        Bitmap, HashList, KeyName, RemovePart, RequestStamp, SetOperation, SliceShape, SliceSpec,
     };
     use umbel_filter::{HashRange, Kind};
 
@@ -220,8 +220,8 @@ mod tests {
     fn only_equals_are_merged() {
         let merge = |source, generation| {
             let (target, sources) = (FilterId(1), vec![(FilterId(source), Generation(generation))]);
-            let generation = Generation(2);
-            let command = ShardCommand::MergeSlices { target, generation, sources };
+            let (generation, operation) = (Generation(2), SetOperation::Union);
+            let command = ShardCommand::MergeSlices { target, generation, sources, operation };
             broken(&command, &ShardReply::Merged(Ok(0)), &mut BTreeSet::new())
         };
         assert_eq!(merge(2, 2), None);

@@ -7,7 +7,8 @@ use umbel_engine::meta::{
 };
 use umbel_engine::routing::{BatchParts, range_of, shard_of};
 use umbel_engine::shard::{
-    Bitmap, HashList, InsertPart, RemovePart, ShardCommand, ShardReply, ShardState, SliceShape,
+    Bitmap, HashList, InsertPart, RemovePart, SetOperation, ShardCommand, ShardReply, ShardState,
+    SliceShape,
 };
 use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
@@ -198,7 +199,8 @@ impl Cluster {
         let (source, source_generation, _) = self.named(source);
         let (target, generation, _) = self.named(target);
         let sources = vec![(source, source_generation)];
-        self.each_shard(&ShardCommand::MergeSlices { target, generation, sources });
+        let operation = SetOperation::Union;
+        self.each_shard(&ShardCommand::MergeSlices { target, generation, sources, operation });
     }
 }
 

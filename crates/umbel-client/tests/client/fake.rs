@@ -387,6 +387,12 @@ impl Filters for Node {
         Ok(Response::new(MergeResponse { new_position_count }))
     }
 
+    async fn intersect(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
+        drop(self.count("intersect"));
+        let new_position_count = request.into_inner().sources.len() as u64;
+        Ok(Response::new(MergeResponse { new_position_count }))
+    }
+
     async fn flush(&self, _: Request<FlushRequest>) -> Answer<FlushResponse> {
         let world = self.count("flush");
         let missing_nodes = world.silent_nodes.clone();

@@ -33,7 +33,7 @@ pub enum ShardCommand {
         /// The new generation.
         generation: Generation,
     },
-    /// ORs slices of other filters of the same shard into a slice.
+    /// ORs what slices of other filters of the same shard have into a slice.
     MergeSlices {
         /// The filter that takes.
         target: FilterId,
@@ -41,6 +41,8 @@ pub enum ShardCommand {
         generation: Generation,
         /// The filters that give, each with its generation; they stay as they are.
         sources: Vec<(FilterId, Generation)>,
+        /// What of them.
+        operation: SetOperation,
     },
     /// ORs a frame (`umbel-codec`) into a slice; counting and scalable slices must be empty or
     /// half loaded and take their frames in order.
@@ -69,6 +71,15 @@ pub enum ShardCommand {
         /// By the leader's clock, in milliseconds since 1970.
         now_ms: u64,
     },
+}
+
+/// What of several filters goes into another one. Either way bits only rise there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SetOperation {
+    /// What any of them has.
+    Union,
+    /// What all of them have.
+    Intersection,
 }
 
 /// A filter's share of a shard, as it is created.

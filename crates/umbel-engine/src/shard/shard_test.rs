@@ -11,8 +11,8 @@ use umbel_filter::{
 
 use super::{
     Bitmap, HashList, InsertPart, KeyName, LateItems, PartError, PlanError, PreparedInsert,
-    PreparedRemove, RemovePart, RequestStamp, ShardCommand, ShardReply, ShardState, SliceGrowth,
-    SliceShape, SliceSpec, TimedInsert, WindowRules, WindowTime,
+    PreparedRemove, RemovePart, RequestStamp, SetOperation, ShardCommand, ShardReply, ShardState,
+    SliceGrowth, SliceShape, SliceSpec, TimedInsert, WindowRules, WindowTime,
 };
 use crate::ids::{FilterId, Generation, OwnerId, RequestId, SessionId, ShardId};
 
@@ -266,10 +266,20 @@ pub(super) fn take(state: &mut ShardState, step: &Step) -> Result<Bitmap, PartEr
             let (target, source) = (filter_of(*kind, 1), filter_of(*kind, 0));
             let generation = state.summary(source).unwrap().generation;
             let sources = vec![(source, generation)];
-            state.apply(&ShardCommand::MergeSlices { target, generation: FIRST, sources });
+            let (generation, operation) = (FIRST, SetOperation::Union);
+            state.apply(&ShardCommand::MergeSlices { target, generation, sources, operation });
             Ok(Bitmap::zeros(0))
         }
     }
+}
+
+pub(super) fn merge_of(
+    target: FilterId,
+    generation: Generation,
+    sources: &[(FilterId, Generation)],
+    operation: SetOperation,
+) -> ShardCommand {
+    ShardCommand::MergeSlices { target, generation, sources: sources.to_vec(), operation }
 }
 
 /// Kind, whether it was a removal, items, answer.
@@ -428,7 +438,8 @@ proptest! {
         let sources = vec![(filter, generation), (FilterId(21), generation)];
         for command in [
             ShardCommand::LoadFrame { filter, generation, frame: frame.into() },
-            ShardCommand::MergeSlices { target: filter, generation, sources },
+            merge_of(filter, generation, &sources, SetOperation::Union),
+            merge_of(filter, generation, &sources, SetOperation::Intersection),
             ShardCommand::ClearSlice { filter, generation: Generation(u64::MAX) },
             ShardCommand::DropSlice(filter),
         ] {

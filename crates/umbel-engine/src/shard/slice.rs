@@ -254,6 +254,23 @@ impl Slice {
         merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })
     }
 
+    /// Refuses a kind that is not made of bits alone, and sources that differ, before anything is changed.
+    pub(super) fn check_merge_shared(&self, sources: &[&Self]) -> Result<(), PartError> {
+        let kind = self.kind();
+        if !matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned) {
+            let what = format!("{kind} filters are not intersected");
+            return Err(PartError::WrongKind { what });
+        }
+        sources.iter().try_for_each(|source| self.check_alike(source))
+    }
+
+    /// ORs in what all sources have, which were checked.
+    pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
+        let sources: Vec<&AnyFilter> = sources.iter().map(|source| &source.filter).collect();
+        let merged = self.filter.merge_shared(&sources);
+        merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })
+    }
+
     /// ORs a frame in.
     pub(super) fn load(&mut self, frame: &[u8]) -> Result<u64, PartError> {
         let bad = |what: String| PartError::BadFrame { what };

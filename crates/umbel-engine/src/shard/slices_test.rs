@@ -5,7 +5,7 @@ use umbel_filter::Kind;
 
 use super::shard_test::*;
 use super::*;
-use crate::ids::Generation;
+use crate::ids::{FilterId, Generation};
 
 #[test]
 fn slices_are_created_cleared_and_dropped() {
@@ -49,8 +49,8 @@ fn slices_merge_where_their_kind_does() {
         let [a, b, c] = [0, 1, 2].map(|number| filter_of(kind, number));
         insert(&mut state, b, None, list(&[1, 2])).unwrap();
         insert(&mut state, c, None, list(&[2, 3])).unwrap();
-        let sources = vec![(b, FIRST), (a, FIRST), (c, FIRST)];
-        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let sources = [(b, FIRST), (a, FIRST), (c, FIRST)];
+        let merge = merge_of(a, FIRST, &sources, SetOperation::Union);
         let ShardReply::Merged(merged) = state.apply(&merge) else { panic!() };
         if !kind.merges_by_or() {
             assert!(matches!(merged, Err(PartError::WrongKind { .. })));
@@ -60,10 +60,46 @@ fn slices_merge_where_their_kind_does() {
         assert_eq!(state.apply(&merge), ShardReply::Merged(Ok(0)));
         assert_eq!(state.contains(a, FIRST, &list(&[1, 2, 3])), Ok(Bitmap::ones(3)));
         let other = if kind == Kind::Blocked { Kind::Classic } else { Kind::Blocked };
-        let sources = vec![(b, FIRST), (filter_of(other, 0), FIRST)];
-        let merge = ShardCommand::MergeSlices { target: a, generation: FIRST, sources };
+        let sources = [(b, FIRST), (filter_of(other, 0), FIRST)];
+        let merge = merge_of(a, FIRST, &sources, SetOperation::Union);
         let ShardReply::Merged(Err(refused)) = state.apply(&merge) else { panic!() };
         assert!(matches!(refused, PartError::ShapeMismatch { .. }));
+    }
+}
+
+#[test]
+fn slices_of_bits_are_intersected() {
+    for kind in Kind::ALL {
+        let mut state = state();
+        let [a, b, c] = [0, 1, 2].map(|number| filter_of(kind, number));
+        insert(&mut state, a, None, list(&[7])).unwrap();
+        insert(&mut state, b, None, list(&[1, 2, 3])).unwrap();
+        insert(&mut state, c, None, list(&[2, 3, 4])).unwrap();
+        let apply = |state: &mut ShardState, sources: &[(FilterId, Generation)]| {
+            let command = merge_of(a, FIRST, sources, SetOperation::Intersection);
+            let ShardReply::Merged(merged) = state.apply(&command) else { panic!() };
+            merged
+        };
+        let before = state.digest();
+        let merged = apply(&mut state, &[(b, FIRST), (c, FIRST)]);
+        if !matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned) {
+            assert!(matches!(merged, Err(PartError::WrongKind { .. })), "{kind}");
+            assert_eq!(state.digest(), before);
+            continue;
+        }
+        assert!(merged.unwrap() > 0, "{kind}");
+        let present = state.contains(a, FIRST, &list(&[7, 1, 2, 3, 4])).unwrap();
+        assert_eq!(present.iter().collect::<Vec<_>>(), [true, false, true, true, false], "{kind}");
+        assert_eq!(apply(&mut state, &[(c, FIRST), (b, FIRST)]), Ok(0));
+        // What it has in common with others it has.
+        assert_eq!(apply(&mut state, &[(b, FIRST), (a, FIRST)]), Ok(0));
+        assert_eq!(apply(&mut state, &[]), Ok(0));
+        let before = state.digest();
+        let other = if kind == Kind::Blocked { Kind::Classic } else { Kind::Blocked };
+        let refused = apply(&mut state, &[(b, FIRST), (filter_of(other, 0), FIRST)]);
+        assert!(matches!(refused, Err(PartError::ShapeMismatch { .. })));
+        assert!(apply(&mut state, &[(b, FIRST), (c, Generation(9))]).is_err());
+        assert_eq!(state.digest(), before);
     }
 }
 

@@ -6,7 +6,9 @@ use umbel_codec::Frames;
 use umbel_filter::{Describe, HashRange, Insertion, OnesCount};
 
 use super::bitmap::Bitmap;
-use super::command::{InsertPart, PartError, RemovePart, ShardCommand, ShardReply, SliceSpec};
+use super::command::{
+    InsertPart, PartError, RemovePart, SetOperation, ShardCommand, ShardReply, SliceSpec,
+};
 use super::digest::Digest;
 use super::hash_list::HashList;
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
@@ -85,8 +87,8 @@ impl ShardState {
             ShardCommand::ClearSlice { filter, generation } => {
                 ShardReply::Done(self.clear(*filter, *generation))
             }
-            ShardCommand::MergeSlices { target, generation, sources } => {
-                ShardReply::Merged(self.merge(*target, *generation, sources))
+            ShardCommand::MergeSlices { target, generation, sources, operation } => {
+                ShardReply::Merged(self.merge((*target, *generation), sources, *operation))
             }
             ShardCommand::LoadFrame { filter, generation, frame } => {
                 let slice = self.slice_mut(*filter, *generation);
@@ -232,22 +234,33 @@ impl ShardState {
 
     fn merge(
         &mut self,
-        target: FilterId,
-        generation: Generation,
+        (target, generation): (FilterId, Generation),
         sources: &[(FilterId, Generation)],
+        operation: SetOperation,
     ) -> Result<u64, PartError> {
         let slice = self.slice(target, generation)?;
         let given = sources.iter().map(|&(filter, generation)| self.slice(filter, generation));
         let given: Vec<&Slice> = given.collect::<Result<_, _>>()?;
-        slice.check_merge(&given)?;
+        match operation {
+            SetOperation::Union => slice.check_merge(&given)?,
+            SetOperation::Intersection => slice.check_merge_shared(&given)?,
+        }
+        let gives_itself = sources.iter().any(|&(source, _)| source == target);
+        if operation == SetOperation::Intersection && gives_itself {
+            // It has all of what it has in common with others.
+            return Ok(0);
+        }
         // Out of the map, so that the others can be read.
         let shard = self.shard;
         let unknown = PartError::UnknownSlice { filter: target, shard };
         let mut slice = self.slices.remove(&target).ok_or(unknown)?;
-        let mut set = Ok(0);
-        for source in sources.iter().filter_map(|(source, _)| self.slices.get(source)) {
-            set = set.and_then(|set: u64| Ok(set + slice.merge(source)?));
-        }
+        let given = sources.iter().filter_map(|(source, _)| self.slices.get(source));
+        let set = match operation {
+            SetOperation::Union => {
+                given.map(|source| slice.merge(source)).sum::<Result<u64, PartError>>()
+            }
+            SetOperation::Intersection => slice.merge_shared(&given.collect::<Vec<_>>()),
+        };
         self.slices.insert(target, slice);
         set
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::meta::FilterVerb;
+use umbel_engine::shard::SetOperation;
 use umbel_proto::v1;
 use umbel_proto::v1::filters_server::{Filters, FiltersServer};
 
@@ -76,6 +77,20 @@ impl FiltersService {
             Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
         })
         .await
+    }
+
+    async fn put_together(
+        &self,
+        request: Request<v1::MergeRequest>,
+        operation: SetOperation,
+    ) -> Result<v1::MergeResponse, CallFailure> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let caller = Caller::of(&request)?;
+        let v1::MergeRequest { target, sources } = request.into_inner();
+        let target = caller.filter(FilterVerb::Insert, "target", target)?;
+        let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
+        let merged = self.coordinator.merge(&target, &sources, operation, deadline);
+        Ok(v1::MergeResponse { new_position_count: merged.await? })
     }
 
     /// The service for a server's router, with its message limits.
@@ -245,16 +260,14 @@ impl Filters for FiltersService {
         &self,
         request: Request<v1::MergeRequest>,
     ) -> Result<Response<v1::MergeResponse>, Status> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("merge", async {
-            let caller = Caller::of(&request)?;
-            let v1::MergeRequest { target, sources } = request.into_inner();
-            let target = caller.filter(FilterVerb::Insert, "target", target)?;
-            let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
-            let new_position_count = self.coordinator.merge(&target, &sources, deadline).await?;
-            Ok(v1::MergeResponse { new_position_count })
-        })
-        .await
+        measured("merge", self.put_together(request, SetOperation::Union)).await
+    }
+
+    async fn intersect(
+        &self,
+        request: Request<v1::MergeRequest>,
+    ) -> Result<Response<v1::MergeResponse>, Status> {
+        measured("intersect", self.put_together(request, SetOperation::Intersection)).await
     }
 
     async fn expire(

@@ -54,7 +54,7 @@ impl Need {
     fn of_filters(method: &str) -> Self {
         match method {
             "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
-            "Insert" | "Flush" | "Merge" => Self::Filter(FilterVerb::Insert),
+            "Insert" | "Flush" | "Merge" | "Intersect" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
             "Create" | "Drop" | "Clear" | "Import" | "Expire" => Self::Filter(FilterVerb::Manage),
             "Export" => Self::Filter(FilterVerb::Export),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 45] = [
+    const NEEDS: [(&str, Need); 46] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -265,6 +265,7 @@ mod tests {
         ("Filters/Expire", Filter(Manage)),
         ("Filters/Clear", Filter(Manage)),
         ("Filters/Merge", Filter(Insert)),
+        ("Filters/Intersect", Filter(Insert)),
         ("Filters/Overlap", Filter(Read)),
         ("Filters/Flush", Filter(Insert)),
         ("Filters/Export", Filter(Export)),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use umbel_engine::meta::Distribution;
+use umbel_engine::shard::SetOperation;
 use umbel_filter::Kind;
 
 use super::node_test::{deadline, items, start};
@@ -14,6 +15,8 @@ use crate::coordinator::copies::{BackupPart, ExportPart, ImportHead, ImportPart}
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::limits::WHOLE_IMPORTS_MAX;
+
+const UNION: SetOperation = SetOperation::Union;
 
 /// An export as it is imported under a name.
 async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
@@ -210,10 +213,10 @@ async fn merges_take_the_room_of_imports() {
         rooms.push(nodes[0].local.copies().import_room().await);
     }
     let soon = Instant::now() + Duration::from_millis(20);
-    let error = asked.merge(&name("into"), &[name("from")], soon).await.unwrap_err();
+    let error = asked.merge(&name("into"), &[name("from")], UNION, soon).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");
     rooms.pop();
-    assert!(asked.merge(&name("into"), &[name("from")], deadline()).await.unwrap() > 0);
+    assert!(asked.merge(&name("into"), &[name("from")], UNION, deadline()).await.unwrap() > 0);
     // The merge has given its room back.
     let room = tokio::time::timeout_at(deadline(), nodes[0].local.copies().import_room()).await;
     drop((room.unwrap(), rooms, asked));
@@ -281,14 +284,14 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         insert(&two, &c, 200..300).await;
         flush_all(&two, &c).await;
         let sources = [name(&b), name(&c)];
-        assert!(one.merge(&name(&a), &sources, deadline()).await.unwrap() > 0);
+        assert!(one.merge(&name(&a), &sources, UNION, deadline()).await.unwrap() > 0);
         assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);
         assert!(present(&two, &a, 300..1000, ReadLevel::Local).await < 5);
-        assert_eq!(one.merge(&name(&a), &sources, deadline()).await.unwrap(), 0);
+        assert_eq!(one.merge(&name(&a), &sources, UNION, deadline()).await.unwrap(), 0);
         // Equal numbers, but another key.
         let other = format!("{kind} d");
         create(&one, &other, kind).await;
-        let error = one.merge(&name(&a), &[name(&other)], deadline()).await.unwrap_err();
+        let error = one.merge(&name(&a), &[name(&other)], UNION, deadline()).await.unwrap_err();
         assert!(error.to_string().contains("hash items differently"), "{error}");
     }
     drop((one, two));

@@ -95,6 +95,14 @@ enum FilterVerb {
         #[arg(required = true, value_name = "SOURCE")]
         sources: Vec<String>,
     },
+    /// OR what all SOURCES have in common into another filter; all created with --like; flush replicated ones first
+    Intersect {
+        /// The filter that takes; what it has stays in it
+        target: String,
+        /// The filters that give, two at least; they stay as they are
+        #[arg(required = true, num_args = 2.., value_name = "SOURCE")]
+        sources: Vec<String>,
+    },
     /// Estimate how many items two filters have in common; the second was made --like the first
     #[command(visible_alias = "estimate")]
     Overlap {
@@ -212,12 +220,10 @@ impl FilterArgs {
             }
             FilterVerb::Import { .. } => unreachable!("it was done above"),
             FilterVerb::Merge { target, sources } => {
-                let count = client
-                    .merge(target, &sources.iter().map(String::as_str).collect::<Vec<_>>())
-                    .await?;
-                print(json, &json!({ "new_positions": count }), || {
-                    facts(&[("new positions", count.to_string())])
-                })?;
+                print_merged(client.merge(target, &names(sources)).await?, json)?;
+            }
+            FilterVerb::Intersect { target, sources } => {
+                print_merged(client.intersect(target, &names(sources)).await?, json)?;
             }
             FilterVerb::Expire { name, after } => {
                 let expires_ms = client.expire(name, after.0).await?;
@@ -280,6 +286,16 @@ impl ContainsArgs {
         // As grep: 1 is no failure here.
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
+}
+
+fn names(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+fn print_merged(new_positions: u64, json: bool) -> Result<()> {
+    print(json, &json!({ "new_positions": new_positions }), || {
+        facts(&[("new positions", new_positions.to_string())])
+    })
 }
 
 fn each(is_wanted: bool, json: bool) -> Each {

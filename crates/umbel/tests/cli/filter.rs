@@ -177,6 +177,12 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
         (&json!("blocked"), 1)
     );
     filter("merge a other").refused(1, &["other"]);
+    filter("create both --like a").kept();
+    filter("intersect both a b").kept();
+    assert_eq!(filter("contains both x y z").kept_text(), "absent\tx\npresent\ty\npresent\tz\n");
+    filter("intersect both a").refused(2, &["SOURCE"]);
+    filter("intersect other a b").refused(1, &["\"other\" is counting"]);
+    filter("drop both").kept();
     filter("insert other x").kept();
     assert_eq!(filter("remove other x y --each").kept_text(), "removed\tx\nabsent\ty\n");
     filter("clear a").kept();

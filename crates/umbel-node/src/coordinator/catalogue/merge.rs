@@ -2,7 +2,7 @@
 
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::{FilterName, FilterRecord};
-use umbel_engine::shard::{PartError, ShardCommand};
+use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
 use crate::calls::{ShardAnswer, ShardRequest};
@@ -14,15 +14,17 @@ use crate::failure::CallFailure;
 const MERGE_SOURCES_MAX: usize = 64;
 
 impl Coordinator {
-    /// ORs filters into another one; answers the number of positions that were newly set. Doing it
-    /// again does no harm. Of replicated filters only what this node has heard of is merged.
+    /// ORs what any, or all, of several filters have into another one; answers the number of positions that
+    /// were newly set. Doing it again does no harm. Of replicated filters only what this node has heard of
+    /// is merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,
         sources: &[FilterName],
+        operation: SetOperation,
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
-        check_sources(target, sources)?;
+        check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
         let into = self.live_filter(target.as_str(), deadline).await?;
         let mut from = Vec::with_capacity(sources.len());
@@ -31,14 +33,23 @@ impl Coordinator {
             check_mergeable(&into.record, &source.record)?;
             from.push(source);
         }
+        if operation == SetOperation::Intersection {
+            check_bits(&into.record)?;
+        }
         if into.record.is_replicated() {
-            return self.merge_copies(into, from, deadline).await;
+            return self.merge_copies(into, from, operation, deadline).await;
+        }
+        if operation == SetOperation::Intersection {
+            for filter in from.iter().chain([&into]) {
+                self.refuse_full(filter, deadline).await?;
+            }
         }
         let from = from.iter().map(|source| (source.id, source.record.generation)).collect();
         let command = ShardCommand::MergeSlices {
             target: into.id,
             generation: into.record.generation,
             sources: from,
+            operation,
         };
         let request = |_| ShardRequest::Command(command.clone());
         let answers = self.ask_every_shard(into.cells, request, deadline).await;
@@ -66,22 +77,56 @@ impl Coordinator {
         }
     }
 
+    /// Refuses a filter of which a shard has every position set: it says nothing of what others have.
+    async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
+        let (id, generation) = (filter.id, filter.record.generation);
+        let request = |_| ShardRequest::Describe { filter: id, generation };
+        for (shard, answer) in self.ask_every_shard(filter.cells, request, deadline).await {
+            let load = match answer? {
+                ShardAnswer::Slice(load) => load,
+                other => return Err(unexpected(&other)),
+            };
+            if load.one_count == load.position_count {
+                let name = filter.record.name.as_str();
+                let what = format!(
+                    "filter {name:?} is full: every position of {shard} is set, so it tells nothing \
+                     of the items; nothing was changed"
+                );
+                return Err(CallFailure::Invalid { what });
+            }
+        }
+        Ok(())
+    }
+
     /// ORs this node's copies of replicated filters into its copy of another one.
     async fn merge_copies(
         &self,
         into: LiveFilter,
         from: Vec<LiveFilter>,
+        operation: SetOperation,
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
-        // The union is a whole filter in memory, as one that is imported is.
+        // The union is a whole filter in memory, as one that is imported is. An intersection takes two more
+        // for a moment: what the sources up to one have in common, and the next one.
         let room = self.import_room(deadline).await?;
         let shape = into.record.settings.shape;
-        let mut union = shape
-            .create_copy()
-            .map_err(|error| CallFailure::Storage { what: error.to_string() })?;
-        for source in from {
+        let empty = || {
+            let made = shape.create_copy();
+            made.map_err(|error| CallFailure::Storage { what: error.to_string() })
+        };
+        let mut union = empty()?;
+        for (at, source) in from.into_iter().enumerate() {
             let (source, copy) = self.own_copy(source, deadline).await?;
-            copy.add_to(source.record.generation, &mut union).map_err(of_copy)?;
+            let generation = source.record.generation;
+            if operation == SetOperation::Union || at == 0 {
+                copy.add_to(generation, &mut union).map_err(of_copy)?;
+            } else {
+                let (mut next, mut shared) = (empty()?, empty()?);
+                copy.add_to(generation, &mut next).map_err(of_copy)?;
+                let merged = shared.merge_shared(&[&union, &next]);
+                merged.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
+                union = shared;
+            }
         }
         let (into, _) = self.own_copy(into, deadline).await?;
         let absorbed = self.absorb(into.id, into.record.generation, (union, room));
@@ -93,11 +138,21 @@ impl Coordinator {
     }
 }
 
-fn check_sources(target: &FilterName, sources: &[FilterName]) -> Result<(), CallFailure> {
+fn check_sources(
+    target: &FilterName,
+    sources: &[FilterName],
+    operation: SetOperation,
+) -> Result<(), CallFailure> {
     let invalid = |what| Err(CallFailure::Invalid { what });
     let count = sources.len();
-    if !(1..=MERGE_SOURCES_MAX).contains(&count) {
-        return invalid(format!("sources has {count} names, expected 1 to {MERGE_SOURCES_MAX}"));
+    // What one filter has in common with itself is a union.
+    let least = match operation {
+        SetOperation::Union => 1,
+        SetOperation::Intersection => 2,
+    };
+    if !(least..=MERGE_SOURCES_MAX).contains(&count) {
+        let most = MERGE_SOURCES_MAX;
+        return invalid(format!("sources has {count} names, expected {least} to {most}"));
     }
     for (index, name) in sources.iter().enumerate() {
         if name == target {
@@ -108,6 +163,18 @@ fn check_sources(target: &FilterName, sources: &[FilterName]) -> Result<(), Call
         }
     }
     Ok(())
+}
+
+/// Refuses a kind that is not made of bits alone.
+fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
+    match Kind::from_id(record.settings.kind) {
+        Some(kind) if !matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned) => {
+            let name = record.name.as_str();
+            let what = format!("filter {name:?} is {kind}, which is not intersected");
+            Err(PartError::WrongKind { what }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the bits of one filter mean the same in the other.
@@ -216,12 +283,26 @@ mod tests {
     }
 
     #[test]
+    fn only_bits_are_intersected() {
+        for kind in Kind::ALL {
+            let checked = check_bits(&record("a", kind, 1000, KEY));
+            let is_bits = matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned);
+            assert_eq!(checked.is_ok(), is_bits, "{kind}");
+        }
+        let refused = check_bits(&record("a", Kind::SingleShot, 1000, KEY)).unwrap_err();
+        assert_eq!(refused.to_string(), "filter \"a\" is single-shot, which is not intersected");
+    }
+
+    #[test]
     fn sources_are_others() {
         let name = |name: &str| FilterName::new(name).unwrap();
         let message = |sources: &[FilterName]| {
-            check_sources(&name("t"), sources).map_err(|error| error.to_string())
+            let checked = check_sources(&name("t"), sources, SetOperation::Union);
+            checked.map_err(|error| error.to_string())
         };
         assert_eq!(message(&[name("a"), name("b")]), Ok(()));
+        let alone = check_sources(&name("t"), &[name("a")], SetOperation::Intersection);
+        assert_eq!(alone.unwrap_err().to_string(), "sources has 1 names, expected 2 to 64");
         assert_eq!(message(&[]), Err("sources has 0 names, expected 1 to 64".to_owned()));
         let many = vec![name("a"); 65];
         assert_eq!(message(&many), Err("sources has 65 names, expected 1 to 64".to_owned()));
