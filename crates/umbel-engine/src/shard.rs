@@ -49,6 +49,7 @@ mod digest;
 mod hash_list;
 mod overlap;
 mod prepare;
+mod probes;
 mod replay;
 mod scrub;
 mod scrubber;
@@ -89,6 +90,7 @@ pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
 pub use overlap::OverlapCount;
 pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
+pub use probes::probe_hashes;
 pub use scrub::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };

@@ -15,22 +15,26 @@
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
 //! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
-//! Backwards, from the set bits to the items, goes [`item_count_estimate`] (Swamidass & Baldi 2007,
+//! How fast a filter fills is told by [`ArrivalRate`], and what chance cannot have filled by
+//! [`explained_one_count`]. Backwards, from the set bits to the items, goes [`item_count_estimate`] (Swamidass & Baldi 2007,
 //! doi:10.1021/ci600526a), and from two filters to what they share [`intersection_estimate`].
 //!
 //! This module and its parts are the only place of the crate with logarithms and exponentials. No
 //! function here panics, and every loop is bounded, whatever the arguments.
 
+mod arrivals;
 mod blocked;
 mod blocked_free;
 mod cardinality;
 mod classic;
+mod explained;
 mod scalable;
 mod stream;
 mod window;
 
 use thiserror::Error;
 
+pub use arrivals::{ARRIVAL_HALF_LIFE_MS, ARRIVAL_WATCH_MS_MIN, ArrivalRate, seconds_until};
 pub use blocked::{
     BLOCKED_RATE_MIN, BlockedSize, blocked_block_count, blocked_false_positive_rate,
 };
@@ -45,6 +49,7 @@ pub use classic::{
     classic_false_positive_rate_exact, classic_optimal_hash_count, information_bits,
     partitioned_false_positive_rate, single_shot_false_positive_rate,
 };
+pub use explained::{explained_one_count, measured_rate_bounds};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
 pub use stream::{
     StableSize, aging_generation_rate, stable_crowding, stable_missed_rate, stable_size,

@@ -36,9 +36,10 @@ function forecast({ kind, load, capacity }, perSecond) {
   return perSecond > 0 ? `in ${span((capacity - load.item_count) / perSecond)}` : "not filling";
 }
 
-/** Above what was planned the rate of false positives rises quickly. */
+/** Above what was planned the rate of false positives rises quickly; bits that chance does not explain are somebody's. */
 function drawRate(cell, { load, rate_planned: planned }) {
   if (!load) return cell.replaceChildren("–");
+  if (load.unexplained_ones > 0) return state(cell, "bad", `${rate(load.rate_now)}, chosen items`);
   return state(cell, load.rate_now > planned ? "warn" : "good", rate(load.rate_now));
 }
 

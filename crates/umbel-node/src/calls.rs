@@ -126,6 +126,26 @@ pub(crate) struct SliceLoad {
     pub(crate) false_positive_rate: f64,
     pub(crate) new_count: u64,
     pub(crate) memory_bytes: u64,
+    pub(crate) probes: RateProbes,
+    /// Set positions that no chance explains, if the kind tells that.
+    pub(crate) unexplained_one_count: Option<u64>,
+    /// New items a second; None where they were not watched for long enough.
+    pub(crate) new_per_second: Option<f64>,
+}
+
+/// Random items that a filter was asked for, and how many of them it called present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RateProbes {
+    pub(crate) probe_count: u64,
+    pub(crate) hit_count: u64,
+}
+
+impl RateProbes {
+    /// The share that was called present; None if nothing was asked.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    pub(crate) fn rate(self) -> Option<f64> {
+        (self.probe_count > 0).then(|| self.hit_count as f64 / self.probe_count as f64)
+    }
 }
 
 /// One replica in a status table.
@@ -321,6 +341,8 @@ pub(crate) struct CopyLoad {
     pub(crate) received_bytes: u64,
     pub(crate) refused_count: u64,
     pub(crate) convergence_ms: Option<u64>,
+    /// None, unless they were asked for.
+    pub(crate) probes: RateProbes,
 }
 
 /// Sweeps over the cube of a node.

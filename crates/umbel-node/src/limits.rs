@@ -54,6 +54,13 @@ pub const WHOLE_IMPORTS_MAX: usize = 2;
 /// An export that nobody asked for this long is let go.
 pub const EXPORT_IDLE_MAX: Duration = Duration::from_secs(60);
 
+/// Random items that a slice or copy is asked for whenever it is described: they take about as long as counting
+/// a few megabytes, and tell a rate of 1 % to within a tenth of itself.
+pub(crate) const RATE_PROBES: u32 = 10_000;
+
+/// Those of them that are asked for in one go: a tenth of a millisecond where each is a miss of every cache.
+pub(crate) const RATE_PROBES_AT_ONCE: u32 = 1_000;
+
 /// Words of a filter whose ones are counted in one go: 256 KiB, some tens of microseconds, which neither a
 /// heartbeat nor an insert notices.
 pub(crate) const COUNTED_WORDS_MAX: usize = 32 << 10;

@@ -230,6 +230,8 @@ pub enum Purpose {
     SessionKey,
     /// Nonces of what is wrapped on the disk.
     Wrapping,
+    /// Random items that filters are asked for, to measure their rate.
+    RateProbes,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

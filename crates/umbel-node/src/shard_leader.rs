@@ -12,9 +12,7 @@ use umbel_engine::shard::{
 };
 use umbel_engine::{FilterId, Generation, NodeId};
 
-use crate::calls::{
-    AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest, SliceLoad,
-};
+use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
@@ -24,6 +22,7 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
+mod arrivals;
 mod growing;
 mod load;
 mod scrub;
@@ -60,6 +59,8 @@ pub(crate) struct ShardLeader {
     scrubs: scrub::Scrubs,
     /// Counts of how full slices are.
     loads: load::Loads,
+    /// How fast new items come to them.
+    arrivals: arrivals::Arrivals,
     /// Items on their way to slices that grow.
     growing: growing::Growing,
     /// One moves the windows on, others wait for it.
@@ -96,6 +97,7 @@ impl ShardLeader {
             writes,
             scrubs,
             loads,
+            arrivals: arrivals::Arrivals::default(),
             growing,
             window_turn: tokio::sync::Mutex::default(),
         })
@@ -201,6 +203,7 @@ impl ShardLeader {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
         let items = u32::try_from(part.hashes.len()).unwrap_or(u32::MAX);
+        let slice = (part.filter, part.generation);
         let overloaded =
             || ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64);
         let _room = self.room.try_acquire_many(items).map_err(|_| overloaded())?;
@@ -210,6 +213,7 @@ impl ShardLeader {
             .await
             .map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group.id())))??;
         let new_count = bits.count_ones();
+        self.arrivals.add(slice, new_count.into());
         metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
         Ok(bits)
     }
@@ -235,7 +239,11 @@ impl ShardLeader {
         };
         let _writing = self.writes.read().await;
         match self.propose(ShardCommand::Remove(part)).await? {
-            ShardReply::Removed(outcome) => Ok(outcome?),
+            ShardReply::Removed(outcome) => {
+                let removed = outcome?;
+                self.arrivals.add((filter, generation), -f64::from(removed.count_ones()));
+                Ok(removed)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -266,48 +274,15 @@ impl ShardLeader {
         if grows && let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
+        if let ShardCommand::DropSlice(filter) = command {
+            self.arrivals.forget(filter);
+        }
         let _writing = self.writes.read().await;
         match self.propose(command).await? {
             ShardReply::Merged(outcome) => Ok(outcome?),
             ShardReply::Done(outcome) => Ok(outcome.map(|()| 0)?),
             other => Err(unexpected(&other)),
         }
-    }
-
-    async fn describe(
-        &self,
-        filter: FilterId,
-        generation: Generation,
-    ) -> Result<SliceLoad, ShardFailure> {
-        self.confirm().await?;
-        self.check_slice(filter, generation).map_err(|error| match self.space.shortage() {
-            // A slice that is not there cannot be made before there is room.
-            Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
-            None => error.into(),
-        })?;
-        Ok(self.load_here(filter, generation).await?)
-    }
-
-    /// How full a slice is in this replica, which may lack what others have confirmed if it does not lead.
-    ///
-    /// # Errors
-    /// If there is no such slice here, or it is at another generation.
-    pub(crate) async fn load_here(
-        &self,
-        filter: FilterId,
-        generation: Generation,
-    ) -> Result<SliceLoad, PartError> {
-        let slice = self.loads.describe(&self.group, filter, generation).await?;
-        let description = slice.description;
-        Ok(SliceLoad {
-            leader: self.node,
-            position_count: description.position_count,
-            one_count: description.one_count,
-            item_count: description.item_count.map(|estimate| estimate.item_count),
-            false_positive_rate: description.false_positive_rate,
-            new_count: slice.summary.new_count,
-            memory_bytes: description.memory_bytes,
-        })
     }
 
     async fn export(

@@ -173,10 +173,10 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new, then those of each level, or of each generation of an aging filter, or the inserts
-    /// of a stable one, or the oldest and the newest slice of a window.
+    /// Items called new and positions merged in, then those of each level, or of each generation of an aging
+    /// filter, or the inserts of a stable one, or the oldest and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
-        let mut counters = vec![self.new_count];
+        let mut counters = vec![self.new_count, self.merged_count];
         match &self.filter {
             AnyFilter::Scalable(filter) => {
                 counters.extend(filter.levels().iter().map(umbel_filter::FilterLevel::item_count));
@@ -191,8 +191,10 @@ impl Slice {
 
     /// Sets the counters; what does not fit the slice's shape is left out.
     pub(super) fn set_counters(&mut self, counters: &[u64]) {
-        let Some((&new_count, levels)) = counters.split_first() else { return };
-        self.new_count = new_count;
+        let Some((&[new_count, merged_count], levels)) = counters.split_first_chunk() else {
+            return;
+        };
+        (self.new_count, self.merged_count) = (new_count, merged_count);
         if let (AnyFilter::Window(window), &[oldest, newest]) = (&mut self.filter, levels) {
             window.advance(oldest, newest);
         }

@@ -196,7 +196,7 @@ fn what_does_not_fit_changes_nothing() {
                 generation: FIRST,
                 read_at: u64::MAX - 1,
                 blocks,
-                counters: vec![world.twin.summary(filter).unwrap().new_count, u64::MAX],
+                counters: vec![world.twin.summary(filter).unwrap().new_count, 0, u64::MAX],
             };
             world.apply(&ShardCommand::Repair(repair));
             // On the twin repairs only add, on the replica they are exact.

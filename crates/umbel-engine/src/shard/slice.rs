@@ -24,6 +24,8 @@ pub(super) struct Slice {
     pub(super) generation: Generation,
     /// Items that were called new since the generation began.
     pub(super) new_count: u64,
+    /// Positions that merges and loaded frames have set since the generation began.
+    pub(super) merged_count: u64,
     /// Index of the last entry that may have changed it. No part of the replicated state: a replica
     /// that was loaded knows only an index that is as high or higher.
     pub(super) written_index: u64,
@@ -55,6 +57,8 @@ pub struct SliceSummary {
     /// Number of items that were called new since the generation began. Merged filters and loaded
     /// frames are not counted, and removed items are not subtracted.
     pub new_count: u64,
+    /// Number of positions that merged filters and loaded frames have set since the generation began.
+    pub merged_count: u64,
     /// Bytes of memory for the positions.
     pub memory_bytes: u64,
 }
@@ -77,7 +81,7 @@ impl Slice {
             error => PartError::Malformed { what: error.to_string() },
         })?;
         let (spec, generation) = (spec.clone(), spec.generation);
-        Ok(Self { spec, generation, new_count: 0, written_index: 0, filter })
+        Ok(Self { spec, generation, new_count: 0, merged_count: 0, written_index: 0, filter })
     }
 
     /// Empties the slice and begins a generation.
@@ -87,7 +91,8 @@ impl Slice {
         range: HashRange,
     ) -> Result<(), PartError> {
         let empty = Self::create(&self.spec, range)?;
-        (self.filter, self.generation, self.new_count) = (empty.filter, generation, 0);
+        (self.filter, self.generation) = (empty.filter, generation);
+        (self.new_count, self.merged_count) = (0, 0);
         Ok(())
     }
 
@@ -251,7 +256,9 @@ impl Slice {
     /// ORs a source in that was checked.
     pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
         let merged = self.filter.merge(&source.filter);
-        merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })
+        let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
+        self.merged_count = self.merged_count.saturating_add(set);
+        Ok(set)
     }
 
     /// Refuses a kind that is not made of bits alone, and sources that differ, before anything is changed.
@@ -268,7 +275,9 @@ impl Slice {
     pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
         let sources: Vec<&AnyFilter> = sources.iter().map(|source| &source.filter).collect();
         let merged = self.filter.merge_shared(&sources);
-        merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })
+        let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
+        self.merged_count = self.merged_count.saturating_add(set);
+        Ok(set)
     }
 
     /// ORs a frame in.
@@ -286,12 +295,14 @@ impl Slice {
             room_for(self.spec.filter, filter, view.count())?;
         }
         let key = frame_key(self.spec.key)?;
-        view.merge_into(&mut self.filter, key).map_err(|error| match error {
+        let set = view.merge_into(&mut self.filter, key).map_err(|error| match error {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
                 PartError::ShapeMismatch { what: error.to_string() }
             }
             _ => bad(error.to_string()),
-        })
+        })?;
+        self.merged_count = self.merged_count.saturating_add(set);
+        Ok(set)
     }
 
     pub(super) fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
@@ -318,6 +329,7 @@ impl Slice {
             spec: self.spec.clone(),
             generation: self.generation,
             new_count: self.new_count,
+            merged_count: self.merged_count,
             memory_bytes: self.memory_bytes(),
         }
     }
@@ -330,6 +342,7 @@ impl Slice {
         digest.push_bytes(self.filter.shape().to_string().as_bytes());
         digest.push(self.generation.0);
         digest.push(self.new_count);
+        digest.push(self.merged_count);
         match &self.filter {
             AnyFilter::SingleShot(filter) => {
                 digest.push(filter.len());

@@ -87,7 +87,9 @@ fn slices_of_bits_are_intersected() {
             assert_eq!(state.digest(), before);
             continue;
         }
-        assert!(merged.unwrap() > 0, "{kind}");
+        let set_count = merged.unwrap();
+        let summary = state.summary(a).unwrap();
+        assert_eq!((summary.new_count, summary.merged_count), (1, set_count), "{kind}");
         let present = state.contains(a, FIRST, &list(&[7, 1, 2, 3, 4])).unwrap();
         assert_eq!(present.iter().collect::<Vec<_>>(), [true, false, true, true, false], "{kind}");
         assert_eq!(apply(&mut state, &[(c, FIRST), (b, FIRST)]), Ok(0));

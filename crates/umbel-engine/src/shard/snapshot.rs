@@ -68,6 +68,7 @@ pub(super) struct SliceHead {
     pub(super) spec: SliceSpec,
     pub(super) generation: Generation,
     new_count: u64,
+    merged_count: u64,
 }
 
 /// Why there is no state. Refuse the snapshot and ask for another one; a loader that refused a
@@ -151,6 +152,7 @@ impl ShardSnapshot {
             spec: slice.spec.clone(),
             generation: slice.generation,
             new_count: slice.new_count,
+            merged_count: slice.merged_count,
         });
         let (start, last) = (range.start(), range.last());
         let replay = if planted::on(Planted::IdsNotInSnapshot) {
@@ -262,10 +264,10 @@ impl SnapshotLoader {
         {
             stable.parts_mut().1.fill(0);
         }
-        let SliceHead { ref spec, generation, new_count } = *head;
-        let written_index = NO_INDEX;
-        let loaded = Slice { spec: spec.clone(), generation, new_count, written_index, filter };
-        self.state.slices.insert(spec.filter, loaded);
+        let SliceHead { ref spec, generation, new_count, merged_count } = *head;
+        let (spec, written_index) = (spec.clone(), NO_INDEX);
+        let loaded = Slice { spec, generation, new_count, merged_count, written_index, filter };
+        self.state.slices.insert(loaded.spec.filter, loaded);
         self.loaded += 1;
         Ok(())
     }

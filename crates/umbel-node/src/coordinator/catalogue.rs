@@ -22,6 +22,7 @@ use crate::ports::Purpose;
 
 pub(crate) mod expiry;
 mod merge;
+pub(crate) mod outlook;
 pub(crate) mod overlap;
 mod unfinished;
 
@@ -414,6 +415,7 @@ fn check_filter_count(count: usize) -> Result<(), CallFailure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::RateProbes;
 
     const PARTITIONED: (Kind, Distribution) = (Kind::Blocked, Distribution::Partitioned);
 
@@ -441,6 +443,9 @@ mod tests {
             false_positive_rate,
             new_count,
             memory_bytes: 64,
+            probes: RateProbes { probe_count: 100, hit_count: 2 },
+            unexplained_one_count: Some(3),
+            new_per_second: item_count,
         };
         let mut info = FilterInfo {
             id: FilterId(1),
@@ -453,6 +458,13 @@ mod tests {
         };
         assert_eq!((info.item_count(), info.false_positive_rate()), (Some(5.0), 0.5));
         assert_eq!((info.sum(|slice| slice.new_count), info.sum(|s| s.one_count)), (u64::MAX, 20));
+        assert_eq!(info.probes(), RateProbes { probe_count: 200, hit_count: 4 });
+        assert_eq!(info.unexplained_one_count(), Some(6));
+        assert_eq!(info.outlook().new_per_second, Some(5.0));
+        info.slices[1].1.new_per_second = None;
+        assert_eq!(info.outlook().new_per_second, Some(4.0), "the other takes as many");
+        info.slices[1].1.unexplained_one_count = None;
+        assert_eq!(info.unexplained_one_count(), None);
         info.slices[1].1.item_count = None;
         assert_eq!(info.item_count(), None);
     }

@@ -22,6 +22,7 @@ use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 use crate::local::Local;
+use crate::ports::Purpose;
 
 mod flush;
 mod gathered;
@@ -232,7 +233,9 @@ impl Coordinator {
     ) -> Result<FilterInfo, CallFailure> {
         let (filter, copy) = self.own_copy(filter, deadline).await?;
         let all = self.describe_copies(&filter).await?;
-        let copies = CopiesInfo { own: copy.load().await, all, distinct: copy.estimates() };
+        let probe_seed = Some(self.seed().number(Purpose::RateProbes));
+        let copies =
+            CopiesInfo { own: copy.load(probe_seed).await, all, distinct: copy.estimates() };
         let LiveFilter { id, record, .. } = filter;
         Ok(FilterInfo { id, record, slices: Vec::new(), copies: Some(copies) })
     }

@@ -3,7 +3,7 @@
 use umbel_engine::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
 use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
 use umbel_engine::shard::{PlanError, SliceShape, WindowRules};
-use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX};
+use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX, sizing};
 
 use crate::failure::CallFailure;
 
@@ -144,6 +144,28 @@ fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
     BlockShape::new(kind, HashRange::WHOLE, block_count, block_bits, probe_count)
         .map(|whole| whole.false_positive_rate(capacity))
         .map_err(|error| not_planned(&error.into()))
+}
+
+/// Items with which a filter of this shape errs so often; None of kinds that grow or forget.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
+    let rate_at = |item_count| match *shape {
+        SliceShape::SingleShot { position_count } => {
+            sizing::single_shot_false_positive_rate(position_count, item_count).ok()
+        }
+        _ => rate_of(shape, item_count).ok(),
+    };
+    rate_at(0)?;
+    // The rate rises with the items: halved until the number is found, at most 64 times.
+    let (mut low, mut high) = (0, u64::MAX);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match rate_at(middle)? < rate {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Some(low as f64)
 }
 
 /// Bytes of one copy of a replicated filter, at the planned number of items.

@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use umbel_filter::OnesCount;
+use umbel_engine::shard::probe_hashes;
+use umbel_filter::{Contains, HashRange, OnesCount};
 
 use super::copy::Copy;
-use crate::calls::CopyLoad;
-use crate::limits::COUNTED_WORDS_MAX;
+use crate::calls::{CopyLoad, RateProbes};
+use crate::limits::{COUNTED_WORDS_MAX, RATE_PROBES, RATE_PROBES_AT_ONCE};
 
 impl Copy {
     /// Bytes of memory for the bits.
@@ -28,8 +29,12 @@ impl Copy {
     }
 
     /// How the copy is. That counts all bits, up to a gibibyte, in pieces between which copy and thread
-    /// are others': not for what is done often.
-    pub(crate) async fn load(&self) -> CopyLoad {
+    /// are others': not for what is done often. With a seed it is asked for random items made of that.
+    pub(crate) async fn load(&self, probe_seed: Option<u64>) -> CopyLoad {
+        let probes = match probe_seed {
+            Some(seed) => self.probe(seed).await,
+            None => RateProbes::default(),
+        };
         let (mut count, mut counted) = (OnesCount::default(), self.generation());
         let description = loop {
             let piece = {
@@ -63,6 +68,22 @@ impl Copy {
             received_bytes: self.traffic.received_bytes.load(Ordering::Relaxed),
             refused_count: self.traffic.refused_count.load(Ordering::Relaxed),
             convergence_ms: state.convergence.map(ms),
+            probes,
         }
+    }
+
+    async fn probe(&self, seed: u64) -> RateProbes {
+        let mut probes = RateProbes::default();
+        let mut present = Vec::with_capacity(RATE_PROBES_AT_ONCE as usize);
+        for part in 0..u64::from(RATE_PROBES / RATE_PROBES_AT_ONCE) {
+            let seed = seed.wrapping_add(part);
+            let hashes = probe_hashes(seed, HashRange::WHOLE, RATE_PROBES_AT_ONCE);
+            present.clear();
+            self.read().replica.filter().contains_batch(&hashes, &mut present);
+            probes.hit_count += present.iter().filter(|&&is_present| is_present).count() as u64;
+            probes.probe_count += u64::from(RATE_PROBES_AT_ONCE);
+            tokio::task::yield_now().await;
+        }
+        probes
     }
 }

@@ -96,7 +96,7 @@ impl Local {
                 CopyAnswer::Version { version, is_settled }
             }
             CopyRequest::Describe => {
-                let load = copy.load().await;
+                let load = copy.load(None).await;
                 let sweeps = self.copies().sweeps();
                 CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
             }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::NodeId;
 use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
-use umbel_filter::sizing::Estimate;
+use umbel_filter::sizing::{self, Estimate};
 use umbel_proto::v1;
 
 use super::convert::{read_level_to_proto, summary};
-use crate::calls::CopyReport;
+use crate::calls::{CopyReport, RateProbes};
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::overlap::Overlap;
 use crate::coordinator::catalogue::{CopiesInfo, FilterInfo};
@@ -18,11 +18,26 @@ use crate::coordinator::replicated::{ExchangeReport, Flushed};
 use crate::coordinator::scrub::{Scrubbed, ScrubbedSlice};
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
-    let filter = Some(summary(info.id, &info.record));
-    match &info.copies {
-        Some(copies) => v1::InfoResponse { filter, ..copies_info(copies) },
-        None => v1::InfoResponse { filter, ..slices_info(info) },
+    let load = match &info.copies {
+        Some(copies) => copies_info(copies),
+        None => slices_info(info),
+    };
+    let outlook = info.outlook();
+    v1::InfoResponse {
+        filter: Some(summary(info.id, &info.record)),
+        measured: measured(info.probes()),
+        new_per_second: outlook.new_per_second,
+        seconds_to_capacity: outlook.seconds_to_capacity,
+        seconds_to_rate: outlook.seconds_to_rate,
+        unexplained_one_count: info.unexplained_one_count(),
+        ..load
     }
+}
+
+fn measured(probes: RateProbes) -> Option<v1::MeasuredRate> {
+    let RateProbes { probe_count, hit_count: present_count } = probes;
+    let (rate_low, rate_high) = sizing::measured_rate_bounds(probe_count, present_count)?;
+    Some(v1::MeasuredRate { probe_count, present_count, rate_low, rate_high })
 }
 
 fn slices_info(info: &FilterInfo) -> v1::InfoResponse {

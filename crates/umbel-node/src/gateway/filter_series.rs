@@ -15,9 +15,12 @@ use tokio::time::{Duration, Instant, timeout};
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 
+use crate::calls::RateProbes;
 use crate::coordinator::Coordinator;
+use crate::coordinator::catalogue::outlook::{Outlook, Room, new_per_second};
 use crate::local::Local;
 use crate::metrics;
+use crate::ports::Purpose;
 
 /// Filters that are told of, those with the most memory: a series each for all ten thousand of a cluster
 /// would be more than all other measurements together.
@@ -44,6 +47,10 @@ struct Held {
     memory_bytes: u64,
     /// Of its slices here the mean.
     rate_now: f64,
+    probes: RateProbes,
+    /// None of kinds that do not tell.
+    unexplained_ones: Option<u64>,
+    outlook: Outlook,
 }
 
 /// A filter of which this node holds something.
@@ -63,7 +70,7 @@ struct Series {
     value: fn(&Row) -> Option<f64>,
 }
 
-const SERIES: [Series; 7] = [
+const SERIES: [Series; 12] = [
     Series {
         name: "umbel_filter_capacity_items",
         help: "Different items that the filter is planned for, on all nodes together.",
@@ -93,6 +100,31 @@ const SERIES: [Series; 7] = [
         name: "umbel_filter_false_positive_rate",
         help: "Probability that an absent item is called present, mean of these shards or of this copy.",
         value: |row| Some(row.held.rate_now),
+    },
+    Series {
+        name: "umbel_filter_false_positive_rate_measured",
+        help: "Share of random items, asked for at this sample, that these shards or this copy called present.",
+        value: |row| row.held.probes.rate(),
+    },
+    Series {
+        name: "umbel_filter_new_items_per_second",
+        help: "New items a second in these shards, those of the last hour counting more.",
+        value: |row| row.held.outlook.new_per_second,
+    },
+    Series {
+        name: "umbel_filter_capacity_eta_seconds",
+        help: "Seconds until these shards have their share of the capacity, at that rate.",
+        value: |row| row.held.outlook.seconds_to_capacity,
+    },
+    Series {
+        name: "umbel_filter_rate_eta_seconds",
+        help: "Seconds until these shards err as often as planned, at that rate.",
+        value: |row| row.held.outlook.seconds_to_rate,
+    },
+    Series {
+        name: "umbel_filter_unexplained_ones",
+        help: "Set bits of these shards beyond those that chance and merges explain.",
+        value: |row| row.held.unexplained_ones.map(float),
     },
     Series {
         name: "umbel_filter_false_positive_rate_planned",
@@ -212,33 +244,47 @@ fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
 
 /// The slices of a filter in the shards that this node leads; None if there are none.
 async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
-    let mut sum = Held { items: Some(0.0), ..Held::default() };
-    let mut count: u32 = 0;
+    let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
+    let mut loads = Vec::new();
     for shard in local.shards() {
         if !shard.group().is_leader() || shard.group().lacks_quorum() {
             continue;
         }
         let Ok(load) = shard.load_here(id, record.generation).await else { continue };
-        count += 1;
         sum.positions += load.position_count;
         sum.ones += load.one_count;
         sum.items = sum.items.zip(load.item_count).map(|(sum, items)| sum + items);
         sum.memory_bytes += load.memory_bytes;
         sum.rate_now += load.false_positive_rate;
+        sum.probes.probe_count += load.probes.probe_count;
+        sum.probes.hit_count += load.probes.hit_count;
+        let both = sum.unexplained_ones.zip(load.unexplained_one_count);
+        sum.unexplained_ones = both.map(|(sum, ones)| sum.saturating_add(ones));
+        loads.push(load);
     }
+    let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
     sum.rate_now /= f64::from(count.max(1));
+    let settings = &record.settings;
+    let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
+    let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
+    let here = room.share(count, shard_count);
+    sum.outlook = here.outlook(sum.items, new_per_second(loads.iter()));
     (count > 0).then_some(sum)
 }
 
 /// This node's copy of a replicated filter, if it has one.
 async fn copy(local: &Local, id: FilterId) -> Option<Held> {
-    let load = local.copies().get(id)?.load().await;
+    let probe_seed = Some(local.seed().number(Purpose::RateProbes));
+    let load = local.copies().get(id)?.load(probe_seed).await;
     Some(Held {
         positions: load.position_count,
         ones: load.one_count,
         items: load.item_count,
         memory_bytes: load.memory_bytes,
         rate_now: load.false_positive_rate,
+        probes: load.probes,
+        unexplained_ones: None,
+        outlook: Outlook::default(),
     })
 }
 
@@ -272,7 +318,20 @@ mod tests {
     use super::*;
 
     fn row(name: &str, items: Option<f64>) -> Row {
-        let held = Held { positions: 8, ones: 2, items, memory_bytes: 64, rate_now: 0.5 };
+        let probes = RateProbes { probe_count: 200, hit_count: 3 };
+        let outlook = Outlook { new_per_second: Some(2.5), ..Outlook::default() };
+        let (positions, ones, memory_bytes, rate_now) = (8, 2, 64, 0.5);
+        let unexplained_ones = Some(0);
+        let held = Held {
+            positions,
+            ones,
+            items,
+            memory_bytes,
+            rate_now,
+            probes,
+            unexplained_ones,
+            outlook,
+        };
         Row {
             name: name.to_owned(),
             distribution: "partitioned",
@@ -324,6 +383,14 @@ mod tests {
                 "umbel_filter_positions{filter=\"full\",distribution=\"partitioned\"} 8\n"
             )
         );
+        let told = |name: &str, value: &str| {
+            let line = format!("{name}{{filter=\"full\",distribution=\"partitioned\"}} {value}\n");
+            text.contains(&line)
+        };
+        assert!(told("umbel_filter_false_positive_rate_measured", "0.015"), "{text}");
+        assert!(told("umbel_filter_new_items_per_second", "2.5"), "{text}");
+        assert!(told("umbel_filter_unexplained_ones", "0"), "{text}");
+        assert!(!text.contains("umbel_filter_capacity_eta_seconds"), "{text}");
         assert!(text.lines().all(|line| !line.starts_with('\\')), "{text}");
         assert_eq!(rendered(&[]), "");
     }

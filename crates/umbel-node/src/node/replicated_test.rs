@@ -401,7 +401,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     let report = nodes[0].local.copies();
     // A foreign cluster is refused at the door, before anybody counts.
     assert_eq!(report.refused_count(), before.1 + 4 + 2);
-    assert_eq!(report.get(id).unwrap().load().await.refused_count, 2);
+    assert_eq!(report.get(id).unwrap().load(None).await.refused_count, 2);
     drop(asked);
     stop(nodes).await;
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use umbel_engine::shard::{OverlapCount, PartError, SliceDescription};
+use umbel_engine::shard::{OverlapCount, PartError, ShardState, SliceDescription, SliceShape};
 use umbel_engine::{FilterId, Generation};
-use umbel_filter::OnesCount;
+use umbel_filter::{Kind, OnesCount, sizing};
 
 use super::ShardLeader;
-use crate::calls::ShardFailure;
-use crate::limits::COUNTED_WORDS_MAX;
+use crate::calls::{RateProbes, ShardFailure, SliceLoad};
+use crate::limits::{COUNTED_WORDS_MAX, RATE_PROBES, RATE_PROBES_AT_ONCE};
+use crate::ports::Purpose;
 use crate::raft::group::Group;
 
 /// Counts of a shard's slices: one at a time.
@@ -27,7 +28,10 @@ pub(super) struct Loads {
 }
 
 /// The newest count of each filter, with its number, while somebody waits who may use it.
-type Counted = BTreeMap<(FilterId, Generation), (u64, SliceDescription)>;
+type Counted = BTreeMap<(FilterId, Generation), (u64, Described)>;
+
+/// What a slice is and how full, and the random items that it was asked for meanwhile.
+type Described = (SliceDescription, RateProbes);
 
 impl Loads {
     /// What a slice is and how full, as it was at some moment between the call and its answer. Bits that are
@@ -40,7 +44,7 @@ impl Loads {
         group: &Group,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<SliceDescription, PartError> {
+    ) -> Result<Described, PartError> {
         use std::sync::atomic::Ordering::Relaxed;
 
         let asking = Arc::clone(&self.asking);
@@ -70,6 +74,45 @@ impl Loads {
 }
 
 impl ShardLeader {
+    pub(super) async fn describe(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<SliceLoad, ShardFailure> {
+        self.confirm().await?;
+        self.check_slice(filter, generation).map_err(|error| match self.space.shortage() {
+            // A slice that is not there cannot be made before there is room.
+            Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
+            None => error.into(),
+        })?;
+        Ok(self.load_here(filter, generation).await?)
+    }
+
+    /// How full a slice is in this replica, which may lack what others have confirmed if it does not lead.
+    ///
+    /// # Errors
+    /// If there is no such slice here, or it is at another generation.
+    pub(crate) async fn load_here(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<SliceLoad, PartError> {
+        let (slice, probes) = self.loads.describe(&self.group, filter, generation).await?;
+        let description = slice.description;
+        Ok(SliceLoad {
+            leader: self.node,
+            position_count: description.position_count,
+            one_count: description.one_count,
+            item_count: description.item_count.map(|estimate| estimate.item_count),
+            false_positive_rate: description.false_positive_rate,
+            new_count: slice.summary.new_count,
+            memory_bytes: description.memory_bytes,
+            probes,
+            unexplained_one_count: unexplained_one_count(&slice),
+            new_per_second: self.arrivals.per_second((filter, generation)),
+        })
+    }
+
     /// What the slices of two filters have in common, counted piece by piece.
     pub(super) async fn overlap(
         &self,
@@ -80,9 +123,8 @@ impl ShardLeader {
         self.confirm().await?;
         let mut count = OverlapCount::default();
         loop {
-            let piece = |state: &umbel_engine::shard::ShardState| {
-                state.overlap_on(ours, theirs, &mut count, COUNTED_WORDS_MAX)
-            };
+            let piece =
+                |state: &ShardState| state.overlap_on(ours, theirs, &mut count, COUNTED_WORDS_MAX);
             if self.group.replica().read_shard(piece)? {
                 return Ok(count);
             }
@@ -91,20 +133,39 @@ impl ShardLeader {
     }
 }
 
-async fn count(
-    group: &Group,
-    slice: (FilterId, Generation),
-) -> Result<SliceDescription, PartError> {
+/// Set positions beyond those that chance and merges explain; None of kinds that lose positions, or whose
+/// items do not tell how many they set.
+fn unexplained_one_count(slice: &SliceDescription) -> Option<u64> {
+    let SliceShape::Blocks { kind, probe_count, .. } = slice.summary.spec.shape else {
+        return None;
+    };
+    if !matches!(Kind::from_id(kind)?, Kind::Blocked | Kind::Classic | Kind::Partitioned) {
+        return None;
+    }
+    let (positions, ones) = (slice.description.position_count, slice.description.one_count);
+    let chance = sizing::explained_one_count(positions, probe_count, slice.summary.new_count);
+    Some(ones.saturating_sub(chance.ok()?.saturating_add(slice.summary.merged_count)))
+}
+
+async fn count(group: &Group, slice: (FilterId, Generation)) -> Result<Described, PartError> {
     let mut count = OnesCount::default();
-    loop {
-        let piece = |state: &umbel_engine::shard::ShardState| {
-            state.describe_on(slice, &mut count, COUNTED_WORDS_MAX)
-        };
+    let described = loop {
+        let piece = |state: &ShardState| state.describe_on(slice, &mut count, COUNTED_WORDS_MAX);
         if let Some(described) = group.replica().read_shard(piece)? {
-            return Ok(described);
+            break described;
         }
         tokio::task::yield_now().await;
+    };
+    let seed = group.number(Purpose::RateProbes);
+    let mut probes = RateProbes::default();
+    for part in 0..u64::from(RATE_PROBES / RATE_PROBES_AT_ONCE) {
+        let seed = seed.wrapping_add(part);
+        let ask = |state: &ShardState| state.probe(slice, seed, RATE_PROBES_AT_ONCE);
+        probes.hit_count += u64::from(group.replica().read_shard(ask)?);
+        probes.probe_count += u64::from(RATE_PROBES_AT_ONCE);
+        tokio::task::yield_now().await;
     }
+    Ok((described, probes))
 }
 
 #[cfg(test)]
@@ -114,12 +175,82 @@ mod tests {
     use futures_util::future::join_all;
     use umbel_engine::ShardId;
     use umbel_engine::meta::{Distribution, FilterName};
-    use umbel_filter::Kind;
+    use umbel_engine::shard::{
+        Bitmap, HashList, InsertPart, KeyName, SetOperation, ShardCommand, SliceSpec,
+        SnapshotLoader, probe_hashes,
+    };
+    use umbel_filter::{AnyFilter, Describe, HashFunction, HashRange, Insert, Insertion};
 
     use super::*;
     use crate::coordinator::catalogue::{Hashing, NewFilter};
     use crate::coordinator::sizes::FilterSize;
     use crate::node::node_test::{deadline, items, start_alone};
+
+    /// A slice into which so many items went one by one, chosen by `choose` from random ones.
+    fn filled(item_count: u32, choose: impl Fn(&AnyFilter, &AnyFilter) -> bool) -> ShardState {
+        let (filter, generation) = (FilterId(1), Generation(1));
+        let kind = Kind::Blocked.id();
+        let shape = SliceShape::Blocks { kind, block_count: 64, block_bits: 512, probe_count: 6 };
+        let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
+        let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+        for filter in [filter, FilterId(2)] {
+            let spec = SliceSpec { filter, generation, shape, key };
+            state.apply(&ShardCommand::CreateSlice(spec));
+        }
+        let mut twin = shape.create(HashRange::WHOLE).unwrap();
+        let mut chosen = Vec::new();
+        for hash in probe_hashes(3, HashRange::WHOLE, 100_000) {
+            let mut with = twin.clone();
+            if with.insert(hash) == Ok(Insertion::New) && choose(&twin, &with) {
+                twin = with;
+                chosen.push(hash);
+            }
+            if chosen.len() == item_count as usize {
+                break;
+            }
+        }
+        assert_eq!(chosen.len(), item_count as usize);
+        let part = InsertPart {
+            filter,
+            generation,
+            request: None,
+            proposed: Bitmap::ones(item_count),
+            hashes: HashList::from_hashes(&chosen),
+            growth_bytes: 0,
+        };
+        state.apply(&ShardCommand::Insert(vec![part]));
+        state
+    }
+
+    fn ones(filter: &AnyFilter) -> u64 {
+        filter.describe().one_count
+    }
+
+    fn unexplained(state: &ShardState, filter: u64) -> Option<u64> {
+        unexplained_one_count(&state.describe(FilterId(filter)).unwrap())
+    }
+
+    #[test]
+    fn items_that_were_chosen_are_told_from_random_ones() {
+        for item_count in [400, 1_600, 3_000] {
+            assert_eq!(unexplained(&filled(item_count, |_, _| true), 1), Some(0), "{item_count}");
+        }
+        // Each sets six positions that were free, which is what somebody does who fills a filter.
+        let mut state = filled(1_600, |before, after| ones(after) == ones(before) + 6);
+        let beyond = unexplained(&state, 1).unwrap();
+        assert!(beyond > 1_000, "{beyond}");
+        // What is merged is explained, wherever it comes from, also after a snapshot.
+        let (generation, sources) = (Generation(1), vec![(FilterId(1), Generation(1))]);
+        let (target, operation) = (FilterId(2), SetOperation::Union);
+        state.apply(&ShardCommand::MergeSlices { target, generation, sources, operation });
+        assert_eq!(unexplained(&state, 2), Some(0));
+        let snapshot = state.snapshot();
+        let mut loader =
+            SnapshotLoader::new(ShardId(0), HashRange::WHOLE, snapshot.head()).unwrap();
+        snapshot.frames().for_each(|frame| loader.push(&frame.unwrap()).unwrap());
+        let loaded = loader.finish().unwrap();
+        assert_eq!((unexplained(&loaded, 1), unexplained(&loaded, 2)), (Some(beyond), Some(0)));
+    }
 
     /// Others run between the pieces of a count, and it is made twice at most, however many ask: once for who
     /// came first, and once for all that came while it was under way.
@@ -155,7 +286,7 @@ mod tests {
         let ask = || loads.describe(&leader.group, filter, generation);
         let answers = join_all((0..50).map(|_| ask())).await;
         other.abort();
-        assert!(answers.into_iter().all(|answer| answer.unwrap() == whole));
+        assert!(answers.into_iter().all(|answer| answer.unwrap().0 == whole));
         assert_eq!(loads.begun.load(Ordering::Relaxed), 2);
         assert!(loads.counted.lock().await.is_empty());
         let pieces =

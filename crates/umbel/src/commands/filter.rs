@@ -6,6 +6,7 @@ pub(crate) mod count;
 pub(crate) mod create;
 mod items;
 mod levels;
+mod outlook;
 mod overlap;
 mod replicated;
 mod show;

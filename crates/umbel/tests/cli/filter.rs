@@ -176,6 +176,14 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
         (&info["filter"]["kind"], info["slices"].as_array().unwrap().len()),
         (&json!("blocked"), 1)
     );
+    // Random items were asked for; nobody fills it on purpose, and it was not watched for a minute yet.
+    assert!(info["measured"]["rate"].as_f64().unwrap() < 0.01, "{info}");
+    assert_eq!(
+        (&info["measured"]["probes"], &info["unexplained_ones"]),
+        (&json!(10_000), &json!(0))
+    );
+    assert_eq!(info["new_per_second"], Value::Null);
+    assert!(filter("info a").kept_text().contains("\nones beyond chance\t0\n"));
     filter("merge a other").refused(1, &["other"]);
     filter("create both --like a").kept();
     filter("intersect both a b").kept();

@@ -392,6 +392,8 @@ pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, 
             info.false_positive_rate(),
         ),
     };
+    let (probes, outlook) = (info.probes(), info.outlook());
+    let number = |number: Option<f64>| number.map_or(Reply::Null, Reply::Double);
     let rows = vec![
         ("id", Reply::number(info.id.0)),
         ("kind", Reply::bulk(kind)),
@@ -407,6 +409,12 @@ pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, 
         ("one_count", Reply::number(ones)),
         ("memory_bytes", Reply::number(memory_bytes(&info))),
         ("shards", Reply::number(info.slices.len() as u64)),
+        ("false_positive_rate_measured", number(probes.rate())),
+        ("probe_count", Reply::number(probes.probe_count)),
+        ("new_per_second", number(outlook.new_per_second)),
+        ("seconds_to_capacity", number(outlook.seconds_to_capacity)),
+        ("seconds_to_rate", number(outlook.seconds_to_rate)),
+        ("unexplained_one_count", info.unexplained_one_count().map_or(Reply::Null, Reply::number)),
     ];
     Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
 }

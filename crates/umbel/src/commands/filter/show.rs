@@ -1,6 +1,6 @@
 //! What the catalogue and the nodes say of filters, for people and programs.
 
-use super::{replicated, window};
+use super::{outlook, replicated, window};
 use crate::commands::cluster::show::{Rows, facts, print};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -95,6 +95,7 @@ pub(super) fn info_text(info: &InfoResponse) -> String {
         ("positions", info.position_count.to_string()),
         ("bytes now", info.memory_bytes.to_string()),
     ]);
+    lines.extend(outlook::rows(info));
     if !is_replicated {
         lines.push(("shards", info.slices.len().to_string()));
         return facts(&lines);
@@ -122,7 +123,7 @@ pub(super) fn info_json(info: &InfoResponse) -> Value {
             "memory_bytes": slice.memory_bytes,
         })
     };
-    json!({
+    let mut value = json!({
         "filter": info.filter.as_ref().map(summary_json),
         "positions": info.position_count,
         "ones": info.one_count,
@@ -133,7 +134,11 @@ pub(super) fn info_json(info: &InfoResponse) -> Value {
         "slices": info.slices.iter().map(slice).collect::<Vec<_>>(),
         "copies": info.copies.iter().map(replicated::copy_json).collect::<Vec<_>>(),
         "distinct": info.distinct.as_ref().map(replicated::distinct_json),
-    })
+    });
+    for (name, member) in outlook::members(info) {
+        value[name] = member;
+    }
+    value
 }
 
 fn is_replicated(info: &InfoResponse) -> bool {
@@ -161,7 +166,7 @@ fn distribution_name(filter: &FilterSummary) -> &'static str {
 }
 
 /// Three digits say enough of a rate.
-fn rate_text(rate: f64) -> String {
+pub(super) fn rate_text(rate: f64) -> String {
     if rate == 0.0 || rate >= 1e-4 { format!("{rate:.6}") } else { format!("{rate:.3e}") }
 }
 

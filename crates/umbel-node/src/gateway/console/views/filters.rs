@@ -120,6 +120,7 @@ fn load(info: &v1::InfoResponse) -> Value {
         ("one_count", info.one_count.into()),
         ("rate_now", info.false_positive_rate_now.into()),
         ("memory_bytes", info.memory_bytes.into()),
+        ("unexplained_ones", info.unexplained_one_count.into()),
     ])
 }
 
