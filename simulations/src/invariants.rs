@@ -18,6 +18,7 @@ pub(crate) mod one_new_per_item;
 pub(crate) mod quotas_hold;
 pub(crate) mod raft;
 pub(crate) mod removed_stay_out;
+pub(crate) mod reset_is_atomic;
 pub(crate) mod retry_is_first_answer;
 pub(crate) mod sessions_are_their_owners;
 pub(crate) mod violation;

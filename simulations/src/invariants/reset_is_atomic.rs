@@ -1,0 +1,206 @@
+//! Nobody sees a filter as it was before it was emptied once somebody has seen it emptied (design/online.md
+//! 1.6): from the end of the clearing on, or of an answer that calls an item absent which was acknowledged
+//! before the clearing began, no linearizable question that begins later calls anything present that only
+//! inserts from before the clearing explain. Nor does one answer do both: its items lie in several shards, but
+//! it is about one generation.
+//!
+//! Asked of filters of one life whose positions a history tells, that were cleared and never merged into. What
+//! any replica says is not linearizable, and is left out.
+
+use std::collections::BTreeMap;
+
+use super::checked::Checked;
+use crate::history::{Call, Verb};
+use crate::oracle::bits::{FirstSet, Probes};
+use crate::oracle::view::{FilterView, Request, View, end_us};
+use crate::plan::FilterKind;
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "reset_is_atomic";
+
+/// Checks every clearing.
+pub(crate) fn check(view: &View<'_>) -> Checked {
+    let mut checked = Checked::new(NAME);
+    for filter in &view.filters {
+        let Some(probes) = probes_of(filter) else { continue };
+        let acked = acked_by_item(filter);
+        for clear in &filter.erasers {
+            if let Some(seen) = first_seen(filter, clear, &acked) {
+                check_after(filter, probes, clear, seen, &mut checked);
+            }
+        }
+    }
+    checked
+}
+
+/// The positions of a filter that this can be asked of.
+fn probes_of<'a>(filter: &'a FilterView<'_>) -> Option<&'a Probes> {
+    let [life] = &filter.lives[..] else { return None };
+    let is_counted = filter.facts.kind == FilterKind::Counting;
+    let is_cleared = filter.erasers.iter().all(|eraser| eraser.call.verb == Verb::Clear);
+    let is_simple = is_cleared && !is_counted && life.sources.is_empty();
+    is_simple.then_some(life.probes.as_ref()).flatten()
+}
+
+/// Inserts that were acknowledged, by item.
+fn acked_by_item<'a, 'b>(filter: &'b FilterView<'a>) -> BTreeMap<u32, Vec<&'b Request<'a>>> {
+    let mut acked: BTreeMap<u32, Vec<&Request<'_>>> = BTreeMap::new();
+    for insert in filter.inserts.iter().filter(|insert| insert.answers.is_some()) {
+        insert.call.items.iter().for_each(|&item| acked.entry(item).or_default().push(insert));
+    }
+    acked
+}
+
+/// That somebody saw what a clearing left: the answer, and when it came.
+#[derive(Clone, Copy)]
+struct Seen {
+    call: u32,
+    end_us: u64,
+}
+
+/// The first answer that shows that a clearing was done.
+fn first_seen(
+    filter: &FilterView<'_>,
+    clear: &Request<'_>,
+    acked: &BTreeMap<u32, Vec<&Request<'_>>>,
+) -> Option<Seen> {
+    let done = clear.answers.map(|_| Seen { call: clear.call.id, end_us: clear.end_us });
+    let absent = negatives(filter).filter(|negative| {
+        let before = acked.get(&negative.item).map_or(&[][..], Vec::as_slice);
+        let latest_us = clear.start_us.min(negative.start_us);
+        // The one that began last: fewest clearings lie between it and the answer.
+        let last = before.iter().rev().find(|insert| insert.end_us < latest_us);
+        last.is_some_and(|insert| is_only_one(filter, clear, insert.start_us, negative.end_us))
+    });
+    let absent = absent.map(|Negative { call, end_us, .. }| Seen { call, end_us });
+    done.into_iter().chain(absent).min_by_key(|seen| seen.end_us)
+}
+
+/// Whether no other clearing may have been done in that time.
+fn is_only_one(filter: &FilterView<'_>, clear: &Request<'_>, from_us: u64, to_us: u64) -> bool {
+    let others = filter.erasers.iter().filter(|other| other.call.id != clear.call.id);
+    let mut meanwhile = others.filter(|other| other.start_us <= to_us && other.last_us >= from_us);
+    clear.start_us <= to_us && meanwhile.next().is_none()
+}
+
+/// An item that was called absent.
+struct Negative {
+    call: u32,
+    item: u32,
+    start_us: u64,
+    end_us: u64,
+}
+
+/// What was called absent. Leaders confirm that, whatever the level of the question.
+fn negatives<'b>(filter: &'b FilterView<'_>) -> impl Iterator<Item = Negative> + 'b {
+    let new = filter.inserts.iter().flat_map(|insert| {
+        let Request { call, start_us, end_us, .. } = *insert;
+        let news = insert.answered().filter(|&(_, is_new)| is_new);
+        news.map(move |(item, _)| Negative { call: call.id, item, start_us, end_us })
+    });
+    let no = filter.reads.iter().flat_map(|&read| {
+        let (call, start_us, end_us) = (read.id, read.start_us, end_us(read));
+        let absent = FilterView::read_answers(read).filter(|&(_, is_maybe)| !is_maybe);
+        absent.map(move |(item, _)| Negative { call, item, start_us, end_us })
+    });
+    new.chain(no)
+}
+
+fn check_after(
+    filter: &FilterView<'_>,
+    probes: &Probes,
+    clear: &Request<'_>,
+    seen: Seen,
+    checked: &mut Checked,
+) {
+    // What may be in the generations from the clearing on.
+    let mut set = FirstSet::new(probes.position_count());
+    for insert in filter.inserts.iter().filter(|insert| insert.last_us >= clear.start_us) {
+        for &item in &insert.call.items {
+            set.set(probes.of(item), insert.start_us, insert.call.id);
+        }
+    }
+    let reads = filter.reads.iter().filter(|read| read.verb == Verb::Contains);
+    for &read in reads.filter(|read| read.start_us > seen.end_us || read.id == seen.call) {
+        for (item, is_maybe) in FilterView::read_answers(read).filter(|&(_, is_maybe)| is_maybe) {
+            let (first_us, _) = set.all_set(probes.of(item));
+            let is_old = is_maybe && first_us > end_us(read);
+            checked.record(end_us(read), is_old.then(|| broken(filter, clear, seen, read, item)));
+        }
+    }
+}
+
+fn broken(
+    filter: &FilterView<'_>,
+    clear: &Request<'_>,
+    seen: Seen,
+    read: &Call,
+    item: u32,
+) -> String {
+    format!(
+        "call {} calls item {item} of {} present, which was inserted before clearing {} alone, and \
+         call {} had seen the filter emptied at {} us",
+        read.id, filter.facts.name, clear.call.id, seen.call, seen.end_us
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::check_history;
+    use crate::oracle::fixture::{Cluster, History};
+
+    /// A filter with items 1 and 2 from before a clearing that lasts from 100 to 200 us, and 3 from after it.
+    fn cleared() -> (History, Cluster) {
+        let (mut history, mut cluster) = (History::new(), Cluster::new());
+        history.knows("f", FilterKind::Classic, true);
+        cluster.create("f", FilterKind::Classic);
+        cluster.insert("f", &[1, 2]);
+        history.insert("f", &[1, 2], 10, 20, &[true, true]);
+        cluster.clear("f", 150);
+        history.done(Verb::Clear, "f", &[], 100, 200, &[]);
+        cluster.at_us = 300;
+        cluster.insert("f", &[3]);
+        history.insert("f", &[3], 290, 310, &[true]);
+        (history, cluster)
+    }
+
+    fn found(history: &History, cluster: &Cluster) -> Vec<String> {
+        let checks = check_history(&history.calls, &history.facts, &cluster.reference);
+        let (_, _, violations) = checks.into_iter().find(|(name, ..)| *name == NAME).unwrap();
+        violations.into_iter().map(|violation| violation.what).collect()
+    }
+
+    #[test]
+    fn what_was_before_is_seen_until_somebody_has_seen_what_is_after() {
+        let (mut history, cluster) = cleared();
+        history.contains("f", &[1, 2], 110, 120, &[true, true]);
+        // One that began before the first that saw it.
+        history.contains("f", &[1, 2], 125, 160, &[true, true]);
+        history.contains("f", &[1], 130, 140, &[false]);
+        // One that may have asked before they were inserted.
+        history.contains("f", &[1], 15, 115, &[false]);
+        history.contains("f", &[1, 2, 3], 320, 330, &[false, false, true]);
+        assert_eq!(found(&history, &cluster), [""; 0]);
+    }
+
+    #[test]
+    fn nobody_goes_back() {
+        let (mut history, cluster) = cleared();
+        history.contains("f", &[1], 130, 140, &[false]);
+        history.contains("f", &[2], 150, 160, &[true]);
+        let told = found(&history, &cluster);
+        assert!(told.len() == 1 && told[0].contains("item 2 of f present"), "{told:?}");
+        // Whoever has cleared it has seen it.
+        let (mut history, cluster) = cleared();
+        history.contains("f", &[2], 210, 220, &[true]);
+        assert_eq!(found(&history, &cluster).len(), 1);
+    }
+
+    #[test]
+    fn one_answer_is_about_one_generation() {
+        let (mut history, cluster) = cleared();
+        history.contains("f", &[1, 2], 130, 140, &[false, true]);
+        assert_eq!(found(&history, &cluster).len(), 1);
+    }
+}
