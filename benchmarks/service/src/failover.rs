@@ -11,11 +11,12 @@ use clap::{Args, ValueEnum};
 use tokio::time::{Instant, sleep};
 use umbel_client::{Client, NewFilter, ReadLevel};
 
+use crate::processes::Process;
 use crate::system::{Places, SYSTEMS, Servers};
 use crate::table::save;
 
 /// Items of a call.
-const BATCH_ITEMS: u64 = 64;
+const BATCH_ITEMS: u32 = 64;
 
 /// Items that the filter is made for: no round fills it.
 const CAPACITY: u64 = 50_000_000;
@@ -28,6 +29,9 @@ const WARM_UP: Duration = Duration::from_secs(2);
 
 /// How long a node that is told to stop may take.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Pause between two looks whether it has ended.
+const END_POLL: Duration = Duration::from_millis(5);
 
 /// Pause between two looks whether all shards are led evenly again.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -147,7 +151,7 @@ async fn run_one(
         Fault::Stop => servers.process(victim).signal(libc::SIGSTOP)?,
         Fault::Term => {
             servers.process(victim).signal(libc::SIGTERM)?;
-            servers.process(victim).wait_ended(STOP_PATIENCE)?;
+            ended(servers.process(victim)).await?;
             servers.restart(victim)?;
         }
     }
@@ -172,6 +176,16 @@ async fn run_one(
         failure_count: insert_failures + contains_failures,
         even_after: back.elapsed(),
     })
+}
+
+/// Waits until a process that was told to end has ended.
+async fn ended(process: &mut Process) -> Result<()> {
+    let started = Instant::now();
+    while !process.has_ended()? {
+        ensure!(started.elapsed() < STOP_PATIENCE, "it has not ended after {STOP_PATIENCE:?}");
+        sleep(END_POLL).await;
+    }
+    Ok(())
 }
 
 /// A caller that sends one call after the other.
@@ -201,7 +215,7 @@ impl Caller {
                         let gap = answered.elapsed().as_micros();
                         longest.fetch_max(u64::try_from(gap)?, Ordering::Relaxed);
                         answered = Instant::now();
-                        item += BATCH_ITEMS;
+                        item += u64::from(BATCH_ITEMS);
                     }
                     Err(error) => {
                         eprintln!("a call failed: {error}");
@@ -228,7 +242,7 @@ impl Caller {
 }
 
 fn batch(first: u64) -> Vec<[u8; 8]> {
-    (first..first + BATCH_ITEMS).map(u64::to_le_bytes).collect()
+    (first..first + u64::from(BATCH_ITEMS)).map(u64::to_le_bytes).collect()
 }
 
 /// # Errors

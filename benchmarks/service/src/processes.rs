@@ -65,20 +65,14 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Whether it has ended by itself.
     ///
     /// # Errors
-    /// If it ended badly, or not within the time.
-    pub(crate) fn wait_ended(&mut self, patience: Duration) -> Result<()> {
-        let started = std::time::Instant::now();
-        while started.elapsed() < patience {
-            if let Some(status) = self.child.try_wait()? {
-                ensure!(status.success(), "it ended with {status}: {}", self.log.display());
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bail!("it has not ended after {} s: {}", patience.as_secs(), self.log.display());
+    /// If it ended badly.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        let Some(status) = self.child.try_wait()? else { return Ok(false) };
+        ensure!(status.success(), "it ended with {status}: {}", self.log.display());
+        Ok(true)
     }
 }
 

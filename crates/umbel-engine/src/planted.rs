@@ -188,26 +188,13 @@ impl Planted {
             | Self::SyncErrorIgnored
             | Self::NoFolderSync
             | Self::FullDiskAcks
-            | Self::DropUncommitted => {
-                &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED]
-            }
+            | Self::DropUncommitted => END_LOST,
             Self::VoteNotSynced => &["recovered_prefix", "election_safety"],
             Self::CutMidLog => {
                 &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED]
             }
-            Self::ChecksumIgnored => &[
-                "recovered_prefix",
-                "one_log_id_one_payload",
-                "state_machine_safety",
-                "replicas_agree",
-                HEALS,
-            ],
-            Self::IdentityIgnored => &[
-                "identity_holds",
-                "recovered_prefix",
-                "leader_completeness",
-                "committed_on_quorum",
-            ],
+            Self::ChecksumIgnored => DAMAGE_READ,
+            Self::IdentityIgnored => LOG_FORGOTTEN,
             Self::CommitHintAhead => {
                 &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
             }
@@ -350,6 +337,21 @@ impl Planted {
         }
     }
 }
+
+/// What breaks when a log ends before what it confirmed.
+const END_LOST: &[&str] =
+    &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
+/// What breaks when damage is read as entries.
+const DAMAGE_READ: &[&str] = &[
+    "recovered_prefix",
+    "one_log_id_one_payload",
+    "state_machine_safety",
+    "replicas_agree",
+    HEALS,
+];
+/// What breaks when a node goes on without the log that it had.
+const LOG_FORGOTTEN: &[&str] =
+    &["identity_holds", "recovered_prefix", "leader_completeness", "committed_on_quorum"];
 
 const ACKED: &str = "acked_is_contained";
 const CONVERGE: &str = "copies_converge";

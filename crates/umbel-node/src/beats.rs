@@ -110,7 +110,7 @@ pub(crate) async fn beat(local: Arc<Local>) {
             biased;
             Some(ended) = sent.tasks.join_next() => {
                 // A task that panicked has said so, and holds up nothing: its node is beaten again.
-                sent.forget(ended.ok());
+                sent.forget(ended.ok().as_ref());
             }
             _ = ticks.tick() => {
                 let addresses = local.all_addresses();
@@ -146,10 +146,10 @@ enum Errand {
 }
 
 impl Sent {
-    fn forget(&mut self, errand: Option<Errand>) {
+    fn forget(&mut self, errand: Option<&Errand>) {
         match errand {
-            Some(Errand::Beat(node)) => drop(self.nodes.remove(&node)),
-            Some(Errand::Group(group)) => drop(self.groups.remove(&group)),
+            Some(Errand::Beat(node)) => drop(self.nodes.remove(node)),
+            Some(Errand::Group(group)) => drop(self.groups.remove(group)),
             None => {
                 self.nodes.clear();
                 self.groups.clear();

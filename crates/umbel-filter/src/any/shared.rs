@@ -81,7 +81,7 @@ mod tests {
     use crate::capability::{Contains, Insert};
     use crate::hash::{ItemHash, ItemHasher};
     use crate::range::HashRange;
-    use crate::shape::Kind;
+    use crate::kind::Kind;
 
     fn hashes(numbers: std::ops::Range<u32>) -> Vec<ItemHash> {
         numbers.map(|number| ItemHasher::Xxh3 { seed: 7 }.hash(&number.to_le_bytes())).collect()
