@@ -103,7 +103,10 @@ pub struct GroupStanding {
     pub committed_index: u64,
     /// Whether the replica may lead: its log lacks nothing that it once confirmed.
     pub may_lead: bool,
-    /// The voters; two sets while they are changed, each of which needs a majority.
+    /// Whether the replica may stand: it votes, or did before a change of voters that is not known to be committed.
+    pub is_voter: bool,
+    /// The voters by the newest list, which elections go by; two sets while they are changed, each of which needs a
+    /// majority.
     pub voters: Vec<BTreeSet<NodeId>>,
 }
 
@@ -349,9 +352,8 @@ impl Liveness {
             return;
         }
         self.rests.remove(&group);
-        let is_voter = standing.voters.iter().any(|set| set.contains(&self.own));
         let is_led = self.peers.values().any(|peer| peer.leads(group, standing.term));
-        if is_led || !is_voter || !standing.may_lead {
+        if is_led || !standing.is_voter || !standing.may_lead {
             self.vacancies.remove(&group);
             return;
         }

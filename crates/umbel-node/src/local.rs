@@ -193,14 +193,6 @@ impl Local {
         })
     }
 
-    /// The nodes that the catalogue here names, or the meta group's log: of a node that has started, either may be
-    /// behind the other.
-    pub(crate) fn all_addresses(&self) -> BTreeMap<NodeId, String> {
-        let mut addresses = self.meta.addresses();
-        addresses.extend(self.addresses());
-        addresses
-    }
-
     /// How often copies look whether they have something to tell.
     pub(crate) fn sweep_interval(&self) -> Duration {
         Duration::from_millis(self.config.sweep_interval_ms)

@@ -183,7 +183,7 @@ impl Node {
         let local = become_part(parts, &door, &cell, kept, failure, jobs).await?;
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
-        tasks.spawn(beats::beat(Arc::clone(&local)));
+        tasks.spawn(beats::send::beat(Arc::clone(&local)));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
         let told = Arc::clone(&coordinator);
         tasks.spawn(memory_limit::tell(Arc::clone(&local), told, config.memory_limit_bytes));

@@ -1,3 +1,5 @@
+//! Detectors of several nodes over a network that loses what it is told to.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
@@ -89,6 +91,7 @@ impl World {
                 is_leader,
                 committed_index: term,
                 may_lead: true,
+                is_voter: true,
                 voters,
             }
         };

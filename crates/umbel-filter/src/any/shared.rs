@@ -80,8 +80,8 @@ mod tests {
     use crate::any::FilterPlan;
     use crate::capability::{Contains, Insert};
     use crate::hash::{ItemHash, ItemHasher};
-    use crate::range::HashRange;
     use crate::kind::Kind;
+    use crate::range::HashRange;
 
     fn hashes(numbers: std::ops::Range<u32>) -> Vec<ItemHash> {
         numbers.map(|number| ItemHasher::Xxh3 { seed: 7 }.hash(&number.to_le_bytes())).collect()

@@ -48,7 +48,10 @@ fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
     match render {
         Some(render) => {
             let text = render() + of_filters;
-            ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
+            // A filter's name may be markup, which the format has no way to mask: no browser shall take the text for any.
+            let headers =
+                [(header::CONTENT_TYPE, METRICS_TYPE), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+            (headers, text).into_response()
         }
         None => (StatusCode::NOT_FOUND, "this node records no metrics\n").into_response(),
     }

@@ -12,8 +12,8 @@ use crate::servers::{Cluster, Server, page, umbel, until};
 /// Bytes that a disk loses: the last entry, and some of what was synced before it.
 const BYTES_LOST: u64 = 100;
 
-/// Calls between nodes that a cluster at rest makes in a second, by far: 5 groups with a heartbeat to two
-/// followers every 150 ms are 67.
+/// Calls between nodes that a cluster at rest makes in a second, by far: three pairs of nodes with a beat every
+/// 100 ms are 30.
 const CALLS_AT_REST_MAX: u64 = 300;
 
 /// The segment of the log that is written.

@@ -181,7 +181,11 @@ async fn names_and_numbers_that_are_none_are_refused() {
     };
     assert!(caller.call("/umbel.v1.Filters/Create", &create).await.is_success());
     let page = crate::servers::page(&siege.address(), "/metrics").await.unwrap();
-    assert!(page.starts_with("HTTP/1.1 200 ") && !page.contains("<script>"), "{page}");
+    let head = page.split("\r\n\r\n").next().unwrap_or_default();
+    assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("<script>"), "{head}");
+    // No browser takes the page for markup.
+    assert!(head.contains("content-type: text/plain"), "{head}");
+    assert!(head.contains("x-content-type-options: nosniff"), "{head}");
     siege.holds("names", BOUNDS).await;
     drop(caller);
     siege.recovers("names").await;

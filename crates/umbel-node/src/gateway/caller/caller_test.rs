@@ -125,13 +125,13 @@ fn a_certain_node_is_one_as_long_as_it_is_a_member_of_this_cluster() {
         let member = PeerIdentity::Member(NodeIdentity { cluster, node });
         standing(&member, None, Some(state))
     };
-    assert_eq!(of(&state, 9, 5), Standing::Unlimited);
-    assert_eq!(of(&state, 8, 5), Standing::Nobody(OTHER_CLUSTER));
-    assert_eq!(of(&state, 9, 3), Standing::Nobody(NO_MEMBER), "it never was");
-    assert_eq!(of(&state, 9, 7), Standing::Unknown, "it may have joined since");
-    state.apply(7, &MetaCommand::RemoveNode { node: NodeId(5) });
-    assert_eq!(of(&state, 9, 5), Standing::Nobody(NO_MEMBER));
-    let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 5 });
+    assert_eq!(of(&state, 9, 2), Standing::Unlimited);
+    assert_eq!(of(&state, 8, 2), Standing::Nobody(OTHER_CLUSTER));
+    assert_eq!(of(&state, 9, 0), Standing::Nobody(NO_MEMBER), "it never was");
+    assert_eq!(of(&state, 9, 4), Standing::Unknown, "it may have joined since");
+    state.apply(7, &MetaCommand::RemoveNode { node: NodeId(2) });
+    assert_eq!(of(&state, 9, 2), Standing::Nobody(NO_MEMBER));
+    let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 2 });
     let token = format!("Bearer root.a.{SECRET}");
     let with_token = standing(&member, Some(&token), Some(&state));
     assert_eq!(with_token, Standing::Nobody(NO_MEMBER), "a token does not make it good");

@@ -32,12 +32,11 @@ impl Group {
             self.is_handing_over.store(false, Ordering::Relaxed);
         }
         let is_handing_over = self.is_handing_over.load(Ordering::Relaxed);
-        // Before the change of voters that removes a replica is committed, it may have to lead.
-        let mut voters = metrics.membership_config.membership().get_joint_config().clone();
-        let committed = metrics.committed_membership_config.membership().get_joint_config();
-        voters.extend(
-            committed.iter().filter(|&set| !voters.contains(set)).cloned().collect::<Vec<_>>(),
-        );
+        // A replica that a change of voters removes may have to lead until that is committed.
+        let voters = metrics.membership_config.membership();
+        let committed = metrics.committed_membership_config.membership();
+        let mut all = voters.voter_ids().chain(committed.voter_ids());
+        let is_voter = all.any(|voter| voter == metrics.id);
         GroupStanding {
             group: self.id,
             term: metrics.current_term,
@@ -45,7 +44,8 @@ impl Group {
             is_leader: is_leader && !is_handing_over,
             committed_index: metrics.cluster_committed.map_or(0, |id| id.index),
             may_lead: !is_handing_over && self.is_whole(),
-            voters,
+            is_voter,
+            voters: voters.get_joint_config().clone(),
         }
     }
 

@@ -1,0 +1,131 @@
+//! Sends beats to the other nodes, and carries out what they order.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use umbel_engine::liveness::{Beat, GroupStanding, Order};
+use umbel_engine::{GroupId, NodeId};
+
+use crate::local::Local;
+use crate::peer::{CallError, CallKind};
+use crate::raft::encoding::{decode, encode};
+
+/// Sends beats and carries out what they order; never ends.
+pub(crate) async fn beat(local: Arc<Local>) {
+    let mut ticks = tokio::time::interval(local.beats().interval());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sent = Sent::default();
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = sent.tasks.join_next() => {
+                // A task that panicked has said so, and holds up nothing: its node is beaten again.
+                sent.forget(ended.ok().as_ref());
+            }
+            _ = ticks.tick() => {
+                // Of a node that has started, the catalogue may be behind the meta group's log, or before it.
+                let mut addresses = local.meta().addresses();
+                addresses.extend(local.addresses());
+                let peers = addresses.keys().copied().filter(|&node| node != local.node()).collect();
+                let groups: Vec<GroupStanding> =
+                    local.groups().iter().map(|group| group.standing()).collect();
+                let (due, orders) = local.beats().tick(&peers, &groups);
+                for (node, beat) in due {
+                    if let Some(address) = addresses.get(&node) {
+                        sent.send(&local, node, address.clone(), beat);
+                    }
+                }
+                for order in orders {
+                    carry_out(&local, order, &mut sent);
+                }
+            }
+        }
+    }
+}
+
+/// What is on its way: one beat a node, one question for votes a group.
+#[derive(Default)]
+struct Sent {
+    tasks: JoinSet<Errand>,
+    nodes: BTreeSet<NodeId>,
+    groups: BTreeSet<GroupId>,
+}
+
+/// What a task was for.
+enum Errand {
+    Beat(NodeId),
+    Group(GroupId),
+}
+
+impl Sent {
+    fn forget(&mut self, errand: Option<&Errand>) {
+        match errand {
+            Some(Errand::Beat(node)) => drop(self.nodes.remove(node)),
+            Some(Errand::Group(group)) => drop(self.groups.remove(group)),
+            None => {
+                self.nodes.clear();
+                self.groups.clear();
+            }
+        }
+    }
+
+    fn send(&mut self, local: &Arc<Local>, node: NodeId, address: String, beat: Beat) {
+        if self.nodes.insert(node) {
+            let local = Arc::clone(local);
+            self.tasks.spawn(async move {
+                send_beat(&local, node, &address, &beat).await;
+                Errand::Beat(node)
+            });
+        }
+    }
+
+    /// One thing at a time for each group.
+    fn order(&mut self, group: GroupId, errand: impl Future<Output = ()> + Send + 'static) {
+        if self.groups.insert(group) {
+            self.tasks.spawn(async move {
+                errand.await;
+                Errand::Group(group)
+            });
+        }
+    }
+}
+
+async fn send_beat(local: &Local, node: NodeId, address: &str, beat: &Beat) {
+    let (group, timeout) = (GroupId::META, local.beats().suspicion());
+    let called =
+        local.links().call(node, address, CallKind::Beat, group, encode(beat), timeout).await;
+    match called.as_deref().map(decode::<Beat>) {
+        Ok(Ok(answer)) => drop(local.beats().take(node, answer)),
+        Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
+        Err(CallError::Unreachable { .. }) => local.beats().is_unreachable(node),
+        // Silence, or a node that is starting: both show in time.
+        Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
+    }
+}
+
+fn carry_out(local: &Arc<Local>, order: Order, sent: &mut Sent) {
+    match order {
+        Order::Suspect(node) => {
+            tracing::warn!(%node, "not heard any more: others take over what it leads");
+            local.links().give_up(node);
+        }
+        Order::Trust(node) => tracing::info!(%node, "heard"),
+        Order::Stand(id) => {
+            if let Some(group) = local.group(id) {
+                sent.order(id, async move { group.stand().await });
+            }
+        }
+        Order::Remind(id) => {
+            if let Some(group) = local.group(id) {
+                sent.order(id, async move { group.remind().await });
+            }
+        }
+        Order::HandOver { group: id, to } => {
+            if let Some(group) = local.group(id) {
+                sent.order(id, async move { group.hand_home(to).await });
+            }
+        }
+    }
+}
