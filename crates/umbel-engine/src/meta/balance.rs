@@ -7,9 +7,10 @@ use super::state::MetaState;
 use crate::ids::NodeId;
 use crate::placement::ShardRecord;
 
-/// Replicas that a node may have more than another one before one is moved. Ranges of the hash space are equal, so
-/// replicas of a cluster weigh the same. Of two an operator's own move would be taken back at once.
-const IMBALANCE_MIN: usize = 3;
+/// Replicas that a node has more than another one when one is moved. Ranges of the hash space are equal, so replicas of
+/// a cluster weigh the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
+/// after an operator's own move, which must not be taken back.
+const IMBALANCE_MIN: usize = 4;
 
 /// The next move that makes replicas more even, if any does: from the node that has the most to the one that has the
 /// fewest of those that are not suspected. None while any other change of replicas is planned or due, so that one moves
@@ -112,7 +113,7 @@ mod tests {
         let spread = spread(&state);
         let (least, most) = (spread.iter().min().unwrap(), spread.iter().max().unwrap());
         assert!(most - least < IMBALANCE_MIN, "{spread:?}");
-        assert!((72..=80).contains(&move_count), "{move_count}");
+        assert!((70..=80).contains(&move_count), "{move_count}");
     }
 
     #[test]
