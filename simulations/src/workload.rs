@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
-    Applied, Client, ClientError, ClientOptions, Hashing, Kind, NewFilter, PackedBatch, ReadLevel,
-    Token,
+    Applied, Client, ClientError, ClientOptions, ErrorCode, Hashing, Kind, NewFilter, PackedBatch,
+    ReadLevel, Token,
 };
 
 use crate::channel::NodeChannel;
@@ -247,8 +247,15 @@ impl Clients {
         let other = self.filters.iter().find(is_other).map(|other| other.name.as_str());
         let filters: Vec<&str> = std::iter::once(filter).chain(other).collect();
         let items = PackedBatch::from_items(items).expect("items of a plan are short and few");
-        let found = client.contains_any(&filters, items, level).await?;
-        Ok(found.iter().map(|first| first == Some(0)).collect())
+        match client.contains_any(&filters, items.clone(), level).await {
+            Ok(found) => Ok(found.iter().map(|first| first == Some(0)).collect()),
+            // The other one may have been dropped, and then is the one that is named.
+            Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownFilter => {
+                let answer = client.filter(filter).contains_packed(items, level).await?;
+                Ok(answer.iter().collect())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// How a filter of the plan is created: like an earlier one of the same shape whose hashes are
@@ -300,9 +307,9 @@ impl Clients {
                 let made = client.create(&filter.name, &self.settings(&filter.name)).await;
                 let is_there = match &made {
                     Ok(_) => true,
-                    Err(error) => error
-                        .failure()
-                        .is_some_and(|failure| failure.cause == umbel_client::ErrorCode::NameTaken),
+                    Err(error) => {
+                        error.failure().is_some_and(|failure| failure.cause == ErrorCode::NameTaken)
+                    }
                 };
                 if is_there {
                     break;

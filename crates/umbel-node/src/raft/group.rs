@@ -31,6 +31,10 @@ mod members;
 /// gateway admits at once.
 const BARRIER_QUEUE_MAX: usize = 4096;
 
+/// Milliseconds without an answer of a majority after which openraft takes no proposals of a leader. The failure detector
+/// knows better, and a quiet group has no answers but to reminders, twice a minute.
+const LEASE_MS: u64 = 600_000;
+
 /// Entries kept behind a snapshot, so that a follower that missed a moment needs no snapshot.
 const ENTRIES_BEHIND_SNAPSHOT: u64 = 64;
 
@@ -92,10 +96,10 @@ impl Group {
         let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
         let config = openraft::Config {
             cluster_name: id.to_string(),
-            // How long one append may take, then one vote. The lease behind them counts for nothing here.
+            // How long one append may take, then one vote.
             heartbeat_interval: suspicion_ms.saturating_mul(3) / 2,
             election_timeout_min: suspicion_ms.saturating_mul(5),
-            election_timeout_max: suspicion_ms.saturating_mul(10),
+            election_timeout_max: suspicion_ms.saturating_mul(5).saturating_add(LEASE_MS),
             enable_tick: false,
             enable_heartbeat: false,
             enable_elect: false,
@@ -141,7 +145,7 @@ impl Group {
         .await
         .map_err(|error| format!("{id}: {error}"))?;
         let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
-        tokio::spawn(confirm_reads(raft.clone(), waiting));
+        tokio::spawn(confirm_reads(raft.clone(), waiting, beats.election()));
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
         let is_handing_over = AtomicBool::new(false);
         Ok(Arc::new(Self {
@@ -312,6 +316,11 @@ impl Group {
         match self.raft.client_write(command).await {
             Ok(response) => Ok(response.data),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
+                // Who leads, and is told that nobody does, has only been quiet for too long: as on a machine that
+                // was suspended. The followers' answers mend it before this is tried again.
+                if forward.leader_id.is_none() && self.is_leader() {
+                    self.remind().await;
+                }
                 Err(ProposeError::NotLeader(forward.leader_id))
             }
             Err(RaftError::APIError(ClientWriteError::LogEntryDiscarded(forward))) => {
@@ -424,6 +433,7 @@ fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
 async fn confirm_reads(
     raft: openraft::Raft<Types, StateMachine>,
     mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
+    patience: Duration,
 ) {
     let mut readers = Vec::new();
     let mut is_confirmed = false;
@@ -432,16 +442,21 @@ async fn confirm_reads(
             readers.drain(..).for_each(|reader| drop(reader.send(Ok(()))));
             continue;
         }
-        let outcome = match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) => Ok(()),
-            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+        let confirmed = raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        let outcome = match tokio::time::timeout(patience, confirmed).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
                 Err(ProposeError::NotLeader(forward.leader_id))
             }
-            Err(RaftError::APIError(error)) => {
+            Ok(Err(RaftError::APIError(error))) => {
                 tracing::debug!(%error, "no quorum confirmed the leader");
                 Err(ProposeError::NotLeader(None))
             }
-            Err(error) => Err(ProposeError::Stopped(error.to_string())),
+            Ok(Err(error)) => Err(ProposeError::Stopped(error.to_string())),
+            Err(_) => {
+                tracing::debug!(?patience, "no quorum confirmed the leader");
+                Err(ProposeError::NotLeader(None))
+            }
         };
         is_confirmed = outcome.is_ok();
         for reader in readers.drain(..) {
