@@ -50,8 +50,8 @@ impl Client {
     }
 
     /// Estimates how many items two filters of one shape, key and distribution have, each, together and
-    /// in common: make the second one by [`NewFilter::like`]. Of replicated filters the copies of the node
-    /// that answers are counted.
+    /// in common: make the second one by [`NewFilter::like`](crate::NewFilter::like). Of replicated
+    /// filters the copies of the node that answers are counted.
     ///
     /// # Errors
     /// [`ClientError`]; `Refused` if they are not alike, or of a kind that does not merge.
