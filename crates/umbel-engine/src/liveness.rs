@@ -3,7 +3,7 @@
 //! A group of its own would notice a dead leader by heartbeats of its own: a thousand groups, a thousand heartbeats.
 //! Here a pair of nodes exchanges one [`Beat`] for all groups that they share. A beat says which groups its sender
 //! leads, so a node knows of every group whether a live leader stands for it, and a group that nothing is written to
-//! needs no message at all.
+//! needs next to no messages of its own.
 //!
 //! * Who is not heard for [`Timing::suspect_ms`], or cannot be reached twice in a row, is **suspected**.
 //! * A group is **vacant** here if no live node claims to lead it in the term that is known here. Its replicas stand
@@ -295,9 +295,9 @@ impl Liveness {
     ) {
         self.follow_peers(now_ms, peers, outbox);
         self.claim(now_ms, groups);
-        let is_here = |group: &GroupId| groups.iter().any(|standing| standing.group == *group);
-        self.vacancies.retain(|group, _| is_here(group));
-        self.rests.retain(|group, _| is_here(group));
+        let here: BTreeSet<GroupId> = groups.iter().map(|standing| standing.group).collect();
+        self.vacancies.retain(|group, _| here.contains(group));
+        self.rests.retain(|group, _| here.contains(group));
         for standing in groups {
             self.look_at(now_ms, standing, outbox);
         }
@@ -332,11 +332,9 @@ impl Liveness {
             self.version.number += 1;
             self.led = claimed;
         }
-        let led = &self.led;
-        self.led_since_ms.retain(|group, _| led.iter().any(|led| led.group == *group));
-        for led in led {
-            self.led_since_ms.entry(led.group).or_insert(now_ms);
-        }
+        let since =
+            |led: &Led| (led.group, self.led_since_ms.get(&led.group).copied().unwrap_or(now_ms));
+        self.led_since_ms = self.led.iter().map(since).collect();
     }
 
     /// Decides about one group.
