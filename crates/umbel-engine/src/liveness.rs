@@ -282,7 +282,9 @@ impl Liveness {
         self.led.iter().any(claims) || self.peers.iter().any(is_other)
     }
 
-    fn is_alive(&self, node: NodeId) -> bool {
+    /// Whether the node is heard; of itself a node is sure.
+    #[must_use]
+    pub fn is_alive(&self, node: NodeId) -> bool {
         node == self.own || self.peers.get(&node).is_some_and(|peer| peer.is_alive)
     }
 

@@ -52,6 +52,11 @@ impl Beats {
         self.lock().liveness.is_suspected(node)
     }
 
+    /// Whether a node is heard.
+    pub(crate) fn is_alive(&self, node: NodeId) -> bool {
+        self.lock().liveness.is_alive(node)
+    }
+
     /// Whether a majority of each of these sets is alive.
     pub(crate) fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
         self.lock().liveness.has_majority(voters)

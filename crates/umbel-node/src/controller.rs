@@ -119,12 +119,12 @@ async fn look(
     };
     refresh_views(local, coordinator, views, asked).await;
     let nodes = local.addresses().into_keys();
-    let suspected = nodes.filter(|&node| local.beats().is_suspected(node)).collect();
+    let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
         forget_settled(progress, state);
         let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), progress);
-        let spread = next_move(state, &suspected).map(Task::Propose);
+        let spread = next_move(state, &alive).map(Task::Propose);
         due.chain(tasks).chain(spread).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =

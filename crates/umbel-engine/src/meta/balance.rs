@@ -13,7 +13,7 @@ use crate::placement::ShardRecord;
 const IMBALANCE_MIN: usize = 4;
 
 /// The next move that makes replicas more even, if any does: from the node that has the most to the one that has the
-/// fewest of those that are not suspected. None while any other change of replicas is planned or due, so that one moves
+/// fewest of those that are alive. None while any other change of replicas is planned or due, so that one moves
 /// at a time.
 ///
 /// ```
@@ -27,17 +27,18 @@ const IMBALANCE_MIN: usize = 4;
 /// for shard in (0..4).map(umbel_engine::ShardId) {
 ///     state.apply(2, &MetaCommand::ShardFormed { shard });
 /// }
-/// assert_eq!(next_move(&state, &BTreeSet::new()), None);
+/// let alive = BTreeSet::from([NodeId(1), NodeId(2)]);
+/// assert_eq!(next_move(&state, &alive), None);
 /// state.apply(6, &MetaCommand::AddNode { address: "b:7070".to_owned(), nonce: 5 });
-/// let Some(MetaCommand::MoveReplica { from, to, .. }) = next_move(&state, &BTreeSet::new()) else {
+/// let Some(MetaCommand::MoveReplica { from, to, .. }) = next_move(&state, &alive) else {
 ///     panic!("node 1 has 4 replicas, the new one none")
 /// };
 /// assert_eq!((from, to), (NodeId(1), NodeId(2)));
 /// // Nothing is moved to a node that is not there.
-/// assert_eq!(next_move(&state, &BTreeSet::from([NodeId(2)])), None);
+/// assert_eq!(next_move(&state, &BTreeSet::from([NodeId(1)])), None);
 /// ```
 #[must_use]
-pub fn next_move(state: &MetaState, suspected: &BTreeSet<NodeId>) -> Option<MetaCommand> {
+pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCommand> {
     let (map, available) = (state.shard_map(), state.available_nodes());
     let wanted_count = state.replicas_wanted();
     let is_settled = |record: &ShardRecord| {
@@ -51,9 +52,8 @@ pub fn next_move(state: &MetaState, suspected: &BTreeSet<NodeId>) -> Option<Meta
     }
     let counts = map.replica_counts();
     let count = |node: &NodeId| counts.get(node).copied().unwrap_or(0);
-    let heard = || available.iter().filter(|node| !suspected.contains(node));
     // Of several the one with the lowest number.
-    let to = *heard().min_by_key(|&node| count(node))?;
+    let to = *available.intersection(alive).min_by_key(|&node| count(node))?;
     let from = *available.iter().rev().max_by_key(|&node| count(node))?;
     if count(&from) < count(&to) + IMBALANCE_MIN {
         return None;
@@ -82,13 +82,13 @@ mod tests {
 
     /// Moves until nothing is to be moved; how often.
     fn settle(state: &mut MetaState) -> usize {
-        let none = BTreeSet::new();
+        let all = state.available_nodes();
         for move_count in 0.. {
-            let Some(command) = next_move(state, &none) else { return move_count };
+            let Some(command) = next_move(state, &all) else { return move_count };
             let MetaCommand::MoveReplica { shard, .. } = &command else { unreachable!() };
             let shard = *shard;
             state.apply(100, &command);
-            assert_eq!(next_move(state, &none), None, "one at a time");
+            assert_eq!(next_move(state, &all), None, "one at a time");
             let replicas = state.shard_map().get(shard).unwrap().wanted().to_vec();
             state.apply(101, &MetaCommand::ReplicasChanged { shard, replicas });
         }
@@ -126,7 +126,7 @@ mod tests {
         let replicas = state.shard_map().get(shard).unwrap().wanted().to_vec();
         state.apply(51, &MetaCommand::ReplicasChanged { shard, replicas });
         assert_eq!(spread(&state), [11, 12, 12, 13]);
-        assert_eq!(next_move(&state, &BTreeSet::new()), None);
+        assert_eq!(next_move(&state, &state.available_nodes()), None);
     }
 
     #[test]
@@ -134,10 +134,10 @@ mod tests {
         let mut state = formed(3, 16, 2);
         state.apply(50, &MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
         state.apply(60, &MetaCommand::Drain { node: NodeId(4), drain: true });
-        assert_eq!(next_move(&state, &BTreeSet::new()), None);
+        assert_eq!(next_move(&state, &state.available_nodes()), None);
         // What has to be replaced goes first.
         state.apply(70, &MetaCommand::Drain { node: NodeId(4), drain: false });
         state.apply(80, &MetaCommand::Drain { node: NodeId(3), drain: true });
-        assert_eq!(next_move(&state, &BTreeSet::new()), None);
+        assert_eq!(next_move(&state, &state.available_nodes()), None);
     }
 }
