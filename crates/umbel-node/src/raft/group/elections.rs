@@ -184,9 +184,11 @@ impl Group {
         let _ = self.raft.trigger().transfer_leader(to).await;
     }
 
-    /// Returns when this node does not lead, or after the time.
+    /// Returns when the leadership that is being handed over is taken, or after the time; at once if none is.
     pub(crate) async fn handed_over(&self, timeout: Duration) {
-        let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
+        if self.is_handing_over.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
+        }
     }
 }
 
