@@ -22,7 +22,7 @@ const LINK: &str = "/umbel.v1.Peer/Link";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Kinds of calls between nodes, by number, and two that there are not.
-const KINDS: std::ops::RangeInclusive<u32> = 0..=14;
+const KINDS: std::ops::RangeInclusive<u32> = 0..=16;
 
 const APPEND: u32 = 1;
 const VOTE: u32 = 2;
