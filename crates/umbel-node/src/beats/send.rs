@@ -21,7 +21,7 @@ pub(crate) async fn beat(local: Arc<Local>) {
         tokio::select! {
             biased;
             Some(ended) = sent.tasks.join_next() => {
-                // A task that panicked has said so, and holds up nothing: its node is beaten again.
+                // A task that panicked has said so, and holds up nothing: what it was for is tried again.
                 sent.forget(ended.ok().as_ref());
             }
             _ = ticks.tick() => {
