@@ -43,6 +43,7 @@ pub(crate) mod rights;
 #[cfg(test)]
 mod search_test;
 pub(crate) mod seen;
+pub(crate) mod slice_models;
 pub(crate) mod view;
 pub(crate) mod windows;
 

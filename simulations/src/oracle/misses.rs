@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply};
-use umbel_engine::{FilterId, Generation, RequestId};
+use umbel_engine::shard::{Bitmap, InsertPart, SliceSpec};
 use umbel_filter::sizing::stable_missed_rate;
 use umbel_filter::{BlockShape, HashRange, ItemHash, Kind, Shape, StablePace};
+
+use super::slice_models::SliceModel;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "misses_are_few";
@@ -14,18 +15,11 @@ pub(crate) const NAME: &str = "misses_are_few";
 /// Standard deviations above the formula that are chance: of a million runs none is so far off.
 const DEVIATIONS: f64 = 6.0;
 
-/// The stable filters of one shard.
-#[derive(Debug, Default)]
-pub(crate) struct ShardMisses {
-    slices: BTreeMap<FilterId, SliceMisses>,
-}
-
-/// One slice's.
+/// When each item came last to a slice of a stable filter, and what was missed since.
 #[derive(Debug)]
-struct SliceMisses {
+pub(crate) struct Misses {
     shape: BlockShape,
     pace: StablePace,
-    generation: Generation,
     /// Number of inserts.
     inserts: u64,
     /// That of the last one of each item.
@@ -35,13 +29,20 @@ struct SliceMisses {
     missed: u64,
 }
 
-impl SliceMisses {
+impl SliceModel for Misses {
+    fn of(spec: &SliceSpec, range: HashRange) -> Option<Self> {
+        let Ok(Shape::Blocks(shape)) = spec.shape.shape(range) else { return None };
+        let pace = StablePace::of_number(shape.pace()).filter(|_| shape.kind() == Kind::Stable)?;
+        let (inserts, expected, missed) = (0, 0.0, 0);
+        Some(Self { shape, pace, inserts, last: BTreeMap::new(), expected, missed })
+    }
+
     fn clear(&mut self) {
         self.inserts = 0;
         self.last.clear();
     }
 
-    /// Counts what a part that was applied missed of its items, which come in; says if that is too much.
+    /// Says if more was missed than can be.
     fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String> {
         let new: BTreeSet<usize> = reply.iter_ones().collect();
         for (at, hash) in part.proposed.iter_ones().zip(part.hashes.to_vec()) {
@@ -58,58 +59,5 @@ impl SliceMisses {
         let (filter, missed) = (part.filter, self.missed);
         let what = || format!("{missed} items of {filter} were missed, expected {most:.1} at most");
         (missed as f64 > most).then(what)
-    }
-}
-
-impl ShardMisses {
-    /// Follows an entry of a shard of this range, and says what its reply should not have been. `was_answered` tells
-    /// requests that had their answer before: they get it again.
-    pub(crate) fn follow(
-        &mut self,
-        range: HashRange,
-        command: &ShardCommand,
-        reply: &ShardReply,
-        mut was_answered: impl FnMut(RequestId) -> bool,
-    ) -> Option<String> {
-        match (command, reply) {
-            (ShardCommand::CreateSlice(spec), ShardReply::Done(Ok(()))) => {
-                let shape = spec.shape.shape(range).ok();
-                let Some(Shape::Blocks(shape)) = shape else { return None };
-                let pace = StablePace::of_number(shape.pace());
-                if let Some(pace) = pace.filter(|_| shape.kind() == Kind::Stable) {
-                    let (generation, last) = (spec.generation, BTreeMap::new());
-                    let (inserts, expected, missed) = (0, 0.0, 0);
-                    let empty =
-                        SliceMisses { shape, pace, generation, inserts, last, expected, missed };
-                    self.slices.entry(spec.filter).or_insert(empty);
-                }
-                None
-            }
-            (ShardCommand::DropSlice(filter), _) => {
-                self.slices.remove(filter);
-                None
-            }
-            (ShardCommand::ClearSlice { filter, generation }, ShardReply::Done(Ok(()))) => {
-                if let Some(slice) = self.slices.get_mut(filter)
-                    && *generation > slice.generation
-                {
-                    slice.generation = *generation;
-                    slice.clear();
-                }
-                None
-            }
-            (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
-                let (mut wrong, mut here) = (None, BTreeSet::new());
-                for (part, reply) in parts.iter().zip(replies) {
-                    let id = part.request.map(|stamp| stamp.id);
-                    let again = id.is_some_and(|id| was_answered(id) || !here.insert(id));
-                    let Some(slice) = self.slices.get_mut(&part.filter) else { continue };
-                    let (Ok(reply), false) = (reply, again) else { continue };
-                    wrong = wrong.or(slice.insert(part, reply));
-                }
-                wrong
-            }
-            _ => None,
-        }
     }
 }

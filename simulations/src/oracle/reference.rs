@@ -15,9 +15,10 @@ use umbel_node::ports::observer::{EntryId, Payload};
 
 use super::applied::Before;
 use super::bits::NEVER_US;
-use super::last_items::{self, ShardLastItems};
-use super::misses::{self, ShardMisses};
-use super::windows::{self, ShardWindows};
+use super::last_items::{self, LastItems};
+use super::misses::{self, Misses};
+use super::slice_models::SliceModels;
+use super::windows::{self, WindowItems};
 use crate::invariants::violation::Violation;
 
 /// Name of the invariant.
@@ -39,9 +40,9 @@ pub(crate) struct Reference {
     incarnations: BTreeMap<FilterId, Incarnation>,
     /// Requests that a shard applied.
     answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
-    windows: BTreeMap<ShardId, ShardWindows>,
-    last_items: BTreeMap<ShardId, ShardLastItems>,
-    misses: BTreeMap<ShardId, ShardMisses>,
+    windows: BTreeMap<ShardId, SliceModels<WindowItems>>,
+    last_items: BTreeMap<ShardId, SliceModels<LastItems>>,
+    misses: BTreeMap<ShardId, SliceModels<Misses>>,
     compared: Compared,
     /// Replicas whose memory was made to rot, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
@@ -213,9 +214,9 @@ impl Reference {
         let reply = state.apply(command);
         let answered = self.answered.entry(shard).or_default();
         let windows = self.windows.entry(shard).or_default();
-        let forgotten = windows.follow(command, &reply, |id| answered.contains(&id));
+        let forgotten = windows.follow(range, command, &reply, |id| answered.contains(&id));
         let last_items = self.last_items.entry(shard).or_default();
-        let missed = last_items.follow(command, &reply, |id| answered.contains(&id));
+        let missed = last_items.follow(range, command, &reply, |id| answered.contains(&id));
         let misses = self.misses.entry(shard).or_default();
         let too_many = misses.follow(range, command, &reply, |id| answered.contains(&id));
         let broken = before

@@ -1,0 +1,95 @@
+//! Models of the slices of one shard, each told from the entries of the shard's log alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply, SliceSpec};
+use umbel_engine::{FilterId, Generation, RequestId};
+use umbel_filter::HashRange;
+
+/// What a slice of some kind has, by means that have nothing to do with how the product keeps it.
+pub(crate) trait SliceModel: Sized {
+    /// Of a slice that was created in a shard of this range, empty; None if it is of another kind.
+    fn of(spec: &SliceSpec, range: HashRange) -> Option<Self>;
+
+    /// Nothing is left.
+    fn clear(&mut self);
+
+    /// The leader's clock in an entry.
+    fn advance(&mut self, _now_ms: u64) {}
+
+    /// Takes in the items of a part that was applied; says what of its answer cannot be.
+    fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String>;
+}
+
+/// The models of a shard's slices of one kind.
+#[derive(Debug)]
+pub(crate) struct SliceModels<M> {
+    slices: BTreeMap<FilterId, (Generation, M)>,
+}
+
+impl<M> Default for SliceModels<M> {
+    fn default() -> Self {
+        Self { slices: BTreeMap::new() }
+    }
+}
+
+impl<M: SliceModel> SliceModels<M> {
+    /// Follows an entry of a shard of this range, and says what its reply should not have been. `was_answered` tells
+    /// requests that had their answer before: they get it again.
+    pub(crate) fn follow(
+        &mut self,
+        range: HashRange,
+        command: &ShardCommand,
+        reply: &ShardReply,
+        was_answered: impl FnMut(RequestId) -> bool,
+    ) -> Option<String> {
+        match (command, reply) {
+            (ShardCommand::CreateSlice(spec), ShardReply::Done(Ok(()))) => {
+                if let Some(model) = M::of(spec, range) {
+                    self.slices.entry(spec.filter).or_insert((spec.generation, model));
+                }
+            }
+            (ShardCommand::DropSlice(filter), _) => {
+                self.slices.remove(filter);
+            }
+            (ShardCommand::ClearSlice { filter, generation }, ShardReply::Done(Ok(()))) => {
+                if let Some((ours, model)) = self.slices.get_mut(filter)
+                    && *generation > *ours
+                {
+                    *ours = *generation;
+                    model.clear();
+                }
+            }
+            (ShardCommand::Advance { now_ms }, _) => {
+                self.slices.values_mut().for_each(|(_, model)| model.advance(*now_ms));
+            }
+            (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
+                return self.insert(parts.iter().zip(replies), None, was_answered);
+            }
+            (ShardCommand::InsertTimed { now_ms, inserts }, ShardReply::Inserted(replies)) => {
+                let parts = inserts.iter().map(|insert| &insert.part);
+                return self.insert(parts.zip(replies), Some(*now_ms), was_answered);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn insert<'a, E: 'a>(
+        &mut self,
+        parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, E>)>,
+        now_ms: Option<u64>,
+        mut was_answered: impl FnMut(RequestId) -> bool,
+    ) -> Option<String> {
+        let (mut wrong, mut here) = (None, BTreeSet::new());
+        for (part, reply) in parts {
+            let id = part.request.map(|stamp| stamp.id);
+            let again = id.is_some_and(|id| was_answered(id) || !here.insert(id));
+            let Some((_, model)) = self.slices.get_mut(&part.filter) else { continue };
+            let (Ok(reply), false) = (reply, again) else { continue };
+            now_ms.into_iter().for_each(|now_ms| model.advance(now_ms));
+            wrong = wrong.or(model.insert(part, reply));
+        }
+        wrong
+    }
+}
