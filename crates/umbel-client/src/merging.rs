@@ -1,10 +1,12 @@
 //! Filters into another one.
 
-use umbel_proto::v1::{MergeRequest, OverlapRequest, OverlapResponse};
+use tonic::{Request, Response, Status};
+use umbel_proto::v1::{MergeRequest, MergeResponse, OverlapRequest, OverlapResponse};
 
 use crate::caller::{Ask, First, Repeat};
 use crate::client::Client;
 use crate::error::ClientError;
+use crate::nodes::Node;
 
 impl Client {
     /// `ORs` filters of equal shape and key into another one and returns how many positions that
@@ -14,17 +16,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; some shards may be merged already, which does no harm.
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
-        let named = format!("filter {target:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
-        let sources = sources.iter().map(ToString::to_string).collect();
-        let message = MergeRequest { target: target.to_owned(), sources };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().merge(request).await
-                })
-                .await?;
-        Ok(answer.new_position_count)
+        let merge = |node: Node, request| async move { node.filters().merge(request).await };
+        self.put_together(target, sources, merge).await
     }
 
     /// `ORs` what all of these filters have in common into another one, and returns how many positions that set:
@@ -36,17 +29,27 @@ impl Client {
     /// [`ClientError`]; `Refused` if they are not alike or one is full; some shards may have it already, which does
     /// no harm.
     pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
+        let intersect =
+            |node: Node, request| async move { node.filters().intersect(request).await };
+        self.put_together(target, sources, intersect).await
+    }
+
+    /// ORs what the call makes of the sources into the target.
+    async fn put_together<F, A>(
+        &self,
+        target: &str,
+        sources: &[&str],
+        call: F,
+    ) -> Result<u64, ClientError>
+    where
+        F: Fn(Node, Request<MergeRequest>) -> A,
+        A: Future<Output = Result<Response<MergeResponse>, Status>>,
+    {
         let named = format!("filter {target:?}");
         let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let sources = sources.iter().map(ToString::to_string).collect();
         let message = MergeRequest { target: target.to_owned(), sources };
-        let answer = self
-            .caller
-            .simple(&ask, message, |node, request| async move {
-                node.filters().intersect(request).await
-            })
-            .await?;
-        Ok(answer.new_position_count)
+        Ok(self.caller.simple(&ask, message, call).await?.new_position_count)
     }
 
     /// Estimates how many items two filters of one shape, key and distribution have, each, together and
