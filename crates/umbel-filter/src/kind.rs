@@ -104,6 +104,13 @@ impl Kind {
         matches!(self, Self::Aging | Self::Stable)
     }
 
+    /// Whether it is an array of bits and nothing beside them: what several have in common is the AND of their
+    /// words, and an item sets a known number of them.
+    #[must_use]
+    pub const fn is_bit_array(self) -> bool {
+        matches!(self, Self::Blocked | Self::Classic | Self::Partitioned)
+    }
+
     /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is
     /// done twice is done once.
     #[must_use]

@@ -5,7 +5,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
     AnyFilter, Contains, CreateError, Describe, Description, HashFunction, HashRange, Insert,
-    InsertError, Insertion, ItemHash, Kind, Removal, Scalable, StoredSingleShot,
+    InsertError, Insertion, ItemHash, Kind, MergeError, Removal, Scalable, StoredSingleShot,
 };
 
 use super::bitmap::Bitmap;
@@ -256,15 +256,13 @@ impl Slice {
     /// ORs a source in that was checked.
     pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
         let merged = self.filter.merge(&source.filter);
-        let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
-        self.merged_count = self.merged_count.saturating_add(set);
-        Ok(set)
+        self.count_merged(merged)
     }
 
     /// Refuses a kind that is not made of bits alone, and sources that differ, before anything is changed.
     pub(super) fn check_merge_shared(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
-        if !matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned) {
+        if !kind.is_bit_array() {
             let what = format!("{kind} filters are not intersected");
             return Err(PartError::WrongKind { what });
         }
@@ -275,6 +273,10 @@ impl Slice {
     pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
         let sources: Vec<&AnyFilter> = sources.iter().map(|source| &source.filter).collect();
         let merged = self.filter.merge_shared(&sources);
+        self.count_merged(merged)
+    }
+
+    fn count_merged(&mut self, merged: Result<u64, MergeError>) -> Result<u64, PartError> {
         let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
         self.merged_count = self.merged_count.saturating_add(set);
         Ok(set)

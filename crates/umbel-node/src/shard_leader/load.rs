@@ -139,7 +139,7 @@ fn unexplained_one_count(slice: &SliceDescription) -> Option<u64> {
     let SliceShape::Blocks { kind, probe_count, .. } = slice.summary.spec.shape else {
         return None;
     };
-    if !matches!(Kind::from_id(kind)?, Kind::Blocked | Kind::Classic | Kind::Partitioned) {
+    if !Kind::from_id(kind)?.is_bit_array() {
         return None;
     }
     let (positions, ones) = (slice.description.position_count, slice.description.one_count);

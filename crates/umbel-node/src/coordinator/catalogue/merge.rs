@@ -168,7 +168,7 @@ fn check_sources(
 /// Refuses a kind that is not made of bits alone.
 fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
     match Kind::from_id(record.settings.kind) {
-        Some(kind) if !matches!(kind, Kind::Blocked | Kind::Classic | Kind::Partitioned) => {
+        Some(kind) if !kind.is_bit_array() => {
             let name = record.name.as_str();
             let what = format!("filter {name:?} is {kind}, which is not intersected");
             Err(PartError::WrongKind { what }.into())
