@@ -28,8 +28,8 @@
 
 use crate::bits::{BitArray, Line, scalar, wide};
 use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, check_all_in_range,
-    check_in_range,
+    Contains, Describe, Description, Insert, InsertError, Insertion, check_in_range, contains_each,
+    insert_each,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -228,11 +228,10 @@ impl Contains for Aging {
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        contains_each(hashes, present, |at, hash| {
             self.prefetch_ahead(hashes, at);
             self.contains(hash)
-        }));
+        });
     }
 }
 
@@ -249,14 +248,10 @@ impl Insert for Aging {
         hashes: &[ItemHash],
         outcomes: &mut Vec<Insertion>,
     ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.shape.range(), hashes)?;
-        outcomes.reserve(hashes.len());
-        for (at, &hash) in hashes.iter().enumerate() {
+        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
             self.prefetch_ahead(hashes, at);
-            outcomes.push(self.put(hash));
-        }
-        Ok(())
+            self.put(hash)
+        })
     }
 }
 

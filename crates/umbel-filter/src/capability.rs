@@ -183,6 +183,31 @@ pub(crate) fn check_in_range(range: HashRange, hash: ItemHash) -> Result<(), Out
     if range.contains(hash.hi()) { Ok(()) } else { Err(OutOfRange { hi: hash.hi(), range }) }
 }
 
+/// Asks for items one by one, each with its place in the batch: for kinds that prefetch between them.
+#[inline]
+pub(crate) fn contains_each(
+    hashes: &[ItemHash],
+    present: &mut Vec<bool>,
+    mut contains: impl FnMut(usize, ItemHash) -> bool,
+) {
+    present.clear();
+    present.extend(hashes.iter().enumerate().map(|(at, &hash)| contains(at, hash)));
+}
+
+/// Inserts items of a range one by one, each with its place in the batch; none if one lies outside.
+#[inline]
+pub(crate) fn insert_each(
+    range: HashRange,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+    mut insert: impl FnMut(usize, ItemHash) -> Insertion,
+) -> Result<(), InsertError> {
+    outcomes.clear();
+    check_all_in_range(range, hashes)?;
+    outcomes.extend(hashes.iter().enumerate().map(|(at, &hash)| insert(at, hash)));
+    Ok(())
+}
+
 /// Checks that all hashes belong to a range.
 pub(crate) fn check_all_in_range(range: HashRange, hashes: &[ItemHash]) -> Result<(), OutOfRange> {
     if range == HashRange::WHOLE {

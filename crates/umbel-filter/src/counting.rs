@@ -29,7 +29,7 @@ use crate::bits::{BitArray, LINE_WORDS, scalar, wide};
 use crate::blocked::Blocked;
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
-    Remove, check_all_in_range, check_in_range,
+    Remove, check_in_range, contains_each, insert_each,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -294,11 +294,10 @@ impl Contains for Counting {
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        contains_each(hashes, present, |at, hash| {
             self.prefetch_ahead(hashes, at);
             self.contains(hash)
-        }));
+        });
     }
 }
 
@@ -316,13 +315,10 @@ impl Insert for Counting {
         hashes: &[ItemHash],
         outcomes: &mut Vec<Insertion>,
     ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.shape.range(), hashes)?;
-        outcomes.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
             self.prefetch_ahead(hashes, at);
             self.raise(hash)
-        }));
-        Ok(())
+        })
     }
 }
 

@@ -21,8 +21,8 @@
 
 use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
 use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, check_all_in_range,
-    check_in_range,
+    Contains, Describe, Description, Insert, InsertError, Insertion, check_in_range, contains_each,
+    insert_each,
 };
 use crate::counting::{self, BLOCK_LINES, COUNTER_BITS, COUNTER_MAX, WORD_COUNTERS};
 use crate::hash::ItemHash;
@@ -218,11 +218,10 @@ impl Contains for Stable {
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        contains_each(hashes, present, |at, hash| {
             self.prefetch_ahead(hashes, at, false);
             self.contains(hash)
-        }));
+        });
     }
 }
 
@@ -239,14 +238,10 @@ impl Insert for Stable {
         hashes: &[ItemHash],
         outcomes: &mut Vec<Insertion>,
     ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.shape.range(), hashes)?;
-        outcomes.reserve(hashes.len());
-        for (at, &hash) in hashes.iter().enumerate() {
+        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
             self.prefetch_ahead(hashes, at, true);
-            outcomes.push(self.put(hash));
-        }
-        Ok(())
+            self.put(hash)
+        })
     }
 }
 

@@ -28,7 +28,7 @@
 use crate::bits::{BitArray, wide};
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, check_all_in_range,
-    check_in_range,
+    check_in_range, contains_each,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -367,11 +367,10 @@ impl Contains for Window {
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        contains_each(hashes, present, |at, hash| {
             self.prefetch_ahead(hashes, at);
             self.contains(hash)
-        }));
+        });
     }
 }
 
