@@ -101,7 +101,8 @@ impl From<sizing::SizingError> for PlanError {
 impl SliceShape {
     /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate
     /// (of an aging filter: the last so many at least; of a stable one: those of the last so many
-    /// inserts, of which it misses some at this rate, too; of a scalable filter: whose first levels together do; the rate is its bound for ever).
+    /// inserts, of which it misses some at this rate, too; of a scalable filter: whose first levels
+    /// together do; the rate is its bound for ever).
     ///
     /// # Errors
     /// If no filter of the kind has such a capacity and rate, or it would be too large.
