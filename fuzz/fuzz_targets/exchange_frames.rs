@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::{Frame, Input, Output, WorkerId};
+use umbel_step::Outbox;
+use umbel_dedup_engine::{Frame, Input, Output, WorkerId};
 use umbel_fuzz::exchange::{items, link, next_frame, plan, worker};
 
 fuzz_target!(|input: &[u8]| {

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     ItemIndex, ItemRef, Kind, SketchDecoder, SketchReader, StoredSketch,
 };
 use umbel_fuzz::sketches::{file, forged};

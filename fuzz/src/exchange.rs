@@ -7,8 +7,8 @@
 //!
 //! Numbers are small on purpose, so that most inputs get past the checks of the header; checksums are put right.
 
-use umbel_engine::Outbox;
-use umbel_engine::dedup::{
+use umbel_step::Outbox;
+use umbel_dedup_engine::{
     Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
     Level, Mode, Output, Place, PlaceBits, Plan, Rank, Suspect, Worker, WorkerId,
 };

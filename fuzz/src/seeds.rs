@@ -10,7 +10,7 @@ use crate::exchange::recorded;
 use crate::{saved, sessions, sketches, static_files};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
-use umbel_engine::reconcile::Kind;
+use umbel_reconcile_engine::Kind;
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use umbel_codec::crc32c;
-use umbel_engine::Outbox;
-use umbel_engine::reconcile::{
+use umbel_step::Outbox;
+use umbel_reconcile_engine::{
     Direction, Input, Item, ItemIndex, Kind, Limits, Optimize, Options, Output, Role, Session,
     SessionError,
 };

@@ -1,7 +1,7 @@
 //! Inputs of `sketch_decode` and `sketch_file`, and a sketch file whose checksums are put right.
 
 use umbel_codec::crc32c;
-use umbel_engine::reconcile::{ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
+use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
 use umbel_sketch::{BlockCode, Estimator, Field, PinSketch, RibltEncoder};
 
 /// Bytes of a sketch file before its estimator.

@@ -1,6 +1,6 @@
 //! The planted bugs: which there are, which are looked for, and in what runs.
 
-use umbel_engine::planted::Planted;
+use umbel_step::planted::Planted;
 
 use crate::plan::Plan;
 use crate::profile::{Profile, ProfileError};

@@ -270,9 +270,9 @@ fn plant(plan: &Plan) -> anyhow::Result<()> {
     let Some(name) = &plan.planted else { return Ok(()) };
     let bug = crate::bugs::named(name)?;
     #[cfg(feature = "planted")]
-    umbel_engine::planted::plant(Some(bug));
+    umbel_step::planted::plant(Some(bug));
     anyhow::ensure!(
-        umbel_engine::planted::PLANTED,
+        umbel_step::planted::PLANTED,
         "the bug {} is not in this build: it needs the feature `planted`",
         bug.name()
     );

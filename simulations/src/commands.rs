@@ -63,7 +63,7 @@ enum Command {
 impl Cli {
     /// Carries the command out.
     pub(crate) fn run(&mut self) -> anyhow::Result<ExitCode> {
-        if self.command.needs_planted_bugs()? && !umbel_engine::planted::PLANTED {
+        if self.command.needs_planted_bugs()? && !umbel_step::planted::PLANTED {
             return rebuild::run_with_planted_bugs();
         }
         let limits = self.limits;

@@ -10,9 +10,9 @@ pub(crate) use users::Users;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use umbel_engine::dedup::job::JobRules;
+use umbel_dedup_engine::job::JobRules;
 
-use umbel_engine::dedup::{FilterChoice, GroupSize, Keep, Level, Place, Rank, RecordPart};
+use umbel_dedup_engine::{FilterChoice, GroupSize, Keep, Level, Place, Rank, RecordPart};
 use umbel_filter::{ItemHash, ItemHasher};
 
 use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan};

@@ -15,8 +15,8 @@ use crate::error::Result;
 use serde::Serialize;
 use std::ops::Range;
 use std::path::Path;
-use umbel_engine::dedup::Place;
-use umbel_engine::limits::PLACE_ITEM_BITS;
+use umbel_dedup_engine::Place;
+use umbel_dedup_engine::limits::PLACE_ITEM_BITS;
 use umbel_records::Compression;
 
 /// A record of a group with at least two members: where it and the kept one were read, and the group's size.

@@ -1,7 +1,7 @@
 //! `--keep best:FIELD`: which number ranks a record among equal ones.
 
 use super::inputs::Source;
-use umbel_engine::dedup::Rank;
+use umbel_dedup_engine::Rank;
 use umbel_records::{Score, ScoreError, ScoreExtractor, ScoreValue};
 
 /// The rank of a record without a number: behind all that have one.

@@ -22,7 +22,7 @@ use super::spill::ScratchFile;
 use crate::error::{Result, refuse};
 use std::io::Write as _;
 use std::sync::Arc;
-use umbel_engine::dedup::Place;
+use umbel_dedup_engine::Place;
 use umbel_records::Format;
 
 /// Bytes of records with their counts that are gathered before they are written: as much as a block that is read.

@@ -7,7 +7,7 @@
 
 use super::inputs::Source;
 use crate::error::{Result, bail};
-use umbel_engine::limits::PLACE_CHUNK_BITS;
+use umbel_dedup_engine::limits::PLACE_CHUNK_BITS;
 use umbel_records::{ByteSpan, Compression};
 
 /// Largest chunk of a plain file: some hundred thousand records, so that a handful of threads are kept busy by a

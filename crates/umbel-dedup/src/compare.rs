@@ -11,7 +11,7 @@ use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
 use crate::error::{Context, Result};
 use std::sync::Arc;
-use umbel_engine::dedup::{Item, Place, Rank, Suspect, WorkerId};
+use umbel_dedup_engine::{Item, Place, Rank, Suspect, WorkerId};
 use umbel_filter::ItemHash;
 
 /// Which records are to be compared.

@@ -20,7 +20,7 @@ use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
 use super::whole_file::WholeFile;
 use crate::error::{Context, Result, bail};
-use umbel_engine::dedup::Rank;
+use umbel_dedup_engine::Rank;
 use umbel_filter::ItemHash;
 use umbel_records::{
     ByteSpan, ContentDigest, Format, Granularity, ItemError, ItemExtractor, Normalisers, ReadError,

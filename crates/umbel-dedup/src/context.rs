@@ -9,7 +9,7 @@ use super::references::References;
 use super::scope::ScopedHasher;
 use super::spec::JobSpec;
 use crate::error::{Context, Result};
-use umbel_engine::dedup::{JobShape, Level, WorkerId};
+use umbel_dedup_engine::{JobShape, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
 
 /// A job under way.

@@ -5,7 +5,7 @@ use super::context::Job;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use crate::error::Result;
 use std::sync::Arc;
-use umbel_engine::dedup::{Keep, Place, Rank};
+use umbel_dedup_engine::{Keep, Place, Rank};
 
 /// Groups of chunks: a group's drops are sorted in memory, so there are many.
 const GROUPS_MAX: usize = 1024;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::num::TryFromIntError;
 use umbel_client::ClientError;
-use umbel_engine::dedup::{ExchangeError, IndexError};
+use umbel_dedup_engine::{ExchangeError, IndexError};
 use umbel_files::UsageError;
 use umbel_files::{NotBelow, OpenBelowError};
 use umbel_filter::CellCountOutOfRange;

@@ -15,12 +15,12 @@ use crate::error::{Context, Result, bail};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Drops, ExchangeReport, Input, Item, Output,
     Plan, SampleOrder, Suspect, Worker, WorkerId,
 };
 use umbel_filter::HashRange;
+use umbel_step::Outbox;
 
 /// What the exchange came to.
 #[derive(Clone, Copy)]

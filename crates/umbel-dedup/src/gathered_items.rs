@@ -28,7 +28,7 @@ use crate::error::{Context, InputError, Result, refuse};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use umbel_engine::dedup::Rank;
+use umbel_dedup_engine::Rank;
 use umbel_files::{FileRoles, UsageError};
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_records::{Granularity, Normaliser, Score, ScoreValue, item_before, records_ending};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use umbel_engine::dedup::{Place, RecordPart};
+use umbel_dedup_engine::{Place, RecordPart};
 
 /// How many of the largest groups the summary names.
 const MOST_REPEATED_MAX: usize = 20;

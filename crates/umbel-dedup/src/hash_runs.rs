@@ -4,7 +4,7 @@ use super::spill::ScratchFile;
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use umbel_engine::dedup::{Entry, Place, Rank};
+use umbel_dedup_engine::{Entry, Place, Rank};
 use umbel_filter::{CellCount, ItemHash};
 
 /// Bytes of an entry in a run, where entries rank and where they do not.
@@ -165,7 +165,7 @@ impl HashRuns {
 mod tests {
     use super::super::run_builder::RunBuilder;
     use super::*;
-    use umbel_engine::dedup::Keep;
+    use umbel_dedup_engine::Keep;
     use umbel_filter::ItemHasher;
 
     /// Long and short runs, in memory and on disk, give back every entry in its cell.

@@ -8,7 +8,7 @@ use super::sink::Sink;
 use super::spill::ScratchFile;
 use crate::error::{Context, Result, refuse};
 use std::path::{Path, PathBuf};
-use umbel_engine::dedup::{IndexBits, IndexSpec};
+use umbel_dedup_engine::{IndexBits, IndexSpec};
 use umbel_files::FileRoles;
 use umbel_filter::{CellCount, HashRange};
 use umbel_records::Compression;

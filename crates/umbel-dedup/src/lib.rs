@@ -12,7 +12,7 @@
 //! observer  what whoever runs a job hears and asks    error      why there is no result
 //! ```
 //!
-//! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_engine::dedup::Worker`] a
+//! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_dedup_engine::Worker`] a
 //! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers. What people see and how a
 //! process ends is the caller's: it gives an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
 

@@ -16,7 +16,7 @@ use crate::clock::Stopwatch;
 use crate::error::{Context, DedupError, InputError, Result};
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_engine::dedup::{JobShape, Place, Rank};
+use umbel_dedup_engine::{JobShape, Place, Rank};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, item_before, records_ending};
 

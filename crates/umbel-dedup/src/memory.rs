@@ -2,7 +2,7 @@
 
 use crate::error::{Result, bail, refuse};
 use std::path::Path;
-use umbel_engine::dedup::Level;
+use umbel_dedup_engine::Level;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;

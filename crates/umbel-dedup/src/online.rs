@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use umbel_client::{Filter, PackedBatch, ReadLevel};
-use umbel_engine::dedup::{Level, Place, Rank};
+use umbel_dedup_engine::{Level, Place, Rank};
 use umbel_files::UsageError;
 use umbel_records::Granularity;
 

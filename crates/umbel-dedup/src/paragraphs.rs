@@ -14,7 +14,7 @@ use super::content::{ChunkContent, Found, Spot, Take, open_records, without_item
 use super::inputs::Source;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
 use crate::error::{Context, Result, bail};
-use umbel_engine::dedup::Rank;
+use umbel_dedup_engine::Rank;
 use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};
 
 /// Records that are read for the pieces of one field.

@@ -9,10 +9,10 @@ use super::paragraphs::pieces_of;
 use super::row_groups::RowGroups;
 use super::spec::JobSpec;
 use crate::error::Result;
-use umbel_engine::dedup::{
+use umbel_dedup_engine::limits::DEDUP_CELLS_MAX;
+use umbel_dedup_engine::{
     Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, tally_bits_per_entry,
 };
-use umbel_engine::limits::DEDUP_CELLS_MAX;
 use umbel_files::UsageError;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
 

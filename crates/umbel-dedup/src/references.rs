@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_engine::dedup::job::KnownReferences;
-use umbel_engine::dedup::{
+use umbel_dedup_engine::job::KnownReferences;
+use umbel_dedup_engine::{
     INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
 };
 use umbel_files::UsageError;

@@ -11,7 +11,7 @@ use super::sink::{Complete, Sink};
 use crate::error::Result;
 use serde::Serialize;
 use serde_json::Value;
-use umbel_engine::dedup::Place;
+use umbel_dedup_engine::Place;
 
 /// One line of the report. Parts come with granularities that have them, scores with `--keep best`.
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ use super::spill::ScratchFile;
 use crate::error::Result;
 use serde_json::Value;
 use std::sync::Arc;
-use umbel_engine::dedup::Place;
+use umbel_dedup_engine::Place;
 
 /// Where the reports go.
 pub(crate) struct ReportOutputs {

@@ -7,7 +7,7 @@ use super::paragraphs::PieceRules;
 use super::row_groups::RowGroups;
 use super::spec::{EmptyItems, JobSpec};
 use crate::error::Result;
-use umbel_engine::dedup::Rank;
+use umbel_dedup_engine::Rank;
 use umbel_records::{ContentDigest, Granularity, Normalisers, ReadError, RowGroupItems};
 
 /// Bytes of items that are read at once, unless one item is longer.

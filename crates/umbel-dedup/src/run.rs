@@ -34,7 +34,7 @@ use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::error::Result;
 use std::sync::Arc;
-use umbel_engine::dedup::{JobShape, Level};
+use umbel_dedup_engine::{JobShape, Level};
 use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 

@@ -9,7 +9,7 @@
 //! nearest repeats at once: a hot item costs a run one entry, not thousands.
 
 use super::hash_runs::{Run, entry_bytes};
-use umbel_engine::dedup::{Keep, Rank};
+use umbel_dedup_engine::{Keep, Rank};
 use umbel_filter::{CellCount, ItemHash};
 
 /// Entries of a run: its 5 MiB of partitioned entries (7 MiB where they rank) fit the cache that a core can hope for.

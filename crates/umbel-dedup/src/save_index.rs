@@ -13,7 +13,7 @@ use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};
 use crate::error::Result;
 use std::sync::Mutex;
-use umbel_engine::dedup::{IndexBits, IndexSpec, IndexWriter, Place};
+use umbel_dedup_engine::{IndexBits, IndexSpec, IndexWriter, Place};
 use umbel_filter::{HashRange, ItemHash};
 
 /// Bytes of blocks that are worth a write.

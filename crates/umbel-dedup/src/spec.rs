@@ -11,7 +11,7 @@ use super::reach::Reach;
 use super::scope::Scope;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
+use umbel_dedup_engine::{FilterChoice, IndexBits, Keep, Level};
 use umbel_files::{Inode, Roots, UsageError, inode_of};
 use umbel_records::{Granularity, Normaliser};
 

@@ -14,7 +14,7 @@ use crate::clock::rss_bytes_max;
 use crate::error::{Context, Result};
 use serde_json::{Value, json};
 use std::time::Duration;
-use umbel_engine::dedup::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
+use umbel_dedup_engine::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
 use umbel_records::Granularity;
 
 /// Items that were dropped.

@@ -8,7 +8,7 @@ use super::inputs::Source;
 use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec};
 use crate::error::{Context, Result};
-use umbel_engine::dedup::{Level, Rank};
+use umbel_dedup_engine::{Level, Rank};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, ContentReader, Normalisers, RECORD_BYTES_MAX, ReadError};
 

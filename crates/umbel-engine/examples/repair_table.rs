@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::env;
 use std::time::Instant;
 
-use umbel_engine::Outbox;
 use umbel_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
     ResidueTable,
 };
+use umbel_step::Outbox;
 
 /// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
 fn mix(number: u64) -> u64 {

@@ -15,8 +15,9 @@ use umbel_engine::shard::{
     KeyName, RepairPart, ReplicaAnswer, ReplicaQuestion, ScrubInput, ScrubOutput, ScrubPart,
     Scrubber, ShardCommand, ShardReply, ShardState, SliceScrubbed, SliceShape, SliceSpec,
 };
-use umbel_engine::{FilterId, Generation, NodeId, Outbox, ShardId};
+use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{HashFunction, HashRange, Kind};
+use umbel_step::Outbox;
 
 const FILTER: FilterId = FilterId(1);
 const FIRST: Generation = Generation(1);

@@ -1,63 +1,5 @@
 //! Every limit of the engine, named, with its reason. Each is checked before anything is allocated for it.
 
-/// Most workers of one duplicate-detection job. Every cell has a stream from each worker, so headers alone are
-/// workers² of some twelve bytes a pass.
-pub const DEDUP_WORKERS_MAX: u32 = 1024;
-
-/// Most attempts at the exchange of one job that anybody may tell of. Each takes a broken connection, so no job comes
-/// so far, and the numbers behind it are free for all that follow.
-pub const JOB_ATTEMPT_MAX: u32 = 1 << 24;
-
-/// Most workers that talk to each other directly. Above it every one would hold hundreds of connections with their
-/// buffers, and send messages too short to pay for a packet: the exchange goes over a grid of two hops instead, which
-/// costs nearly twice the bytes.
-pub const DIRECT_WORKERS_MAX: u32 = 256;
-
-/// Most cells (hash ranges that are exchanged one at a time) of a job: 1,024 workers with 64 cells each, and sixteen
-/// times that for jobs whose cells must be small.
-pub const DEDUP_CELLS_MAX: u32 = 1 << 20;
-
-/// Bits of a [`Place`](crate::dedup::Place) that number the chunk: 16 million chunks are a petabyte at 64 MiB each.
-pub const PLACE_CHUNK_BITS: u32 = 24;
-
-/// Bits of a [`Place`](crate::dedup::Place) that number the item in its chunk.
-pub const PLACE_ITEM_BITS: u32 = 40;
-
-/// Most refinement bits: beyond 24 they cost more than settling a survivor ever saves (r* ≈ log2(128·ln 2) = 6.5).
-pub const REFINE_BITS_MAX: u32 = 24;
-
-/// A frame is cut when its payload has grown to this: large enough that the header is nothing, small enough that
-/// 1,024 peers with two frames each stay below 2 GiB.
-pub const FRAME_PAYLOAD_BYTES_CUT: usize = 1 << 20;
-
-/// Largest payload accepted from a peer. Only a frame of items can pass the cut: it holds at least one whole item,
-/// and the largest record that umbel reads is 1 GiB.
-pub const FRAME_PAYLOAD_BYTES_MAX: usize = (1 << 30) + FRAME_PAYLOAD_BYTES_CUT;
-
-/// Most entries of one worker in one cell. A cell is meant to be worked on in cache; this leaves room for inputs
-/// whose size was guessed a thousand times too small, and keeps every index in 32 bits.
-pub const CELL_ENTRIES_MAX: usize = 1 << 28;
-
-/// Frames a worker keeps for later when they arrive before its own orders, a peer. A sender has at most this many
-/// frames unacknowledged.
-pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
-
-/// Cells that peers may open at an owner that has not come to them itself. Workers that keep to the order of cells are
-/// at most two segments ahead in each of four lanes, and one that has fewer lanes sees all eight in one.
-pub const DEDUP_CELLS_AHEAD_MAX: usize = 64;
-
-/// Most places of a range of a tally: few enough that their counts (8 bytes each) are nothing beside the least memory of
-/// a worker, many enough that the frames about a range are nothing beside what it took to read its records.
-pub const TALLY_RANGE_PLACES_MAX: u64 = 1 << 18;
-
-/// Fewest places of a range of a tally, however many workers are asked about it: with fewer, empty answers of 1,024
-/// workers would cost more than a byte a record.
-pub const TALLY_RANGE_PLACES_MIN: u64 = 1 << 15;
-
-/// Claims on one range of a tally, of all workers together, if every record of it stands with each of them. They are held
-/// coded, in a byte or two each. No worker is asked for more at once, however large the job.
-pub const TALLY_RANGE_CLAIMS_MAX: u64 = 1 << 24;
-
 /// Longest name of a filter. Long enough for a path or an address, short enough for a line of a list.
 pub const FILTER_NAME_BYTES_MAX: usize = 1024;
 
@@ -72,6 +14,10 @@ pub const REQUEST_ITEMS_MAX: usize = 1 << 16;
 
 /// Largest slice of one filter in one shard: it must travel in a snapshot and be copied while others wait.
 pub const SLICE_BYTES_MAX: u64 = 256 << 20;
+
+/// Where a frame of a shard's snapshot is cut: large enough that its header is nothing, small enough to be made when it
+/// is asked for.
+pub const SNAPSHOT_FRAME_BYTES_CUT: usize = 1 << 20;
 
 /// Largest filter over all shards.
 pub const FILTER_BYTES_MAX: u64 = 64 << 30;
@@ -145,53 +91,6 @@ pub const JOBS_RUNNING_MAX: usize = 16;
 /// Most jobs that the ledger knows, ended ones too: with their descriptions and summaries they are part of each snapshot
 /// of the meta group.
 pub const JOBS_KEPT_MAX: usize = 128;
-
-/// Largest item that a reconciliation session carries: it is held whole by both sides.
-pub const RECONCILE_ITEM_BYTES_MAX: usize = 16 << 20;
-
-/// Largest body of a reconciliation frame: what a side holds before it knows that a frame is whole.
-pub const RECONCILE_FRAME_BODY_BYTES_MAX: usize = 1 << 20;
-
-/// Where a reconciliation frame is cut: its ten bytes around are nothing then, and what is lost with a connection is little.
-pub const RECONCILE_FRAME_BODY_BYTES_CUT: usize = 1 << 16;
-
-/// Most items that a reconciliation peer may claim to have: a table of a terabyte at 16 bytes each is far beyond any node.
-pub const RECONCILE_ITEM_COUNT_MAX: u64 = 1 << 40;
-
-/// Most syndromes of the sketch in a Hello, the only sketch that is decoded unasked: less than 0.1 ms.
-pub const RECONCILE_HELLO_SYNDROMES_MAX: u8 = 32;
-
-/// Most items that a reconciliation session fetches at a time, and sorts into one list.
-pub const RECONCILE_FETCH_ITEMS_MAX: usize = 1 << 17;
-
-/// Bytes of items that it fetches at a time, by their mean length: what one side holds that it is about to send.
-pub const RECONCILE_FETCH_BYTES_MAX: u64 = 8 << 20;
-
-/// Bytes that it sends before it waits until they are on their way.
-pub const RECONCILE_SEND_BYTES_MAX: u64 = 2 << 20;
-
-/// Bytes of its peer that it keeps while it does something else.
-pub const RECONCILE_INBOX_BYTES_MAX: usize = 16 << 20;
-
-/// Most attempts of a reconciliation session: the first frame's, the plan's, two more keys, the whole list.
-pub const RECONCILE_ATTEMPTS_MAX: u8 = 5;
-
-/// Bytes of a session that are on their way to a peer with a journal, and not yet durable there: those of both directions
-/// are what travels again after a cut, and shall be at most 64 kB with the frames around them.
-pub const RECONCILE_RESUME_WINDOW_BYTES: u64 = 30 << 10;
-
-/// Longest piece of a resumable session's stream in one frame: four fill the window, so that the first is durable when the
-/// last is sent.
-pub const RECONCILE_RESUME_PIECE_BYTES_MAX: usize = 8 << 10;
-
-/// What a side keeps of the end of what it sent, once its set has changed and cannot say it again: its window and more.
-pub const RECONCILE_RESUME_TAIL_BYTES_MAX: usize = 64 << 10;
-
-/// Most coded symbols of a sketch file: they settle 48 million differences, and are 1.5 GiB in memory.
-pub const RECONCILE_SKETCH_SYMBOLS_MAX: usize = 1 << 26;
-
-/// Most positions of a reconciliation filter for each item: twice those of the lowest rate that a plan has, 2^-24.
-pub const RECONCILE_POSITIONS_PER_ITEM_MAX: u64 = 1 << 25;
 
 /// Most blocks of 4 KiB of an array that is repaired: 64 GiB, whose residue table is 256 MiB.
 pub const REPAIR_BLOCKS_MAX: u32 = 1 << 24;

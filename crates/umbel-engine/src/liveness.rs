@@ -27,7 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::SHARD_COUNT_MAX;
-use crate::{GroupId, NodeId, Outbox};
+use crate::{GroupId, NodeId};
+use umbel_step::Outbox;
 
 mod peer;
 mod rest;
@@ -163,7 +164,8 @@ pub enum Order {
 /// ```
 /// use std::collections::BTreeSet;
 /// use umbel_engine::liveness::{Beat, Input, LedVersion, Liveness, Order, Timing};
-/// use umbel_engine::{NodeId, Outbox};
+/// use umbel_engine::NodeId;
+/// use umbel_step::Outbox;
 ///
 /// let timing = Timing { beat_ms: 100, suspect_ms: 500 };
 /// let (mut liveness, mut outbox) = (Liveness::new(NodeId(1), 7, timing), Outbox::new());

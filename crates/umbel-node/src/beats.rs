@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, Order, Timing};
-use umbel_engine::{GroupId, NodeId, Outbox};
+use umbel_engine::{GroupId, NodeId};
+use umbel_step::Outbox;
 
 use crate::config::Config;
 

@@ -14,9 +14,9 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRecord;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::CellCount;
+use umbel_step::planted::{self, Planted};
 
 pub(crate) use self::callers::CaughtUp;
 pub(crate) use self::jobs::NewJob;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
 use umbel_engine::meta::NodeRecord;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
+use umbel_step::planted::{self, Planted};
 
 use crate::calls::{RecallAnswer, RecallRequest, Standings};
 use crate::cube::{AnswerParts, ScrubAnswer, answer_scrub, take_questions};

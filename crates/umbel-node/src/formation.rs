@@ -19,9 +19,9 @@ use futures_util::future::join_all;
 use tonic::Code;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{MetaCommand, MetaState};
-use umbel_engine::planted::{self, Planted};
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
+use umbel_step::planted::{self, Planted};
 
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! Workers of duplicate-detection jobs: what drives the machines of [`umbel_engine::dedup`] over
+//! Workers of duplicate-detection jobs: what drives the machines of [`umbel_dedup_engine`] over
 //! the network.
 //!
 //! ```text

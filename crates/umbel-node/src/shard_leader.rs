@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{RwLock, Semaphore, mpsc, oneshot};
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
     ShardCommand, ShardReply, ShardState, SliceGrowth,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_step::planted::{self, Planted};
 
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
 use crate::exports::Exports;

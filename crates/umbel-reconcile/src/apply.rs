@@ -7,8 +7,8 @@ use crate::error::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use umbel_engine::reconcile::{Item, ItemIndex};
 use umbel_files::{Likeness, OWNER_ONLY, PartialFile, folder_of, sync_folder};
+use umbel_reconcile_engine::{Item, ItemIndex};
 
 /// A file that is written aside, to take the place of another.
 pub(crate) struct Target {

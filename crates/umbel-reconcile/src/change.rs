@@ -1,7 +1,7 @@
 //! What becomes of a set after a session.
 
 use std::collections::BTreeMap;
-use umbel_engine::reconcile::{Item, ItemIndex};
+use umbel_reconcile_engine::{Item, ItemIndex};
 
 /// What becomes of a record that differs on both sides, when both take what they lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

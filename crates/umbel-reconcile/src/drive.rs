@@ -14,11 +14,11 @@ use crate::error::{Context, ReconcileError, Result, bail};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::Path;
-use umbel_engine::Outbox;
-use umbel_engine::limits::RECONCILE_INBOX_BYTES_MAX;
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
+use umbel_reconcile_engine::{
     Direction, Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, Session,
 };
+use umbel_step::Outbox;
 
 mod again;
 mod resumed;

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 use std::{fmt, io};
-use umbel_engine::reconcile::{ResumeError, SessionError, SketchError, SketchFormatError};
 use umbel_files::UsageError;
+use umbel_reconcile_engine::{ResumeError, SessionError, SketchError, SketchFormatError};
 use umbel_records::{ExtractorError, ItemError, ReadError};
 use umbel_tls::SecretRefusal;
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
 
 /// Shortest and longest id, in bytes: shorter ones are better kept as a bitmap, and longer ones are records.
 const ID_BYTES: std::ops::RangeInclusive<usize> = 8..=32;

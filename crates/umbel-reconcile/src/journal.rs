@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     JournalHeader, JournalReader, JournalRecord, JournalState, StreamEnd, StreamHash,
 };
 
@@ -194,7 +194,7 @@ impl JournalWriter {
     /// Keeps the end of what was sent: the set is about to change to one with this fingerprint.
     pub(super) fn note_end(
         &self,
-        fingerprint: umbel_engine::reconcile::Fingerprint,
+        fingerprint: umbel_reconcile_engine::Fingerprint,
         end: StreamEnd,
     ) -> Result<()> {
         self.append(&JournalRecord::Ended { fingerprint, end }, true)
@@ -385,7 +385,7 @@ fn next_to_go(kept: &[Kept], newcomer: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use umbel_engine::reconcile::Fingerprint;
+    use umbel_reconcile_engine::Fingerprint;
 
     fn header(session: u128) -> JournalHeader {
         let fingerprint = Fingerprint { count: 1, sum: 2 };

@@ -11,8 +11,8 @@ use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
-use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass, StoredSketch};
 use umbel_files::UsageError;
+use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
 use umbel_records::Compression;
 
 /// A set and its sketch.

@@ -3,7 +3,7 @@
 use super::records::RecordItems;
 use crate::error::{Context, Result, bail, ensure};
 use std::sync::{Mutex, PoisonError};
-use umbel_engine::reconcile::{Item, ItemRef, Kind};
+use umbel_reconcile_engine::{Item, ItemRef, Kind};
 use umbel_records::{Format, Granularity, ItemExtractor};
 
 /// Lines `key<TAB>value`; the value may have tabs.

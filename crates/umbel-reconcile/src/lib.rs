@@ -10,7 +10,7 @@
 //!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers hear
 //! ```
 //!
-//! The session itself is [`umbel_engine::reconcile`]; nothing here decides what travels. What people see and how a
+//! The session itself is [`umbel_reconcile_engine`]; nothing here decides what travels. What people see and how a
 //! process ends is the caller's: it gives an [`Observer`] and gets a [`ReconcileError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -2,7 +2,7 @@
 
 use super::records::RecordItems;
 use crate::error::Result;
-use umbel_engine::reconcile::{Item, ItemRef, Kind};
+use umbel_reconcile_engine::{Item, ItemRef, Kind};
 
 /// Bytes of the occurrence that follows a line in its item.
 const OCCURRENCE_BYTES: usize = 4;

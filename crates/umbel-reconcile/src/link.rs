@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
-use umbel_engine::reconcile::{ResumeFrame, ResumeReader, SendWindow};
+use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
 
 /// Bytes that are read at a time.
 pub(super) const READ_BYTES: usize = 64 << 10;

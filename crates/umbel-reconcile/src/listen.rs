@@ -15,8 +15,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use umbel_engine::reconcile::Options;
 use umbel_files::UsageError;
+use umbel_reconcile_engine::Options;
 use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 
 /// Connections that prove themselves or wait for their turn; more wait in the system's queue. Each has a socket and a

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use umbel_engine::reconcile::{Aim, Direction, Limits, Optimize, Role};
+use umbel_reconcile_engine::{Aim, Direction, Limits, Optimize, Role};
 use umbel_tls::{Secret, SecretUse};
 
 const SECRET: &str = "8f14e45fceea167a5a36dedd4bea2543";

@@ -10,12 +10,12 @@ use std::fmt;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use umbel_engine::reconcile::{
+use umbel_files::UsageError;
+use umbel_files::{ANY_NEW_FILE, PartialFile};
+use umbel_reconcile_engine::{
     Item, Kind, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
     SketchHeader, SketchReader, SketchSpec, StoredSketch,
 };
-use umbel_files::UsageError;
-use umbel_files::{ANY_NEW_FILE, PartialFile};
 
 /// What names of sketch files end in.
 const EXTENSION: &str = ".sketch";

@@ -8,8 +8,8 @@ use crate::error::{Context, ReconcileError, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
 use umbel_filter::{ItemHash, ItemHasher};
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item};
 
 /// Whether a file of records can be changed.

@@ -5,7 +5,7 @@ use super::delta::Basis;
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use umbel_engine::reconcile::{Item, ItemIndex, Kind, Pass, StoredSketch};
+use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
 
 /// A set of items that does not change until it is told to.
 pub trait ItemSet: Send + Sync {

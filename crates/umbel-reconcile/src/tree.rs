@@ -19,8 +19,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use umbel_engine::reconcile::{Item, ItemIndex, ItemRef, Kind, Pass};
 use umbel_files::STAGING_PREFIX;
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
 
 mod in_the_way;
 mod staging;

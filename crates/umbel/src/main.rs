@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 const _: () = assert!(
-    !umbel_engine::planted::PLANTED,
+    !umbel_step::planted::PLANTED,
     "umbel was built with the feature `planted` of umbel-engine: bugs to test the simulations with must not ship"
 );
 

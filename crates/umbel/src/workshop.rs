@@ -3,10 +3,10 @@
 use crate::commands::dedup::page_of;
 use std::sync::Arc;
 use umbel_dedup::{DedupError, FileWorkshop, chain_text};
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
     WorkerId,
 };

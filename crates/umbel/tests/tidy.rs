@@ -25,13 +25,16 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates whose algorithms get all that they know as arguments.
-const PURE: [&str; 7] = [
+const PURE: [&str; 10] = [
     "umbel-bits",
     "umbel-sketch",
     "umbel-filter",
     "umbel-codec",
     "umbel-static",
     "umbel-resp",
+    "umbel-step",
+    "umbel-dedup-engine",
+    "umbel-reconcile-engine",
     "umbel-engine",
 ];
 

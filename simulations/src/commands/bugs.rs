@@ -1,6 +1,6 @@
 //! `bugs`: whether the checks find the bugs that were planted for them.
 
-use umbel_engine::planted::Planted;
+use umbel_step::planted::Planted;
 
 use super::say;
 use super::sweep::jobs_of;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use umbel_engine::planted::Planted;
+use umbel_step::planted::Planted;
 
 use super::{say, write_report};
 use crate::child::{Ended, Order};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use umbel_engine::planted::Planted;
+use umbel_step::planted::Planted;
 
 use super::run::fresh_seed;
 use super::{say, write_report};

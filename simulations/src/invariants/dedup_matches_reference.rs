@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::dedup::{GroupSize, Keep, Place, Rank, reference};
+use umbel_dedup_engine::{GroupSize, Keep, Place, Rank, reference};
 
 use super::checked::Checked;
 use crate::jobs::{Output, part_of, place_of, rank_of, weight_of};

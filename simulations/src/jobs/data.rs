@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use umbel_engine::JobId;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
     Written,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, Group, GroupSize, IndexBits, Item, Place, PlaceRange,
     Rank, RecordPart, ReferenceShape, Route, Suspect, WorkerId,
 };
+use umbel_engine::JobId;
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     Item, Regenerated, ResumeError, ResumeFrame, ResumeOffer, ResumeReader, ResumeVerdict,
     Resumption, SendWindow, StreamHash, StreamMark,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
-use umbel_engine::reconcile::{Item, ItemIndex, Outcome, RemoteItem};
+use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem};
 
 use super::host::Host;
 use super::judge::{End, Judge, Seen};

@@ -9,7 +9,7 @@ use rand::Rng as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use turmoil::net::{TcpListener, TcpStream};
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     Aim, Direction, Item, ItemIndex, Kind, Optimize, Options, Resumption, Role, SketchSpec,
     StoredSketch,
 };

@@ -1,6 +1,6 @@
 //! Items by number.
 
-use umbel_engine::reconcile::{Item, Kind};
+use umbel_reconcile_engine::{Item, Kind};
 
 use crate::plan::meeting::ItemKind;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use umbel_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
-use umbel_engine::reconcile::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
+use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
+use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
 
 use super::desk::Place;
 use super::side::Failure;

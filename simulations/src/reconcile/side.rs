@@ -9,11 +9,11 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
-use umbel_engine::Outbox;
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, ResumeError, Session,
     SessionError, StoredSketch,
 };
+use umbel_step::Outbox;
 
 use super::carrier::Carrier;
 use super::desk::{Desk, Order, Place};

@@ -7,7 +7,7 @@ use super::place_test::Place;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use umbel_engine::dedup::{Keep, Level};
+use umbel_dedup_engine::{Keep, Level};
 
 /// Ends the job at the question with this number.
 struct EndsAt {

@@ -10,7 +10,7 @@ use super::super::chunks::Chunk;
 use super::super::inputs::Source;
 use super::super::report::{Name, Names};
 use crate::error::{Context, Result};
-use umbel_engine::dedup::{Place, RecordPart};
+use umbel_dedup_engine::{Place, RecordPart};
 
 /// Most bytes that the file names of a job take, written out: shared prefixes make a few bytes a name of any length.
 /// Honest catalogues, which fit one order together, stay below.

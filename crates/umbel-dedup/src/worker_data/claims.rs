@@ -8,8 +8,8 @@ use super::report::gather;
 use super::weights::FileWeights;
 use crate::error::{Result, bail};
 use std::sync::Arc;
-use umbel_engine::dedup::{Claim, Place, PlaceRange};
-use umbel_engine::limits::TALLY_RANGE_CLAIMS_MAX;
+use umbel_dedup_engine::limits::TALLY_RANGE_CLAIMS_MAX;
+use umbel_dedup_engine::{Claim, Place, PlaceRange};
 
 /// Bytes of a claim in the file: the kept record, and how many were dropped for it.
 const CLAIM_BYTES: u64 = 16;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use umbel_engine::dedup::job::JobResult;
+use umbel_dedup_engine::job::JobResult;
 use umbel_files::Likeness;
 use umbel_files::PartialFile;
 

@@ -11,14 +11,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     Counts, JobResult, JobRules, ReadOrder, WriteOrder, Written, shape_for,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
     JobShape, Keep, Level, Output, Plan, Suspect, Worker, WorkerId,
 };
+use umbel_step::Outbox;
 
 /// What a job comes to on the way.
 struct Carrier<'a> {

@@ -11,7 +11,7 @@
 use super::folder::{DataFile, crc32c};
 use crate::error::{Result, bail, failed};
 use crc_fast::CrcAlgorithm;
-use umbel_engine::dedup::{Drops, Place, Rank};
+use umbel_dedup_engine::{Drops, Place, Rank};
 
 /// Bytes before the places of a block.
 const HEAD_BYTES: usize = 20;

@@ -11,7 +11,7 @@ use super::drop_file;
 use super::notes::{AskedNote, Note};
 use crate::clock::Stopwatch;
 use crate::error::{Context, DedupError, Result, chain_text};
-use umbel_engine::dedup::{Drops, Keep, Place};
+use umbel_dedup_engine::{Drops, Keep, Place};
 
 /// Drops what filters hold of the kept items, unless an earlier process has asked.
 ///

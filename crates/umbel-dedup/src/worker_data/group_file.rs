@@ -10,7 +10,7 @@
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{DedupError, Result, bail, failed};
-use umbel_engine::dedup::{Group, Place, RecordPart, WorkerId};
+use umbel_dedup_engine::{Group, Place, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
 const HEAD_BYTES: usize = 16;

@@ -14,8 +14,8 @@ use super::group_file::GroupReader;
 use super::part_names::{KeptElsewhere, PlaceNames};
 use crate::error::{Context, Result, bail};
 use std::sync::Arc;
-use umbel_engine::dedup::WorkerId;
-use umbel_engine::dedup::job::WriteOrder;
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::WriteOrder;
 
 /// The groups that this worker knows: its own alone, or all.
 fn groups(bench: &Bench, of: Option<WorkerId>) -> Result<GroupReader<'_>> {

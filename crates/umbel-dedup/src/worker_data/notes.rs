@@ -8,8 +8,8 @@ use super::segments::Segment;
 use crate::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use umbel_engine::dedup::ExchangeReport;
-use umbel_engine::dedup::job::{Forecast, Written};
+use umbel_dedup_engine::ExchangeReport;
+use umbel_dedup_engine::job::{Forecast, Written};
 use umbel_objects::KeptUpload;
 
 /// Kind of a record that holds a mark.

@@ -12,8 +12,8 @@ use crate::error::{Context, Result, bail};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use umbel_engine::dedup::job::WriteOrder;
-use umbel_engine::dedup::{Place, RecordPart};
+use umbel_dedup_engine::job::WriteOrder;
+use umbel_dedup_engine::{Place, RecordPart};
 
 /// For each place that was dropped for another worker's: which part of which record was kept, in the order of the
 /// former. Nothing where records have no parts.

@@ -12,7 +12,7 @@ use super::workshop::FileWorkshop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use umbel_engine::dedup::{FilterChoice, Keep, Level};
+use umbel_dedup_engine::{FilterChoice, Keep, Level};
 use umbel_records::Granularity;
 
 pub(super) const WORKERS: u16 = 3;

@@ -21,8 +21,8 @@ use super::segments::{GatheredRuns, Segment, SegmentLayout};
 use crate::clock::Stopwatch;
 use crate::error::{Result, bail};
 use std::sync::Mutex;
-use umbel_engine::dedup::job::{Counts, ReadOrder};
-use umbel_engine::dedup::{JobShape, Level};
+use umbel_dedup_engine::job::{Counts, ReadOrder};
+use umbel_dedup_engine::{JobShape, Level};
 
 /// Stored bytes of input after which a thread makes what it has read durable: reading them again takes a second or
 /// so, and the disk is asked to hurry no more often than that.

@@ -6,8 +6,8 @@ use super::place_test::Place;
 use super::reading::read;
 use std::fs;
 use std::path::Path;
-use umbel_engine::dedup::job::{Counts, JobRules, ReadOrder, shape_for};
-use umbel_engine::dedup::{Entry, FilterChoice, Keep, Level};
+use umbel_dedup_engine::job::{Counts, JobRules, ReadOrder, shape_for};
+use umbel_dedup_engine::{Entry, FilterChoice, Keep, Level};
 
 fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
     let bench = place.bench(0, folder);

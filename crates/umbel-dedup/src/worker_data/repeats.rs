@@ -10,7 +10,7 @@ use super::times::Part;
 use super::weights;
 use crate::error::{Context, Result, bail};
 use serde_json::Value;
-use umbel_engine::dedup::job::{JobResult, WriteOrder};
+use umbel_dedup_engine::job::{JobResult, WriteOrder};
 
 /// Counts the repeats of this worker's files.
 pub(super) fn told(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<ToldRepeats> {

@@ -10,8 +10,8 @@ use super::drop_file;
 use super::part_names::{KeptElsewhere, PlaceNames};
 use crate::error::{Context, Result};
 use std::sync::Arc;
-use umbel_engine::dedup::job::WriteOrder;
-use umbel_engine::dedup::{Keep, Place, Rank};
+use umbel_dedup_engine::job::WriteOrder;
+use umbel_dedup_engine::{Keep, Place, Rank};
 
 /// Words of a pair of the first reading: the places dropped and kept, and where the best stays the rank of the former.
 const fn pair_words(keep: Keep) -> usize {

@@ -14,8 +14,8 @@ use super::folder::DataFile;
 use crate::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use umbel_engine::dedup::{Entry, JobShape, Place, Rank};
-use umbel_engine::limits::{CELL_ENTRIES_MAX, PLACE_CHUNK_BITS};
+use umbel_dedup_engine::limits::{CELL_ENTRIES_MAX, PLACE_CHUNK_BITS};
+use umbel_dedup_engine::{Entry, JobShape, Place, Rank};
 use umbel_filter::{CellCount, ItemHash};
 
 /// Bytes of memory that an entry takes at its worker while its cell is exchanged, beside its rank.
@@ -260,7 +260,7 @@ mod tests {
     use super::super::super::run_builder::RunBuilder;
     use super::super::folder::JobFolder;
     use super::*;
-    use umbel_engine::dedup::{Keep, Rank};
+    use umbel_dedup_engine::{Keep, Rank};
     use umbel_filter::ItemHasher;
 
     fn entries_come_back(is_ranked: bool) {

@@ -2,8 +2,8 @@
 
 use super::workshop::FileWorkshop;
 use std::collections::VecDeque;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::{Group, Tally, TallyInput, TallyOutput, TallyShape, WorkerId};
+use umbel_dedup_engine::{Group, Tally, TallyInput, TallyOutput, TallyShape, WorkerId};
+use umbel_step::Outbox;
 
 /// Counts the groups in processes that live so long; who knows them already only answers. What each worker then says of its
 /// files.

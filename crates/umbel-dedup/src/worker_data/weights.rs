@@ -13,7 +13,7 @@ use super::super::report::FileName;
 use super::bench::{Bench, ReadState};
 use super::catalogue::{Catalogues, push, take};
 use crate::error::{Context, Result};
-use umbel_engine::dedup::{Group, Place};
+use umbel_dedup_engine::{Group, Place};
 
 /// Counts the weights of a worker's own files.
 #[derive(Default)]

@@ -24,10 +24,10 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
     WorkerId,
 };

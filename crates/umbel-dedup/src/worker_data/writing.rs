@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_engine::dedup::job::{WriteOrder, Written};
+use umbel_dedup_engine::job::{WriteOrder, Written};
 use umbel_files::folder_of;
 use umbel_files::{Likeness, OutputFolder, Roots};
 use umbel_records::Compression;

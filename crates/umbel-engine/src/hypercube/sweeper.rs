@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};
-use crate::Outbox;
 use crate::ids::{Epoch, NodeId};
+use umbel_step::Outbox;
 
 /// A sweep is numbered below this: no cluster comes so far, and a peer that counts further is broken.
 const SWEEP_MAX: u64 = 1 << 62;
@@ -223,7 +223,8 @@ pub enum SweepError {
 ///
 /// ```
 /// use umbel_engine::hypercube::{Members, Step, SweepInput, SweepOutput, Sweeper};
-/// use umbel_engine::{Epoch, NodeId, Outbox};
+/// use umbel_engine::{Epoch, NodeId};
+/// use umbel_step::Outbox;
 ///
 /// let members = Members::new(Epoch(1), vec![NodeId(1), NodeId(2)])?;
 /// let mut sweeper = Sweeper::new(NodeId(1), members);

@@ -22,8 +22,8 @@ use super::settings::{Distribution, FilterSettings, HashKey};
 use super::state::MetaState;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX};
-use crate::planted::{self, Planted};
 use crate::shard::SliceSpec;
+use umbel_step::planted::{self, Planted};
 
 /// A filter of the catalogue.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

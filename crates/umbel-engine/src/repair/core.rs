@@ -8,12 +8,12 @@ use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::{RepairBytes, RepairOptions, RepairOutcome};
 use super::table::ResidueTable;
-use crate::Outbox;
 use crate::limits::{
     REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_STEP_BYTES_MAX as STEP_BYTES_MAX,
     REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
 };
-use crate::reconcile::wire::put_frame;
+use umbel_reconcile_engine::wire::put_frame;
+use umbel_step::Outbox;
 
 /// What both halves share.
 #[derive(Debug)]

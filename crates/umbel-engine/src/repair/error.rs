@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::reconcile::FrameError;
+use umbel_reconcile_engine::FrameError;
 
 /// Why a responder does not take part. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

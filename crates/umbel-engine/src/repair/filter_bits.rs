@@ -187,10 +187,10 @@ mod tests {
     use umbel_filter::{Classic, Contains, HashRange, Insert, ItemHash, ItemHasher};
 
     use super::*;
-    use crate::Outbox;
     use crate::repair::{
         Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession,
     };
+    use umbel_step::Outbox;
 
     fn empty(is_blocked: bool) -> AnyFilter {
         if is_blocked {

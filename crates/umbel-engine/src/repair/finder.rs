@@ -6,12 +6,12 @@ use super::keys::block_item;
 use super::message::Message;
 use super::options::RepairOptions;
 use super::table::ResidueTable;
-use crate::Outbox;
 use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
-use crate::reconcile::{
+use umbel_reconcile_engine::{
     Aim, Direction, Input, Item, ItemIndex, ItemRef, Kind, Limits, Optimize, Options, Output, Role,
     Session, SessionError,
 };
+use umbel_step::Outbox;
 
 /// Bytes that a dirty block costs by reconciliation, measured: two symbols, and its number for the responder.
 const FOUND_BYTES: f64 = 12.0;

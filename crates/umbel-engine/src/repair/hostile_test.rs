@@ -11,9 +11,9 @@ use super::options::Policy;
 use super::repair_test::{array, flipped, mix};
 use super::session::RepairSession;
 use super::shuttle::{Damage, Shuttle, options, table};
-use crate::Outbox;
 use crate::limits::REPAIR_STEP_BYTES_MAX;
-use crate::reconcile::wire::{FrameBuffer, RawFrame, put_frame};
+use umbel_reconcile_engine::wire::{FrameBuffer, RawFrame, put_frame};
+use umbel_step::Outbox;
 
 /// What is done to one frame of a session.
 const FAULTS: [&str; 8] =

@@ -12,9 +12,9 @@ use super::options::{BlockDifference, Policy};
 use super::table::{BitBlocks, ResidueTable, block_code};
 use super::window::Window;
 use super::windows::Windows;
-use crate::Outbox;
 use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
-use crate::reconcile::{FrameError, Input};
+use umbel_reconcile_engine::{FrameError, Input};
+use umbel_step::Outbox;
 
 /// What is going on.
 #[derive(Debug)]

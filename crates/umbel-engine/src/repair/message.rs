@@ -24,8 +24,8 @@ use umbel_bits::AnsGapCode;
 use super::error::RepairRefusal;
 use super::options::Policy;
 use crate::limits::REPAIR_WINDOWS_MAX as WINDOWS_MAX;
-use crate::reconcile::FrameError;
-use crate::reconcile::wire::{RawFrame, Reader, put_varint};
+use umbel_reconcile_engine::FrameError;
+use umbel_reconcile_engine::wire::{RawFrame, Reader, put_varint};
 
 /// Version of the frames.
 pub(crate) const VERSION: u8 = 2;

@@ -11,13 +11,13 @@ use super::message::refusal_parts;
 use super::message::{GROUP_BLOCKS, Message, Question, VERSION, Verdict, policy_byte, put_list};
 use super::options::{BlockDifference, Policy};
 use super::table::{BitBlocks, TABLE_WORDS, bit_place, block_code};
-use crate::Outbox;
 use crate::limits::{
     REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX, REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
     REPAIR_WINDOWS_MAX as WINDOWS_MAX,
 };
-use crate::reconcile::wire::put_varint;
-use crate::reconcile::{FrameError, Input};
+use umbel_reconcile_engine::wire::put_varint;
+use umbel_reconcile_engine::{FrameError, Input};
+use umbel_step::Outbox;
 
 /// A responder between two frames.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use super::message::Message;
 use super::options::{Policy, RepairOptions};
 use super::responder::Responder;
 use super::table::{BitBlocks, ResidueTable};
-use crate::Outbox;
-use crate::reconcile::wire::FrameBuffer;
+use umbel_reconcile_engine::wire::FrameBuffer;
+use umbel_step::Outbox;
 
 /// One half of a repair.
 ///
 /// ```
-/// use umbel_engine::Outbox;
+/// use umbel_step::Outbox;
 /// use umbel_engine::repair::{
 ///     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
 /// };

@@ -7,7 +7,7 @@ use super::event::{RepairInput, RepairOutput};
 use super::options::{BlockDifference, Policy, RepairLimits, RepairOptions, RepairOutcome};
 use super::session::RepairSession;
 use super::table::ResidueTable;
-use crate::Outbox;
+use umbel_step::Outbox;
 
 /// One side with its array.
 pub(crate) struct Side {

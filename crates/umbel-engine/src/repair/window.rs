@@ -9,8 +9,8 @@ use super::message::{GROUP_BLOCKS, ListLimits, Question, read_list};
 use super::responder::{block_hash, own_syndromes};
 use super::table::BitBlocks;
 use crate::limits::REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX;
-use crate::reconcile::FrameError;
-use crate::reconcile::wire::Reader;
+use umbel_reconcile_engine::FrameError;
+use umbel_reconcile_engine::wire::Reader;
 
 /// Bits of a block in which the copies differ: a few, or a mask.
 #[derive(Clone, Debug)]

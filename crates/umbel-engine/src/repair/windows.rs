@@ -13,11 +13,11 @@ use super::ladder::Ladder;
 use super::message::{Message, Question};
 use super::table::BitBlocks;
 use super::window::{Differing, Next, Window};
-use crate::Outbox;
 use crate::limits::{
     REPAIR_HELD_BYTES_MAX as HELD_BYTES_MAX, REPAIR_UNANSWERED_BYTES_MAX as UNANSWERED_BYTES_MAX,
     REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX, REPAIR_WINDOWS_MAX as WINDOWS_MAX,
 };
+use umbel_step::Outbox;
 
 /// Blocks of the first window, from which the ladder of the others is learnt.
 const FIRST_WINDOW_BLOCKS: usize = 1024;

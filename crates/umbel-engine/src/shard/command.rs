@@ -273,8 +273,50 @@ pub enum PartError {
     },
 }
 
+impl ShardCommand {
+    /// Takes the request ids out, as a planted bug does
+    /// ([`IdsOnLeaderOnly`](umbel_step::planted::Planted::IdsOnLeaderOnly)).
+    pub fn forget_request_ids(&mut self) {
+        match self {
+            Self::Insert(parts) => parts.iter_mut().for_each(|part| part.request = None),
+            Self::InsertTimed { inserts, .. } => {
+                inserts.iter_mut().for_each(|insert| insert.part.request = None);
+            }
+            Self::Remove(part) => part.request = None,
+            _ => {}
+        }
+    }
+}
+
 impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "function {} under key {:#x}", self.function, self.key_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{OwnerId, RequestId, SessionId};
+
+    #[test]
+    fn request_ids_are_forgotten_and_nothing_else() {
+        let id = RequestId { session: SessionId(1), sequence: 2 };
+        let part = |request| InsertPart {
+            filter: FilterId(3),
+            generation: Generation(1),
+            request,
+            proposed: Bitmap::zeros(0),
+            hashes: HashList::from_hashes(&[]),
+            growth_bytes: 0,
+        };
+        let stamp =
+            RequestStamp { id, acknowledged_below: 0, digest: 4, owner: OwnerId::default() };
+        let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
+        command.forget_request_ids();
+        assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));
+        let mut other = ShardCommand::DropSlice(FilterId(3));
+        other.forget_request_ids();
+        assert_eq!(other, ShardCommand::DropSlice(FilterId(3)));
     }
 }

@@ -8,8 +8,8 @@ use umbel_filter::Kind;
 
 use super::shard_test::{FIRST, filter_of, insert_of, item, list, state};
 use super::*;
-use crate::Outbox;
 use crate::ids::{FilterId, NodeId};
+use umbel_step::Outbox;
 
 /// Replicas under one log, and one that never rots.
 struct World {

@@ -23,9 +23,9 @@ use super::scrub::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };
 use super::vote::{Verdict, surplus, vote};
-use crate::Outbox;
 use crate::ids::{FilterId, Generation, NodeId};
-use crate::planted::{self, Planted};
+use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
 
 /// How often a piece is mended before what still differs is reported: writes that the leader does not
 /// hold back, such as removals, may come between.
@@ -159,7 +159,8 @@ enum State {
 ///
 /// ```
 /// use umbel_engine::shard::{ScrubInput, ScrubOutput, Scrubber, ShardCommand};
-/// use umbel_engine::{FilterId, Generation, NodeId, Outbox};
+/// use umbel_engine::{FilterId, Generation, NodeId};
+/// use umbel_step::Outbox;
 ///
 /// let voters = vec![NodeId(1), NodeId(2)];
 /// let mut scrubber = Scrubber::new(FilterId(1), Generation(1), voters, 7);

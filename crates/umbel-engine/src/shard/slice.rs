@@ -14,7 +14,7 @@ use super::digest::Digest;
 use super::slice_shape::{SliceShapeError, level_bytes, level_size, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
-use crate::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 /// A slice: its filter over the shard's hash range.
 #[derive(Clone, Debug)]

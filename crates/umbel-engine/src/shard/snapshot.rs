@@ -22,8 +22,8 @@ use super::slice::{Slice, frame_key};
 use super::slice_shape::SliceShapeError;
 use super::state::ShardState;
 use crate::ids::{Generation, ShardId};
-use crate::limits::{FILTER_COUNT_MAX, FRAME_PAYLOAD_BYTES_CUT, SLICE_BYTES_MAX};
-use crate::planted::{self, Planted};
+use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX, SNAPSHOT_FRAME_BYTES_CUT};
+use umbel_step::planted::{self, Planted};
 
 /// Bytes that a slice may take while it is loaded: the codes of crowded positions can be somewhat
 /// longer than the bound by which a single-shot slice stops growing.
@@ -164,11 +164,11 @@ impl ShardSnapshot {
     }
 
     /// The frames of all slices, in the head's order, with payloads of up to
-    /// [`FRAME_PAYLOAD_BYTES_CUT`]. Each is made when it is asked for.
+    /// [`SNAPSHOT_FRAME_BYTES_CUT`]. Each is made when it is asked for.
     #[expect(clippy::missing_panics_doc, reason = "keys are checked when slices are created")]
     pub fn frames(&self) -> impl Iterator<Item = Result<Vec<u8>, FrameError>> + '_ {
         self.state.slices.values().flat_map(|slice| {
-            let frames = slice.frames(FRAME_PAYLOAD_BYTES_CUT);
+            let frames = slice.frames(SNAPSHOT_FRAME_BYTES_CUT);
             frames.expect("a slice's key was checked when it was created")
         })
     }

@@ -18,7 +18,7 @@ use super::slice::Slice;
 use super::slice_shape::SliceShape;
 use super::state::ShardState;
 use crate::ids::FilterId;
-use crate::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 /// Most slices of a window: beside them the filter keeps the one that is ending and the one that begins.
 #[expect(clippy::cast_possible_truncation, reason = "64")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::PrincipalName;
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 use super::Coordinator;
 use crate::failure::CallFailure;

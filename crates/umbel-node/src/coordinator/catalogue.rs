@@ -9,10 +9,10 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
     MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
+use umbel_step::planted::{self, Planted};
 
 use super::sizes::{FilterSize, planned};
 use super::{Coordinator, LiveFilter, unexpected};

@@ -7,10 +7,10 @@
 
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{HashList, PartError};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::Kind;
+use umbel_step::planted::{self, Planted};
 
 use super::items::Operation;
 use super::{Coordinator, LiveFilter, unexpected};

@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterRecord;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
+use umbel_step::planted::{self, Planted};
 
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};

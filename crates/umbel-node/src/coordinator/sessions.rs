@@ -3,8 +3,8 @@
 use tokio::time::Instant;
 use umbel_engine::SessionId;
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::PartError;
+use umbel_step::planted::{self, Planted};
 
 use super::{ClientRequest, Coordinator, unexpected};
 use crate::failure::CallFailure;

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use umbel_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
+use umbel_step::planted::{self, Planted};
 
 use super::asking::LISTED_BYTES_MAX;
 use super::copy::{Copy, CopyState};

@@ -12,10 +12,10 @@ use umbel_engine::hypercube::{
     Replica, Reply, SampleTable, TakeError, VersionVector,
 };
 use umbel_engine::meta::FilterSettings;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, ItemHasher};
+use umbel_step::planted::{self, Planted};
 
 use super::failure::CopyFailure;
 use super::journal::Journal;

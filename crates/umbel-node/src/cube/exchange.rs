@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
 use umbel_engine::hypercube::{Members, Rank, Step, SweepInput, SweepOutput, Sweeper};
-use umbel_engine::{Epoch, NodeId, Outbox};
+use umbel_engine::{Epoch, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::peer_client::PeerClient;
+use umbel_step::Outbox;
 
 use super::answering;
 use super::asking::{self, Clients};

@@ -14,8 +14,8 @@ use umbel_engine::Generation;
 use umbel_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
-use umbel_engine::planted::{self, Planted};
 use umbel_filter::{AnyFilter, HashRange};
+use umbel_step::planted::{self, Planted};
 
 use super::copy::{Copy, CopyState};
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;

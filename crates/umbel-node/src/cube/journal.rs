@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use umbel_engine::Generation;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::HashList;
+use umbel_step::planted::{self, Planted};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;

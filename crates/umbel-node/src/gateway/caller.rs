@@ -11,8 +11,8 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::{
     ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
 };
-use umbel_engine::planted::{self, Planted};
 use umbel_proto::v1;
+use umbel_step::planted::{self, Planted};
 
 use super::credential::Credential;
 use super::items::ItemBatch;

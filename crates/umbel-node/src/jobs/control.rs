@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
-use umbel_engine::dedup::WorkerId;
-use umbel_engine::dedup::job::{Order, Word};
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::{Order, Word};
 use umbel_proto::v1::JobWord;
 use umbel_proto::v1::job_control_client::JobControlClient;
 

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 use tonic::Status;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::WorkerId;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::{
     JobCoordinator, JobFailure, JobInput, JobOutput, JobResult, Order, Word,
 };
+use umbel_step::Outbox;
 
 use super::limits::{HEARTBEAT_INTERVAL, LINGER, ORDERS_WAITING_MAX};
 use super::marks::coordinator_mark;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use umbel_engine::dedup::Level;
-use umbel_engine::dedup::job::JobFailure;
+use umbel_dedup_engine::Level;
+use umbel_dedup_engine::job::JobFailure;
 
 use super::MemberError;
 use super::job_world::{Process, World};

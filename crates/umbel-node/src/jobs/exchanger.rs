@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use umbel_engine::dedup::job::{CellSet, TallyOrder, WorkerEvent};
-use umbel_engine::dedup::{JobShape, Plan, SampleOrder, Tally, TallyShape, Worker};
-use umbel_engine::planted::{self, Planted};
+use umbel_dedup_engine::job::{CellSet, TallyOrder, WorkerEvent};
+use umbel_dedup_engine::{JobShape, Plan, SampleOrder, Tally, TallyShape, Worker};
+use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
 use super::incoming::{Inboxes, Inlet, Ready};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
-use umbel_engine::dedup::{Route, WorkerId};
+use umbel_dedup_engine::{Route, WorkerId};
 use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
 use umbel_proto::v1::job_exchange_server::{JobExchange, JobExchangeServer};
 use umbel_proto::v1::{JobFrames, JobFramesEnd, JobHello, JobOrder, JobWord};

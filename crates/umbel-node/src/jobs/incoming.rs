@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
-use umbel_engine::dedup::job::CellWindow;
-use umbel_engine::dedup::{Frame, FrameKind, JobShape, WorkerId};
+use umbel_dedup_engine::job::CellWindow;
+use umbel_dedup_engine::{Frame, FrameKind, JobShape, WorkerId};
 use umbel_proto::v1::{JobFrames, JobFramesEnd};
 
 use super::lane::{LaneEvent, LaneInput};

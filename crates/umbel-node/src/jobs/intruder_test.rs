@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use umbel_engine::dedup::{Frame, FrameKind, FrameLink, Level, WorkerId};
+use umbel_dedup_engine::{Frame, FrameKind, FrameLink, Level, WorkerId};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 

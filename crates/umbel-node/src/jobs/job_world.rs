@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use umbel_engine::dedup::job::{JobEvent, JobResult, JobRules};
-use umbel_engine::dedup::{FilterChoice, Keep, Level, Place, Rank, Route, reference};
+use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
+use umbel_dedup_engine::{FilterChoice, Keep, Level, Place, Rank, Route, reference};
 use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;

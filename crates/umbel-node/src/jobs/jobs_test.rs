@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use umbel_engine::dedup::job::JobFailure;
-use umbel_engine::dedup::{FrameKind, Keep, Level, Route, WorkerId};
+use umbel_dedup_engine::job::JobFailure;
+use umbel_dedup_engine::{FrameKind, Keep, Level, Route, WorkerId};
 
 use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};

@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::job::{CellSet, CellWindow, Tallied};
-use umbel_engine::dedup::{
+use umbel_dedup_engine::job::{CellSet, CellWindow, Tallied};
+use umbel_dedup_engine::{
     Entry, ExchangeError, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
+use umbel_step::Outbox;
 
 use super::outgoing::PeerQueues;
 use super::wire::error_text;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use umbel_engine::dedup::Passage;
-use umbel_engine::limits::FRAME_PAYLOAD_BYTES_MAX;
+use umbel_dedup_engine::Passage;
+use umbel_dedup_engine::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 use crate::raft::encoding::ENCODED_BYTES_MAX;
 

@@ -1,6 +1,6 @@
 //! What a worker, and at worker 0 the coordinator, wrote to the worker's journal.
 
-use umbel_engine::dedup::job::{CoordinatorMark, WorkerMark};
+use umbel_dedup_engine::job::{CoordinatorMark, WorkerMark};
 
 use super::workshop::WorkshopError;
 use crate::raft::encoding::{DecodeError, decode, encode};

@@ -8,12 +8,12 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use umbel_engine::NodeId;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     Forecast, JobCoordinator, JobFailure, JobResult, JobRules, JobWorker, WorkerMark,
 };
-use umbel_engine::dedup::{Route, WorkerId};
-use umbel_engine::limits::DEDUP_WORKERS_MAX;
+use umbel_dedup_engine::limits::DEDUP_WORKERS_MAX;
+use umbel_dedup_engine::{Route, WorkerId};
+use umbel_engine::NodeId;
 
 use super::control::{Coordinator, LineKeeper};
 use super::coordinating::{Conclusion, Coordinating, Heard};
@@ -421,7 +421,7 @@ impl Part {
                 if cancelled.wait_for(|cancelled| *cancelled).await.is_ok() {
                     let cause = "cancelled there".to_owned();
                     let failed =
-                        umbel_engine::dedup::job::WorkerEvent::Failed { cause, resumable: true };
+                        umbel_dedup_engine::job::WorkerEvent::Failed { cause, resumable: true };
                     let _ = events.send(failed);
                 }
             };

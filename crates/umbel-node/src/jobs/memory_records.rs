@@ -1,6 +1,6 @@
 //! Records of workers in tests: where they are read, their hashes, ranks and parts.
 
-use umbel_engine::dedup::{Place, Rank, RecordPart};
+use umbel_dedup_engine::{Place, Rank, RecordPart};
 use umbel_filter::ItemHash;
 
 /// Chunks of a worker.

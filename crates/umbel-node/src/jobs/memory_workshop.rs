@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
     Written,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
     RecordPart, ReferenceShape, Suspect, WorkerId,
 };

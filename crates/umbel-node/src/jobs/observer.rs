@@ -1,7 +1,7 @@
 //! Who is told how a job goes.
 
-use umbel_engine::dedup::WorkerId;
-use umbel_engine::dedup::job::JobEvent;
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::JobEvent;
 
 /// How far a worker is with the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Streaming;
 use tonic::transport::Channel;
-use umbel_engine::dedup::{Grid, Passage, RelayError, Route, WorkerId};
-use umbel_engine::planted::{self, Planted};
+use umbel_dedup_engine::{Grid, Passage, RelayError, Route, WorkerId};
 use umbel_proto::v1::JobFramesEnd;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
+use umbel_step::planted::{self, Planted};
 
 use super::lane::LaneEvent;
 use super::limits::{

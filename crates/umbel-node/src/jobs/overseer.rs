@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
-use umbel_engine::dedup::job::WorkerEvent;
-use umbel_engine::dedup::{ExchangeReport, WorkerId};
-use umbel_engine::planted::{self, Planted};
+use umbel_dedup_engine::job::WorkerEvent;
+use umbel_dedup_engine::{ExchangeReport, WorkerId};
+use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
 use super::lane::{LaneEvent, LaneInput};

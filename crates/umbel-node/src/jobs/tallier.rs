@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use umbel_engine::Outbox;
-use umbel_engine::dedup::job::{Tallied, TallyOrder};
-use umbel_engine::dedup::{
+use umbel_dedup_engine::job::{Tallied, TallyOrder};
+use umbel_dedup_engine::{
     ExchangeError, Group, GroupSize, PlaceRange, Tally, TallyInput, TallyOutput, WorkerId,
 };
+use umbel_step::Outbox;
 
 use super::lane::{LaneEvent, broken};
 use super::outgoing::PeerQueues;

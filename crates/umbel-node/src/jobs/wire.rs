@@ -7,8 +7,8 @@ use prost::Message;
 use serde::Serialize;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
+use umbel_dedup_engine::{Grid, Route, WorkerId};
 use umbel_engine::NodeId;
-use umbel_engine::dedup::{Grid, Route, WorkerId};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
 
 use super::limits::BODY_BYTES_MAX;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use umbel_engine::Outbox;
-use umbel_engine::dedup::WorkerId;
-use umbel_engine::dedup::job::{JobWorker, Order, Word, WorkerEvent, WorkerMark, WorkerOutput};
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::{JobWorker, Order, Word, WorkerEvent, WorkerMark, WorkerOutput};
+use umbel_step::Outbox;
 
 use super::control::{COORDINATOR, LineEvent};
 use super::exchanger::Exchanger;
@@ -141,7 +141,7 @@ impl Working {
     /// Whether an order is one that this job can have: nothing that is computed from it may
     /// overflow.
     fn check(&self, order: &Order) -> Result<(), String> {
-        let text = |error: umbel_engine::dedup::ExchangeError| error.to_string();
+        let text = |error: umbel_dedup_engine::ExchangeError| error.to_string();
         match order {
             Order::Read(read) => {
                 read.shape.validate().map_err(text)?;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::runtime::Handle;
-use umbel_engine::dedup::job::{
+use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, TallyOrder, WriteOrder, Written,
 };
-use umbel_engine::dedup::{
+use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Route,
     Suspect, WorkerId,
 };
@@ -91,7 +91,7 @@ pub trait Workshop: Send + Sync + 'static {
     /// # Errors
     /// If scratch cannot be read.
     ///
-    /// [`JobShape::ranks_entries`]: umbel_engine::dedup::JobShape::ranks_entries
+    /// [`JobShape::ranks_entries`]: umbel_dedup_engine::JobShape::ranks_entries
     fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
         Ok((self.entries(cell)?, Vec::new()))
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use umbel_engine::meta::MetaCommand;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
+use umbel_step::planted::{self, Planted};
 
 use super::Local;
 use crate::calls::{

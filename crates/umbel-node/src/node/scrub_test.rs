@@ -6,10 +6,11 @@ use umbel_engine::meta::Distribution;
 use umbel_engine::repair::{
     FilterBits, Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession,
 };
-use umbel_engine::{Generation, GroupId, Outbox};
+use umbel_engine::{Generation, GroupId};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
+use umbel_step::Outbox;
 
 use super::node_test::{deadline, start};
 use super::replicated_test::{KINDS, flush_all, insert, name, present, start_quiet, stop};

@@ -9,13 +9,13 @@ use prost::Message;
 use tokio::sync::watch;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 use umbel_proto::v1::{
     AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, ScrubPart,
     WhoAreYouRequest, WhoAreYouResponse,
 };
+use umbel_step::planted::{self, Planted};
 
 use super::incoming_link::{Answers, IncomingLink};
 use super::limits::LINK_MESSAGE_BYTES_MAX;

@@ -12,8 +12,8 @@ use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
+use umbel_step::planted::{self, Planted};
 
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::MetaState;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader};
 use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
+use umbel_step::planted::{self, Planted};
 
 use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id};
@@ -345,7 +345,7 @@ impl RaftStateMachine<Types> for StateMachine {
                 && responder.is_none()
                 && let EntryPayload::Normal(Command::Shard(command)) = &mut entry.payload
             {
-                planted::forget_request_ids(command);
+                command.forget_request_ids();
             }
             let reply = self.replica.apply(&entry);
             self.observe_applied(&entry, &reply);

@@ -11,7 +11,8 @@ use umbel_engine::shard::{
     ReplicaAnswer, ReplicaQuestion, ScrubInput, ScrubOutput, Scrubber, ShardCommand, ShardReply,
     SliceScrubbed,
 };
-use umbel_engine::{FilterId, Generation, NodeId, Outbox};
+use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_step::Outbox;
 
 use super::{ShardLeader, failure, unexpected};
 use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};

@@ -1,8 +1,8 @@
 //! Windows: the leader's clock goes into the log before what it decides is asked.
 
 use umbel_engine::FilterId;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::shard::{InsertPart, ShardCommand, ShardReply, TimedInsert};
+use umbel_step::planted::{self, Planted};
 
 use super::{ShardLeader, unexpected};
 use crate::calls::ShardFailure;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use umbel_engine::GroupId;
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 mod chain;
 mod format;

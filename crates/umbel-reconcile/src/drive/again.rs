@@ -3,7 +3,7 @@
 use super::{Drive, Event};
 use crate::error::{Context, Result, bail};
 use crate::journal::{Journal, Replay};
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     Regenerated, ResumeFrame, ResumeVerdict, SendWindow, StreamEnd, StreamMark,
 };
 

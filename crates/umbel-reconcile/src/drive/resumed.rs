@@ -10,7 +10,7 @@ use crate::error::{Context, ReconcileError, Result, bail, failed};
 use crate::journal::{Journal, Journals, Opened};
 use crate::set::ItemSet;
 use std::path::Path;
-use umbel_engine::reconcile::{
+use umbel_reconcile_engine::{
     Fingerprint, Item, ItemIndex, JournalHeader, JournalState, Options, Pass, ResumeFrame,
     ResumeOffer, ResumeVerdict, Resumption, SendWindow, StreamEnd,
 };

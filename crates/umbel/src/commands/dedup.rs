@@ -34,7 +34,7 @@ use umbel_dedup::{
     ObjectStores, OutputTarget, Reach, SaveIndex, Scope, default_memory_bytes, is_directory,
     parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
-use umbel_engine::dedup::{FilterChoice, IndexBits, Keep, Level};
+use umbel_dedup_engine::{FilterChoice, IndexBits, Keep, Level};
 use umbel_records::Normaliser;
 use values::{KeepArg, parse_keep};
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
 use umbel_dedup::{index_facts, join_indexes};
-use umbel_engine::dedup::IndexBits;
+use umbel_dedup_engine::IndexBits;
 
 /// Arguments of `umbel index`.
 #[derive(Args)]

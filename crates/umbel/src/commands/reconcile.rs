@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_dedup::PageOutput;
-use umbel_engine::reconcile::{Aim, Direction, Optimize, Options, Role};
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
     Observer, ReconcileError, answer, listen, open_set, reconcile,
 };
+use umbel_reconcile_engine::{Aim, Direction, Optimize, Options, Role};
 
 mod bounds;
 mod checks;

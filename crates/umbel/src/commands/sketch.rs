@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use umbel_engine::reconcile::{SketchSpec, StoredSketch};
 use umbel_files::FileRoles;
 use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
+use umbel_reconcile_engine::{SketchSpec, StoredSketch};
 
 /// Arguments of `umbel sketch`.
 #[derive(Args)]
@@ -221,7 +221,7 @@ impl ExtendArgs {
 
 /// A change of a sketch by another one.
 type Change =
-    fn(&mut StoredSketch, &StoredSketch) -> Result<(), umbel_engine::reconcile::SketchError>;
+    fn(&mut StoredSketch, &StoredSketch) -> Result<(), umbel_reconcile_engine::SketchError>;
 
 fn change(path: &Path, items: &Path, form: &FormArgs, change: Change) -> Result<()> {
     refuse_own_set(path, items)?;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use umbel_engine::reconcile::{Item, ItemIndex, Kind, Options, Pass};
 use umbel_reconcile::{
     Change, Connection, Contents, Driving, Form, Initiative, ItemSet, Observer, OnConflict,
     Patience, ReconcileError, Wanted, answer, open_set,
 };
+use umbel_reconcile_engine::{Item, ItemIndex, Kind, Options, Pass};
 
 use crate::servers::umbel;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -13,27 +13,64 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("umbel-records", &[]),
     ("umbel-files", &[]),
     ("umbel-objects", &["umbel-files", "umbel-filter", "umbel-records"]),
-    ("umbel-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch"]),
+    ("umbel-step", &[]),
+    (
+        "umbel-dedup-engine",
+        &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch", "umbel-step"],
+    ),
+    (
+        "umbel-reconcile-engine",
+        &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch", "umbel-step"],
+    ),
+    (
+        "umbel-engine",
+        &[
+            "umbel-bits",
+            "umbel-codec",
+            "umbel-filter",
+            "umbel-reconcile-engine",
+            "umbel-sketch",
+            "umbel-step",
+        ],
+    ),
     (
         "umbel-reconcile",
-        &["umbel-engine", "umbel-files", "umbel-filter", "umbel-records", "umbel-tls"],
+        &[
+            "umbel-files",
+            "umbel-filter",
+            "umbel-reconcile-engine",
+            "umbel-records",
+            "umbel-step",
+            "umbel-tls",
+        ],
     ),
     ("umbel-proto", &[]),
     ("umbel-tls", &[]),
     ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),
     (
         "umbel-node",
-        &["umbel-codec", "umbel-engine", "umbel-filter", "umbel-proto", "umbel-resp", "umbel-tls"],
+        &[
+            "umbel-codec",
+            "umbel-dedup-engine",
+            "umbel-engine",
+            "umbel-filter",
+            "umbel-proto",
+            "umbel-resp",
+            "umbel-step",
+            "umbel-tls",
+        ],
     ),
     (
         "umbel-dedup",
         &[
             "umbel-client",
+            "umbel-dedup-engine",
             "umbel-engine",
             "umbel-files",
             "umbel-filter",
             "umbel-objects",
             "umbel-records",
+            "umbel-step",
         ],
     ),
     // The binary may use all of them.

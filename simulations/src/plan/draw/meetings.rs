@@ -1,6 +1,6 @@
 //! Sets and the sessions that reconcile them.
 
-use umbel_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
+use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 
 use super::dice::Dice;
 use crate::plan::meeting::{

@@ -12,7 +12,7 @@ use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question}
 use crate::hypercube::version_vector::VersionVector;
 use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
-use crate::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 /// What a replica answers, before it is coded: that takes longer than a replica should be locked for.
 ///

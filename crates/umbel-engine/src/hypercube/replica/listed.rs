@@ -7,7 +7,7 @@ use super::probe_of;
 use crate::hypercube::delta::DeltaError;
 use crate::ids::NodeId;
 use crate::limits::DELTA_LIST_BYTES_MAX;
-use crate::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 /// Changes that a delta lists.
 #[derive(Clone, PartialEq, Debug)]

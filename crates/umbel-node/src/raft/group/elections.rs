@@ -14,7 +14,7 @@ use openraft::vote::leader_id_adv::LeaderId;
 use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
 use umbel_engine::liveness::GroupStanding;
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 use super::{Group, leader_of};
 use crate::raft::types::{LogId, Types, Vote};

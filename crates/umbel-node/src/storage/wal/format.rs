@@ -15,8 +15,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_codec::crc32c;
-use umbel_engine::planted::{self, Planted};
 use umbel_engine::{GroupId, NodeId};
+use umbel_step::planted::{self, Planted};
 
 use super::left::Left;
 use crate::raft::encoding::{ENCODED_BYTES_MAX, decode, encode};

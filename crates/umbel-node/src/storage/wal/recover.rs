@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, watch};
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 use super::format::{
     Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, record_at,

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use umbel_engine::GroupId;
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 use super::chain::Chain;
 use super::format::Record;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{mpsc, watch};
 use umbel_engine::GroupId;
-use umbel_engine::planted::{self, Planted};
+use umbel_step::planted::{self, Planted};
 
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
 use super::state::{Failure, Location, Segment, State};

@@ -4,7 +4,7 @@ use super::DedupArgs;
 use super::choices::{ExactnessArg, GranularityArg};
 use crate::exit::UsageError;
 use anyhow::Result;
-use umbel_engine::dedup::Level;
+use umbel_dedup_engine::Level;
 use umbel_records::Granularity;
 
 impl DedupArgs {

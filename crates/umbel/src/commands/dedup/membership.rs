@@ -17,8 +17,8 @@ use umbel_dedup::{
     FOLDER_PREFIX, FileWorkshop, JobSpec, Membership, OutputTarget, agreed, chain_text,
     check_possible, ended_before, remove_old, rules, spec_digest,
 };
-use umbel_engine::dedup::job::{JobEvent, JobFailure};
-use umbel_engine::dedup::{Route, WorkerId};
+use umbel_dedup_engine::job::{JobEvent, JobFailure};
+use umbel_dedup_engine::{Route, WorkerId};
 use umbel_filter::ItemHasher;
 use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
 use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};

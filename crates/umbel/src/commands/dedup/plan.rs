@@ -3,7 +3,7 @@
 use crate::units::{count, size};
 use std::fmt::Write as _;
 use umbel_dedup::{JobPlan, JobSpec};
-use umbel_engine::dedup::{Mode, ReferenceShape};
+use umbel_dedup_engine::{Mode, ReferenceShape};
 
 /// The forecast for people.
 pub(super) fn text(spec: &JobSpec, plan: &JobPlan) -> String {

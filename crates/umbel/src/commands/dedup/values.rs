@@ -1,7 +1,7 @@
 //! Values of options that are more than a word or a number.
 
 use umbel_dedup::BestField;
-use umbel_engine::dedup::IndexBits;
+use umbel_dedup_engine::IndexBits;
 
 /// Which of equal records stays.
 #[derive(Clone, PartialEq, Eq)]

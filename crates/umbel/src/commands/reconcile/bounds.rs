@@ -2,8 +2,8 @@
 
 use super::ReconcileArgs;
 use std::time::Duration;
-use umbel_engine::reconcile::Limits;
 use umbel_reconcile::Patience;
+use umbel_reconcile_engine::Limits;
 
 /// Seconds of a session that somebody else begins, unless told otherwise: a gigabyte of contents at 300 kB/s. One that is
 /// cut goes on with `--resume`.

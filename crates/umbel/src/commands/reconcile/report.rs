@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
-use umbel_engine::reconcile::Item;
 use umbel_reconcile::{Ended, ItemSet, Shown};
+use umbel_reconcile_engine::Item;
 
 /// Measures a command from its start.
 pub(crate) struct Report {

@@ -1,0 +1,195 @@
+//! Hundreds of workers, all cells at once: bytes, messages, connections and memory, directly and over the grid.
+//!
+//! `grid_table RECORDS WORKERS...` prints a Markdown table with two rows for each number of workers; 0.6 % of the
+//! records stand with two workers. Everything goes in rounds: each worker takes all messages that came, then sends all
+//! it has to say, frames for one next hop bundled. That is the best that bundling can do.
+
+#[allow(dead_code, reason = "the tables share the drawn job, and this one needs a part of it")]
+mod drawn_job;
+
+use drawn_job::Job;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use umbel_dedup_engine::{ExchangeReport, Grid, Input, Output, Passage, Route, Worker, WorkerId};
+use umbel_step::Outbox;
+
+/// Share of records that stand with two workers each.
+const DELTA: f64 = 0.006;
+
+/// A message is sent when it has grown to this.
+const MESSAGE_BYTES_CUT: usize = 64 << 10;
+
+/// Frames for one next hop.
+#[derive(Clone, Default)]
+struct Message {
+    passages: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Message {
+    /// Puts a frame behind the others, with its length before it.
+    fn push(&mut self, passage: Vec<u8>) {
+        let length_bytes = if passage.len() < 1 << 7 { 1 } else { 1 + passage.len().ilog2() / 7 };
+        self.bytes += length_bytes as usize + passage.len();
+        self.passages.push(passage);
+    }
+}
+
+/// A job whose cells are all exchanged at once.
+struct Rounds {
+    grid: Grid,
+    workers: Vec<Worker>,
+    /// By sender: messages that grow, by next hop.
+    pending: Vec<BTreeMap<WorkerId, Message>>,
+    /// By receiver: neighbour and message, in order of sending.
+    inboxes: Vec<Vec<(WorkerId, Message)>>,
+    messages: u64,
+    wire_bytes: u64,
+    relayed_bytes: u64,
+    held_bytes_max: u64,
+    rounds: u32,
+}
+
+impl Rounds {
+    fn new(job: &Job, workers: Vec<Worker>, route: Route) -> Self {
+        let count = job.shape.workers;
+        Self {
+            grid: Grid::new(count, route),
+            workers,
+            pending: vec![BTreeMap::new(); count as usize],
+            inboxes: vec![Vec::new(); count as usize],
+            messages: 0,
+            wire_bytes: 0,
+            relayed_bytes: 0,
+            held_bytes_max: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Gives a worker an input, and sends on what it says to that.
+    fn step(&mut self, me: WorkerId, input: Input) {
+        let mut orders = Outbox::new();
+        self.workers[me.index()].step(input, &mut orders).expect("our own input");
+        for order in orders.take() {
+            match order {
+                Output::Send { to, frame } if to == me => {
+                    self.step(me, Input::Frame { from: me, bytes: frame });
+                }
+                Output::Send { to, frame } => {
+                    let passage = Passage { from: me, to, frame: &frame };
+                    self.enqueue(me, to, passage.to_bytes());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn enqueue(&mut self, me: WorkerId, to: WorkerId, passage: Vec<u8>) {
+        let hop = self.grid.next_hop(me, to);
+        let message = self.pending[me.index()].entry(hop).or_default();
+        message.push(passage);
+        if message.bytes >= MESSAGE_BYTES_CUT {
+            let message = std::mem::take(message);
+            self.send(me, hop, message);
+        }
+    }
+
+    fn send(&mut self, me: WorkerId, hop: WorkerId, message: Message) {
+        if !message.passages.is_empty() {
+            self.messages += 1;
+            self.wire_bytes += message.bytes as u64;
+            self.inboxes[hop.index()].push((me, message));
+        }
+    }
+
+    /// Takes a neighbour's message: gives the worker what is meant for it, passes the rest on.
+    fn take(&mut self, me: WorkerId, neighbour: WorkerId, message: Message) {
+        for bytes in message.passages {
+            let passage = Passage::read(&bytes, self.grid, me, neighbour).expect("our message");
+            let Passage { from, to, frame } = passage;
+            if to == me {
+                self.step(me, Input::Frame { from, bytes: frame.to_vec() });
+            } else {
+                self.relayed_bytes += frame.len() as u64;
+                self.enqueue(me, to, bytes);
+            }
+        }
+    }
+
+    /// Notes what the worker holds, then sends all that waits.
+    fn flush(&mut self, me: WorkerId) {
+        let pending = std::mem::take(&mut self.pending[me.index()]);
+        let waiting: usize = pending.values().map(|message| message.bytes).sum();
+        let held = self.workers[me.index()].held_bytes() + waiting as u64;
+        self.held_bytes_max = self.held_bytes_max.max(held);
+        for (hop, message) in pending {
+            self.send(me, hop, message);
+        }
+    }
+
+    fn run(&mut self, job: &Job) {
+        let ids: Vec<WorkerId> = (0..self.workers.len())
+            .map(|id| WorkerId(u16::try_from(id).expect("few workers")))
+            .collect();
+        for cell in 0..job.shape.cells().get() {
+            for (&me, entries) in ids.iter().zip(job.cell(cell)) {
+                self.step(me, Input::Cell { cell, entries, ranks: Vec::new() });
+            }
+        }
+        ids.iter().for_each(|&me| self.flush(me));
+        while self.inboxes.iter().any(|inbox| !inbox.is_empty()) {
+            self.rounds += 1;
+            let inboxes = vec![Vec::new(); self.workers.len()];
+            let came = std::mem::replace(&mut self.inboxes, inboxes);
+            for (&me, inbox) in ids.iter().zip(came) {
+                for (neighbour, message) in inbox {
+                    self.take(me, neighbour, message);
+                }
+                self.flush(me);
+            }
+        }
+        assert!(self.workers.iter().all(Worker::is_idle), "every cell is decided");
+    }
+}
+
+fn row(workers: u32, records: u64, route: Route) -> String {
+    let job = Job::new(workers, records, DELTA);
+    let plan = job.plan(&mut ExchangeReport::default());
+    let mut rounds = Rounds::new(&job, job.workers(Some(plan)), route);
+    rounds.run(&job);
+    let mut report = ExchangeReport::default();
+    rounds.workers.iter().for_each(|worker| report += worker.report());
+    let n = report.entries as f64;
+    let connections = rounds.grid.neighbours(WorkerId(0)).count();
+    let others = 1.0 - 1.0 / f64::from(workers);
+    let model = job.model_bits(&plan, &report) / 8.0 * others * (1.0 + rounds.grid.relayed_share());
+    format!(
+        "| {workers} | {n:.0e} | {route:?} | {connections} | {} | {:.1} | {:.0} | {:.2} | {:.2} | {model:.2} | {:.2} | {:.2} | {} |",
+        report.network_frames,
+        rounds.messages as f64 / f64::from(workers),
+        rounds.wire_bytes as f64 / rounds.messages as f64,
+        rounds.wire_bytes as f64 / n,
+        rounds.relayed_bytes as f64 / n,
+        8.0 * report.header_bytes as f64 / n,
+        rounds.held_bytes_max as f64 / f64::from(1 << 20),
+        rounds.rounds,
+    )
+}
+
+fn main() -> ExitCode {
+    let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|arg| arg.parse()).collect();
+    let Ok([records, workers @ ..]) = numbers.as_deref() else {
+        eprintln!("usage: grid_table RECORDS WORKERS...");
+        return ExitCode::from(2);
+    };
+    println!(
+        "| workers | records | route | connections | frames | messages a worker | bytes a message | wire bytes a record | of them relayed | model | header bits | MiB held | rounds |"
+    );
+    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    for &workers in workers {
+        for route in [Route::Direct, Route::Grid] {
+            println!("{}", row(workers, u64::from(*records), route));
+        }
+    }
+    ExitCode::SUCCESS
+}

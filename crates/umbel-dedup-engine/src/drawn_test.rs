@@ -1,0 +1,173 @@
+//! Drawn exchanges: files in `testdata/dedup` show what each worker reads and what every verdict says.
+//!
+//! ```text
+//! workers 2, keep first
+//! read 0: 3.1.a 7.0.b          items as position.bits.rest: of 16 positions, of 4 values of two refinement bits
+//! read 1: 3.1.a
+//! ---
+//! candidates 0: 3.1.a          what the owners answer, by sender, items in hash order
+//! ...
+//! ```
+//!
+//! What is below the line is made anew and compared.
+
+use super::entry::{Entry, Keep, Place, WorkerId};
+use super::frame::{Frame, FrameKind, FrameLink};
+use super::payload::VerdictList;
+use super::plan::{JobShape, Level, Mode, Plan};
+use super::worker::{Input, Output, Worker};
+use super::{Coordinator, FilterChoice};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use umbel_filter::ItemHash;
+use umbel_step::Outbox;
+
+/// Position, bits and rest of an item, as drawn, to its hash.
+fn hash(label: &str) -> ItemHash {
+    let [position, bits, rest] = label.split('.').collect::<Vec<_>>()[..] else {
+        panic!("`{label}`: expected position.bits.rest")
+    };
+    let (position, bits): (u64, u64) = (position.parse().unwrap(), bits.parse().unwrap());
+    let rest = u64::from(rest.as_bytes()[0]);
+    ItemHash::new(position << 60 | rest, bits << 62 | rest)
+}
+
+/// A drawn exchange: its plan and what each worker reads.
+struct Drawing {
+    plan: Plan,
+    read: Vec<Vec<String>>,
+}
+
+impl Drawing {
+    fn parse(text: &str) -> Self {
+        let mut lines = text.lines();
+        let head = lines.next().unwrap();
+        let (workers, keep) = head.strip_prefix("workers ").unwrap().split_once(", keep ").unwrap();
+        let keep = if keep == "first" { Keep::First } else { Keep::Last };
+        let workers = workers.parse().unwrap();
+        let shape = JobShape {
+            workers,
+            cells_per_owner: 1,
+            level: Level::Fingerprint,
+            keep,
+            report_kept: false,
+            item_bytes_mean: 0.0,
+        };
+        let plan = Coordinator::plan_without_sample(shape, 1, None, FilterChoice::Wide);
+        let plan = Plan { mode: Mode::Filter, position_count: 16, refine_bits: 2, ..plan };
+        let items = |line: &str| {
+            let (_, items) = line.split_once(": ").unwrap_or((line, ""));
+            items.split_whitespace().map(str::to_owned).collect()
+        };
+        let read: Vec<Vec<String>> = lines.map(items).collect();
+        assert_eq!(read.len(), workers as usize, "one line a worker");
+        Self { plan, read }
+    }
+
+    /// A worker's distinct items in a cell, in hash order.
+    fn list(&self, worker: usize, cell: u32) -> Vec<&str> {
+        let cells = self.plan.shape.cells();
+        let mut list: Vec<&str> = self.read[worker].iter().map(String::as_str).collect();
+        list.retain(|label| cells.cell_of(hash(label).hi()) == cell);
+        list.sort_by_key(|label| hash(label));
+        list.dedup();
+        list
+    }
+
+    /// Runs the exchange; lines by what they say, in order.
+    fn play(&self) -> String {
+        let mut said: BTreeMap<(u8, usize), Vec<&str>> = BTreeMap::new();
+        let mut doubtful: BTreeMap<(usize, u32), Vec<&str>> = BTreeMap::new();
+        let mut dropped = vec![Vec::new(); self.read.len()];
+        let mut mail = Vec::new();
+        let mut workers = Vec::new();
+        let mut outbox = Outbox::new();
+        for worker in 0..self.read.len() {
+            workers.push(self.start(worker, &mut outbox));
+            mail.extend(outbox.take().into_iter().map(|order| (worker, order)));
+        }
+        while !mail.is_empty() {
+            let (from, order) = mail.remove(0);
+            let (to, frame) = match order {
+                Output::Send { to, frame } => (to.index(), frame),
+                Output::Settled { drops, .. } => {
+                    dropped[from].extend(drops.places.iter().map(|place| place.item() as usize));
+                    continue;
+                }
+                other => panic!("unexpected {other:?}"),
+            };
+            let link = FrameLink { job: 1, sender: from as u16, receiver: to as u16, attempt: 0 };
+            let decoded = Frame::decode(&frame, link).unwrap();
+            if decoded.kind.is_verdict() {
+                let asked = match decoded.kind {
+                    FrameKind::PositionsVerdict => self.list(to, decoded.cell),
+                    _ => doubtful[&(to, decoded.cell)].clone(),
+                };
+                let verdict = VerdictList::decode(&decoded, None).unwrap();
+                let meant: Vec<&str> = verdict.indexes.iter().map(|&i| asked[i as usize]).collect();
+                said.entry((decoded.kind as u8, to)).or_default().extend(&meant);
+                doubtful.insert((to, decoded.cell), meant);
+            }
+            let input = Input::Frame { from: WorkerId(from as u16), bytes: frame };
+            workers[to].step(input, &mut outbox).unwrap();
+            mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+        }
+        self.draw(&said, dropped)
+    }
+
+    /// A worker that was given its plan and its cells.
+    fn start(&self, worker: usize, outbox: &mut Outbox<Output>) -> Worker {
+        let shape = self.plan.shape;
+        let mut machine = Worker::new(WorkerId(worker as u16), shape, 1).unwrap();
+        machine.step(Input::Plan(self.plan), outbox).unwrap();
+        for cell in 0..shape.cells().get() {
+            let entry = |(item, label): (usize, &String)| Entry {
+                hash: hash(label),
+                place: Place::new(worker as u32, item as u64),
+            };
+            let entries = self.read[worker].iter().enumerate().map(entry);
+            let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);
+            let entries = own.collect();
+            machine.step(Input::Cell { cell, entries, ranks: Vec::new() }, outbox).unwrap();
+        }
+        machine
+    }
+
+    fn draw(&self, said: &BTreeMap<(u8, usize), Vec<&str>>, dropped: Vec<Vec<usize>>) -> String {
+        let mut text = String::new();
+        let names = [
+            (FrameKind::PositionsVerdict, "candidates"),
+            (FrameKind::RefineVerdict, "survivors"),
+            (FrameKind::SettleVerdict, "settled"),
+        ];
+        for (kind, name) in names {
+            for ((_, worker), items) in said.range((kind as u8, 0)..(kind as u8 + 1, 0)) {
+                let line = format!("{name} {worker}: {}", items.join(" "));
+                writeln!(text, "{}", line.trim_end()).unwrap();
+            }
+        }
+        for (worker, mut items) in dropped.into_iter().enumerate() {
+            items.sort_unstable();
+            let label = |&item: &usize| format!("{} (number {item})", self.read[worker][item]);
+            let labels: Vec<String> = items.iter().map(label).collect();
+            if !labels.is_empty() {
+                writeln!(text, "drops {worker}: {}", labels.join(", ")).unwrap();
+            }
+        }
+        text
+    }
+}
+
+fn check(file: &str, text: &str) {
+    let (input, expected) = text.split_once("---\n").expect("a line of three dashes");
+    let drawn = Drawing::parse(input).play();
+    assert!(drawn == expected, "{file} should end in:\n{drawn}");
+}
+
+#[test]
+fn drawn_exchanges_end_as_drawn() {
+    check("three_workers.txt", include_str!("../testdata/three_workers.txt"));
+    check("one_position.txt", include_str!("../testdata/one_position.txt"));
+    check("everybody.txt", include_str!("../testdata/everybody.txt"));
+    check("nobody.txt", include_str!("../testdata/nobody.txt"));
+}

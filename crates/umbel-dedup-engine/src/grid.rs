@@ -1,0 +1,234 @@
+//! Who talks to whom: directly, or over a grid in which every frame takes at most two hops.
+//!
+//! With p workers a direct exchange has p − 1 connections a worker and p² streams; at a thousand workers that is a
+//! thousand buffers each, and messages so short that they are mostly headers. The grid puts workers in rows of
+//! ⌈√p⌉; a worker talks to its row and its column only. Kurpicz, Mehnert, Sanders, Schimek, "Scalable Distributed
+//! String Sorting", ESA 2024, arXiv:2404.16517, use the same exchange on 49,152 cores.
+//!
+//! ```text
+//!         column 0  1  2  3        11 workers: the last row is ragged
+//!  row 0         0  1  2  3        from 1 to 8:  along the row to 0, down the column to 8
+//!  row 1         4  5  6  7        from 8 to 7:  row 2 has no column 3: up the column to 4, along the row to 7
+//!  row 2         8  9 10
+//! ```
+//!
+//! What it costs, plainly: a frame that is relayed travels twice, so the bytes on the wire nearly double. What it
+//! buys: 2·(√p − 1) connections a worker, and messages as long as the frames of a whole row or column together.
+
+use super::entry::WorkerId;
+use crate::limits::DIRECT_WORKERS_MAX;
+
+/// How frames reach their receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// Every worker has a connection to every other one.
+    Direct,
+    /// Over a grid, in at most two hops.
+    Grid,
+}
+
+impl Route {
+    /// The route of a job with so many workers: the grid above [`DIRECT_WORKERS_MAX`].
+    ///
+    /// ```
+    /// use umbel_dedup_engine::Route;
+    /// assert_eq!(Route::for_workers(256), Route::Direct);
+    /// assert_eq!(Route::for_workers(257), Route::Grid);
+    /// ```
+    #[must_use]
+    pub const fn for_workers(workers: u32) -> Self {
+        if workers > DIRECT_WORKERS_MAX { Self::Grid } else { Self::Direct }
+    }
+}
+
+/// The places of a job's workers in the grid. A direct exchange is a grid of one row.
+///
+/// ```
+/// use umbel_dedup_engine::{Grid, Route, WorkerId};
+/// let grid = Grid::new(11, Route::Grid);
+/// assert_eq!(grid.next_hop(WorkerId(1), WorkerId(8)), WorkerId(0));
+/// assert_eq!(grid.next_hop(WorkerId(8), WorkerId(7)), WorkerId(4)); // row 2 has no column 3
+/// assert_eq!(grid.neighbours(WorkerId(5)).map(|w| w.0).collect::<Vec<_>>(), [1, 4, 6, 7, 9]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grid {
+    workers: u16,
+    columns: u16,
+}
+
+impl Grid {
+    /// The grid of a job with so many workers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no worker, or more than [`DEDUP_WORKERS_MAX`](crate::limits::DEDUP_WORKERS_MAX): the job's shape
+    /// was validated before.
+    #[must_use]
+    pub fn new(workers: u32, route: Route) -> Self {
+        let workers = u16::try_from(workers).expect("a validated number of workers");
+        assert!(workers > 0, "a job has a worker");
+        let columns = match route {
+            Route::Direct => workers,
+            Route::Grid => {
+                let root = workers.isqrt();
+                if root * root < workers { root + 1 } else { root }
+            }
+        };
+        Self { workers, columns }
+    }
+
+    /// Number of workers, at least 1.
+    #[must_use]
+    pub const fn workers(self) -> u32 {
+        self.workers as u32
+    }
+
+    /// Row and column of a worker.
+    const fn cell(self, worker: WorkerId) -> (u16, u16) {
+        (worker.0 / self.columns, worker.0 % self.columns)
+    }
+
+    /// The worker at this place, if there is one: the last row may be short.
+    fn at(self, row: u16, column: u16) -> Option<WorkerId> {
+        let worker = row.checked_mul(self.columns)?.checked_add(column)?;
+        (worker < self.workers).then_some(WorkerId(worker))
+    }
+
+    /// Whether two workers have a connection: they share a row or a column. A worker is its own neighbour.
+    #[must_use]
+    pub fn are_neighbours(self, a: WorkerId, b: WorkerId) -> bool {
+        let (a, b) = (self.cell(a), self.cell(b));
+        a.0 == b.0 || a.1 == b.1
+    }
+
+    /// Who passes frames on between two workers; `None` if they are neighbours. Along the sender's row, then down the
+    /// receiver's column; where the sender's row is too short for that, along its column first.
+    ///
+    /// # Panics
+    ///
+    /// Perhaps, if there is no such worker.
+    #[must_use]
+    pub fn relay(self, from: WorkerId, to: WorkerId) -> Option<WorkerId> {
+        if self.are_neighbours(from, to) {
+            return None;
+        }
+        let ((from_row, from_column), (to_row, to_column)) = (self.cell(from), self.cell(to));
+        let relay = self.at(from_row, to_column).or_else(|| self.at(to_row, from_column));
+        Some(relay.expect("only the last row is short, and two workers in it are neighbours"))
+    }
+
+    /// To whom `me` hands a frame for `to`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Grid::relay`].
+    #[must_use]
+    pub fn next_hop(self, me: WorkerId, to: WorkerId) -> WorkerId {
+        self.relay(me, to).unwrap_or(to)
+    }
+
+    /// Everybody that a worker has a connection to, rising, without itself.
+    pub fn neighbours(self, me: WorkerId) -> impl Iterator<Item = WorkerId> {
+        let all = (0..self.workers).map(WorkerId);
+        all.filter(move |&other| other != me && self.are_neighbours(me, other))
+    }
+
+    /// Share of the ordered pairs of different workers whose frames take two hops, in [0, 1]: what the wire carries
+    /// more than in a direct exchange, where all streams are equally long.
+    ///
+    /// ```
+    /// use umbel_dedup_engine::{Grid, Route};
+    /// let share = Grid::new(1024, Route::Grid).relayed_share();
+    /// assert!((share - (1.0 - 62.0 / 1023.0)).abs() < 1e-12); // 62 of 1,023 others are neighbours
+    /// assert_eq!(Grid::new(64, Route::Direct).relayed_share(), 0.0);
+    /// ```
+    #[must_use]
+    pub fn relayed_share(self) -> f64 {
+        let (workers, columns) = (u64::from(self.workers), u64::from(self.columns));
+        if workers == 1 {
+            return 0.0;
+        }
+        let (full_rows, short) = (workers / columns, workers % columns);
+        let pairs = |side: u64, lines: u64| lines * side * side.saturating_sub(1);
+        let in_rows = pairs(columns, full_rows) + pairs(short, 1);
+        let in_columns = pairs(full_rows + 1, short) + pairs(full_rows, columns - short);
+        1.0 - (in_rows + in_columns) as f64 / (workers * (workers - 1)) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes() -> impl Iterator<Item = u32> {
+        (1..=300).chain(1_000..=1_024)
+    }
+
+    fn ids(workers: u32) -> impl Iterator<Item = WorkerId> + Clone {
+        (0..u16::try_from(workers).unwrap()).map(WorkerId)
+    }
+
+    /// Walks over the pairs of these senders with everybody: two hops at most, every hop a connection. Returns how many
+    /// pairs each worker relays.
+    fn walk(workers: u32, senders: impl Iterator<Item = WorkerId>) -> Vec<u32> {
+        let grid = Grid::new(workers, Route::Grid);
+        let mut relayed = vec![0u32; workers as usize];
+        for from in senders {
+            for to in ids(workers) {
+                let hop = grid.next_hop(from, to);
+                if hop != to {
+                    assert_ne!(hop, from, "p = {workers}: {from:?} hands on to itself");
+                    assert!(grid.are_neighbours(from, hop) && grid.are_neighbours(hop, to));
+                    relayed[hop.index()] += 1;
+                }
+            }
+        }
+        relayed
+    }
+
+    #[test]
+    fn every_pair_meets_in_two_hops() {
+        for workers in sizes() {
+            // Of the largest, every 13th sender: they stand in all columns and all rows.
+            walk(workers, ids(workers).step_by(if workers > 300 { 13 } else { 1 }));
+        }
+    }
+
+    #[test]
+    fn nobody_relays_much_more_than_others() {
+        for workers in (1..=200).chain([257, 300, 1_000, 1_023]) {
+            let grid = Grid::new(workers, Route::Grid);
+            let relayed = walk(workers, ids(workers));
+            let sum: u32 = relayed.iter().sum();
+            let pairs = f64::from(workers) * (f64::from(workers) - 1.0).max(1.0);
+            assert!((f64::from(sum) / pairs - grid.relayed_share()).abs() < 1e-9, "p = {workers}");
+            let mean = f64::from(sum) / f64::from(workers);
+            let max = f64::from(relayed.into_iter().max().unwrap());
+            // A last row of one worker weighs on its column where there are few others.
+            let allowed = if workers < 8 { 3.0 } else { 2.0 };
+            assert!(max <= allowed * mean, "p = {workers}: {max} of {mean}");
+        }
+    }
+
+    #[test]
+    fn neighbours_are_mutual_and_few() {
+        for workers in sizes() {
+            let grid = Grid::new(workers, Route::Grid);
+            for me in ids(workers).step_by(7) {
+                let neighbours: Vec<_> = grid.neighbours(me).collect();
+                assert!(
+                    neighbours.len() as f64 <= 2.0 * f64::from(workers).sqrt(),
+                    "p = {workers}"
+                );
+                assert!(neighbours.iter().all(|&other| grid.are_neighbours(other, me)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_direct_exchange_has_no_relay() {
+        let grid = Grid::new(100, Route::Direct);
+        assert_eq!(grid.next_hop(WorkerId(3), WorkerId(77)), WorkerId(77));
+        assert_eq!(grid.neighbours(WorkerId(3)).count(), 99);
+    }
+}

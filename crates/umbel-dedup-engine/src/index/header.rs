@@ -1,0 +1,291 @@
+//! The first 64 bytes of an index: what its hashes are, and how they are coded.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+use super::{BLOCK_BITS_MAX, INDEX_DIRECTORY_ENTRY_BYTES, INDEX_HEADER_BYTES, MAGIC, VERSION};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+use umbel_bits::{CodeError, RiceCode};
+use umbel_codec::crc32c;
+use umbel_filter::ItemHash;
+
+/// How much of a hash an index stores.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum IndexBits {
+    /// `hi`.
+    Bits64,
+    /// `hi` and the leading 32 bits of `lo`.
+    Bits96,
+    /// All of it.
+    Bits128,
+}
+
+impl IndexBits {
+    /// The number: 64, 96 or 128.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        match self {
+            Self::Bits64 => 64,
+            Self::Bits96 => 96,
+            Self::Bits128 => 128,
+        }
+    }
+
+    /// From the number; `None` if it is another one.
+    #[must_use]
+    pub const fn new(bits: u32) -> Option<Self> {
+        match bits {
+            64 => Some(Self::Bits64),
+            96 => Some(Self::Bits96),
+            128 => Some(Self::Bits128),
+            _ => None,
+        }
+    }
+
+    /// Bits of `lo` that are stored.
+    pub(super) const fn low_bits(self) -> u32 {
+        self.get() - 64
+    }
+
+    /// The hash with every bit cleared that is not stored.
+    ///
+    /// ```
+    /// use umbel_dedup_engine::IndexBits;
+    /// use umbel_filter::ItemHash;
+    /// let hash = ItemHash::new(7, 0x1234_5678_9abc_def0);
+    /// assert_eq!(IndexBits::Bits96.apply(hash), ItemHash::new(7, 0x1234_5678_0000_0000));
+    /// assert_eq!(IndexBits::Bits64.apply(hash), ItemHash::new(7, 0));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn apply(self, hash: ItemHash) -> ItemHash {
+        let mask = match self {
+            Self::Bits64 => 0,
+            Self::Bits96 => 0xffff_ffff_0000_0000,
+            Self::Bits128 => u64::MAX,
+        };
+        ItemHash::new(hash.hi(), hash.lo() & mask)
+    }
+}
+
+/// Says of a job what its hashes are of: two jobs with the same digest and seed give equal items equal hashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpecDigest(pub [u8; 16]);
+
+impl fmt::Display for SpecDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What the hashes of an index are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexSpec {
+    /// How much of each is stored.
+    pub bits: IndexBits,
+    /// Seed of the hash function.
+    pub seed: u64,
+    /// What was hashed.
+    pub digest: SpecDigest,
+}
+
+/// Why bytes are no index. Make the index again with `--save-index`, or take it from a backup.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum IndexError {
+    /// Not an index at all.
+    #[error("not an index: starts with {got:02x?}, expected `UMBI`")]
+    Magic {
+        /// The first bytes.
+        got: [u8; 4],
+    },
+    /// An index of another version. Use the release that has made it, or make it again.
+    #[error("index of version {got}, this release reads {expected}")]
+    Version {
+        /// Ours.
+        expected: u16,
+        /// The file's.
+        got: u16,
+    },
+    /// A checksum differs: the file is damaged.
+    #[error("{what} is damaged: checksum {got:#010x}, computed {computed:#010x}")]
+    Checksum {
+        /// What it covers.
+        what: &'static str,
+        /// In the file.
+        got: u32,
+        /// Over what came.
+        computed: u32,
+    },
+    /// A field that no writer gives this value.
+    #[error("{field} is {got}, expected {expected}")]
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What is possible.
+        expected: &'static str,
+        /// What it is.
+        got: u64,
+    },
+    /// The file ends early, or something follows its end.
+    #[error("{what} has {got} bytes, expected {expected}")]
+    Length {
+        /// What.
+        what: &'static str,
+        /// By the header or directory.
+        expected: u64,
+        /// There.
+        got: u64,
+    },
+    /// The directory contradicts itself or the header.
+    #[error("directory entry {block}: {what}")]
+    Directory {
+        /// The entry.
+        block: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A block's codes are malformed.
+    #[error("block {block} is malformed")]
+    Code {
+        /// The block.
+        block: u32,
+        /// What is wrong.
+        #[source]
+        source: CodeError,
+    },
+    /// A block's hashes do not rise, or leave its range.
+    #[error("block {block}: hash {item} {what}")]
+    Order {
+        /// The block.
+        block: u32,
+        /// The hash's number in it.
+        item: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// The header of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexHeader {
+    /// What the hashes are.
+    pub spec: IndexSpec,
+    /// How many there are.
+    pub count: u64,
+    /// Of the Rice code of the gaps.
+    pub(super) gap_code: RiceCode,
+    /// log2 of the number of blocks.
+    pub(super) block_bits: u32,
+}
+
+/// Takes fields off the front of a header.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let field = self.0.split_off(..N).and_then(<[u8]>::first_chunk);
+        *field.expect("the header is as long as its fields")
+    }
+}
+
+impl IndexHeader {
+    /// The header's bytes.
+    pub(super) fn encode(&self) -> [u8; INDEX_HEADER_BYTES] {
+        let mut bytes = Vec::with_capacity(INDEX_HEADER_BYTES);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.push(u8::try_from(self.spec.bits.get()).expect("at most 128"));
+        bytes.push(u8::try_from(self.gap_code.low_bits()).expect("at most 63"));
+        bytes.extend(self.spec.seed.to_le_bytes());
+        bytes.extend(self.spec.digest.0);
+        bytes.extend(self.count.to_le_bytes());
+        bytes.extend(self.block_bits.to_le_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(crc32c(&[&bytes]).to_le_bytes());
+        bytes.try_into().expect("the fields have 64 bytes together")
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError`] if it is none of this version, or damaged.
+    pub fn decode(bytes: &[u8; INDEX_HEADER_BYTES]) -> Result<Self, IndexError> {
+        let mut fields = Fields(bytes);
+        let magic = fields.take();
+        if magic != MAGIC {
+            return Err(IndexError::Magic { got: magic });
+        }
+        let version = u16::from_le_bytes(fields.take());
+        let [index_bits] = fields.take();
+        let [low_bits] = fields.take();
+        let seed = u64::from_le_bytes(fields.take());
+        let digest = SpecDigest(fields.take());
+        let count = u64::from_le_bytes(fields.take());
+        let block_bits = u32::from_le_bytes(fields.take());
+        let reserved = u128::from_le_bytes(fields.take());
+        let got = u32::from_le_bytes(fields.take());
+        let covered = bytes.split_last_chunk::<4>().map_or(&bytes[..], |(covered, _)| covered);
+        let computed = crc32c(&[covered]);
+        if got != computed {
+            return Err(IndexError::Checksum { what: "the header", got, computed });
+        }
+        if version != VERSION {
+            return Err(IndexError::Version { expected: VERSION, got: version });
+        }
+        let field = |field, expected, got| IndexError::Field { field, expected, got };
+        let bits = IndexBits::new(index_bits.into()).ok_or(field(
+            "index_bits",
+            "64, 96 or 128",
+            index_bits.into(),
+        ))?;
+        let gap_code = RiceCode::new(low_bits.into())
+            .map_err(|_| field("B", "at most 63", low_bits.into()))?;
+        if block_bits > BLOCK_BITS_MAX {
+            return Err(field("block_bits", "at most 28", block_bits.into()));
+        }
+        if reserved != 0 {
+            return Err(field("a reserved field", "0", u64::MAX));
+        }
+        Ok(Self { spec: IndexSpec { bits, seed, digest }, count, gap_code, block_bits })
+    }
+
+    /// How many blocks there are.
+    #[must_use]
+    pub const fn block_count(&self) -> u32 {
+        1 << self.block_bits
+    }
+
+    /// Bytes of the directory, which follows the header.
+    #[must_use]
+    pub const fn directory_bytes(&self) -> u64 {
+        (self.block_count() as u64) * INDEX_DIRECTORY_ENTRY_BYTES as u64
+    }
+
+    /// Where the first block is.
+    pub(super) const fn blocks_offset(&self) -> u64 {
+        INDEX_HEADER_BYTES as u64 + self.directory_bytes()
+    }
+
+    /// The block of a hash.
+    pub(super) fn block_of(&self, hi: u64) -> u32 {
+        let block = hi.checked_shr(64 - self.block_bits).unwrap_or(0);
+        u32::try_from(block).expect("at most BLOCK_BITS_MAX bits")
+    }
+
+    /// The first and the last hi of a block.
+    pub(super) fn block_range(&self, block: u32) -> (u64, u64) {
+        let shift = 64 - self.block_bits;
+        let start = u64::from(block).checked_shl(shift).unwrap_or(0);
+        (start, start | u64::MAX.checked_shr(self.block_bits).unwrap_or(0))
+    }
+
+    /// The checksum of a block. It covers all of the header but the number of hashes, which nobody knows while blocks
+    /// are written; the directory's counts must add up to it.
+    pub(super) fn block_checksum(&self, block: u32, offset: u64, count: u32, bytes: &[u8]) -> u32 {
+        let header = Self { count: 0, ..*self }.encode();
+        let (offset, count) = (offset.to_le_bytes(), count.to_le_bytes());
+        crc32c(&[&header, &block.to_le_bytes(), &offset, &count, bytes])
+    }
+}

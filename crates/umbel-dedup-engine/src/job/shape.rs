@@ -1,0 +1,116 @@
+//! How many cells a job has, from what its workers expect to read.
+
+use super::super::entry::Keep;
+use super::super::plan::{JobShape, Level};
+use super::coordinator::JobRules;
+use super::messages::Forecast;
+use crate::limits::DEDUP_CELLS_MAX;
+
+/// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
+const CELL_ENTRIES: u64 = 1 << 16;
+
+/// Entries of one worker in one cell, at least: with fewer, frame headers would be a notable part of the bytes.
+const STREAM_ENTRIES_MIN: u64 = 1 << 12;
+
+/// Most cells that the entries of a worker are cut into: a run has 2^18 entries, and pieces of fewer than 64 of them
+/// would be slow to read back from disk.
+const CELLS_MAX: u64 = 1 << 12;
+
+/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared.
+const CELL_BYTES_PER_ENTRY: u64 = 96;
+
+/// The same where entries rank: a third more.
+const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
+
+/// Copies of an item's content while its cell is compared: as it was gathered, in a frame, and as an item.
+const ITEM_COPIES: u64 = 3;
+
+/// Bytes beside the content that an item takes there: hash, place and rank, a list that has grown, two allocations.
+const ITEM_BYTES_BESIDE_CONTENT: u64 = 128;
+
+/// Share of a worker's memory that one cell may take.
+const CELL_MEMORY_SHARE: u64 = 16;
+
+/// The shape of a job whose workers expect this: cells small enough for the cache and for the least memory of all
+/// workers, and at level `bytes` for the items to be compared.
+///
+/// ```
+/// use umbel_dedup_engine::{FilterChoice, Keep, Level, job::{Forecast, JobRules, shape_for}};
+/// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
+///                        report_sizes: false, names_parts: false,
+///                        choice: FilterChoice::Auto, bad_max: 0, adds: false };
+/// let forecast = Forecast { records: 1 << 20, memory_bytes: 1 << 30, ..Forecast::default() };
+/// // 2^21 records in cells of 2^16 are 32 cells, 16 an owner.
+/// assert_eq!(shape_for(rules, &[forecast; 2]).cells_per_owner, 16);
+/// ```
+#[must_use]
+pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
+    let workers = u32::try_from(forecasts.len()).unwrap_or(u32::MAX).max(1);
+    let wanted = u64::from(workers);
+    let sum = |part: fn(&Forecast) -> u64| forecasts.iter().map(part).fold(0, u64::saturating_add);
+    let (records, content_bytes) = (sum(|f| f.records), sum(|f| f.content_bytes));
+    let memory_bytes = forecasts.iter().map(|f| f.memory_bytes).min().unwrap_or(0);
+    let mut cells = (records / CELL_ENTRIES).min(records / (wanted * STREAM_ENTRIES_MIN));
+    cells = cells.min(CELLS_MAX);
+    // Where that would make cells too large for the memory, more of them are needed whatever they cost.
+    let cell_bytes_max = (memory_bytes / CELL_MEMORY_SHARE).max(1);
+    let known = forecasts.first().and_then(|forecast| forecast.references);
+    let compared = records.saturating_add(known.map_or(0, |known| known.shape.entries));
+    let per_entry = match rules.keep {
+        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
+        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    };
+    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
+    if rules.level == Level::Bytes {
+        let content_bytes = content_bytes.saturating_mul(ITEM_COPIES);
+        let items_bytes =
+            records.saturating_mul(ITEM_BYTES_BESIDE_CONTENT).saturating_add(content_bytes);
+        cells = cells.max(items_bytes / cell_bytes_max);
+    }
+    let per_owner = (cells / wanted).max(1).min(u64::from(DEDUP_CELLS_MAX)).next_power_of_two();
+    let per_owner_max = (u64::from(DEDUP_CELLS_MAX) / wanted).max(1);
+    JobShape {
+        workers,
+        cells_per_owner: u32::try_from(per_owner.min(per_owner_max)).unwrap_or(u32::MAX),
+        level: rules.level,
+        keep: rules.keep,
+        report_kept: rules.report_kept,
+        item_bytes_mean: content_bytes as f64 / records.max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FilterChoice;
+
+    /// Two workers of a million records of 67 bytes and 64 MiB each.
+    fn cells_per_owner(level: Level) -> u32 {
+        let rules = JobRules {
+            level,
+            keep: Keep::First,
+            report_kept: false,
+            report_sizes: false,
+            names_parts: false,
+            choice: FilterChoice::Auto,
+            bad_max: 0,
+            adds: false,
+        };
+        let records = 1 << 20;
+        let forecast = Forecast {
+            records,
+            content_bytes: 67 * records,
+            memory_bytes: 64 << 20,
+            ..Forecast::default()
+        };
+        shape_for(rules, &[forecast; 2]).cells_per_owner
+    }
+
+    #[test]
+    fn items_that_are_compared_are_counted_with_what_holds_them() {
+        // 96 bytes an entry, 2^21 entries: 192 MiB in cells of 4 MiB are 48, 24 an owner.
+        assert_eq!(cells_per_owner(Level::Fingerprint), 32);
+        // 3 * 67 + 128 bytes an item: 658 MiB in cells of 4 MiB are 164, 82 an owner.
+        assert_eq!(cells_per_owner(Level::Bytes), 128);
+    }
+}

@@ -1,0 +1,355 @@
+//! The plan of a job: everything that all workers must agree on before the first frame of the exchange.
+
+use super::entry::{Keep, RANK_BITS};
+use super::error::ExchangeError;
+use super::frame::flag;
+use super::index::IndexBits;
+use crate::limits::{
+    DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX, PLACE_CHUNK_BITS, PLACE_ITEM_BITS, REFINE_BITS_MAX,
+};
+use serde::{Deserialize, Serialize};
+use umbel_bits::RiceCode;
+use umbel_filter::{CellCount, HashRange, ItemHash, SingleShotShape};
+
+/// When two items count as equal.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Level {
+    /// Same position and same refinement bits: at most this share of items is dropped wrongly.
+    Approximate {
+        /// Bound on the chance that one item is dropped wrongly, in (0, 1).
+        false_positive_rate: f64,
+    },
+    /// Same 128-bit hash.
+    Fingerprint,
+    /// Same bytes.
+    Bytes,
+}
+
+/// How entries are compared between workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Mode {
+    /// One worker: nothing is exchanged.
+    Local,
+    /// Single-shot filter, then refinement if the plan has refinement bits, then settlement.
+    Filter,
+    /// Every entry ships its whole hash.
+    Wide,
+}
+
+/// What is fixed when the job starts, before anything was counted.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct JobShape {
+    /// Workers, p. Chunks are dealt in order: all places of a worker lie before those of the next one.
+    pub workers: u32,
+    /// Cells (hash ranges exchanged one at a time) of each owner.
+    pub cells_per_owner: u32,
+    /// When items are equal.
+    pub level: Level,
+    /// Which of equal items stays.
+    pub keep: Keep,
+    /// Whether a dropped item must name the kept one.
+    pub report_kept: bool,
+    /// Mean item length in bytes, for the cost model at level `bytes`; 0 if unknown.
+    pub item_bytes_mean: f64,
+}
+
+impl JobShape {
+    /// Checks the numbers of workers and cells against the limits.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::JobShape`] naming the number and its limit; nothing was started.
+    pub fn validate(&self) -> Result<(), ExchangeError> {
+        let refuse = |what, got: u64, max: u32| Err(ExchangeError::JobShape { what, got, max });
+        if self.workers == 0 || self.workers > DEDUP_WORKERS_MAX {
+            return refuse("workers", self.workers.into(), DEDUP_WORKERS_MAX);
+        }
+        let cells = u64::from(self.workers) * u64::from(self.cells_per_owner);
+        if cells == 0 || cells > u64::from(DEDUP_CELLS_MAX) {
+            return refuse("cells", cells, DEDUP_CELLS_MAX);
+        }
+        Ok(())
+    }
+
+    /// Whether entries rank: [`Keep::Best`], unless items are compared by their bytes, where ranks come with the items.
+    #[must_use]
+    pub fn ranks_entries(&self) -> bool {
+        self.keep == Keep::Best && self.level != Level::Bytes
+    }
+
+    /// Cells of all owners together.
+    ///
+    /// # Panics
+    ///
+    /// If the shape was not validated.
+    #[must_use]
+    pub fn cells(&self) -> CellCount {
+        CellCount::new(self.workers * self.cells_per_owner).expect("validated")
+    }
+
+    /// Index of the owner of a cell.
+    #[must_use]
+    pub const fn owner(&self, cell: u32) -> u32 {
+        cell / self.cells_per_owner
+    }
+
+    /// The part of an owner's first cell whose entries are exchanged as the sample: 1/256 of the owner's range, or
+    /// the whole first cell where that is smaller.
+    ///
+    /// # Panics
+    ///
+    /// If the shape was not validated, or has no such owner.
+    #[must_use]
+    pub fn sample_range(&self, owner: u32) -> HashRange {
+        let cell = HashRange::cell(owner * self.cells_per_owner, self.cells());
+        let parts = (SAMPLE_PARTS / u128::from(self.cells_per_owner)).max(1);
+        let end = u128::from(cell.start()) + (cell.width() / parts).max(1);
+        HashRange::new(cell.start(), end).expect("a prefix of a cell is a range")
+    }
+
+    /// Share of the hash space that all samples cover together.
+    #[must_use]
+    pub fn sample_share(&self) -> f64 {
+        let width: u128 = (0..self.workers).map(|owner| self.sample_range(owner).width()).sum();
+        width as f64 / 2f64.powi(64)
+    }
+}
+
+/// The sample is this part of every owner's range.
+const SAMPLE_PARTS: u128 = 256;
+
+/// Order to send the sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SampleOrder {
+    /// Positions over the whole hash space of the sample's filter: sparse, so that nearly every hit is a true one.
+    pub position_count: u64,
+}
+
+/// Widths of a place on the wire, from the largest chunk number and item number of the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlaceBits {
+    /// Bits of the chunk number.
+    pub chunk: u32,
+    /// Bits of the item number.
+    pub item: u32,
+}
+
+impl PlaceBits {
+    /// Bits of a place.
+    #[must_use]
+    pub const fn total(self) -> u32 {
+        self.chunk + self.item
+    }
+}
+
+/// Widths of what travels of an item's standing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct StandingBits {
+    /// Bits of the rank; 0 if ranks do not travel.
+    pub(super) rank: u32,
+    /// Widths of the place, if places travel.
+    pub(super) place: Option<PlaceBits>,
+}
+
+impl StandingBits {
+    /// Bits of a standing.
+    pub(super) fn total(self) -> u32 {
+        self.rank + self.place.map_or(0, PlaceBits::total)
+    }
+
+    /// The flags of frames that carry it.
+    pub(super) fn flags(self) -> u8 {
+        let score = if self.rank > 0 { flag::SCORE } else { 0 };
+        let place = if self.place.is_some() { flag::PLACE } else { 0 };
+        score | place
+    }
+}
+
+/// At level `approximate` only this much of a hash counts: the bits that a position and the refinement show.
+///
+/// A truncated hash stands for its whole class, so the exact protocol on truncated hashes *is* the approximate one,
+/// and its result cannot depend on the number of workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Truncation {
+    /// log2 of the position count.
+    pub position_bits: u32,
+    /// Refinement bits.
+    pub refine_bits: u32,
+}
+
+/// Fewest position bits of a truncation: cell borders lie on a grain of 2^-24 of the hash space, so a position of
+/// this size or smaller never straddles one.
+const TRUNCATION_POSITION_BITS_MIN: u32 = umbel_filter::GRAIN_BITS;
+
+impl Truncation {
+    /// The truncation that keeps the chance of a wrong drop of one item among `items` below `false_positive_rate`:
+    /// at least six positions an item, and r = ⌈log2(1/(12·ε))⌉ bits, at least 1. Two of n items meet falsely with
+    /// chance 2^−r/m, and of such a pair one is dropped: n/(2·m·2^r) ≤ 1/(12·2^r) wrong drops an item.
+    ///
+    /// ```
+    /// use umbel_dedup_engine::Truncation;
+    /// let t = Truncation::for_rate(1_000_000_000, 1e-3);
+    /// assert_eq!((t.position_bits, t.refine_bits), (33, 7)); // 2^33 > 6e9; 1/(12·2^7) < 1e-3
+    /// ```
+    #[must_use]
+    pub fn for_rate(items: u64, false_positive_rate: f64) -> Self {
+        let positions = items.saturating_mul(6).clamp(2, 1 << 60);
+        let position_bits = (positions - 1).ilog2() + 1;
+        let bits = (1.0 / (12.0 * false_positive_rate)).log2().ceil();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let refine_bits = bits.clamp(1.0, 24.0) as u32;
+        Self { position_bits: position_bits.max(TRUNCATION_POSITION_BITS_MIN), refine_bits }
+    }
+
+    /// The hash with every bit cleared that does not count.
+    #[must_use]
+    #[inline]
+    pub const fn apply(self, hash: ItemHash) -> ItemHash {
+        let hi = hash.hi() >> (64 - self.position_bits) << (64 - self.position_bits);
+        let lo = hash.lo() >> (64 - self.refine_bits) << (64 - self.refine_bits);
+        ItemHash::new(hi, lo)
+    }
+}
+
+/// The hashes of earlier jobs that this one compares with: to the owner of a cell they are one more sender, which ranks
+/// before all input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReferenceShape {
+    /// How many there are.
+    pub entries: u64,
+    /// How much of each is known.
+    pub bits: IndexBits,
+}
+
+impl ReferenceShape {
+    /// Most refinement bits that all of these hashes have: where `lo` is not known at all there is nothing to refine.
+    #[must_use]
+    pub const fn refine_bits_max(self) -> u32 {
+        if matches!(self.bits, IndexBits::Bits64) { 0 } else { REFINE_BITS_MAX }
+    }
+}
+
+/// Most positions of a filter: a position and what a hash adds to it fit into 64 bits.
+const POSITION_COUNT_MAX: u64 = 1 << 60;
+
+/// What all workers agree on for the exchange.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// What was fixed at the start.
+    pub shape: JobShape,
+    /// How entries are compared.
+    pub mode: Mode,
+    /// Positions over the whole hash space, m; 0 unless the mode is [`Mode::Filter`].
+    pub position_count: u64,
+    /// Refinement bits, r; 0 for one pass.
+    pub refine_bits: u32,
+    /// What of a hash counts, at level `approximate`.
+    pub truncation: Option<Truncation>,
+    /// How places travel, if dropped items must name the kept ones.
+    pub place_bits: Option<PlaceBits>,
+    /// The hashes of earlier jobs, if there are any to compare with.
+    pub references: Option<ReferenceShape>,
+    /// Entries of all workers together, as estimated, n.
+    pub entries_estimate: f64,
+    /// Share of them that another worker holds too, as estimated, δ.
+    pub delta_estimate: f64,
+    /// Expected bits per entry, headers not included.
+    pub predicted_bits_per_entry: f64,
+}
+
+impl Plan {
+    /// Checks every number of a plan that came from elsewhere, so that nothing computed from it can overflow.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::JobShape`] or [`ExchangeError::Plan`] naming the number and its limit.
+    pub fn validate(&self) -> Result<(), ExchangeError> {
+        self.shape.validate()?;
+        let truncation = self.truncation.map(|t| (t.position_bits, t.refine_bits));
+        let place = self.place_bits.map(|bits| (bits.chunk, bits.item)).unwrap_or_default();
+        let (position_bits, truncated_bits) = truncation.unwrap_or((1, 1));
+        let has_filter = self.mode == Mode::Filter;
+        let rows = [
+            ("position count", self.position_count, u64::from(has_filter), POSITION_COUNT_MAX),
+            ("refinement bits", self.refine_bits.into(), 0, REFINE_BITS_MAX.into()),
+            ("position bits", position_bits.into(), 1, 60),
+            ("truncated bits", truncated_bits.into(), 1, REFINE_BITS_MAX.into()),
+            ("chunk bits", place.0.into(), 0, PLACE_CHUNK_BITS.into()),
+            ("item bits", place.1.into(), 0, PLACE_ITEM_BITS.into()),
+        ];
+        match rows.into_iter().find(|&(_, got, min, max)| got < min || got > max) {
+            Some((field, got, _, max)) => Err(ExchangeError::Plan { field, got, max }),
+            None if self.mode == Mode::Local && self.shape.workers > 1 => {
+                let (field, got) = ("no exchange and a number of workers of", self.shape.workers);
+                Err(ExchangeError::Plan { field, got: got.into(), max: 1 })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The shape of the single-shot filter over a cell.
+    ///
+    /// # Panics
+    ///
+    /// If the mode is not [`Mode::Filter`].
+    #[must_use]
+    pub fn cell_shape(&self, cell: u32) -> SingleShotShape {
+        let range = HashRange::cell(cell, self.shape.cells());
+        SingleShotShape::new(range, self.position_count).expect("the plan's m lies in 1..=2^60")
+    }
+
+    /// B, the Rice parameter of the positions of an average worker; each stream has its own, by its own length.
+    #[must_use]
+    pub fn modulus_bits(&self) -> u32 {
+        let per_entry = self.position_count as f64 / self.entries_estimate.max(1.0);
+        RiceCode::for_mean_gap(per_entry * f64::from(self.shape.workers)).low_bits()
+    }
+
+    /// Bits an entry that different workers send each other once, by the prediction: headers not included.
+    #[must_use]
+    pub fn network_bits_per_entry(&self) -> f64 {
+        self.predicted_bits_per_entry * (1.0 - 1.0 / f64::from(self.shape.workers))
+    }
+
+    /// Whether items must be compared byte by byte after their hashes.
+    #[must_use]
+    pub fn compares_bytes(&self) -> bool {
+        self.shape.level == Level::Bytes
+    }
+
+    /// Bits of a place on the wire; 0 if places do not travel.
+    #[must_use]
+    pub fn place_width(&self) -> u32 {
+        self.place_bits.map_or(0, PlaceBits::total)
+    }
+
+    /// What a hash that is settled carries beside itself.
+    pub(super) fn entry_standing_bits(&self) -> StandingBits {
+        let rank = if self.shape.ranks_entries() { RANK_BITS } else { 0 };
+        StandingBits { rank, place: self.place_bits }
+    }
+
+    /// What an item that is compared carries beside itself.
+    pub(super) fn item_standing_bits(&self) -> StandingBits {
+        let rank = if self.shape.keep == Keep::Best { RANK_BITS } else { 0 };
+        StandingBits { rank, place: self.place_bits }
+    }
+
+    /// Bits of `hi` that a survivor still has to send.
+    #[must_use]
+    pub fn residue_bits(&self, shape: SingleShotShape) -> u32 {
+        if self.truncation.is_some() { 0 } else { shape.residue_bits() }
+    }
+
+    /// Bits of `lo` that a survivor still has to send.
+    #[must_use]
+    pub const fn settle_low_bits(&self) -> u32 {
+        if self.truncation.is_some() { 0 } else { 64 - self.refine_bits }
+    }
+
+    /// Whether the verdict of the last filtering pass is final because a settlement would carry nothing.
+    #[must_use]
+    pub fn ends_after_refine(&self) -> bool {
+        self.truncation.is_some() && self.entry_standing_bits().total() == 0
+    }
+}

@@ -1,0 +1,197 @@
+//! Frames that neighbours of the [`Grid`] pass on for others.
+//!
+//! A pair of workers always has the same relay, so frames between them arrive as they were sent wherever connections
+//! keep order. A frame's checksum covers its sender and receiver, so a relay that mixes them up is found out; a
+//! [`Passage`] is checked only for whether the frame may pass here at all.
+
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+use super::entry::WorkerId;
+use super::error::{FrameError, RelayError};
+use super::frame::{HeaderReader, push_varint};
+use super::grid::Grid;
+
+/// A frame on its way: `| from | to | frame |`, LEB128 in the shortest form before the frame as its sender has made it.
+///
+/// ```
+/// use umbel_dedup_engine::{Grid, Passage, Route, WorkerId};
+/// let grid = Grid::new(4, Route::Grid);
+/// let bytes = Passage { from: WorkerId(0), to: WorkerId(3), frame: b"hello" }.to_bytes();
+/// assert_eq!(bytes, b"\x00\x03hello");
+/// // 1 stands between them, and hears it from nobody but 0.
+/// let passage = Passage::read(&bytes, grid, WorkerId(1), WorkerId(0)).unwrap();
+/// assert_eq!(grid.next_hop(WorkerId(1), passage.to), WorkerId(3));
+/// assert!(Passage::read(&bytes, grid, WorkerId(1), WorkerId(3)).is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage<'a> {
+    /// Who made the frame.
+    pub from: WorkerId,
+    /// Who gets it.
+    pub to: WorkerId,
+    /// The frame, undecoded.
+    pub frame: &'a [u8],
+}
+
+impl<'a> Passage<'a> {
+    /// Most bytes before the frame.
+    pub const HEAD_BYTES_MAX: usize = 6;
+
+    /// The bytes that travel.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::HEAD_BYTES_MAX + self.frame.len());
+        push_varint(&mut bytes, self.from.0.into());
+        push_varint(&mut bytes, self.to.0.into());
+        bytes.extend_from_slice(self.frame);
+        bytes
+    }
+
+    /// What a neighbour has sent to worker `me`.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError`] if it is malformed or has no business here: drop the connection.
+    pub fn read(
+        bytes: &'a [u8],
+        grid: Grid,
+        me: WorkerId,
+        neighbour: WorkerId,
+    ) -> Result<Self, RelayError> {
+        let mut reader = HeaderReader { bytes, at: 0 };
+        let pair = read_pair(&mut reader, grid);
+        let (from, to) = pair.map_err(|source| RelayError::Message { neighbour, source })?;
+        let frame = bytes.get(reader.at..).unwrap_or_default();
+        let passage = Self { from, to, frame };
+        passage.check(grid, me, neighbour)?;
+        Ok(passage)
+    }
+
+    /// Whether the one path of a pair leads from this neighbour to here.
+    fn check(&self, grid: Grid, me: WorkerId, neighbour: WorkerId) -> Result<(), RelayError> {
+        let Passage { from, to, .. } = *self;
+        let may_pass = match grid.relay(from, to) {
+            _ if from == to => false,
+            None => neighbour == from && me == to,
+            Some(relay) if me == to => neighbour == relay,
+            Some(relay) => neighbour == from && me == relay,
+        };
+        if may_pass { Ok(()) } else { Err(RelayError::Path { from, to, neighbour, me }) }
+    }
+}
+
+/// Who made a frame, and who gets it.
+fn read_pair(
+    reader: &mut HeaderReader<'_>,
+    grid: Grid,
+) -> Result<(WorkerId, WorkerId), FrameError> {
+    let mut worker = |field| -> Result<WorkerId, FrameError> {
+        let id = reader.varint(field, grid.workers() - 1)?;
+        Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
+    };
+    Ok((worker("from")?, worker("to")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::super::grid::Route;
+    use super::*;
+
+    /// Frames by who made them and who got them, in order of arrival.
+    type Arrived = BTreeMap<(WorkerId, WorkerId), Vec<Vec<u8>>>;
+
+    /// Sends everything over links that keep order but are served in any order.
+    fn over_the_grid(
+        workers: u32,
+        frames: &[(WorkerId, WorkerId, Vec<u8>)],
+        dice: &mut [u8],
+    ) -> Arrived {
+        let grid = Grid::new(workers, Route::Grid);
+        let mut links: BTreeMap<(WorkerId, WorkerId), VecDeque<Vec<u8>>> = BTreeMap::new();
+        for &(from, to, ref frame) in frames {
+            let bytes = Passage { from, to, frame }.to_bytes();
+            links.entry((from, grid.next_hop(from, to))).or_default().push_back(bytes);
+        }
+        let (mut arrived, mut turn) = (Arrived::new(), 0);
+        while !links.is_empty() {
+            dice.rotate_left(1);
+            turn += usize::from(dice[0]);
+            let &(neighbour, me) = links.keys().nth(turn % links.len()).unwrap();
+            let bytes = links.get_mut(&(neighbour, me)).and_then(VecDeque::pop_front);
+            let Some(bytes) = bytes else {
+                links.remove(&(neighbour, me));
+                continue;
+            };
+            let Passage { from, to, frame } = Passage::read(&bytes, grid, me, neighbour).unwrap();
+            if to == me {
+                arrived.entry((from, to)).or_default().push(frame.to_vec());
+            } else {
+                links.entry((me, grid.next_hop(me, to))).or_default().push_back(bytes);
+            }
+        }
+        arrived
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_relayed_arrives_as_if_it_were_sent_directly(
+            workers in 2_u32..40,
+            drawn in proptest::collection::vec((any::<u16>(), any::<u16>(), 0_usize..200), 0..150),
+            mut dice in proptest::collection::vec(any::<u8>(), 1..20),
+        ) {
+            let limit = u16::try_from(workers).unwrap();
+            let frames: Vec<_> = drawn
+                .iter()
+                .zip(0_u32..)
+                .map(|(&(from, to, length), number)| {
+                    let mut frame = vec![7; length];
+                    frame.extend(number.to_le_bytes());
+                    (WorkerId(from % limit), WorkerId(to % limit), frame)
+                })
+                .filter(|(from, to, _)| from != to)
+                .collect();
+            let mut direct = Arrived::new();
+            for &(from, to, ref frame) in &frames {
+                direct.entry((from, to)).or_default().push(frame.clone());
+            }
+            prop_assert_eq!(over_the_grid(workers, &frames, &mut dice), direct);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..60),
+            small in any::<bool>(),
+        ) {
+            let bytes: Vec<u8> = bytes.iter().map(|byte| if small { byte % 11 } else { *byte }).collect();
+            let grid = Grid::new(11, Route::Grid);
+            if let Ok(passage) = Passage::read(&bytes, grid, WorkerId(4), WorkerId(6)) {
+                prop_assert_eq!(passage.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_business_here_is_refused() {
+        let read = |me, neighbour, bytes: &[u8]| {
+            let grid = Grid::new(11, Route::Grid);
+            Passage::read(bytes, grid, WorkerId(me), WorkerId(neighbour)).map(drop)
+        };
+        // 1 -> 8 goes by 0.
+        assert_eq!(read(0, 1, &[1, 8, 0]), Ok(()));
+        assert_eq!(read(8, 0, &[1, 8, 0]), Ok(()));
+        let path = |neighbour, me| {
+            let (neighbour, me) = (WorkerId(neighbour), WorkerId(me));
+            Err(RelayError::Path { from: WorkerId(1), to: WorkerId(8), neighbour, me })
+        };
+        assert_eq!(read(9, 1, &[1, 8, 0]), path(1, 9)); // the other corner
+        assert_eq!(read(0, 2, &[1, 8, 0]), path(2, 0)); // not its sender
+        assert_eq!(read(8, 4, &[1, 8, 0]), path(4, 8)); // not its relay
+        for bytes in [&[1][..], &[1, 11, 0], &[0x81, 0, 8, 0], &[1, 255, 255, 255, 255, 255, 9]] {
+            assert!(matches!(read(0, 1, bytes), Err(RelayError::Message { .. })), "{bytes:?}");
+        }
+    }
+}

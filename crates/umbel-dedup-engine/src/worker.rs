@@ -1,0 +1,526 @@
+//! A worker of the exchange: routes frames between the two halves and the outside.
+
+use super::drops::Drops;
+use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
+use super::error::{ExchangeError, FrameError};
+use super::frame::{Frame, FrameKind, FrameLink};
+use super::list::LocalList;
+use super::owner::{Decision, OwnerCell};
+use super::plan::{JobShape, Mode, Plan, SampleOrder};
+use super::report::ExchangeReport;
+use super::sample::{SampleOwner, sample_drafts};
+use super::sender::{Draft, SenderCell, SenderStep};
+use crate::limits::{CELL_ENTRIES_MAX, DEDUP_CELLS_AHEAD_MAX, EARLY_FRAMES_PER_PEER_MAX};
+use std::collections::{BTreeMap, BTreeSet};
+use umbel_bits::{binary_entropy_bits, gap_entropy_bits};
+use umbel_filter::{HashRange, ItemHash};
+use umbel_step::Outbox;
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    /// The coordinator wants the sample; one list an owner of the worker's entries in
+    /// [`JobShape::sample_range`], in any order.
+    Sample {
+        /// How to code it.
+        order: SampleOrder,
+        /// The entries, a list an owner.
+        lists: Vec<Vec<Entry>>,
+    },
+    /// Where there are references, before [`Input::Sample`]: their hashes in this worker's part of the sample, in any
+    /// order.
+    SampleReferences {
+        /// The hashes.
+        hashes: Vec<ItemHash>,
+    },
+    /// Where there are references, of every cell that this worker owns, once: their hashes in it, in any order.
+    References {
+        /// The cell.
+        cell: u32,
+        /// The hashes.
+        hashes: Vec<ItemHash>,
+    },
+    /// The plan; every cell is exchanged by it.
+    Plan(Plan),
+    /// All of the worker's entries in a cell, in any order, repeats included. Each cell comes once.
+    Cell {
+        /// The cell.
+        cell: u32,
+        /// The entries.
+        entries: Vec<Entry>,
+        /// How they rank, one an entry; empty unless [`JobShape::ranks_entries`].
+        ranks: Vec<Rank>,
+    },
+    /// The items of the records that [`Output::Compare`] named, in any order.
+    Items {
+        /// The cell.
+        cell: u32,
+        /// The items.
+        items: Vec<Item>,
+    },
+    /// A frame came from a worker (perhaps this one), undecoded.
+    Frame {
+        /// From whom.
+        from: WorkerId,
+        /// As it came.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What a worker wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// This frame to that worker, perhaps itself.
+    Send {
+        /// To whom.
+        to: WorkerId,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+    /// To the coordinator: what this worker saw of the sample as its owner.
+    Sampled {
+        /// Entries of all workers in the sample.
+        entries: u64,
+        /// How many of them collided.
+        candidates: u64,
+    },
+    /// Level `bytes`: read these records' items again and answer with [`Input::Items`].
+    Compare {
+        /// The cell.
+        cell: u32,
+        /// The records.
+        suspects: Vec<Suspect>,
+    },
+    /// The worker's items in the cell are decided: these are dropped, all others stay.
+    Settled {
+        /// The cell.
+        cell: u32,
+        /// The dropped ones.
+        drops: Drops,
+    },
+}
+
+/// Both halves of the exchange, for one worker and any number of cells.
+///
+/// Two workers hold one equal item; the second one drops its copy:
+///
+/// ```
+/// use umbel_step::Outbox;
+/// use umbel_dedup_engine::*;
+/// use umbel_filter::ItemHash;
+/// let shape = JobShape { workers: 2, cells_per_owner: 1, level: Level::Fingerprint, keep: Keep::First,
+///                        report_kept: false, item_bytes_mean: 0.0 };
+/// let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::Auto);
+/// let mut workers = [0, 1].map(|id| Worker::new(WorkerId(id), shape, 7).unwrap());
+/// let mut outbox = Outbox::new();
+/// let mut mail = Vec::new();
+/// let mut drops = Vec::new();
+/// for (id, worker) in workers.iter_mut().enumerate() {
+///     let entry = Entry { hash: ItemHash::new(5, 5), place: Place::new(id as u32, 0) };
+///     worker.step(Input::Plan(plan), &mut outbox).unwrap();
+///     for cell in 0..2 {
+///         let entries = if cell == 0 { vec![entry] } else { vec![] };
+///         worker.step(Input::Cell { cell, entries, ranks: vec![] }, &mut outbox).unwrap();
+///     }
+///     mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id as u16), order)));
+/// }
+/// while let Some((from, order)) = mail.pop() {
+///     match order {
+///         Output::Send { to, frame } => {
+///             workers[to.index()].step(Input::Frame { from, bytes: frame }, &mut outbox).unwrap();
+///             mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+///         }
+///         Output::Settled { drops: d, .. } => drops.extend(d.places),
+///         _ => unreachable!(),
+///     }
+/// }
+/// assert_eq!(drops, [Place::new(1, 0)]);
+/// ```
+pub struct Worker {
+    me: WorkerId,
+    shape: JobShape,
+    job: u64,
+    attempt: u32,
+    plan: Option<Plan>,
+    sample: Option<SampleOwner>,
+    sample_references: Vec<ItemHash>,
+    senders: BTreeMap<u32, SenderCell>,
+    owners: BTreeMap<u32, OwnerCell>,
+    sent: BTreeSet<u32>,
+    owned: BTreeSet<u32>,
+    /// Cells that peers have opened and this worker has not come to.
+    ahead: BTreeSet<u32>,
+    early: Vec<(WorkerId, Vec<u8>)>,
+    report: ExchangeReport,
+}
+
+impl Worker {
+    /// A worker that waits for orders.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::JobShape`] if the shape is beyond a limit.
+    pub fn new(me: WorkerId, shape: JobShape, job: u64) -> Result<Self, ExchangeError> {
+        shape.validate()?;
+        Ok(Self {
+            me,
+            shape,
+            job,
+            attempt: 0,
+            plan: None,
+            sample: None,
+            sample_references: Vec::new(),
+            senders: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            sent: BTreeSet::new(),
+            owned: BTreeSet::new(),
+            ahead: BTreeSet::new(),
+            early: Vec::new(),
+            report: ExchangeReport::default(),
+        })
+    }
+
+    /// The same for this attempt at the exchange: frames of other attempts are refused as damaged.
+    #[must_use]
+    pub fn in_attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// What the worker has sent and found so far.
+    #[must_use]
+    pub fn report(&self) -> ExchangeReport {
+        self.report
+    }
+
+    /// Bytes that the open cells' lists and streams and the frames kept for later take in memory: what grows with the
+    /// input. Items at level `bytes` are not counted.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        let senders: usize = self.senders.values().map(SenderCell::held_bytes).sum();
+        let owners: usize = self.owners.values().map(OwnerCell::held_bytes).sum();
+        let early: usize = self.early.iter().map(|(_, frame)| frame.len()).sum();
+        (senders + owners + early) as u64
+    }
+
+    /// Whether no cell is open: nothing is expected any more, as sender or as owner.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.senders.is_empty() && self.owners.is_empty()
+    }
+
+    /// Whether the worker owns a cell of which somebody's hashes, or items, were heard and the last verdict was not
+    /// given.
+    #[must_use]
+    pub fn owes(&self, cell: u32) -> bool {
+        self.owners.contains_key(&cell)
+    }
+
+    /// The same for verdicts on hashes alone; at level `bytes` those on items may still be owed.
+    #[must_use]
+    pub fn owes_hashes(&self, cell: u32) -> bool {
+        self.owners.get(&cell).is_some_and(|owner| !owner.awaits_items())
+    }
+
+    /// One transition.
+    ///
+    /// # Errors
+    ///
+    /// [`ExchangeError::Frame`], [`ExchangeError::OutOfPhase`], [`ExchangeError::TooEarly`] and [`ExchangeError::TooFarAhead`] for
+    /// a peer's frame that was refused: the state is as before. [`ExchangeError::Driver`] and
+    /// [`ExchangeError::CellTooLarge`] for orders that do not fit: the job must be failed.
+    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+        match input {
+            Input::Sample { order, lists } => self.sample(order, lists, out),
+            Input::SampleReferences { hashes } => {
+                self.sample_references = hashes;
+                Ok(())
+            }
+            Input::References { cell, hashes } => self.references(cell, hashes, out),
+            Input::Plan(plan) => self.take_plan(plan, out),
+            Input::Cell { cell, entries, ranks } => self.cell(cell, entries, &ranks, out),
+            Input::Items { cell, items } => self.items(cell, items, out),
+            Input::Frame { from, bytes } => self.frame(from, bytes, out),
+        }
+    }
+
+    fn sample(
+        &mut self,
+        order: SampleOrder,
+        lists: Vec<Vec<Entry>>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        if self.sample.is_some() || lists.len() != self.shape.workers as usize {
+            return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
+        }
+        self.sample = Some(self.sample_owner(order));
+        for (owner, entries) in (0u16..).zip(lists) {
+            let range = self.shape.sample_range(owner.into());
+            let list = LocalList::build(entries, range, self.shape.keep);
+            let cell = u32::from(owner) * self.shape.cells_per_owner;
+            for draft in sample_drafts(order, range, &list) {
+                self.send(WorkerId(owner), cell, &draft, out);
+            }
+        }
+        self.replay_early(out)
+    }
+
+    fn sample_owner(&mut self, order: SampleOrder) -> SampleOwner {
+        let references = std::mem::take(&mut self.sample_references);
+        SampleOwner::new(order, self.shape, u32::from(self.me.0), &references)
+    }
+
+    /// Gives a cell's owner what the references hold of it.
+    fn references(
+        &mut self,
+        cell: u32,
+        hashes: Vec<ItemHash>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
+        let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
+        let cells = self.shape.cells();
+        let is_mine = cell < cells.get() && self.shape.owner(cell) == u32::from(self.me.0);
+        let range = is_mine.then(|| HashRange::cell(cell, cells)).ok_or(wrong.clone())?;
+        if self.owned.contains(&cell) || !hashes.iter().all(|hash| range.contains(hash.hi())) {
+            return Err(wrong);
+        }
+        let owner = self.owners.entry(cell).or_insert_with(|| OwnerCell::new(&plan));
+        if let Some(decision) = owner.take_references(&plan, cell, hashes).ok_or(wrong)? {
+            self.decide(cell, decision, out);
+        }
+        Ok(())
+    }
+
+    fn take_plan(&mut self, plan: Plan, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+        if self.plan.is_some() || plan.shape != self.shape {
+            return Err(ExchangeError::Driver { what: "one plan, of this job" });
+        }
+        self.plan = Some(plan);
+        self.replay_early(out)
+    }
+
+    fn cell(
+        &mut self,
+        cell: u32,
+        entries: Vec<Entry>,
+        ranks: &[Rank],
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
+        if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
+            return Err(ExchangeError::Driver { what: "each cell of the job, once" });
+        }
+        if entries.len() > CELL_ENTRIES_MAX {
+            let (got, max) = (entries.len(), CELL_ENTRIES_MAX);
+            return Err(ExchangeError::CellTooLarge { cell, got, max });
+        }
+        if ranks.len() != if self.shape.ranks_entries() { entries.len() } else { 0 } {
+            return Err(ExchangeError::Driver { what: "one rank an entry, where entries rank" });
+        }
+        self.ahead.remove(&cell);
+        self.report.items += entries.len() as u64;
+        let entries = match plan.truncation {
+            Some(truncation) => truncated(entries, truncation),
+            None => entries,
+        };
+        let range = HashRange::cell(cell, self.shape.cells());
+        let list = if self.shape.ranks_entries() {
+            LocalList::build_ranked(&entries, ranks, range)
+        } else {
+            LocalList::build(entries, range, self.shape.keep)
+        };
+        self.report.entries += list.entries().len() as u64;
+        if plan.mode == Mode::Filter && !list.entries().is_empty() {
+            let count = list.entries().len() as f64;
+            let width = plan.cell_shape(cell).width() as f64;
+            let bits = count * gap_entropy_bits(width / count);
+            self.report.add_entropy(FrameKind::Positions, bits);
+        }
+        let (sender, step) = SenderCell::start(&plan, cell, list);
+        self.senders.insert(cell, sender);
+        self.follow(cell, step, out);
+        Ok(())
+    }
+
+    fn items(
+        &mut self,
+        cell: u32,
+        items: Vec<Item>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
+        let plan = self.plan.ok_or(wrong.clone())?;
+        let sender = self.senders.get_mut(&cell).ok_or(wrong.clone())?;
+        let step = sender.items(&plan, items).ok_or(wrong)?;
+        self.report.collisions += sender.local_collisions();
+        self.follow(cell, step, out);
+        Ok(())
+    }
+
+    fn send_all(&mut self, cell: u32, drafts: &[Draft], out: &mut Outbox<Output>) {
+        let owner = u16::try_from(self.shape.owner(cell)).expect("at most 1,024 workers");
+        drafts.iter().for_each(|draft| self.send(WorkerId(owner), cell, draft, out));
+    }
+
+    /// Carries out what the sending half wants.
+    fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Outbox<Output>) {
+        match step {
+            SenderStep::Send(drafts) => self.send_all(cell, &drafts, out),
+            SenderStep::SendNothing(drafts) => {
+                self.send_all(cell, &drafts, out);
+                self.settled(cell, Drops::default(), out);
+            }
+            SenderStep::Compare(suspects) => out.push(Output::Compare { cell, suspects }),
+            SenderStep::Settled(drops) => self.settled(cell, drops, out),
+        }
+    }
+
+    fn settled(&mut self, cell: u32, drops: Drops, out: &mut Outbox<Output>) {
+        self.senders.remove(&cell);
+        self.report.cross_drops += drops.cross;
+        self.report.reference_drops += drops.reference;
+        self.report.local_drops += drops.places.len() as u64 - drops.cross - drops.reference;
+        out.push(Output::Settled { cell, drops });
+    }
+
+    fn frame(
+        &mut self,
+        from: WorkerId,
+        bytes: Vec<u8>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
+        let link =
+            FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: self.attempt };
+        let frame = Frame::decode(&bytes, link).map_err(|source| refuse(None, source))?;
+        let cell = frame.cell;
+        let refuse = |source| refuse(Some(cell), source);
+        let out_of_phase = ExchangeError::OutOfPhase { from, cell, kind: frame.kind };
+        if u32::from(from.0) >= self.shape.workers {
+            let (got, max) = (from.0.into(), u64::from(self.shape.workers) - 1);
+            return Err(refuse(FrameError::TooLarge { field: "sender", got, max }));
+        }
+        let cells = self.shape.cells().get();
+        if cell >= cells {
+            let (got, max) = (cell.into(), u64::from(cells) - 1);
+            return Err(refuse(FrameError::TooLarge { field: "cell", got, max }));
+        }
+        if frame.kind.is_of_tally() {
+            return Err(out_of_phase);
+        }
+        let owner = self.shape.owner(cell);
+        let expected_owner = if frame.kind.is_verdict() { from.0 } else { self.me.0 };
+        if owner != u32::from(expected_owner) {
+            let (expected, got) = (owner.into(), expected_owner.into());
+            return Err(refuse(FrameError::Unexpected { field: "owner", expected, got }));
+        }
+        if frame.kind == FrameKind::Sample {
+            let Some(sample) = &mut self.sample else { return self.stash(from, bytes) };
+            if let Some((entries, candidates)) = sample.hear(from, &frame).map_err(refuse)? {
+                out.push(Output::Sampled { entries, candidates });
+            }
+            return Ok(());
+        }
+        let Some(plan) = self.plan else { return self.stash(from, bytes) };
+        if frame.kind.is_verdict() {
+            return self.verdict(&plan, from, &frame, out);
+        }
+        if plan.mode == Mode::Local {
+            return Err(out_of_phase);
+        }
+        if self.owned.contains(&cell) {
+            return Ok(()); // A frame that was heard before.
+        }
+        if !self.sent.contains(&cell) && !self.ahead.contains(&cell) {
+            let max = DEDUP_CELLS_AHEAD_MAX;
+            if self.ahead.len() >= max {
+                return Err(ExchangeError::TooFarAhead { from, cell, max });
+            }
+            self.ahead.insert(cell);
+        }
+        let owner = self.owners.entry(cell).or_insert_with(|| OwnerCell::new(&plan));
+        if let Some(decision) = owner.hear(&plan, cell, from, &frame).map_err(refuse)? {
+            self.decide(cell, decision, out);
+        }
+        Ok(())
+    }
+
+    fn verdict(
+        &mut self,
+        plan: &Plan,
+        from: WorkerId,
+        frame: &Frame<'_>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), ExchangeError> {
+        let cell = frame.cell;
+        let Some(sender) = self.senders.get_mut(&cell) else {
+            if self.sent.contains(&cell) {
+                return Ok(()); // A verdict that was heard before.
+            }
+            return Err(ExchangeError::OutOfPhase { from, cell, kind: frame.kind });
+        };
+        let step = sender.verdict(plan, cell, frame);
+        let step =
+            step.map_err(|source| ExchangeError::Frame { from, cell: Some(cell), source })?;
+        let Some(step) = step else { return Ok(()) };
+        match frame.kind {
+            FrameKind::PositionsVerdict => self.report.candidates += sender.doubtful_count() as u64,
+            FrameKind::RefineVerdict => self.report.survivors += sender.doubtful_count() as u64,
+            _ => {}
+        }
+        self.follow(cell, step, out);
+        Ok(())
+    }
+
+    /// Carries out what the owning half decided.
+    fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<Output>) {
+        for (to, draft) in decision.verdicts {
+            if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
+                let covered = f64::from(draft.covered);
+                let share = f64::from(draft.count) / covered; // of the meant or of the others: H2 is even
+                self.report.add_entropy(draft.kind, covered * binary_entropy_bits(share));
+            }
+            self.send(to, cell, &draft, out);
+        }
+        if decision.done {
+            let owner = self.owners.remove(&cell).expect("it has just decided");
+            self.report.shared += owner.shared;
+            self.report.collisions += owner.collisions;
+            self.owned.insert(cell);
+        }
+    }
+
+    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<Output>) {
+        let Draft { kind, flags, param, sequence, count, covered, ref payload } = *draft;
+        let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload };
+        let link =
+            FrameLink { job: self.job, sender: self.me.0, receiver: to.0, attempt: self.attempt };
+        let bytes = frame.encode(link);
+        self.report.sent(&frame, bytes.len(), to == self.me);
+        out.push(Output::Send { to, frame: bytes });
+    }
+
+    /// Keeps a frame that came before this worker's own orders.
+    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
+        let max = EARLY_FRAMES_PER_PEER_MAX;
+        if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {
+            return Err(ExchangeError::TooEarly { from, max });
+        }
+        self.early.push((from, bytes));
+        Ok(())
+    }
+
+    fn replay_early(&mut self, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+        let early = std::mem::take(&mut self.early);
+        early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
+    }
+}
+
+/// The entries with every bit of their hashes cleared that does not count.
+fn truncated(mut entries: Vec<Entry>, truncation: super::plan::Truncation) -> Vec<Entry> {
+    for entry in &mut entries {
+        entry.hash = truncation.apply(entry.hash);
+    }
+    entries
+}

@@ -1,0 +1,241 @@
+//! N workers, their mail, and a postman who may take any letter next, or bring one twice.
+
+use std::collections::BTreeMap;
+use umbel_dedup_engine::{
+    Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Output,
+    Place, PlaceBits, Plan, Rank, Worker, WorkerId,
+};
+use umbel_filter::ItemHash;
+use umbel_step::Outbox;
+
+/// A record: where it is, what it hashes to, what it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Record {
+    pub(crate) place: Place,
+    pub(crate) hash: ItemHash,
+    pub(crate) rank: Rank,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Numbers that look random and are the same for the same seed.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+        // SplitMix64: a full-period counter through a mixing function.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % sides as u64) as usize
+    }
+}
+
+pub(crate) fn shape(
+    workers: u32,
+    cells_per_owner: u32,
+    level: Level,
+    keep: Keep,
+    report: bool,
+) -> JobShape {
+    JobShape { workers, cells_per_owner, level, keep, report_kept: report, item_bytes_mean: 0.0 }
+}
+
+/// A plan with places of 8 + 16 bits, in the mode that the coordinator chooses for so many items.
+pub(crate) fn plan(shape: JobShape, items: u64, choice: FilterChoice) -> Plan {
+    let place_bits = shape.report_kept.then_some(PlaceBits { chunk: 8, item: 16 });
+    Coordinator::plan_without_sample(shape, items, place_bits, choice)
+}
+
+/// The rank of a record, few of them, so that many are equal; not in the order of places.
+fn rank_of(index: usize) -> Rank {
+    Rank([1, u64::MAX, 0, 7 << 40][Dice(index as u64).roll(4)])
+}
+
+/// Records dealt to workers in order: chunk w is all that worker w reads.
+pub(crate) fn deal(items: &[(ItemHash, Vec<u8>)], workers: u32) -> Vec<Vec<Record>> {
+    let mut parts = vec![Vec::new(); workers as usize];
+    for (index, (hash, bytes)) in items.iter().enumerate() {
+        let worker = index * workers as usize / items.len();
+        let place = Place::new(worker as u32, parts[worker].len() as u64);
+        let (hash, rank, bytes) = (*hash, rank_of(index), bytes.clone());
+        parts[worker].push(Record { place, hash, rank, bytes });
+    }
+    parts
+}
+
+/// What a run came to.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Outcome {
+    /// Dropped place and, if reported, the kept one; in input order.
+    pub(crate) drops: Vec<(Place, Option<Place>)>,
+    /// How each dropped item ranked, if that is reported; in input order.
+    pub(crate) ranks: Vec<(Place, Rank)>,
+    /// Cells that each worker has settled.
+    pub(crate) settled: u32,
+    pub(crate) report: ExchangeReport,
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) workers: Vec<Worker>,
+    parts: Vec<Vec<Record>>,
+    /// What earlier jobs have kept.
+    pub(crate) references: Vec<ItemHash>,
+    mail: Vec<(WorkerId, WorkerId, Vec<u8>)>,
+    outcome: Outcome,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, parts: Vec<Vec<Record>>) -> Self {
+        let workers = (0..plan.shape.workers as u16)
+            .map(|id| Worker::new(WorkerId(id), plan.shape, 99).unwrap())
+            .collect();
+        let (references, mail) = (Vec::new(), Vec::new());
+        Self { plan, workers, parts, references, mail, outcome: Outcome::default() }
+    }
+
+    pub(crate) fn step(&mut self, worker: usize, input: Input) {
+        let mut outbox = Outbox::new();
+        self.workers[worker].step(input, &mut outbox).unwrap();
+        for output in outbox.take() {
+            self.follow(worker, output);
+        }
+    }
+
+    fn follow(&mut self, worker: usize, output: Output) {
+        match output {
+            Output::Send { to, frame } => self.mail.push((WorkerId(worker as u16), to, frame)),
+            Output::Settled { drops, .. } => {
+                self.outcome.settled += 1;
+                self.outcome.ranks.extend(drops.places.iter().copied().zip(drops.ranks));
+                let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
+                self.outcome.drops.extend(drops.places.into_iter().zip(kept));
+            }
+            Output::Compare { cell, suspects } => {
+                let item = |suspect: umbel_dedup_engine::Suspect| {
+                    let record = &self.parts[worker][suspect.place.item() as usize];
+                    let Record { hash, rank, bytes, .. } = record.clone();
+                    Item { hash, place: suspect.place, shared: suspect.shared, rank, bytes }
+                };
+                let items = suspects.into_iter().map(item).collect();
+                self.step(worker, Input::Items { cell, items });
+            }
+            Output::Sampled { .. } => unreachable!("no sample was ordered"),
+        }
+    }
+
+    /// Hands each worker its plan and its cells.
+    pub(crate) fn start(&mut self) {
+        (0..self.workers.len()).for_each(|worker| self.start_one(worker));
+    }
+
+    /// Hands one worker its plan and its cells.
+    pub(crate) fn start_one(&mut self, worker: usize) {
+        let cells = self.plan.shape.cells();
+        let mut lists: BTreeMap<u32, (Vec<Entry>, Vec<Rank>)> =
+            (0..cells.get()).map(|cell| (cell, Default::default())).collect();
+        for record in &self.parts[worker] {
+            let entry = Entry { hash: record.hash, place: record.place };
+            let (entries, ranks) = lists.get_mut(&cells.cell_of(record.hash.hi())).unwrap();
+            entries.push(entry);
+            ranks.extend(self.plan.shape.ranks_entries().then_some(record.rank));
+        }
+        self.step(worker, Input::Plan(self.plan));
+        for (cell, (entries, ranks)) in lists {
+            self.step(worker, Input::Cell { cell, entries, ranks });
+        }
+        if self.plan.references.is_some() {
+            let own = |cell: &u32| self.plan.shape.owner(*cell) == worker as u32;
+            for cell in (0..cells.get()).filter(own).collect::<Vec<_>>() {
+                let mut hashes = self.references.clone();
+                hashes.retain(|hash| cells.cell_of(hash.hi()) == cell);
+                self.step(worker, Input::References { cell, hashes });
+            }
+        }
+    }
+
+    /// Delivers one letter; `twice` brings a copy again later.
+    pub(crate) fn deliver(&mut self, letter: usize, twice: bool) {
+        let (from, to, bytes) = self.mail.swap_remove(letter);
+        if twice {
+            self.mail.push((from, to, bytes.clone()));
+        }
+        self.step(to.index(), Input::Frame { from, bytes });
+    }
+
+    /// Delivers the letter that has waited longest.
+    pub(crate) fn deliver_oldest(&mut self) {
+        let (from, to, bytes) = self.mail.remove(0);
+        self.step(to.index(), Input::Frame { from, bytes });
+    }
+
+    pub(crate) fn letters(&self) -> usize {
+        self.mail.len()
+    }
+
+    pub(crate) fn letter(&self, index: usize) -> &(WorkerId, WorkerId, Vec<u8>) {
+        &self.mail[index]
+    }
+
+    /// Drops a letter for good.
+    pub(crate) fn lose(&mut self, letter: usize) {
+        self.mail.swap_remove(letter);
+    }
+
+    /// Runs until no letter is left, in the order of the dice.
+    pub(crate) fn run(mut self, dice: &mut Dice) -> Outcome {
+        self.start();
+        while !self.mail.is_empty() {
+            let letter = dice.roll(self.mail.len());
+            let twice = dice.roll(8) == 0;
+            self.deliver(letter, twice);
+        }
+        self.finish()
+    }
+
+    pub(crate) fn finish(mut self) -> Outcome {
+        self.outcome.drops.sort_unstable();
+        self.outcome.ranks.sort_unstable();
+        for worker in &self.workers {
+            self.outcome.report += worker.report();
+        }
+        self.outcome
+    }
+}
+
+/// Exchanges the sample; for each owner what it saw.
+pub(crate) fn sample(
+    shape: JobShape,
+    parts: &[Vec<Record>],
+    order: umbel_dedup_engine::SampleOrder,
+) -> Vec<(u64, u64)> {
+    let mut workers: Vec<Worker> =
+        (0..shape.workers as u16).map(|id| Worker::new(WorkerId(id), shape, 1).unwrap()).collect();
+    let mut outbox = Outbox::new();
+    let mut mail = Vec::new();
+    let mut sampled = BTreeMap::new();
+    for (id, part) in parts.iter().enumerate() {
+        let list = |owner| {
+            let range = shape.sample_range(owner);
+            let inside = part.iter().filter(|record| range.contains(record.hash.hi()));
+            inside.map(|record| Entry { hash: record.hash, place: record.place }).collect()
+        };
+        let lists = (0..shape.workers).map(list).collect();
+        workers[id].step(Input::Sample { order, lists }, &mut outbox).unwrap();
+        mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id as u16), order)));
+    }
+    while let Some((from, output)) = mail.pop() {
+        match output {
+            Output::Send { to, frame } => {
+                workers[to.index()].step(Input::Frame { from, bytes: frame }, &mut outbox).unwrap();
+                mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+            }
+            Output::Sampled { entries, candidates } => {
+                sampled.insert(from, (entries, candidates));
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+    sampled.into_values().collect()
+}

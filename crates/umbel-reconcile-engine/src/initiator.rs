@@ -1,0 +1,343 @@
+//! The initiator: greets, estimates, chooses the plan, decodes.
+
+mod greeting;
+mod planning;
+mod retry;
+
+use self::retry::Failure;
+use super::coded::{CodedDecoder, CodedVerdict};
+use super::core::Core;
+use super::difference::Difference;
+use super::digest::SetDigest;
+use super::error::{SessionError, field};
+use super::event::Output;
+use super::filter::FilterTest;
+use super::job::Job;
+use super::listing::Listing;
+use super::message::{Message, RequestMode};
+use super::partition::{Decoder, Verdict};
+use super::pass::{Gathered, Pass, Work};
+use super::plan::{Plan, Situation};
+use super::receive::Accept;
+use super::table::{Entry, Table};
+use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
+
+/// What it waits for.
+#[derive(Debug)]
+enum State {
+    Idle,
+    Greeting,
+    AwaitWelcome,
+    /// The scan of everything, and what is known of the difference.
+    Surveying {
+        estimate: Known,
+    },
+    /// The responder's filter.
+    Filtering(Box<FilterTest>),
+    Sketching(Box<Decoder>),
+    Coding(Box<CodedDecoder>),
+    Listing(Box<Listing>),
+    /// All items of the responder.
+    Whole,
+    /// Stored sketches told these symbols: which of them are here is looked for.
+    Splitting {
+        symbols: Vec<u64>,
+    },
+    /// The small sketch was enough: what the responder asks for is looked for.
+    Answering,
+    Finding {
+        mode: RequestMode,
+        symbols: Vec<u64>,
+    },
+    /// What this side asked for.
+    Transferring,
+}
+
+/// What is known of the difference before the plan.
+#[derive(Debug)]
+enum Known {
+    Estimator(Vec<u8>),
+    Count(Count),
+}
+
+/// How many differences there are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Count {
+    count: f64,
+    /// Whether they were counted; else it is an estimate.
+    is_exact: bool,
+}
+
+/// The initiator's half.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    state: State,
+    plan: Option<Plan>,
+    /// What the first plan of a filtered attempt was chosen by.
+    situation: Option<Situation>,
+    /// Mean bytes of the responder's items.
+    mean_item_bytes: u64,
+    /// What the plan of this attempt was made for.
+    estimate: Count,
+    /// Items of either side that filters of this attempt have shown.
+    filtered_here: f64,
+    /// Differences that this attempt found, those in doubt among them.
+    found: f64,
+    /// Symbols in doubt that this attempt left out of its transfer.
+    doubtful: f64,
+    /// Longest symbols of a plan so far: those of another attempt are longer.
+    symbol_bits: u8,
+    /// Coded symbols that may still come and mean nothing any more.
+    late_coded: u64,
+    asked: Vec<u64>,
+    is_last_resort: bool,
+}
+
+impl Initiator {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            plan: None,
+            situation: None,
+            mean_item_bytes: 0,
+            estimate: Count { count: 0.0, is_exact: false },
+            filtered_here: 0.0,
+            found: 0.0,
+            doubtful: 0.0,
+            symbol_bits: 0,
+            late_coded: 0,
+            asked: Vec::new(),
+            is_last_resort: false,
+        }
+    }
+
+    pub(crate) fn on_pass(
+        &mut self,
+        core: &mut Core,
+        gathered: Gathered,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Greeting => {
+                core.note_pass(&gathered, true)?;
+                self.greet(core, &gathered, out);
+                Ok(())
+            }
+            State::Splitting { symbols } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { mut found, .. } = gathered.work else { return Ok(()) };
+                if planted::on(Planted::StoredSidesGuessed) {
+                    found.clear();
+                }
+                let difference = core.split_by_found(&symbols, &found);
+                self.transfer(core, difference, out)
+            }
+            State::Finding { mode, symbols } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                self.state = State::Transferring;
+                core.answer(mode, found, symbols.len(), true)
+            }
+            State::Surveying { estimate } => {
+                core.note_pass(&gathered, true)?;
+                let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
+                core.table = Some(Table::new(entries));
+                if self.mean_item_bytes == 0 {
+                    self.mean_item_bytes = core.mean_item_bytes();
+                }
+                self.make_plan(core, &estimator, &estimate, out)
+            }
+            _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
+        }
+    }
+
+    pub(crate) fn on_message(
+        &mut self,
+        core: &mut Core,
+        message: Message,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match (&mut self.state, message) {
+            (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
+            (State::Sketching(decoder), message @ Message::Sketch { .. }) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                decoder.take_sketch(table, &message)?;
+                self.after_sketch(core, out)
+            }
+            (State::Sketching(decoder), Message::Buckets { window, count, bits }) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                decoder.take_buckets(table, window, count, &bits)?;
+                self.after_sketch(core, out)
+            }
+            (State::Filtering(test), Message::Filter(body)) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                test.take(table, core.there_count_max(), &body)?;
+                if test.is_complete() { self.after_filter(core, out) } else { Ok(()) }
+            }
+            (_, Message::Coded { count, .. }) if self.late_coded > 0 => {
+                let left = self.late_coded.checked_sub(count);
+                self.late_coded = left.ok_or(field("coded symbol count", count))?;
+                Ok(())
+            }
+            (State::Coding(decoder), Message::Coded { first, count, symbols }) => {
+                let verdict = decoder.take(first, count, &symbols)?;
+                self.after_coded(core, verdict, out)
+            }
+            (State::Listing(listing), Message::List(body)) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                listing.take(table, core.symbol_bits, &body)?;
+                core.check_difference(listing.found() as u64)?;
+                if listing.is_complete() {
+                    let difference = listing.finish(table);
+                    return self.transfer(core, difference, out);
+                }
+                Ok(())
+            }
+            (State::Answering, Message::Request { mode, list }) => {
+                let bits = core.symbol_bits;
+                self.asked.extend(core.take_request(&list, bits)?);
+                if core.symbols.is_none() {
+                    let symbols = std::mem::take(&mut self.asked);
+                    core.run_pass(Pass::find(core.key, bits, symbols.clone()), out);
+                    self.state = State::Finding { mode, symbols };
+                }
+                Ok(())
+            }
+            (
+                State::Answering
+                | State::Transferring
+                | State::Whole
+                | State::Sketching(_)
+                | State::Coding(_),
+                Message::Items(body),
+            ) => core.take_items(&body, out),
+            (State::Whole, Message::List(body)) if body == [0, 0] => self.after_whole(core, out),
+            (State::Answering | State::Transferring, Message::Done { attempt, union }) => {
+                core.take_done(attempt, union)
+            }
+            (_, message) => {
+                Err(SessionError::OutOfOrder { frame: message.name(), phase: core.phase })
+            }
+        }
+    }
+
+    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<Output>) {
+        core.enter("scanning", out);
+        self.state = State::Surveying { estimate };
+        core.run_pass(Pass::table(core.key), out);
+    }
+
+    fn after_sketch(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
+        core.check_difference(decoder.found() as u64)?;
+        let Some(table) = &core.table else { return Ok(()) };
+        match decoder.verdict(table) {
+            Verdict::Waiting => Ok(()),
+            Verdict::Ask(extend) => {
+                core.queue.push_back(Job::Message(Message::Extend(extend)));
+                Ok(())
+            }
+            Verdict::Decoded(symbols) => self.transfer(core, core.split(&symbols), out),
+            Verdict::Overfull(count) => self.retry(core, Failure::Overfull(count), out),
+        }
+    }
+
+    fn after_coded(
+        &mut self,
+        core: &mut Core,
+        verdict: CodedVerdict,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match verdict {
+            CodedVerdict::Waiting => Ok(()),
+            CodedVerdict::Ask(count) => {
+                core.queue.push_back(Job::Message(Message::Credit { count }));
+                Ok(())
+            }
+            CodedVerdict::Decoded(symbols) if core.table.is_none() => {
+                self.note_late_coded();
+                core.check_difference(symbols.len() as u64)?;
+                core.run_pass(Pass::find(core.key, core.symbol_bits, symbols.clone()), out);
+                self.state = State::Splitting { symbols };
+                Ok(())
+            }
+            CodedVerdict::Decoded(symbols) => {
+                self.note_late_coded();
+                self.transfer(core, core.split(&symbols), out)
+            }
+            CodedVerdict::Failed => {
+                self.note_late_coded();
+                self.retry(core, Failure::Undecoded, out)
+            }
+        }
+    }
+
+    /// Coded symbols for which there was credit may still be on their way.
+    fn note_late_coded(&mut self) {
+        if let State::Coding(decoder) = &self.state {
+            self.late_coded = decoder.credit_left();
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        core: &mut Core,
+        difference: Difference,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        self.doubtful = difference.doubtful_count as f64;
+        let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
+        self.found = self.filtered_here + core.received.count as f64 + decoded;
+        // The peer has what came from it.
+        core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
+        // Where both sides take what they lack, all that is not in doubt is settled now, and only the doubtful again.
+        // Elsewhere another attempt finds all of it again, so nothing is sent for this one.
+        let is_settled = difference.doubtful_count == 0 || self.merges(core);
+        if core.is_contradicted || !is_settled {
+            return self.retry(core, Failure::Contradicted, out);
+        }
+        self.state = State::Transferring;
+        let request_bits = self.plan.map_or(64, |plan| plan.request_bits);
+        core.begin_transfer(difference, request_bits, out)
+    }
+
+    /// All items of the responder came: what did not is only here.
+    fn after_whole(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let Accept::Whole { seen } = std::mem::replace(&mut core.accept, Accept::Nothing) else {
+            return Ok(());
+        };
+        let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
+        let unseen = entries.iter().zip(&seen).filter(|(_, seen)| !**seen);
+        let here: Vec<Entry> = unseen.map(|(entry, _)| *entry).collect();
+        let difference = Difference { here, ..Difference::default() };
+        self.transfer(core, difference, out)
+    }
+
+    /// Both digests are known.
+    pub(crate) fn conclude(
+        &mut self,
+        core: &mut Core,
+        ours: SetDigest,
+        theirs: SetDigest,
+        out: &mut Outbox<Output>,
+    ) -> Result<bool, SessionError> {
+        if ours == theirs || planted::on(Planted::UnionUnchecked) {
+            core.finish(out)?;
+            return Ok(true);
+        }
+        if self.is_last_resort || matches!(self.state, State::AwaitWelcome) {
+            return Err(SessionError::NotConverged { ours: ours.count, theirs: theirs.count });
+        }
+        self.retry(core, Failure::Unequal, out)?;
+        Ok(false)
+    }
+}

@@ -1,0 +1,201 @@
+//! The initiator's decisions: estimate, plan, filters, and the stage behind them.
+
+use umbel_sketch::Estimator;
+
+use super::retry::Failure;
+use super::{Count, Initiator, Known, State};
+use crate::coded::CodedDecoder;
+use crate::core::{Core, Flow};
+use crate::error::{SessionError, field};
+use crate::event::Output;
+use crate::filter::{FilterJob, FilterStage, FilterTest};
+use crate::job::Job;
+use crate::listing::Listing;
+use crate::message::Message;
+use crate::options::Optimize;
+use crate::partition::{Decoder, Partition};
+use crate::plan::{Plan, Priced, Situation, Stage, clamp_difference, estimate_deviation, rate_of};
+use crate::receive::Accept;
+use crate::table::Entry;
+use umbel_step::Outbox;
+
+/// Bytes of plan, digests and the frames around them.
+const AROUND_BYTES: u64 = 80;
+
+/// Relative standard deviation of the difference once a filter has counted one side of it.
+const COUNTED_DEVIATION: f64 = 0.03;
+
+/// Coded symbols for each difference beyond which something is wrong.
+const CODED_RATIO_MAX: u64 = 3;
+
+/// Coded symbols that a handful of differences may take.
+const CODED_COUNT_MIN: u64 = 64;
+
+impl Initiator {
+    pub(super) fn make_plan(
+        &mut self,
+        core: &mut Core,
+        own: &Estimator,
+        estimate: &Known,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let Count { count, is_exact } = match *estimate {
+            Known::Estimator(ref bytes) => {
+                let theirs = Estimator::from_bytes(bytes, core.there_count);
+                let count = own.estimate(&theirs.map_err(|_| field("estimator", 0))?);
+                Count { count, is_exact: false }
+            }
+            Known::Count(count) => count,
+        };
+        let difference = clamp_difference(count, core.own.count, core.there_count_now());
+        core.estimated = difference;
+        self.estimate = Count { count: difference, is_exact };
+        let situation = self.situation(core, difference, estimate_deviation(is_exact));
+        let priced = if self.is_last_resort { situation.last_resort() } else { situation.choose() };
+        core.predicted_bits = 8.0 * (core.meter.total() + AROUND_BYTES) as f64 + priced.bits;
+        core.plan_text = priced.plan.describe();
+        let plan = priced.plan;
+        if plan.filter_quarters == [0, 0] {
+            return self.follow(core, plan, out);
+        }
+        self.filter(core, plan, situation, out)
+    }
+
+    /// What it costs to settle so large a difference by stored coded symbols.
+    pub(crate) fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
+        let difference = clamp_difference(count, core.own.count, core.there_count_now());
+        core.estimated = difference;
+        self.estimate = Count { count: difference, is_exact: false };
+        let mut situation = self.situation(core, difference, estimate_deviation(false));
+        situation.symbol_bits = Some(symbol_bits);
+        situation.optimize = Optimize::Time;
+        let priced = situation.residual(difference);
+        self.plan = Some(priced.plan);
+        priced
+    }
+
+    fn situation(&self, core: &Core, difference: f64, deviation: f64) -> Situation {
+        Situation {
+            kind: core.kind(),
+            optimize: core.aim.optimize,
+            initiator_count: core.own.count,
+            responder_count: core.there_count_now(),
+            difference,
+            deviation,
+            item_bits: 8.0 * self.mean_item_bytes.max(1) as f64,
+            wants_contents: core.flow_here() == Flow::Contents,
+            tells_symbols: [core.flow_here(), core.flow_there()].contains(&Flow::Symbols),
+            attempt: core.attempt,
+            symbol_bits_min: self.symbol_bits_min(core),
+            symbol_bits: None,
+        }
+    }
+
+    /// Begins with filters: the responder's, then this side's.
+    fn filter(
+        &mut self,
+        core: &mut Core,
+        plan: Plan,
+        situation: Situation,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        core.symbol_bits = plan.symbol_bits;
+        core.enter("filtering", out);
+        core.queue.push_back(Job::Message(Message::Plan(plan)));
+        self.plan = Some(plan);
+        self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
+        self.situation = Some(situation);
+        let (a, b) = situation.sides();
+        if plan.filter_quarters[0] == 0 {
+            return self.second_filter(core, plan, (a, b), situation.deviation, out);
+        }
+        self.state = State::Filtering(Box::new(FilterTest::new(FilterStage::First)));
+        Ok(())
+    }
+
+    /// The responder's filter is whole: what it does not know is only here.
+    pub(super) fn after_filter(
+        &mut self,
+        core: &mut Core,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let State::Filtering(test) = std::mem::replace(&mut self.state, State::Idle) else {
+            return Ok(());
+        };
+        let (Some(plan), Some(situation)) = (self.plan, self.situation) else { return Ok(()) };
+        let absent = core.take_absent(&test.absent());
+        if absent.iter().any(Entry::is_applied) {
+            return self.retry(core, Failure::Undecoded, out);
+        }
+        core.check_difference(absent.len() as u64)?;
+        core.send_only_here(&absent);
+        self.filtered_here = absent.len() as f64;
+        let rate = rate_of(plan.filter_quarters[0]);
+        let a = absent.len() as f64 / (1.0 - rate);
+        let skew = situation.initiator_count as f64 - situation.responder_count as f64;
+        self.second_filter(core, plan, (a * rate, (a - skew).max(0.0)), COUNTED_DEVIATION, out)
+    }
+
+    /// Sends this side's filter, if planned, and the plan for what is left of both sides.
+    fn second_filter(
+        &mut self,
+        core: &mut Core,
+        plan: Plan,
+        (a, b): (f64, f64),
+        deviation: f64,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let Some(mut situation) = self.situation else { return Ok(()) };
+        let quarters = plan.filter_quarters[1];
+        if let (1.., Some(table)) = (quarters, &core.table) {
+            let job = FilterJob::new(table, FilterStage::Second, quarters);
+            core.queue.push_back(Job::Filter(Box::new(job)));
+            core.accept = Accept::Any;
+        }
+        situation.deviation = deviation;
+        situation.symbol_bits = Some(plan.symbol_bits);
+        let left = situation.residual((a + b * rate_of(quarters)).max(1.0));
+        self.follow(core, left.plan, out)
+    }
+
+    /// Begins the stage that finds the rest.
+    fn follow(
+        &mut self,
+        core: &mut Core,
+        plan: Plan,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let wrong = SessionError::Driver { what: "no table for the plan" };
+        let table = core.table.as_ref().ok_or(wrong)?;
+        core.symbol_bits = plan.symbol_bits;
+        let key = core.key;
+        self.state = match plan.stage {
+            Stage::Part => {
+                let wrong = SessionError::Driver { what: "no field for the plan" };
+                let partition = Partition::new(&plan).ok_or(wrong)?;
+                let decoder = Decoder::new(partition, plan.syndrome_count, key.decode_seed());
+                State::Sketching(Box::new(decoder))
+            }
+            Stage::Riblt => {
+                let both = core.own.count.saturating_add(core.there_count);
+                let most = both.min(core.options.limits.diff_max);
+                let most = most.saturating_mul(CODED_RATIO_MAX).saturating_add(CODED_COUNT_MIN);
+                let (bits, credit) = (plan.symbol_bits, plan.credit);
+                let decoder = CodedDecoder::new(table, key, bits, credit, most.max(credit));
+                State::Coding(Box::new(decoder))
+            }
+            Stage::List => {
+                State::Listing(Box::new(Listing::new(plan.symbol_bits, core.there_count_max())))
+            }
+            Stage::Whole => {
+                core.accept = Accept::Whole { seen: vec![false; table.entries().len()] };
+                State::Whole
+            }
+        };
+        core.enter("sketching", out);
+        core.queue.push_back(Job::Message(Message::Plan(plan)));
+        self.plan = Some(plan);
+        self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
+        Ok(())
+    }
+}

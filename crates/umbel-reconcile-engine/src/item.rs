@@ -1,0 +1,134 @@
+//! Items of a set, by value, by reference and by number.
+
+use super::options::Kind;
+use super::wire::{Reader, put_varint};
+
+/// Number of an item in the driver's frozen snapshot. Any numbers serve that the driver can find its items by; they
+/// never leave this side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ItemIndex(pub u64);
+
+/// An item of the snapshot, as the driver feeds it to a [`Pass`](super::Pass). Its shape must fit the session's
+/// [`Kind`](super::Kind).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ItemRef<'a> {
+    /// Of kind `Hashed`: any bytes.
+    Bytes(&'a [u8]),
+    /// Of kind `Id64`: the id itself.
+    Id(u64),
+    /// Of kind `Keyed`: what names a record, and the rest of it.
+    Keyed {
+        /// Equal on both sides for two versions of one record.
+        key: &'a [u8],
+        /// What differs between versions.
+        value: &'a [u8],
+    },
+}
+
+impl ItemRef<'_> {
+    /// The bytes that the digest is over and that travel: the item, eight little-endian bytes of an id, or the key's
+    /// length as a LEB128 number, the key and the value.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.to_vec(),
+            Self::Id(id) => id.to_le_bytes().to_vec(),
+            Self::Keyed { key, value } => [&self.length_prefix(), key, value].concat(),
+        }
+    }
+
+    /// How many bytes that are.
+    pub(crate) fn bytes_len(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Id(_) => 8,
+            Self::Keyed { key, value } => self.length_prefix().len() + key.len() + value.len(),
+        }
+    }
+
+    /// What a keyed item's bytes begin with; nothing for others.
+    pub(crate) fn length_prefix(self) -> Vec<u8> {
+        let mut prefix = Vec::new();
+        if let Self::Keyed { key, .. } = self {
+            put_varint(&mut prefix, key.len() as u64);
+        }
+        prefix
+    }
+
+    /// Whether a session of this kind has such items.
+    pub(crate) const fn is_of(self, kind: Kind) -> bool {
+        matches!(
+            (self, kind),
+            (Self::Bytes(_), Kind::Hashed)
+                | (Self::Id(_), Kind::Id64)
+                | (Self::Keyed { .. }, Kind::Keyed)
+        )
+    }
+}
+
+/// An item that leaves or enters the set.
+///
+/// ```
+/// use umbel_reconcile_engine::Item;
+///
+/// // Eight bytes of an id, little-endian; a keyed item tells its key's length first.
+/// assert_eq!(Item::Id(258).to_bytes(), [2, 1, 0, 0, 0, 0, 0, 0]);
+/// let item = Item::Keyed { key: b"k".to_vec(), value: b"v".to_vec() };
+/// assert_eq!(item.to_bytes(), [1, b'k', b'v']);
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Item {
+    /// Of kind `Hashed`.
+    Bytes(Vec<u8>),
+    /// Of kind `Id64`.
+    Id(u64),
+    /// Of kind `Keyed`.
+    Keyed {
+        /// What names the record.
+        key: Vec<u8>,
+        /// The rest of it.
+        value: Vec<u8>,
+    },
+}
+
+impl Item {
+    /// The item by reference.
+    #[must_use]
+    pub fn as_item_ref(&self) -> ItemRef<'_> {
+        match self {
+            Self::Bytes(bytes) => ItemRef::Bytes(bytes),
+            Self::Id(id) => ItemRef::Id(*id),
+            Self::Keyed { key, value } => ItemRef::Keyed { key, value },
+        }
+    }
+
+    /// The bytes that the digest is over and that travel.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.as_item_ref().to_bytes()
+    }
+
+    /// The item with these bytes; none if no item of the kind has them.
+    pub(crate) fn from_bytes(kind: Kind, bytes: &[u8]) -> Option<Self> {
+        match kind {
+            Kind::Hashed => Some(Self::Bytes(bytes.to_vec())),
+            Kind::Id64 => Some(Self::Id(u64::from_le_bytes(bytes.try_into().ok()?))),
+            Kind::Keyed => {
+                let mut reader = Reader::new(bytes);
+                let key_bytes = reader.varint("key length").ok()?;
+                let key = reader.bytes("key", usize::try_from(key_bytes).ok()?).ok()?;
+                Some(Self::Keyed { key: key.to_vec(), value: reader.rest().to_vec() })
+            }
+        }
+    }
+}
+
+/// An item that only the other side has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteItem {
+    /// Its symbol under the session's key, the highest bit first: the top `h` bits are known, the others are zero. Of a
+    /// keyed item the top 40 bits come from the key alone, so equal ones here and in `OnlyHere` mean a changed record.
+    pub symbol: u64,
+    /// The item, where contents were asked for; of kind `Id64` always.
+    pub item: Option<Item>,
+}

@@ -1,0 +1,89 @@
+//! Set reconciliation: two parties find and exchange the difference of their sets for close to the fewest bytes.
+//!
+//! An *initiator* and a *responder* hold sets of n_I and n_R items. Items are never sketched, *symbols* are: 64-bit
+//! ids through a keyed permutation, everything else through a keyed hash. The first frame holds a sketch that settles
+//! up to fifteen differences in one round trip; beyond that the responder answers with an estimate of the difference,
+//! the initiator chooses a plan by a cost model and says it, the responder encodes, the initiator decodes.
+//!
+//! ```text
+//!   initiator                                responder
+//!     │  Hello (digest, small sketch)    ──►   equal? small difference? then settled here
+//!     │  ◄── Welcome (estimator)
+//!     │  Plan                            ──►
+//!     │  ◄── Filter, Sketch or List            which of my items do you lack, roughly, then exactly
+//!     │  Items, Request                  ──►   what only the initiator has; what it lacks
+//!     │  ◄── Items
+//!     │  Done (128-bit digest)          ◄──►   equal: verified; else once more under another key
+//! ```
+//!
+//! [`Session`] is both halves. It owns no socket, clock, die or set: the driver carries bytes, feeds its frozen
+//! snapshot into a [`Pass`] when it is told to, fetches items by number, and applies what arrives. Success means one
+//! thing: both sides computed the same count and 128-bit digest of the union, over whole items.
+//!
+//! PinSketch: Dodis, Ostrovsky, Reyzin, Smith, "Fuzzy Extractors", SIAM J. Comput. 38, 2008,
+//! doi:10.1137/060651380. Rateless coded symbols: Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation",
+//! SIGCOMM 2024, doi:10.1145/3651890.3672219.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
+
+mod coded;
+mod core;
+mod difference;
+mod digest;
+mod error;
+mod event;
+mod filter;
+#[cfg(test)]
+mod golden_test;
+mod growth;
+#[cfg(test)]
+mod hostile_test;
+mod initiator;
+mod item;
+mod items_code;
+mod job;
+mod keys;
+pub mod limits;
+mod listing;
+mod lists;
+mod message;
+mod meter;
+mod offline;
+mod options;
+mod outcome;
+mod partition;
+mod pass;
+mod plan;
+mod receive;
+mod responder;
+mod resume;
+#[cfg(test)]
+mod retry_test;
+mod session;
+#[cfg(test)]
+mod session_test;
+#[cfg(test)]
+mod shuttle;
+mod stored;
+#[cfg(test)]
+mod stored_test;
+mod table;
+mod transfer;
+pub mod wire;
+
+pub use error::{FrameError, Refusal, SessionError};
+pub use event::{Input, Output};
+pub use item::{Item, ItemIndex, ItemRef, RemoteItem};
+pub use offline::{
+    SketchCell, SketchDecoder, SketchDifference, SketchError, SketchFormatError, SketchHeader,
+    SketchReader, SketchSpec, StoredSketch,
+};
+pub use options::{Aim, Direction, Kind, Limits, Optimize, Options, Role};
+pub use outcome::{BytesByPhase, Outcome};
+pub use pass::{Fingerprint, Pass};
+pub use resume::{
+    JournalHeader, JournalReader, JournalRecord, JournalState, Regenerated, ResumeError,
+    ResumeFrame, ResumeOffer, ResumeReader, ResumeVerdict, Resumption, SendWindow, StreamEnd,
+    StreamHash, StreamMark,
+};
+pub use session::Session;

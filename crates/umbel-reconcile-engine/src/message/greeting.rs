@@ -1,0 +1,288 @@
+//! The first frame of each side, and its bytes.
+
+use umbel_sketch::{Field, PinSketch};
+
+use super::{code_in, put_digest, read_digest};
+use crate::digest::SetDigest;
+use crate::error::{FrameError, Refusal, SessionError, field};
+use crate::keys::SessionKey;
+use crate::limits::{
+    RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
+    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
+};
+use crate::options::{Aim, Direction, Kind, Optimize};
+use crate::wire::{Reader, put_varint};
+
+const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
+
+/// Syndromes of the Hello: up to fifteen differences end with it.
+pub(crate) const HELLO_SYNDROMES: u8 = 16;
+
+/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
+pub(crate) const fn hello_bits(kind: Kind) -> u8 {
+    match kind {
+        Kind::Hashed => 48,
+        Kind::Id64 | Kind::Keyed => 64,
+    }
+}
+
+/// What a Hello says of the sketch that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StoredStart {
+    pub(crate) salt: [u8; 16],
+    pub(crate) symbol_bits: u8,
+    pub(crate) coded_count: u64,
+}
+
+impl StoredStart {
+    pub(crate) fn put(&self, body: &mut Vec<u8>) {
+        body.extend_from_slice(&self.salt);
+        body.push(self.symbol_bits);
+        put_varint(body, self.coded_count);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let salt = reader.u128("salt")?.to_le_bytes();
+        let symbol_bits = reader.u8("symbol bits")?;
+        let coded_count = reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?;
+        Ok(Self { salt, symbol_bits, coded_count })
+    }
+}
+
+/// The version of everything here.
+const VERSION: u8 = 1;
+
+/// The first frame.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) kind: Kind,
+    pub(crate) aim: Aim,
+    pub(crate) dataset_id: u64,
+    pub(crate) nonce: u64,
+    pub(crate) digest: SetDigest,
+    /// Syndromes under K(0), unless an estimator stands in their place.
+    pub(crate) sketch: Option<HelloSketch>,
+    pub(crate) estimator: Option<Vec<u8>>,
+    /// The stored sketch that digest and estimator are of, in place of a scan.
+    pub(crate) stored: Option<StoredStart>,
+}
+
+/// The small sketch of the first frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HelloSketch {
+    pub(crate) field_bits: u8,
+    pub(crate) syndrome_count: u8,
+    pub(crate) has_zero: bool,
+    pub(crate) syndromes: Vec<u8>,
+}
+
+impl HelloSketch {
+    /// The difference to a sketch of this side; none if there is too much of it.
+    pub(crate) fn decode(
+        &self,
+        key: &SessionKey,
+        mut own: PinSketch,
+    ) -> Result<Option<Vec<u64>>, SessionError> {
+        let malformed = || field("syndromes", self.syndrome_count.into());
+        let known = Field::new(self.field_bits).map_err(|_| malformed())?;
+        let capacity = usize::from(self.syndrome_count);
+        let mut syndromes = self.syndromes.clone();
+        key.mask_hello(&mut syndromes);
+        let theirs = PinSketch::from_bytes(known, capacity, self.has_zero, &syndromes);
+        own.merge(&theirs.map_err(|_| malformed())?).map_err(|_| malformed())?;
+        Ok(own.decode(key.decode_seed()).filter(|symbols| !symbols.is_empty()))
+    }
+}
+
+/// The responder's first word.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Welcome {
+    /// Both sets are equal: its own digest says so too.
+    InSync {
+        nonce: u64,
+        digest: SetDigest,
+    },
+    /// The small sketch was enough.
+    Resolved {
+        nonce: u64,
+        item_count: u64,
+    },
+    /// It was not.
+    Undecoded {
+        nonce: u64,
+        item_count: u64,
+        mean_item_bytes: u64,
+        /// Shows that both have K(1), or the key of both stored sketches.
+        key_mark: u32,
+        estimate: Estimate,
+    },
+    Refused(Refusal),
+}
+
+/// What the responder knows of the size of the difference.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Estimate {
+    /// Its estimator under K(1).
+    Estimator(Vec<u8>),
+    /// The estimate, for the initiator's estimator was in the Hello.
+    Count(u64),
+    /// The same of two stored sketches, and how many coded symbols the responder's has: it settles the difference.
+    Stored { count: u64, coded_count: u64 },
+}
+
+const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+const DIRECTIONS: [Direction; 4] =
+    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
+const OPTIMIZE_TIME: u16 = 4;
+const WANT_ITEMS: u16 = 8;
+const TELL_RESPONDER: u16 = 16;
+const HAS_SKETCH: u16 = 32;
+const HAS_ESTIMATOR: u16 = 64;
+const IS_STORED: u16 = 128;
+const FLAGS_ALL: u16 = 255;
+
+pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
+    let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+    let flags = u16::from(code_in(&DIRECTIONS, &hello.aim.direction))
+        | flag(hello.aim.optimize == Optimize::Time, OPTIMIZE_TIME)
+        | flag(hello.aim.want_items, WANT_ITEMS)
+        | flag(hello.aim.tell_responder, TELL_RESPONDER)
+        | flag(hello.sketch.is_some(), HAS_SKETCH)
+        | flag(hello.estimator.is_some(), HAS_ESTIMATOR)
+        | flag(hello.stored.is_some(), IS_STORED);
+    body.extend_from_slice(&[VERSION, code_in(&KINDS, &hello.kind)]);
+    body.extend_from_slice(&flags.to_le_bytes());
+    body.extend_from_slice(&hello.dataset_id.to_le_bytes());
+    body.extend_from_slice(&hello.nonce.to_le_bytes());
+    put_digest(body, hello.digest);
+    if let Some(stored) = &hello.stored {
+        stored.put(body);
+    }
+    if let Some(sketch) = &hello.sketch {
+        let has_zero = u8::from(sketch.has_zero);
+        body.extend_from_slice(&[sketch.field_bits, sketch.syndrome_count, has_zero]);
+        body.extend_from_slice(&sketch.syndromes);
+    }
+    if let Some(estimator) = &hello.estimator {
+        body.extend_from_slice(estimator);
+    }
+}
+
+pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
+    let field = |field: &'static str, got: u64| FrameError::Field { field, got };
+    let version = reader.u8("version")?;
+    if version != VERSION {
+        return Err(field("version", version.into()));
+    }
+    let kind = reader.u8("kind")?;
+    let kind = *KINDS.get(usize::from(kind)).ok_or(field("kind", kind.into()))?;
+    let flags = reader.u16("flags")?;
+    if flags & !FLAGS_ALL != 0 {
+        return Err(field("flags", flags.into()));
+    }
+    let is_set = |bit: u16| flags & bit != 0;
+    let optimize = if is_set(OPTIMIZE_TIME) { Optimize::Time } else { Optimize::Bytes };
+    let direction = *DIRECTIONS.get(usize::from(flags & 3)).expect("four directions");
+    let aim = Aim {
+        direction,
+        optimize,
+        want_items: is_set(WANT_ITEMS),
+        tell_responder: is_set(TELL_RESPONDER),
+        expected_difference: None,
+    };
+    let (dataset_id, nonce) = (reader.u64("dataset id")?, reader.u64("nonce")?);
+    let digest = read_digest(reader)?;
+    let stored = if is_set(IS_STORED) { Some(StoredStart::read(reader)?) } else { None };
+    if stored.is_some() && (is_set(HAS_SKETCH) || !is_set(HAS_ESTIMATOR)) {
+        return Err(field("flags", flags.into()));
+    }
+    let sketch = if is_set(HAS_SKETCH) { Some(read_hello_sketch(reader)?) } else { None };
+    let estimator = is_set(HAS_ESTIMATOR).then(|| reader.rest().to_vec());
+    Ok(Hello { kind, aim, dataset_id, nonce, digest, sketch, estimator, stored })
+}
+
+fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, FrameError> {
+    let field_bits = reader.u8("field bits")?;
+    let syndrome_count = reader.u8("syndrome count")?;
+    if syndrome_count > HELLO_SYNDROMES_MAX {
+        return Err(FrameError::Field { field: "syndrome count", got: syndrome_count.into() });
+    }
+    let has_zero = match reader.u8("zero bit")? {
+        0 => false,
+        1 => true,
+        got => return Err(FrameError::Field { field: "zero bit", got: got.into() }),
+    };
+    let bytes = (usize::from(field_bits) * usize::from(syndrome_count)).div_ceil(8);
+    let syndromes = reader.bytes("syndromes", bytes)?.to_vec();
+    Ok(HelloSketch { field_bits, syndrome_count, has_zero, syndromes })
+}
+
+const REFUSALS: [Refusal; 5] =
+    [Refusal::Version, Refusal::Kind, Refusal::Dataset, Refusal::ReadOnly, Refusal::TooLarge];
+
+pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
+    match welcome {
+        Welcome::InSync { nonce, digest } => {
+            body.push(0);
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_digest(body, *digest);
+        }
+        Welcome::Resolved { nonce, item_count } => {
+            body.push(1);
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_varint(body, *item_count);
+        }
+        Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
+            body.push(match estimate {
+                Estimate::Estimator(_) => 2,
+                Estimate::Count(_) => 4,
+                Estimate::Stored { .. } => 5,
+            });
+            body.extend_from_slice(&nonce.to_le_bytes());
+            put_varint(body, *item_count);
+            put_varint(body, *mean_item_bytes);
+            body.extend_from_slice(&key_mark.to_le_bytes());
+            match estimate {
+                Estimate::Count(count) => put_varint(body, *count),
+                Estimate::Stored { count, coded_count } => {
+                    put_varint(body, *count);
+                    put_varint(body, *coded_count);
+                }
+                Estimate::Estimator(bytes) => body.extend_from_slice(bytes),
+            }
+        }
+        Welcome::Refused(refusal) => body.extend_from_slice(&[3, code_in(&REFUSALS, refusal)]),
+    }
+}
+
+pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, FrameError> {
+    let verdict = reader.u8("verdict")?;
+    if verdict == 3 {
+        let code = reader.u8("refusal")?;
+        let unknown = FrameError::Field { field: "refusal", got: code.into() };
+        return Ok(Welcome::Refused(*REFUSALS.get(usize::from(code)).ok_or(unknown)?));
+    }
+    let nonce = reader.u64("nonce")?;
+    if verdict == 0 {
+        return Ok(Welcome::InSync { nonce, digest: read_digest(reader)? });
+    }
+    let item_count = reader.varint_at_most("item count", ITEM_COUNT_MAX)?;
+    match verdict {
+        1 => Ok(Welcome::Resolved { nonce, item_count }),
+        2 | 4 | 5 => {
+            let mean_item_bytes = reader.varint("mean item bytes")?;
+            let key_mark = reader.u32("key mark")?;
+            let mut count = || reader.varint_at_most("estimate", 2 * ITEM_COUNT_MAX);
+            let estimate = match verdict {
+                4 => Estimate::Count(count()?),
+                5 => Estimate::Stored {
+                    count: count()?,
+                    coded_count: reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?,
+                },
+                _ => Estimate::Estimator(reader.rest().to_vec()),
+            };
+            Ok(Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate })
+        }
+        got => Err(FrameError::Field { field: "verdict", got: got.into() }),
+    }
+}

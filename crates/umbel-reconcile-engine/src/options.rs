@@ -1,0 +1,156 @@
+//! What a session is told at its start.
+
+/// How items become symbols. Both sides must agree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Any bytes, by a keyed hash of 32 to 64 bits.
+    Hashed,
+    /// 64-bit ids, by a keyed permutation: a decoded symbol is the id, and nothing needs to be asked for.
+    Id64,
+    /// Records with a key: 40 bits of the key's hash and 24 of the value's, so that a changed record shows as one.
+    Keyed,
+}
+
+/// What is done with the difference.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// A dry run: the difference is found and verified, neither set changes.
+    Compare,
+    /// The initiator takes what only the responder has.
+    Pull,
+    /// The responder takes what only the initiator has.
+    Push,
+    /// Both take what they lack.
+    TwoWay,
+}
+
+impl Direction {
+    /// Whether the responder's set grows.
+    #[must_use]
+    pub const fn to_responder(self) -> bool {
+        matches!(self, Self::Push | Self::TwoWay)
+    }
+
+    /// Whether the initiator's set grows.
+    #[must_use]
+    pub const fn to_initiator(self) -> bool {
+        matches!(self, Self::Pull | Self::TwoWay)
+    }
+}
+
+/// What the plan saves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Optimize {
+    /// Bytes on the wire.
+    Bytes,
+    /// Round trips, at twice the bytes: a stream of coded symbols instead of sketches that are extended on demand.
+    Time,
+}
+
+/// What an initiator wants. The responder reads it from the first frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aim {
+    /// What is done with the difference.
+    pub direction: Direction,
+    /// What the plan saves.
+    pub optimize: Optimize,
+    /// Whether a [`Direction::Compare`] session shall bring the contents of what only the responder has, and not only
+    /// symbols. Other directions bring contents where they are taken.
+    pub want_items: bool,
+    /// Whether the responder shall be told the difference too: of a [`Direction::Compare`] session, so that it can show it;
+    /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions tell it anyway, or never.
+    pub tell_responder: bool,
+    /// The difference that a former session with this peer found, if any: above fifteen, the first frame carries an
+    /// estimator in place of a sketch that could not be decoded.
+    pub expected_difference: Option<u64>,
+}
+
+/// Which half of the exchange this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Begins, chooses the plan, decodes.
+    Initiator(Aim),
+    /// Answers; encodes what it is asked for.
+    Responder {
+        /// Whether items may be pushed here: without, `Push` and `TwoWay` sessions are refused.
+        accept_items: bool,
+    },
+}
+
+/// What a session may cost. A peer that would exceed one of these ends its session with an error, before anything is
+/// allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most bytes on the wire, both ways together.
+    pub bytes_max: u64,
+    /// Most differences, both sides together.
+    pub diff_max: u64,
+    /// Largest item, at most [`RECONCILE_ITEM_BYTES_MAX`](crate::limits::RECONCILE_ITEM_BYTES_MAX).
+    pub item_bytes_max: usize,
+    /// Whether the other set may be far larger than this one: without, at most four times and a million items more.
+    pub allow_skew: bool,
+}
+
+impl Default for Limits {
+    /// A tebibyte, any difference, the largest items, no skew.
+    fn default() -> Self {
+        Self {
+            bytes_max: 1 << 40,
+            diff_max: u64::MAX,
+            item_bytes_max: crate::limits::RECONCILE_ITEM_BYTES_MAX,
+            allow_skew: false,
+        }
+    }
+}
+
+/// What a session is told at its start.
+///
+/// ```
+/// use umbel_reconcile_engine::{Direction, Kind, Options, Role};
+///
+/// let options = Options::initiator(Kind::Id64, Direction::TwoWay, 7);
+/// assert_eq!(options.nonce, 7);
+/// let Role::Initiator(aim) = options.role else { panic!() };
+/// assert!(aim.direction.to_responder() && aim.direction.to_initiator());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Which half this is.
+    pub role: Role,
+    /// How items become symbols.
+    pub kind: Kind,
+    /// What is reconciled; a responder refuses another one.
+    pub dataset_id: u64,
+    /// The cluster's secret, or zeros for open sessions. Sides with different secrets never agree.
+    pub secret: [u8; 16],
+    /// Drawn by the driver for this session alone, after its snapshot is frozen: so nobody can choose items that
+    /// collide.
+    pub nonce: u64,
+    /// What the session may cost.
+    pub limits: Limits,
+}
+
+impl Options {
+    /// An open initiator with default limits that saves bytes.
+    #[must_use]
+    pub fn initiator(kind: Kind, direction: Direction, nonce: u64) -> Self {
+        let aim = Aim {
+            direction,
+            optimize: Optimize::Bytes,
+            want_items: false,
+            tell_responder: false,
+            expected_difference: None,
+        };
+        Self::open(Role::Initiator(aim), kind, nonce)
+    }
+
+    /// An open responder with default limits that accepts items.
+    #[must_use]
+    pub fn responder(kind: Kind, nonce: u64) -> Self {
+        Self::open(Role::Responder { accept_items: true }, kind, nonce)
+    }
+
+    fn open(role: Role, kind: Kind, nonce: u64) -> Self {
+        Self { role, kind, dataset_id: 0, secret: [0; 16], nonce, limits: Limits::default() }
+    }
+}

@@ -1,0 +1,276 @@
+//! A scan of the snapshot that the session asks for.
+
+use umbel_sketch::{Estimator, Field, PinSketch};
+
+use super::digest::SetDigest;
+use super::item::{ItemIndex, ItemRef};
+use super::keys::{KeySource, SessionKey};
+use super::offline::CodedSums;
+use super::options::Kind;
+use super::table::{APPLIED, Entry, top_bits};
+
+/// Symbols that wait to be sketched together.
+const BATCH_SYMBOLS: usize = 256;
+
+/// What is computed from all items of a snapshot: mergeable, so that parts of the snapshot can be scanned in parallel,
+/// in any order.
+///
+/// Each item must be added exactly once. One that is added twice cancels itself in sketches, and the session ends with
+/// an error, not with a wrong result. Most passes keep a few kilobytes; the one that a session of more than fifteen
+/// differences asks for keeps 40 bytes an item.
+///
+/// ```
+/// use umbel_step::Outbox;
+/// use umbel_reconcile_engine::{
+///     Direction, Input, ItemIndex, ItemRef, Kind, Options, Output, Session,
+/// };
+///
+/// let mut session = Session::new(Options::initiator(Kind::Id64, Direction::TwoWay, 7));
+/// let mut out = Outbox::new();
+/// session.step(Input::Start, &mut out);
+/// let Some(Output::RunPass(mut pass)) = out.take().pop() else { panic!() };
+/// let mut half = pass.fork();
+/// pass.add(ItemIndex(0), ItemRef::Id(17));
+/// half.add(ItemIndex(1), ItemRef::Id(4));
+/// pass.merge(half);
+/// session.step(Input::PassDone(pass), &mut out);
+/// // A Hello of 16 syndromes of 8 bytes: 168 bytes and 7 around them.
+/// let Some(Output::Send(bytes)) = out.take().pop() else { panic!() };
+/// assert_eq!(bytes.len(), 175);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pass {
+    key: SessionKey,
+    work: Work,
+    digest: SetDigest,
+    item_bytes: u64,
+    includes_applied: bool,
+    /// Whether an item was of another kind than the session.
+    is_mixed: bool,
+}
+
+/// What a pass gathers beside the digest.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// For the Hello.
+    Hello { sketch: Option<PinSketch>, waiting: Vec<u64>, estimator: Option<Box<Estimator>> },
+    /// Everything.
+    Table { entries: Vec<Entry>, estimator: Box<Estimator> },
+    /// The items with these symbols, which are sorted.
+    Find { bits: u8, symbols: Vec<u64>, found: Vec<Entry> },
+    /// For a sketch file.
+    Coded { sums: CodedSums, estimator: Box<Estimator> },
+}
+
+/// What a pass that is done gathered.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) work: Work,
+    pub(crate) digest: SetDigest,
+    pub(crate) item_bytes: u64,
+}
+
+/// By which a set is known again: how many items it has, and the sum of their hashes under a secret. Nobody who does not
+/// know the secret can change a set so that it stays the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Fingerprint {
+    /// How many items.
+    pub count: u64,
+    /// The sum of their hashes, modulo 2^128.
+    pub sum: u128,
+}
+
+impl Fingerprint {
+    /// That of the set without some of its items, and with others, by the fingerprints of these.
+    #[must_use]
+    pub const fn changed(self, removed: Self, added: Self) -> Self {
+        Self {
+            count: self.count.wrapping_sub(removed.count).wrapping_add(added.count),
+            sum: self.sum.wrapping_sub(removed.sum).wrapping_add(added.sum),
+        }
+    }
+}
+
+impl Pass {
+    pub(crate) fn hello(key: SessionKey, sketch: Option<(Field, u8)>, estimates: bool) -> Self {
+        let sketch = sketch.map(|(field, count)| PinSketch::new(field, count.into()));
+        let estimator = estimates.then(Box::default);
+        Self::new(key, Work::Hello { sketch, waiting: Vec::new(), estimator })
+    }
+
+    pub(crate) fn table(key: SessionKey) -> Self {
+        Self::new(key, Work::Table { entries: Vec::new(), estimator: Box::default() })
+    }
+
+    pub(crate) fn find(key: SessionKey, bits: u8, mut symbols: Vec<u64>) -> Self {
+        symbols.sort_unstable();
+        Self::new(key, Work::Find { bits, symbols, found: Vec::new() })
+    }
+
+    pub(crate) fn coded(key: SessionKey, sums: CodedSums) -> Self {
+        Self::new(key, Work::Coded { sums, estimator: Box::default() })
+    }
+
+    /// A pass that computes nothing but the fingerprint of a set, under a secret that no peer hears of.
+    ///
+    /// ```
+    /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, Pass};
+    ///
+    /// let fingerprint = |ids: &[u64]| {
+    ///     let mut pass = Pass::fingerprint(Kind::Id64, [7; 16]);
+    ///     ids.iter().for_each(|id| pass.add(ItemIndex(0), ItemRef::Id(*id)));
+    ///     pass.into_fingerprint()
+    /// };
+    /// assert_eq!(fingerprint(&[1, 2]), fingerprint(&[2, 1]));
+    /// assert_ne!(fingerprint(&[1, 2]), fingerprint(&[1, 3]));
+    /// ```
+    #[must_use]
+    pub fn fingerprint(kind: Kind, secret: [u8; 16]) -> Self {
+        let source = KeySource { secret, dataset_id: 0, nonce_initiator: 0, nonce_responder: 0 };
+        Self::hello(SessionKey::derive(&source, 0, kind), None, false)
+    }
+
+    /// What a pass of [`fingerprint`](Self::fingerprint) found; none if an item was of another kind.
+    #[must_use]
+    pub fn into_fingerprint(self) -> Option<Fingerprint> {
+        let SetDigest { count, sum } = self.finish()?.digest;
+        Some(Fingerprint { count, sum })
+    }
+
+    fn new(key: SessionKey, work: Work) -> Self {
+        let digest = SetDigest::default();
+        Self { key, work, digest, item_bytes: 0, includes_applied: false, is_mixed: false }
+    }
+
+    pub(crate) fn is_of(&self, key: &SessionKey) -> bool {
+        self.key == *key
+    }
+
+    pub(crate) const fn is_find(&self) -> bool {
+        matches!(self.work, Work::Find { .. })
+    }
+
+    pub(crate) const fn with_applied(mut self, includes_applied: bool) -> Self {
+        self.includes_applied = includes_applied;
+        self
+    }
+
+    /// Adds an item that this session handed out and that was applied, if the pass
+    /// [`includes_applied`](Self::includes_applied) items. It is never fetched, and never said to be only here.
+    pub fn add_applied(&mut self, item: ItemRef<'_>) {
+        self.add(APPLIED, item);
+    }
+
+    /// Adds an item of the snapshot, with any number but `u64::MAX`.
+    pub fn add(&mut self, index: ItemIndex, item: ItemRef<'_>) {
+        if !item.is_of(self.key.kind()) {
+            self.is_mixed = true;
+            return;
+        }
+        let hash = self.key.hash(item);
+        self.digest.add(hash);
+        self.item_bytes = self.item_bytes.saturating_add(item.bytes_len() as u64);
+        match &mut self.work {
+            Work::Hello { sketch, waiting, estimator } => {
+                if let Some(sketch) = sketch {
+                    waiting.push(top_bits(hash.symbol, sketch.field().bits()));
+                    if waiting.len() >= BATCH_SYMBOLS {
+                        sketch.toggle_all(waiting);
+                        waiting.clear();
+                    }
+                }
+                if let Some(estimator) = estimator {
+                    estimator.add(hash.hi);
+                }
+            }
+            Work::Table { entries, estimator } => {
+                entries.push(Entry { hash, index });
+                estimator.add(hash.hi);
+            }
+            Work::Find { bits, symbols, found } => {
+                if symbols.binary_search(&top_bits(hash.symbol, *bits)).is_ok() {
+                    found.push(Entry { hash, index });
+                }
+            }
+            Work::Coded { sums, estimator } => {
+                sums.add(&self.key, hash.symbol);
+                estimator.add(hash.hi);
+            }
+        }
+    }
+
+    /// An empty pass of the same kind, for another thread.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let work = match &self.work {
+            Work::Hello { sketch, estimator, .. } => Work::Hello {
+                sketch: sketch.as_ref().map(|old| PinSketch::new(old.field(), old.capacity())),
+                waiting: Vec::new(),
+                estimator: estimator.as_ref().map(|_| Box::default()),
+            },
+            Work::Table { .. } => Work::Table { entries: Vec::new(), estimator: Box::default() },
+            Work::Find { bits, symbols, .. } => {
+                Work::Find { bits: *bits, symbols: symbols.clone(), found: Vec::new() }
+            }
+            Work::Coded { sums, .. } => {
+                Work::Coded { sums: sums.fork(), estimator: Box::default() }
+            }
+        };
+        Self::new(self.key, work).with_applied(self.includes_applied)
+    }
+
+    /// Takes over what another pass of the same kind gathered.
+    ///
+    /// # Panics
+    /// If it is of another kind or session.
+    pub fn merge(&mut self, other: Self) {
+        assert_eq!(self.key, other.key, "a fork of this pass");
+        self.digest = self.digest.and(other.digest);
+        self.item_bytes = self.item_bytes.saturating_add(other.item_bytes);
+        self.is_mixed |= other.is_mixed;
+        match (&mut self.work, other.work) {
+            (
+                Work::Hello { sketch, waiting, estimator },
+                Work::Hello { sketch: more_sketch, waiting: more_waiting, estimator: more },
+            ) => {
+                if let (Some(sketch), Some(more)) = (sketch, more_sketch) {
+                    sketch.merge(&more).expect("a fork of this pass");
+                    waiting.extend(more_waiting);
+                }
+                if let (Some(estimator), Some(more)) = (estimator, more) {
+                    estimator.merge(&more);
+                }
+            }
+            (
+                Work::Table { entries, estimator },
+                Work::Table { entries: more_entries, estimator: more },
+            ) => {
+                entries.extend(more_entries);
+                estimator.merge(&more);
+            }
+            (Work::Find { found, .. }, Work::Find { found: more, .. }) => found.extend(more),
+            (Work::Coded { sums, estimator }, Work::Coded { sums: more_sums, estimator: more }) => {
+                sums.add_all(&more_sums);
+                estimator.merge(&more);
+            }
+            _ => panic!("a fork of this pass"),
+        }
+    }
+
+    /// Whether items that this session handed out to be applied belong to the set too. They are added by
+    /// [`add_applied`](Self::add_applied), beside the snapshot's.
+    #[must_use]
+    pub const fn includes_applied(&self) -> bool {
+        self.includes_applied
+    }
+
+    /// What it gathered; none if items were of another kind than the session.
+    pub(crate) fn finish(mut self) -> Option<Gathered> {
+        if let Work::Hello { sketch: Some(sketch), waiting, .. } = &mut self.work {
+            sketch.toggle_all(waiting);
+            waiting.clear();
+        }
+        let Self { work, digest, item_bytes, is_mixed, .. } = self;
+        (!is_mixed).then_some(Gathered { work, digest, item_bytes })
+    }
+}

@@ -1,0 +1,418 @@
+//! The responder: answers, and encodes what it is asked for.
+
+use umbel_sketch::{Estimator, Field, PinSketch};
+
+use super::coded::CodedJob;
+use super::core::{Core, Flow};
+use super::digest::SetDigest;
+use super::error::{Refusal, SessionError, field};
+use super::event::Output;
+use super::filter::{FilterJob, FilterStage, FilterTest};
+use super::job::{ItemsJob, Job, ListJob};
+use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
+use super::options::Role;
+use super::partition::{Encoder, Partition};
+use super::pass::{Gathered, Pass, Work};
+use super::plan::{Plan, Stage};
+use super::receive::Accept;
+use super::table::Table;
+use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
+use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
+
+/// What it waits for.
+#[derive(Debug)]
+enum State {
+    Idle,
+    Greeting(Box<Hello>),
+    /// The items of the symbols that the first frame led to.
+    Finding {
+        symbols: Vec<u64>,
+    },
+    /// What the initiator asks for, after stored sketches told the difference.
+    Seeking {
+        mode: RequestMode,
+        asked_count: usize,
+        is_exact: bool,
+    },
+    /// The scan of everything; at first the initiator waits for its estimate.
+    Surveying {
+        is_first: bool,
+    },
+    AwaitPlan,
+    /// A filter is sent, or comes, or both; then another plan.
+    Filtering {
+        test: Option<Box<FilterTest>>,
+    },
+    /// What the plan or an extension says is sent; then the initiator decodes, sends and asks.
+    Serving,
+    /// It was this side that decoded.
+    Transferring,
+    AwaitRetry,
+}
+
+/// The responder's half.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    state: State,
+    plan: Option<Plan>,
+    asked: Vec<u64>,
+    /// The estimate of the first scan, if the Hello had an estimator.
+    estimate: Option<u64>,
+    unions: Option<(u64, u64)>,
+}
+
+impl Responder {
+    pub(crate) const fn new() -> Self {
+        Self { state: State::Idle, plan: None, asked: Vec::new(), estimate: None, unions: None }
+    }
+
+    /// Counts of both unions, if they were unequal last.
+    pub(crate) const fn unions(&self) -> Option<(u64, u64)> {
+        self.unions
+    }
+
+    pub(crate) fn on_pass(
+        &mut self,
+        core: &mut Core,
+        gathered: Gathered,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Greeting(hello) => {
+                core.note_pass(&gathered, true)?;
+                let Work::Hello { sketch, estimator, .. } = gathered.work else { return Ok(()) };
+                self.compare(core, &hello, (sketch, estimator), out)
+            }
+            State::Seeking { mode, asked_count, is_exact } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                self.state = State::Serving;
+                core.answer(mode, found, asked_count, is_exact)
+            }
+            State::Finding { symbols } => {
+                core.note_pass(&gathered, false)?;
+                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                let difference = core.split_by_found(&symbols, &found);
+                if difference.doubtful_count > 0 {
+                    self.survey(core, true, out);
+                    return Ok(());
+                }
+                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
+                let welcome =
+                    Welcome::Resolved { nonce: core.options.nonce, item_count: core.own.count };
+                core.send(&Message::Welcome(welcome), out);
+                self.state = State::Transferring;
+                core.begin_transfer(difference, 64, out)
+            }
+            State::Surveying { is_first } => {
+                core.note_pass(&gathered, true)?;
+                let mean_item_bytes = core.mean_item_bytes();
+                let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
+                core.table = Some(Table::new(entries));
+                self.state = State::AwaitPlan;
+                if is_first {
+                    let estimate = match self.estimate {
+                        Some(count) => Estimate::Count(count),
+                        None => Estimate::Estimator(estimator.to_bytes()),
+                    };
+                    let welcome = Welcome::Undecoded {
+                        nonce: core.options.nonce,
+                        item_count: core.own.count,
+                        mean_item_bytes,
+                        key_mark: core.key.short_mark(),
+                        estimate,
+                    };
+                    core.send(&Message::Welcome(welcome), out);
+                }
+                Ok(())
+            }
+            _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
+        }
+    }
+
+    pub(crate) fn on_message(
+        &mut self,
+        core: &mut Core,
+        message: Message,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        match (&mut self.state, message) {
+            (State::Idle, Message::Hello(hello)) => self.on_hello(core, hello, out),
+            (State::AwaitPlan, Message::Plan(plan)) => self.on_plan(core, plan, out),
+            (State::Filtering { test: None }, Message::Plan(plan))
+                if plan.filter_quarters == [0, 0] =>
+            {
+                self.on_plan(core, plan, out)
+            }
+            (State::Filtering { test: Some(test) }, Message::Filter(body)) => {
+                let Some(table) = &core.table else { return Ok(()) };
+                test.take(table, core.there_count_max(), &body)?;
+                if test.is_complete() {
+                    self.after_filter(core);
+                }
+                Ok(())
+            }
+            (State::Serving, Message::Credit { count }) => {
+                let frame = SessionError::OutOfOrder { frame: "Credit", phase: core.phase };
+                let mut coded = core.coded.take().ok_or(frame)?;
+                coded.extend(count)?;
+                core.queue.push_back(Job::Coded(coded));
+                Ok(())
+            }
+            (State::Serving, Message::Extend(extend)) => {
+                let first = self.plan.map_or(0, |plan| plan.syndrome_count);
+                let frame = SessionError::OutOfOrder { frame: "Extend", phase: core.phase };
+                let mut encoder = core.encoder.take().ok_or(frame)?;
+                encoder.extend(&extend, first)?;
+                core.queue.push_back(Job::Part(encoder));
+                Ok(())
+            }
+            (State::Serving, Message::Request { mode, list }) => {
+                let Some(plan) = self.plan else { return Ok(()) };
+                // What says more than items travels whole: sums, and what this side shall hear.
+                let is_cut = mode == RequestMode::Contents && core.flow(false) != Flow::Symbols;
+                let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
+                self.asked.extend(core.take_request(&list, bits)?);
+                if core.symbols.is_none() {
+                    let symbols = std::mem::take(&mut self.asked);
+                    let is_exact = bits == plan.symbol_bits && !is_cut;
+                    if core.table.is_none() {
+                        let asked_count = symbols.len();
+                        core.run_pass(Pass::find(core.key, bits, symbols), out);
+                        self.state = State::Seeking { mode, asked_count, is_exact };
+                        return Ok(());
+                    }
+                    let entries = core.entries_with(&symbols, bits);
+                    core.answer(mode, entries, symbols.len(), is_exact)?;
+                }
+                Ok(())
+            }
+            (
+                State::Serving | State::Transferring | State::Filtering { .. },
+                Message::Items(body),
+            ) => core.take_items(&body, out),
+            (State::Serving | State::Transferring, Message::Done { attempt, union }) => {
+                core.take_done(attempt, union)
+            }
+            (
+                State::Serving | State::Transferring | State::AwaitRetry,
+                Message::Retry { attempt },
+            ) => self.on_retry(core, attempt, out),
+            (_, message) => {
+                Err(SessionError::OutOfOrder { frame: message.name(), phase: core.phase })
+            }
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        core: &mut Core,
+        hello: Box<Hello>,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        let accepts = matches!(core.options.role, Role::Responder { accept_items: true });
+        let refusal = if hello.kind != core.kind() {
+            Some(Refusal::Kind)
+        } else if hello.dataset_id != core.options.dataset_id {
+            Some(Refusal::Dataset)
+        } else if hello.aim.direction.to_responder() && !accepts {
+            Some(Refusal::ReadOnly)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return refuse(core, refusal, out);
+        }
+        core.aim = hello.aim;
+        core.source.nonce_initiator = hello.nonce;
+        core.there_count = hello.digest.count;
+        core.begin_attempt(0);
+        core.enter("greeting", out);
+        if let Some(estimator) = core.meet_stored(hello.stored)? {
+            return self.compare(core, &hello, (None, Some(estimator)), out);
+        }
+        let sketch = match &hello.sketch {
+            Some(sketch) if sketch.field_bits == hello_bits(core.kind()) => {
+                let bits = u64::from(sketch.field_bits);
+                let known = Field::new(sketch.field_bits).map_err(|_| field("field bits", bits))?;
+                Some((known, sketch.syndrome_count))
+            }
+            Some(sketch) => {
+                return Err(field("field bits", sketch.field_bits.into()));
+            }
+            None => None,
+        };
+        let estimates = hello.estimator.is_some();
+        core.run_pass(Pass::hello(core.key, sketch, estimates), out);
+        self.state = State::Greeting(hello);
+        Ok(())
+    }
+
+    fn compare(
+        &mut self,
+        core: &mut Core,
+        hello: &Hello,
+        (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        if core.check_skew(core.there_count).is_err() {
+            return refuse(core, Refusal::TooLarge, out);
+        }
+        if core.own == hello.digest {
+            let welcome = Welcome::InSync { nonce: core.options.nonce, digest: core.own };
+            core.send(&Message::Welcome(welcome), out);
+            (core.done_sent, core.done_received) = (Some(core.own), Some(hello.digest));
+            return Ok(());
+        }
+        if let (Some(own), Some(bytes)) = (estimator, &hello.estimator) {
+            let theirs = Estimator::from_bytes(bytes, hello.digest.count);
+            let estimate = own.estimate(&theirs.map_err(|_| field("estimator", 0))?).round();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "squares")]
+            let estimate = (estimate as u64).min(core.own.count.saturating_add(core.there_count));
+            self.estimate = Some(estimate);
+            if let Some(start) = hello.stored
+                && let Some(welcome) = core.stored_welcome(start, estimate)
+            {
+                core.send(&Message::Welcome(welcome), out);
+                self.state = State::AwaitPlan;
+                return Ok(());
+            }
+        }
+        let decoded = match (sketch, &hello.sketch) {
+            (Some(own), Some(theirs)) => theirs.decode(&core.key, own)?,
+            _ => None,
+        };
+        match decoded {
+            Some(symbols) => {
+                core.symbol_bits = hello_bits(core.kind());
+                core.accept = Accept::Any;
+                core.run_pass(Pass::find(core.key, core.symbol_bits, symbols.clone()), out);
+                self.state = State::Finding { symbols };
+            }
+            None => self.survey(core, true, out),
+        }
+        Ok(())
+    }
+
+    fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Outbox<Output>) {
+        if is_first {
+            core.begin_attempt(1);
+        }
+        core.enter("scanning", out);
+        self.state = State::Surveying { is_first };
+        core.run_pass(Pass::table(core.key), out);
+    }
+
+    fn on_plan(
+        &mut self,
+        core: &mut Core,
+        plan: Plan,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        if plan.attempt != core.attempt {
+            return Err(field("attempt", plan.attempt.into()));
+        }
+        core.symbol_bits = plan.symbol_bits;
+        core.plan_text = plan.describe();
+        core.accept = Accept::Any;
+        core.enter("encoding", out);
+        self.plan = Some(plan);
+        if core.is_stored {
+            core.serve_stored(&plan)?;
+            self.state = State::Serving;
+            return Ok(());
+        }
+        if plan.filter_quarters != [0, 0] {
+            self.filter(core, plan);
+            return Ok(());
+        }
+        let count = core.table.as_ref().map_or(0, |table| table.entries().len());
+        match plan.stage {
+            Stage::Riblt => {
+                let Some(table) = &core.table else { return Ok(()) };
+                let coded = CodedJob::new(table, &core.key, plan.symbol_bits, plan.credit);
+                core.queue.push_back(Job::Coded(Box::new(coded)));
+            }
+            Stage::Part => {
+                let bits = plan.symbol_bits - plan.bucket_bits;
+                let partition = Partition::new(&plan).ok_or(field("symbol bits", bits.into()))?;
+                let encoder = Encoder::new(partition, plan.syndrome_count);
+                core.queue.push_back(Job::Part(Box::new(encoder)));
+            }
+            Stage::List => core.queue.push_back(Job::List(ListJob::new(plan.symbol_bits, count))),
+            Stage::Whole => {
+                if core.flow_there() != Flow::Contents {
+                    return Err(field("stage", 3));
+                }
+                let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
+                let own = entries.iter().filter(|entry| !entry.is_applied());
+                core.queue.push_back(Job::Items(ItemsJob::new(own.copied().collect())));
+                core.queue.push_back(Job::Message(Message::List(vec![0, 0])));
+            }
+        }
+        self.state = State::Serving;
+        Ok(())
+    }
+
+    /// Sends a filter if the plan says so, and waits for one if it says so.
+    fn filter(&mut self, core: &mut Core, plan: Plan) {
+        let [first, second] = plan.filter_quarters;
+        if let (1.., Some(table)) = (first, &core.table) {
+            let job = FilterJob::new(table, FilterStage::First, first);
+            core.queue.push_back(Job::Filter(Box::new(job)));
+        }
+        let test = (second > 0).then(|| Box::new(FilterTest::new(FilterStage::Second)));
+        self.state = State::Filtering { test };
+    }
+
+    /// The initiator's filter is whole: what it does not know is only here.
+    fn after_filter(&mut self, core: &mut Core) {
+        let done = State::Filtering { test: None };
+        let State::Filtering { test: Some(test) } = std::mem::replace(&mut self.state, done) else {
+            return;
+        };
+        let mut absent = core.take_absent(&test.absent());
+        absent.retain(|entry| !entry.is_applied());
+        core.only_here.retain(|entry| !entry.is_applied());
+        core.send_only_here(&absent);
+    }
+
+    fn on_retry(
+        &mut self,
+        core: &mut Core,
+        attempt: u8,
+        out: &mut Outbox<Output>,
+    ) -> Result<(), SessionError> {
+        if attempt != core.attempt + 1 || attempt >= ATTEMPTS_MAX {
+            return Err(field("attempt", attempt.into()));
+        }
+        core.attempts += 1;
+        core.begin_attempt(attempt);
+        self.survey(core, false, out);
+        Ok(())
+    }
+
+    /// Both digests are known.
+    pub(crate) fn conclude(
+        &mut self,
+        core: &mut Core,
+        ours: SetDigest,
+        theirs: SetDigest,
+        out: &mut Outbox<Output>,
+    ) -> Result<bool, SessionError> {
+        if ours == theirs || planted::on(Planted::UnionUnchecked) {
+            core.finish(out)?;
+            return Ok(true);
+        }
+        self.unions = Some((ours.count, theirs.count));
+        (core.done_sent, core.done_received) = (None, None);
+        self.state = State::AwaitRetry;
+        Ok(false)
+    }
+}
+
+fn refuse(core: &mut Core, refusal: Refusal, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+    core.send(&Message::Welcome(Welcome::Refused(refusal)), out);
+    Err(SessionError::Refused(refusal))
+}

@@ -1,0 +1,262 @@
+//! The state machine of both halves of a session.
+
+use super::core::{Awaiting, Core};
+use super::error::{SessionError, limit};
+use super::event::{Input, Output};
+use super::initiator::Initiator;
+use super::message::Message;
+use super::offline::StoredSketch;
+use super::options::{Aim, Direction, Optimize, Options, Role};
+use super::responder::Responder;
+use super::resume::OFFER;
+use super::wire::FrameBuffer;
+use crate::limits::RECONCILE_INBOX_BYTES_MAX as INBOX_BYTES_MAX;
+use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
+
+/// What a responder assumes until it is told.
+const UNKNOWN_AIM: Aim = Aim {
+    direction: Direction::Compare,
+    optimize: Optimize::Bytes,
+    want_items: false,
+    tell_responder: false,
+    expected_difference: None,
+};
+
+/// One half of a session.
+///
+/// ```
+/// use umbel_step::Outbox;
+/// use umbel_reconcile_engine::{Direction, Input, Kind, Options, Output, Session};
+///
+/// // Two empty sets: the responder's answer says so, and both are done.
+/// let mut ours = Session::new(Options::initiator(Kind::Id64, Direction::TwoWay, 1));
+/// let mut theirs = Session::new(Options::responder(Kind::Id64, 2));
+/// let (mut out, mut sent) = (Outbox::new(), 0);
+/// theirs.step(Input::Start, &mut out);
+/// let mut inputs = vec![(true, Input::Start)];
+/// let mut finished = 0;
+/// while let Some((is_ours, input)) = inputs.pop() {
+///     let side = if is_ours { &mut ours } else { &mut theirs };
+///     side.step(input, &mut out);
+///     for output in out.take() {
+///         match output {
+///             Output::RunPass(pass) => inputs.push((is_ours, Input::PassDone(pass))),
+///             Output::Send(bytes) => {
+///                 sent += bytes.len();
+///                 inputs.push((!is_ours, Input::Received(bytes)));
+///             }
+///             Output::Finish(result) => {
+///                 assert!(result.expect("equal sets").verified);
+///                 finished += 1;
+///             }
+///             _ => {}
+///         }
+///     }
+/// }
+/// // A Hello of 175 bytes, and 32 that say "equal" with a digest.
+/// assert_eq!((finished, sent), (2, 207));
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    core: Core,
+    half: Half,
+    inbox: FrameBuffer,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+enum Half {
+    Initiator(Initiator),
+    Responder(Responder),
+    Over,
+}
+
+impl Session {
+    /// A session that waits for [`Input::Start`].
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let (aim, half) = match options.role {
+            Role::Initiator(aim) => (aim, Half::Initiator(Initiator::new())),
+            Role::Responder { .. } => (UNKNOWN_AIM, Half::Responder(Responder::new())),
+        };
+        let is_initiator = matches!(half, Half::Initiator(_));
+        let core = Core::new(options, aim, is_initiator);
+        Self { core, half, inbox: FrameBuffer::default(), is_closed: false }
+    }
+
+    /// A session that begins with the stored sketch of the set, which is then not scanned before it is known what differs.
+    /// Where more differs than the sketch tells, or the peer has none of its salt, the set is scanned after all. Both
+    /// sides must trust whoever knows the salt; sessions with a secret do not take sketches.
+    ///
+    /// # Errors
+    /// If the sketch is of items of another kind or dataset, or the session has a secret.
+    pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self, SessionError> {
+        let options = &self.core.options;
+        let spec = sketch.spec();
+        if (spec.kind(), spec.dataset_id()) != (options.kind, options.dataset_id) {
+            return Err(SessionError::Driver { what: "a sketch of another sort of items" });
+        }
+        if options.secret != [0; 16] {
+            return Err(SessionError::Driver {
+                what: "a stored sketch in a session with a secret",
+            });
+        }
+        self.core.sketch = Some(Box::new(sketch));
+        Ok(self)
+    }
+
+    /// An initiator whose symbols are so short that they collide: for tests and simulations of what follows then.
+    /// Below 32 the bits are taken as they are, from there on as the fewest.
+    #[must_use]
+    pub fn with_symbol_bits(mut self, bits: u8) -> Self {
+        self.core.symbol_bits_min = bits;
+        self
+    }
+
+    /// Takes one input and gives the orders that follow from it. A step takes at most a few scans of the snapshot's
+    /// hashes (a second for ten million items), so a driver runs it where it may compute.
+    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) {
+        if matches!(self.half, Half::Over) {
+            return;
+        }
+        if let Err(error) = self.advance(input, out) {
+            self.fail(error, out);
+        }
+    }
+
+    /// Whether [`Input::Received`] would be worked on now. While not, bytes are kept up to a limit; a driver that stops
+    /// reading meanwhile lets the transport hold the peer back.
+    #[must_use]
+    pub fn wants_bytes(&self) -> bool {
+        self.core.awaiting == Awaiting::Nothing && self.core.queue.is_empty()
+    }
+
+    fn advance(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+        match input {
+            Input::Start => {
+                if let Half::Initiator(half) = &mut self.half {
+                    half.start(&mut self.core, out)?;
+                }
+            }
+            Input::Received(bytes) => {
+                let waiting = self.inbox.len() + bytes.len();
+                self.inbox.push(&bytes);
+                if !self.wants_bytes() && waiting > INBOX_BYTES_MAX {
+                    return Err(limit("bytes that wait", waiting as u64, INBOX_BYTES_MAX as u64));
+                }
+            }
+            Input::PassDone(pass) => {
+                self.waited_for(Awaiting::Pass)?;
+                let mixed = SessionError::Driver { what: "an item of another kind" };
+                let gathered = pass.finish().ok_or(mixed)?;
+                match &mut self.half {
+                    Half::Initiator(half) => half.on_pass(&mut self.core, gathered, out)?,
+                    Half::Responder(half) => half.on_pass(&mut self.core, gathered, out)?,
+                    Half::Over => {}
+                }
+            }
+            Input::Items(items) => {
+                self.waited_for(Awaiting::Items)?;
+                self.core.items_fetched(&items, out)?;
+            }
+            Input::Applied => {
+                let extra = SessionError::Driver { what: "applied more than was handed out" };
+                self.core.unapplied = self.core.unapplied.checked_sub(1).ok_or(extra)?;
+            }
+            Input::Resume => self.waited_for(Awaiting::Resume)?,
+            Input::Closed => self.is_closed = true,
+            Input::Cancel => return Err(SessionError::Cancelled),
+        }
+        self.go_on(out)
+    }
+
+    fn waited_for(&mut self, awaiting: Awaiting) -> Result<(), SessionError> {
+        if self.core.awaiting != awaiting {
+            return Err(SessionError::Driver { what: "an answer to no question" });
+        }
+        self.core.awaiting = Awaiting::Nothing;
+        Ok(())
+    }
+
+    /// Sends and reads until it must wait.
+    fn go_on(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+        loop {
+            self.core.pump(out)?;
+            self.core.check_bytes()?;
+            if self.conclude(out)? {
+                self.half = Half::Over;
+                return Ok(());
+            }
+            if !self.wants_bytes() {
+                return Ok(());
+            }
+            let Some(frame) = self.inbox.next()? else { break };
+            if frame.frame_type == OFFER {
+                return Err(SessionError::Resumable);
+            }
+            let message = Message::read(&frame)?;
+            self.core.meter.count_received(&message, frame.wire_bytes);
+            self.core.check_bytes()?;
+            if let Message::Abort { text } = message {
+                return Err(self.abort_error(text));
+            }
+            match &mut self.half {
+                Half::Initiator(half) => half.on_message(&mut self.core, message, out)?,
+                Half::Responder(half) => half.on_message(&mut self.core, message, out)?,
+                Half::Over => {}
+            }
+        }
+        if self.is_closed && self.core.unapplied == 0 {
+            if planted::on(Planted::CloseIsConsent) && self.core.done_sent.is_some() {
+                self.core.finish(out)?;
+                self.half = Half::Over;
+                return Ok(());
+            }
+            return Err(SessionError::Disconnected { phase: self.core.phase });
+        }
+        Ok(())
+    }
+
+    /// Compares the digests of the union once both are known; true if that was the end.
+    fn conclude(&mut self, out: &mut Outbox<Output>) -> Result<bool, SessionError> {
+        let Some((ours, theirs)) = self.core.both_done() else { return Ok(false) };
+        if self.core.unapplied > 0 {
+            return Ok(false);
+        }
+        let is_over = match &mut self.half {
+            Half::Initiator(half) => half.conclude(&mut self.core, ours, theirs, out)?,
+            Half::Responder(half) => half.conclude(&mut self.core, ours, theirs, out)?,
+            Half::Over => true,
+        };
+        if !is_over {
+            self.core.pump(out)?;
+        }
+        Ok(is_over)
+    }
+
+    fn abort_error(&self, text: String) -> SessionError {
+        match &self.half {
+            Half::Responder(half) => match half.unions() {
+                Some((ours, theirs)) => SessionError::NotConverged { ours, theirs },
+                None => SessionError::Aborted { text },
+            },
+            _ => SessionError::Aborted { text },
+        }
+    }
+
+    fn fail(&mut self, error: SessionError, out: &mut Outbox<Output>) {
+        let is_told = matches!(
+            error,
+            SessionError::Aborted { .. }
+                | SessionError::Disconnected { .. }
+                | SessionError::Refused(_)
+        );
+        if !is_told {
+            let text = error.to_string();
+            self.core.send(&Message::Abort { text }, out);
+        }
+        self.half = Half::Over;
+        out.push(Output::Finish(Err(error)));
+    }
+}

@@ -1,0 +1,469 @@
+//! Bugs that are put in on purpose, to see that the simulations find them.
+//!
+//! Each is a switch that is asked at the place where the bug would be. Without the feature `planted`
+//! every switch is the constant `false`, so nothing of them is left in what ships; with it, one may
+//! be turned on for the whole process.
+
+/// Whether bugs were compiled in.
+pub const PLANTED: bool = cfg!(feature = "planted");
+
+macro_rules! planted {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A bug.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub enum Planted {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Planted {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name, as commands and plans write it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// What it does, in a line.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+planted! {
+    /// Entries count as durable before the disk was synced.
+    AckBeforeSync = "ack_before_sync",
+    /// A vote is kept in memory alone, and answered at once.
+    VoteNotSynced = "vote_not_synced",
+    /// After a failed sync the log goes on without syncing, as if nothing had happened.
+    SyncErrorIgnored = "sync_error_ignored",
+    /// A new segment of the log is used without syncing its folder.
+    NoFolderSync = "no_folder_sync",
+    /// Damage in the middle of the log is cut off like a torn end.
+    CutMidLog = "cut_mid_log",
+    /// Checksums of records in the log are not looked at.
+    ChecksumIgnored = "checksum_ignored",
+    /// A founder whose disk is empty goes on under the number that it had.
+    IdentityIgnored = "identity_ignored",
+    /// A start drops entries that this node did not hear to be committed.
+    DropUncommitted = "drop_uncommitted",
+    /// The hint of what is committed names the last entry of the log.
+    CommitHintAhead = "commit_hint_ahead",
+    /// A snapshot loses its last frame: the last slice comes out empty.
+    SnapshotShort = "snapshot_short",
+    /// Request ids are left out of snapshots.
+    IdsNotInSnapshot = "ids_not_in_snapshot",
+    /// A snapshot is used before it is durable.
+    SnapshotNotSynced = "snapshot_not_synced",
+    /// Queries are answered by whoever believes to lead, without confirming it.
+    LocalRead = "local_read",
+    /// A confirmation of leadership is used again for later queries.
+    ReuseReadIndex = "reuse_read_index",
+    /// What a replica does not have is answered as absent without asking the leader.
+    AnyReplicaNo = "any_replica_no",
+    /// Items that wait to be proposed already are answered as present at once.
+    PresentUnconfirmed = "present_unconfirmed",
+    /// A replica that leaves a node forgets what it has voted and acknowledged.
+    LeftForgotten = "left_forgotten",
+    /// A replica whose disk lost what it confirmed votes and stands for election as any other.
+    LostTailVotes = "lost_tail_votes",
+    /// A copy whose folder is older than what others know of it goes on counting from there.
+    OldImageJoins = "old_image_joins",
+    /// A restarted leader goes on without an election.
+    LeaderRestore = "leader_restore",
+    /// A request that is sent again after a lost reply has no id any more.
+    RetryNewId = "retry_new_id",
+    /// Request ids are kept on the leader only: a follower applies without them.
+    IdsOnLeaderOnly = "ids_on_leader_only",
+    /// A node answers queries of a shard that it does not run as if the shard were empty.
+    ForeignShardAbsent = "foreign_shard_absent",
+    /// An insert that spans shards is acknowledged when the first shard has it.
+    AckFirstShard = "ack_first_shard",
+    /// A try that did nothing makes an earlier one with an open outcome forgotten.
+    OpenForgotten = "open_forgotten",
+    /// A full disk is taken for a written record.
+    FullDiskAcks = "full_disk_acks",
+    /// Inserts into a replicated filter are acknowledged before the log has them.
+    CopyAckEarly = "copy_ack_early",
+    /// A copy that is cleared keeps its bits.
+    ClearKeepsBits = "clear_keeps_bits",
+    /// Deltas of another generation are merged.
+    StaleDeltaMerged = "stale_delta_merged",
+    /// A copy that merged the first frame of a delta takes itself to have all of it.
+    FirstFrameIsAll = "first_frame_is_all",
+    /// What others sent is not told on.
+    MergedNotTold = "merged_not_told",
+    /// A restarted copy does not insert again what its log has behind the snapshot.
+    CopyLogIgnored = "copy_log_ignored",
+    /// A cell that one worker has settled is exchanged no more, although others have not.
+    SettledSomewhere = "settled_somewhere",
+    /// An owner decides on a cell when all workers but one have been heard.
+    CellClosedEarly = "cell_closed_early",
+    /// A job commits when the first worker has written.
+    CommitEarly = "commit_early",
+    /// A worker says that it has settled everything before that is durable.
+    UnsealedTold = "unsealed_told",
+    /// The last record that a verdict drops stays.
+    LastDropLost = "last_drop_lost",
+    /// A claim on a group counts as one dropped record, for however many it is.
+    ClaimCountsOne = "claim_counts_one",
+    /// What a relay of the grid brings is taken for its own.
+    RelayedAsOwn = "relayed_as_own",
+    /// A keeper tells that all kept pieces of a range are the first one.
+    PartsNamedAlike = "parts_named_alike",
+    /// All workers are told the first one's weights of files as those of every one.
+    WeightsAlike = "weights_alike",
+    /// A job ends when the first worker has added what it kept to the filter.
+    FinishBeforeAdded = "finish_before_added",
+    /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
+    ScrubTrustsLeader = "scrub_trusts_leader",
+    /// Who may create, clear and drop some filter may do so with every one.
+    GateLeftOpen = "gate_left_open",
+    /// A request in a session that another principal has opened is carried out.
+    ForeignSessionAccepted = "foreign_session_accepted",
+    /// A link serves a node that was removed from the cluster.
+    RemovedNodeAdmitted = "removed_node_admitted",
+    /// Who calls a node that starts is judged by however much of the catalogue that has read already.
+    StartUnheard = "start_unheard",
+    /// A token that a node does not know is refused without asking the majority.
+    NewTokenUnasked = "new_token_unasked",
+    /// A slice grows without asking whether a quota has room for it.
+    GrowthUncounted = "growth_uncounted",
+    /// A quota is looked at before a create is proposed, and not again when that is applied.
+    QuotaRaced = "quota_raced",
+    /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
+    QuotaByOldCopy = "quota_by_old_copy",
+    /// What a hello says counts, whatever the caller's certificate says.
+    HelloUnproved = "hello_unproved",
+    /// A window lets go of a slice before it ends.
+    SliceFreedEarly = "slice_freed_early",
+    /// An aging filter drops its older generation before the newer is full.
+    AgesEarly = "ages_early",
+    /// A stable filter forgets everything with each insert.
+    StableForgetsAll = "stable_forgets_all",
+    /// A copy of a stable filter counts its inserts from 0 on, and lowers other cells.
+    StableCountLost = "stable_count_lost",
+    /// A question is answered by a window that has not moved on.
+    WindowStandsStill = "window_stands_still",
+    /// A session ends well without comparing the digests of the union.
+    UnionUnchecked = "union_unchecked",
+    /// What a dry run found is told before it is verified.
+    ToldUnverified = "told_unverified",
+    /// A session that begins again keeps the key under which symbols collided.
+    RetryKeepsKey = "retry_keeps_key",
+    /// A connection that ends is taken for the other side's consent.
+    CloseIsConsent = "close_is_consent",
+    /// A session spends more bytes than it may.
+    ByteCapIgnored = "byte_cap_ignored",
+    /// A resumed session goes on at the other side's count of bytes, whatever their hash.
+    ResumeTrustsOffset = "resume_trusts_offset",
+    /// A resumable session sends on without waiting until what it sent is durable.
+    ResumeWindowIgnored = "resume_window_ignored",
+    /// What stored sketches tell is taken to be the other side's, without a look into the own set.
+    StoredSidesGuessed = "stored_sides_guessed",
+}
+
+impl Planted {
+    /// The bug of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|bug| bug.name() == name)
+    }
+
+    /// The invariants that it breaks, the most likely one first.
+    #[must_use]
+    pub const fn caught_by(self) -> &'static [&'static str] {
+        match self {
+            Self::AckBeforeSync
+            | Self::SyncErrorIgnored
+            | Self::NoFolderSync
+            | Self::FullDiskAcks
+            | Self::DropUncommitted => END_LOST,
+            Self::VoteNotSynced => &["recovered_prefix", "election_safety"],
+            Self::CutMidLog => {
+                &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED]
+            }
+            Self::ChecksumIgnored => DAMAGE_READ,
+            Self::IdentityIgnored => LOG_FORGOTTEN,
+            Self::CommitHintAhead => {
+                &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
+            }
+            Self::SnapshotShort => &["replicas_agree", ACKED, "answers_linearize"],
+            Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly | Self::StableCountLost => {
+                &["replicas_agree", RETRY, "one_new_per_item"]
+            }
+            Self::SnapshotNotSynced => &["recovered_prefix", "damage_is_found", HEALS],
+            Self::LocalRead | Self::ReuseReadIndex => &[ACKED, "answers_linearize"],
+            Self::AnyReplicaNo | Self::ForeignShardAbsent => &[ACKED, "answers_linearize"],
+            Self::AckFirstShard => &[ACKED, BOUNDS, "answers_linearize"],
+            Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
+            Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
+            Self::LeftForgotten | Self::LostTailVotes => {
+                &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED]
+            }
+            Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
+            Self::OpenForgotten => &["errors_change_nothing", "answers_linearize", BOUNDS],
+            Self::CopyAckEarly
+            | Self::FirstFrameIsAll
+            | Self::MergedNotTold
+            | Self::OldImageJoins
+            | Self::CopyLogIgnored => &[CONVERGE, FLUSHED, MAJORITY],
+            Self::ClearKeepsBits | Self::StaleDeltaMerged => &[COPY_BOUNDS],
+            Self::SettledSomewhere
+            | Self::CellClosedEarly
+            | Self::CommitEarly
+            | Self::UnsealedTold
+            | Self::LastDropLost
+            | Self::ClaimCountsOne
+            | Self::RelayedAsOwn
+            | Self::PartsNamedAlike
+            | Self::WeightsAlike
+            | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
+            Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
+            Self::GateLeftOpen | Self::StartUnheard => {
+                &["nothing_ungranted_is_done", "refusals_tell_nothing"]
+            }
+            Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
+            Self::RemovedNodeAdmitted => &["removed_stay_out"],
+            Self::NewTokenUnasked => &["new_tokens_count_at_once"],
+            Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
+            Self::QuotaByOldCopy => &["room_is_given"],
+            Self::HelloUnproved => &["identities_hold"],
+            Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
+            Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
+            Self::UnionUnchecked => &[EXACT, BOTH],
+            Self::ToldUnverified => &["told_when_verified"],
+            Self::RetryKeepsKey => &["honest_sessions_succeed"],
+            Self::CloseIsConsent => &[BOTH, EXACT],
+            Self::ByteCapIgnored => &["byte_cap_holds"],
+            Self::StoredSidesGuessed => &[EXACT],
+            Self::ResumeTrustsOffset => &[EXACT, BOTH, "honest_sessions_succeed"],
+            Self::ResumeWindowIgnored => &["little_travels_again"],
+        }
+    }
+
+    /// The profile of a simulation whose faults bring it out best.
+    #[must_use]
+    pub const fn profile(self) -> &'static str {
+        match self {
+            Self::AnyReplicaNo
+            | Self::IdsOnLeaderOnly
+            | Self::ScrubTrustsLeader
+            | Self::SliceFreedEarly
+            | Self::AgesEarly
+            | Self::StableForgetsAll
+            | Self::WindowStandsStill => "calm",
+            Self::LocalRead
+            | Self::ReuseReadIndex
+            | Self::PresentUnconfirmed
+            | Self::RetryNewId
+            | Self::AckFirstShard
+            | Self::OpenForgotten => "network",
+            Self::SyncErrorIgnored
+            | Self::CutMidLog
+            | Self::ChecksumIgnored
+            | Self::IdentityIgnored
+            | Self::FullDiskAcks => "disk",
+            Self::AckBeforeSync
+            | Self::VoteNotSynced
+            | Self::NoFolderSync
+            | Self::DropUncommitted
+            | Self::CommitHintAhead
+            | Self::SnapshotShort
+            | Self::StableCountLost
+            | Self::IdsNotInSnapshot
+            | Self::SnapshotNotSynced
+            | Self::LeaderRestore => "crash",
+            Self::ForeignShardAbsent => "churn",
+            Self::LeftForgotten => "moves",
+            Self::LostTailVotes | Self::OldImageJoins => "images",
+            Self::CopyAckEarly
+            | Self::ClearKeepsBits
+            | Self::StaleDeltaMerged
+            | Self::FirstFrameIsAll
+            | Self::MergedNotTold
+            | Self::CopyLogIgnored => "cube",
+            Self::SettledSomewhere
+            | Self::CellClosedEarly
+            | Self::CommitEarly
+            | Self::UnsealedTold
+            | Self::LastDropLost
+            | Self::ClaimCountsOne
+            | Self::RelayedAsOwn
+            | Self::PartsNamedAlike
+            | Self::WeightsAlike
+            | Self::FinishBeforeAdded => "jobs",
+            Self::GateLeftOpen
+            | Self::ForeignSessionAccepted
+            | Self::RemovedNodeAdmitted
+            | Self::StartUnheard
+            | Self::NewTokenUnasked
+            | Self::GrowthUncounted
+            | Self::QuotaRaced
+            | Self::QuotaByOldCopy
+            | Self::HelloUnproved => "access",
+            Self::UnionUnchecked
+            | Self::ToldUnverified
+            | Self::RetryKeepsKey
+            | Self::CloseIsConsent
+            | Self::ByteCapIgnored
+            | Self::ResumeTrustsOffset
+            | Self::ResumeWindowIgnored
+            | Self::StoredSidesGuessed => "reconcile",
+        }
+    }
+
+    /// Rare choices of a node that must be made often to bring it out.
+    #[must_use]
+    pub const fn provoked(self) -> &'static [&'static str] {
+        match self {
+            Self::NoFolderSync => &["small_segments"],
+            Self::SnapshotShort | Self::IdsNotInSnapshot | Self::SnapshotNotSynced => {
+                &["snapshots_often"]
+            }
+            Self::ForeignShardAbsent => &["old_map"],
+            Self::FirstFrameIsAll => &["small_pieces"],
+            _ => &[],
+        }
+    }
+}
+
+/// What breaks when a log ends before what it confirmed.
+const END_LOST: &[&str] =
+    &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
+/// What breaks when damage is read as entries.
+const DAMAGE_READ: &[&str] = &[
+    "recovered_prefix",
+    "one_log_id_one_payload",
+    "state_machine_safety",
+    "replicas_agree",
+    HEALS,
+];
+/// What breaks when a node goes on without the log that it had.
+const LOG_FORGOTTEN: &[&str] =
+    &["identity_holds", "recovered_prefix", "leader_completeness", "committed_on_quorum"];
+
+const ACKED: &str = "acked_is_contained";
+const CONVERGE: &str = "copies_converge";
+const FLUSHED: &str = "flushed_is_everywhere";
+const MAJORITY: &str = "majority_finds_majority";
+const COPY_BOUNDS: &str = "copies_hold_what_was_tried";
+const DEDUP: &str = "dedup_matches_reference";
+const EXACT: &str = "difference_is_exact";
+const BOTH: &str = "success_means_both";
+const BOUNDS: &str = "attempted_bounds_bits";
+const RETRY: &str = "retry_is_first_answer";
+const FORGET: &str = "windows_forget";
+const HEALS: &str = "heals_and_serves";
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Planted;
+
+    /// The number of the bug that is on, from 1; 0 for none.
+    static ON: AtomicU8 = AtomicU8::new(0);
+
+    /// Turns one bug on for the whole process, or all off.
+    pub fn plant(bug: Option<Planted>) {
+        let number = bug.map_or(0, |bug| bug as u8 + 1);
+        ON.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a bug is on.
+    #[must_use]
+    pub fn on(bug: Planted) -> bool {
+        ON.load(Ordering::Relaxed) == bug as u8 + 1
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{on, plant};
+
+/// Whether a bug is on: never, in this build.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+pub const fn on(_: Planted) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_read_back() {
+        let names: BTreeSet<&str> = Planted::ALL.iter().map(|bug| bug.name()).collect();
+        assert_eq!(names.len(), Planted::ALL.len());
+        assert!(Planted::ALL.len() >= 20);
+        for &bug in Planted::ALL {
+            let name = bug.name();
+            assert_eq!(Planted::parse(name), Some(bug));
+            let words: Vec<&str> = name.split('_').collect();
+            let is_word = |word: &&str| {
+                !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+            };
+            assert!(words.iter().all(is_word), "{name}");
+            // The name is the variant's, in the other spelling.
+            let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
+            assert_eq!(words.iter().map(capital).collect::<String>(), format!("{bug:?}"));
+        }
+        assert_eq!(Planted::parse("AckBeforeSync"), None);
+        assert_eq!(Planted::parse(""), None);
+    }
+
+    #[test]
+    fn each_says_what_it_does_and_what_sees_it() {
+        for bug in Planted::ALL {
+            assert!(bug.about().ends_with('.'), "{bug:?}");
+            let caught_by: BTreeSet<&&str> = bug.caught_by().iter().collect();
+            assert!(!caught_by.is_empty() && caught_by.len() == bug.caught_by().len(), "{bug:?}");
+            let profiles = [
+                "access",
+                "moves",
+                "images",
+                "calm",
+                "network",
+                "disk",
+                "crash",
+                "churn",
+                "clock",
+                "mixed",
+                "cube",
+                "jobs",
+                "reconcile",
+            ];
+            assert!(profiles.contains(&bug.profile()), "{bug:?}");
+        }
+    }
+
+    #[cfg(feature = "planted")]
+    #[test]
+    fn one_is_on_at_a_time() {
+        // No other test of this process asks for this one.
+        let bug = Planted::IdentityIgnored;
+        assert!(!on(bug));
+        plant(Some(bug));
+        assert!(on(bug) && !on(Planted::AckBeforeSync));
+        plant(None);
+        assert!(!on(bug));
+    }
+
+    #[cfg(not(feature = "planted"))]
+    #[test]
+    fn none_is_ever_on() {
+        const { assert!(!PLANTED) };
+        assert!(Planted::ALL.iter().all(|&bug| !on(bug)));
+    }
+}
