@@ -135,12 +135,13 @@ impl Door {
         Ok(())
     }
 
-    /// What a member may use; an error if the caller is none any more, or this node is none yet.
-    fn admit(&self, from: NodeId) -> Result<Arc<Local>, String> {
-        let local = self.local.get().cloned().ok_or("this node is starting")?;
+    /// What a member may use; a refusal if the caller is none any more, or this node is none yet.
+    fn admit(&self, from: NodeId) -> Result<Arc<Local>, Refusal> {
+        let starting = || Refusal::new(RefusalReason::Unavailable, "this node is starting");
+        let local = self.local.get().cloned().ok_or_else(starting)?;
         let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
         if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
-            return Err(not_a_member(from));
+            return Err(Refusal::new(RefusalReason::Removed, not_a_member(from)));
         }
         Ok(local)
     }
@@ -176,7 +177,7 @@ impl CallHandler for Door {
         let Some(local) = self.local.get() else { return Ok(()) };
         let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
         match is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
-            true => Err(Status::failed_precondition(not_a_member(from))),
+            true => Err(Status::permission_denied(not_a_member(from))),
             false => Ok(()),
         }
     }
@@ -192,9 +193,7 @@ impl CallHandler for Door {
             if kind == CallKind::Recall && matches!(decode(&body), Ok(RecallRequest::Standings)) {
                 return Ok(encode(&RecallAnswer::Standings(self.standings_of(from))));
             }
-            let admitted = self.admit(from);
-            let refused = |why| Refusal::new(RefusalReason::Unavailable, why);
-            admitted.map_err(refused)?.serve(from, kind, group, body).await
+            self.admit(from)?.serve(from, kind, group, body).await
         })
     }
 
@@ -204,7 +203,7 @@ impl CallHandler for Door {
         questions: Streaming<ExchangeQuestion>,
     ) -> PortFuture<'static, Result<AnswerParts, Status>> {
         Box::pin(async move {
-            let local = self.admit(from).map_err(Status::unavailable)?;
+            let local = self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?;
             take_questions(&local, from, questions).await
         })
     }
@@ -214,7 +213,7 @@ impl CallHandler for Door {
         from: NodeId,
         parts: Streaming<ScrubPart>,
     ) -> Result<ScrubAnswer, Status> {
-        answer_scrub(self.admit(from).map_err(Status::unavailable)?, from, parts)
+        answer_scrub(self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?, from, parts)
     }
 
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {

@@ -206,12 +206,14 @@ impl Link {
             let error = match end {
                 End::Broken(cause) => self.unreachable(cause, false),
                 End::WrongPeer(message) => self.wrong_peer(message),
+                End::Removed(message) => self.removed(message),
             };
             state.down = Some((error, Instant::now() + pause));
         }
         session.fail(|was_sent| match end {
             End::Broken(cause) => self.unreachable(cause, was_sent),
             End::WrongPeer(message) => self.wrong_peer(message),
+            End::Removed(message) => self.removed(message),
         });
     }
 
@@ -234,6 +236,11 @@ impl Link {
     fn wrong_peer(&self, message: &str) -> CallError {
         let (node, address, message) = (self.to, self.address.clone(), message.to_owned());
         CallError::WrongPeer { node, address, message }
+    }
+
+    fn removed(&self, message: &str) -> CallError {
+        let (node, reason) = (self.to, RefusalReason::Removed);
+        CallError::Refused { node, reason, message: message.to_owned() }
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkState> {

@@ -47,18 +47,22 @@ pub(super) enum End {
     Broken(String),
     /// The peer refused the hello.
     WrongPeer(String),
+    /// The peer knows that this node was removed from the cluster.
+    Removed(String),
 }
 
 impl End {
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Broken(text) | Self::WrongPeer(text) => text,
+            Self::Broken(text) | Self::WrongPeer(text) | Self::Removed(text) => text,
         }
     }
 
     fn of_status(status: &Status) -> Self {
-        if status.code() == Code::FailedPrecondition {
-            return Self::WrongPeer(status.message().to_owned());
+        match status.code() {
+            Code::FailedPrecondition => return Self::WrongPeer(status.message().to_owned()),
+            Code::PermissionDenied => return Self::Removed(status.message().to_owned()),
+            _ => {}
         }
         let mut text = status.message().to_owned();
         let mut source = status.source();

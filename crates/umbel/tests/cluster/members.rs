@@ -39,15 +39,17 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
         .await;
     assert_eq!(line_of(&status, 1).state, "draining");
     load.progress(500).await;
-    remove(&cluster, 1).await;
-    // It may have stopped by itself already.
+    // What it has of the meta group's log does not tell it that it is removed.
     cluster.nodes[0].kill();
+    remove(&cluster, 1).await;
     let status = cluster
         .status_until("node 1 removed", |status| {
             status.nodes.iter().all(|node| node.node != 1 || node.state == "removed")
         })
         .await;
     assert!(status.shards.iter().all(|shard| !shard.replicas.contains(&1)), "{status:?}");
+    let said = cluster.nodes[0].refused().await;
+    assert!(said.contains("node 1 was removed from the cluster"), "{said}");
     load.progress(1500).await;
 
     let mut history = load.finish().await;
