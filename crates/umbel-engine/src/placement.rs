@@ -8,6 +8,8 @@
 
 mod assign;
 mod shard_map;
+mod zone;
 
 pub use assign::{assign, choose_replacement};
 pub use shard_map::{ShardMap, ShardRecord};
+pub use zone::{ZONE_BYTES_MAX, Zone, ZoneError, Zones};

@@ -17,6 +17,7 @@ use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
+use umbel_engine::placement::Zone;
 use umbel_filter::Kind;
 
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
@@ -64,6 +65,10 @@ crate::settings! {
         /// Replicas wanted of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5
         /// two; with fewer nodes there are fewer replicas.
         replicas: u32 = 3,
+        /// What this node fails together with, as a rack or a place: 1 to 64 letters, digits, `-`, `_` and `.`.
+        /// Replicas of a shard are kept in different zones, and so are voters of the meta group, while there
+        /// are enough. A node without one fails alone.
+        zone: Option<String> = None,
         /// Waits until the disk has an insert before it is acknowledged. Without it a power failure
         /// may lose acknowledged inserts.
         fsync: bool = true,
@@ -224,6 +229,9 @@ impl Config {
         if self.default_kind().is_none() {
             return Err(ConfigError::DefaultKind { kind: self.resp_default_kind.clone() });
         }
+        if let Some(zone) = &self.zone {
+            Zone::new(zone.as_str())?;
+        }
         if self.console_mode().is_none() {
             return Err(ConfigError::ConsoleMode { mode: self.console.clone() });
         }
@@ -285,6 +293,11 @@ impl Config {
     /// The kind of filters that plain commands of the Redis protocol make.
     pub(crate) fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
+    }
+
+    /// What the node fails together with; None if it fails alone.
+    pub(crate) fn zone(&self) -> Option<Zone> {
+        self.zone.as_deref().and_then(|zone| Zone::new(zone).ok())
     }
 
     /// What the console is for; None if there is no such mode.

@@ -213,7 +213,11 @@ impl CallHandler for Door {
         from: NodeId,
         parts: Streaming<ScrubPart>,
     ) -> Result<ScrubAnswer, Status> {
-        answer_scrub(self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?, from, parts)
+        answer_scrub(
+            self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?,
+            from,
+            parts,
+        )
     }
 
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {

@@ -23,12 +23,12 @@ use crate::gateway::{self, Budget, Console, Gateway};
 use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
-use crate::memory_limit;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{Listener, PortFuture, Ports, Purpose, Rare};
 use crate::renewal::keep_certificate;
+use crate::self_report::{self, SelfReport};
 use crate::shard_leader;
 use crate::storage::{
     Identity, IdentityError, LogOwner, OpenError, Storage, WalOptions, Wrapping, identity,
@@ -186,7 +186,8 @@ impl Node {
         tasks.spawn(beats::send::beat(Arc::clone(&local)));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
         let told = Arc::clone(&coordinator);
-        tasks.spawn(memory_limit::tell(Arc::clone(&local), told, config.memory_limit_bytes));
+        let report = SelfReport { limit_bytes: config.memory_limit_bytes, zone: config.zone() };
+        tasks.spawn(self_report::tell(Arc::clone(&local), told, report));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));

@@ -98,6 +98,7 @@ impl MetaState {
             MetaCommand::NoteMemoryLimit { node, limit_bytes } => {
                 self.note_memory_limit(*node, *limit_bytes)
             }
+            MetaCommand::NoteZone { node, zone } => self.note_zone(*node, zone.clone()),
         }
     }
 

@@ -1,20 +1,21 @@
-//! Replicas spread over the nodes, whoever has come or gone.
+//! Replicas spread over zones and nodes, whoever has come or gone.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::command::MetaCommand;
 use super::state::MetaState;
-use crate::ids::NodeId;
-use crate::placement::ShardRecord;
+use crate::ids::{NodeId, ShardId};
+use crate::placement::{ShardRecord, Zones};
 
 /// Replicas that a node has more than another one when one is moved. Ranges of the hash space are equal, so replicas of
 /// a cluster weigh the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
 /// after an operator's own move, which must not be taken back.
 const IMBALANCE_MIN: usize = 4;
 
-/// The next move that makes replicas more even, if any does: from the node that has the most to the one that has the
-/// fewest of those that are alive. None while any other change of replicas is planned or due, so that one moves
-/// at a time.
+/// The next move that keeps replicas of a shard in more zones, or else makes the nodes' shares more even: from the node
+/// that has the most to the one that has the fewest of those that are alive, without bringing more replicas of a
+/// shard into one zone. None while any other change of replicas is planned or due, so that one moves at a time.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -51,23 +52,69 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
         return None;
     }
     let counts = map.replica_counts();
-    let count = |node: &NodeId| counts.get(node).copied().unwrap_or(0);
-    // Of several the one with the lowest number.
-    let to = *available.intersection(alive).min_by_key(|&node| count(node))?;
-    let from = *available.iter().rev().max_by_key(|&node| count(node))?;
-    if count(&from) < count(&to) + IMBALANCE_MIN {
-        return None;
-    }
-    let is_movable =
-        |record: &&ShardRecord| record.replicas.contains(&from) && !record.replicas.contains(&to);
-    let shard = map.shards.iter().find(is_movable)?.shard;
+    let mut goals: Vec<Node> = available
+        .intersection(alive)
+        .map(|&node| Node { replica_count: counts.get(&node).copied().unwrap_or(0), node })
+        .collect();
+    goals.sort_unstable();
+    let moves = map.shards.iter().flat_map(|record| {
+        let (zones, counts, goals) = (state.zones(), &counts, &goals);
+        record.replicas.iter().filter_map(move |&from| {
+            let replica_count = counts.get(&from).copied().unwrap_or(0);
+            best_goal(record, Node { replica_count, node: from }, goals, zones)
+        })
+    });
+    // Of several the one whose nodes have the lowest numbers.
+    let best =
+        moves.min_by_key(|found| (Reverse(found.gain), found.from, found.to, found.shard))?;
+    let Move { shard, from, to, .. } = best;
     Some(MetaCommand::MoveReplica { shard, from, to })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Node {
+    replica_count: usize,
+    node: NodeId,
+}
+
+/// What a move is for, the lesser first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gain {
+    /// Replicas that the one node has more than the other.
+    Even(usize),
+    /// Replicas of the shard that are not any more in the zone of the one that moves.
+    Apart(usize),
+}
+
+struct Move {
+    gain: Gain,
+    shard: ShardId,
+    from: NodeId,
+    to: NodeId,
+}
+
+/// Where a replica had best be moved, if it had. Goals are sorted, those with the fewest replicas first.
+fn best_goal(record: &ShardRecord, from: Node, goals: &[Node], zones: &Zones) -> Option<Move> {
+    let staying: Vec<NodeId> =
+        record.replicas.iter().copied().filter(|&node| node != from.node).collect();
+    let shared = zones.shared(from.node, &staying);
+    let goals = goals.iter().filter(|goal| !record.replicas.contains(&goal.node));
+    let goals = goals.map(|&goal| (zones.shared(goal.node, &staying), goal));
+    // Without zones all share none, so this is the one with the fewest replicas.
+    let (shared_there, to) = goals.min().filter(|(shared_there, _)| *shared_there <= shared)?;
+    let gain = match shared - shared_there {
+        0 => Gain::Even(from.replica_count.saturating_sub(to.replica_count)),
+        fewer => Gain::Apart(fewer),
+    };
+    let is_worth_it = !matches!(gain, Gain::Even(more) if more < IMBALANCE_MIN);
+    is_worth_it.then_some(Move { gain, shard: record.shard, from: from.node, to: to.node })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::ShardId;
+    use crate::meta::MetaReply;
+    use crate::placement::Zone;
 
     /// A formed cluster of nodes 1 to n.
     fn formed(node_count: u64, shard_count: u32, replica_count: u32) -> MetaState {
@@ -127,6 +174,70 @@ mod tests {
         state.apply(51, &MetaCommand::ReplicasChanged { shard, replicas });
         assert_eq!(spread(&state), [11, 12, 12, 13]);
         assert_eq!(next_move(&state, &state.available_nodes()), None);
+    }
+
+    fn zoned(state: &mut MetaState, zones: &[(u64, &str)]) {
+        for &(node, zone) in zones {
+            let zone = (!zone.is_empty()).then(|| Zone::new(zone).unwrap());
+            let noted = state.apply(90, &MetaCommand::NoteZone { node: NodeId(node), zone });
+            assert_eq!(noted, MetaReply::Done);
+        }
+    }
+
+    /// Shards that have two replicas in one zone.
+    fn crowded(state: &MetaState) -> usize {
+        let is_crowded = |record: &&ShardRecord| {
+            record.replicas.iter().any(|&node| state.zones().shared(node, &record.replicas) > 0)
+        };
+        state.shard_map().shards.iter().filter(is_crowded).count()
+    }
+
+    #[test]
+    fn replicas_of_a_shard_are_kept_in_different_zones() {
+        let mut state = formed(6, 64, 3);
+        assert_eq!(spread(&state), [32; 6]);
+        zoned(&mut state, &[(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"), (6, "c")]);
+        assert!(crowded(&state) > 32, "{}", crowded(&state));
+        settle(&mut state);
+        assert_eq!(crowded(&state), 0);
+        // Of each pair one has every shard.
+        let spread = spread(&state);
+        assert!(spread.iter().all(|count| (30..=34).contains(count)), "{spread:?}");
+        assert_eq!(
+            state.meta_voters_wanted(&[1, 2, 3, 4, 5].map(NodeId)),
+            [1, 2, 3, 4, 5].map(NodeId)
+        );
+    }
+
+    #[test]
+    fn zones_that_are_too_few_or_unequal_share_what_they_must() {
+        // Three replicas in two zones: two of them are together, whatever is moved.
+        let mut state = formed(4, 16, 3);
+        zoned(&mut state, &[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
+        settle(&mut state);
+        assert_eq!((crowded(&state), spread(&state)), (16, vec![12; 4]));
+        // The only node of a zone has a replica of every shard, the others share the rest.
+        let mut state = formed(5, 30, 2);
+        zoned(&mut state, &[(1, "a"), (2, "b"), (3, "b"), (4, "b"), (5, "b")]);
+        settle(&mut state);
+        assert_eq!((crowded(&state), spread(&state)[0]), (0, 30));
+        assert!(spread(&state)[1..].iter().all(|count| (6..=9).contains(count)), "{state:?}");
+        // A node that leaves its zone fails alone, so shards may have it beside the others.
+        zoned(&mut state, &[(2, "")]);
+        settle(&mut state);
+        assert_eq!(crowded(&state), 0);
+        assert_eq!(spread(&state).iter().sum::<usize>(), 60);
+    }
+
+    #[test]
+    fn voters_of_the_meta_group_are_in_different_zones() {
+        let mut state = formed(5, 1, 3);
+        zoned(&mut state, &[(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c")]);
+        state.apply(91, &MetaCommand::Drain { node: NodeId(1), drain: true });
+        // Three of four: one a zone, and of those in one who votes already.
+        let wanted = state.meta_voters_wanted(&[1, 2, 3].map(NodeId));
+        assert_eq!(wanted, [2, 4, 5].map(NodeId));
+        assert_eq!(state.meta_voters_wanted(&wanted), wanted);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::meta::join_token::Applicant;
 use crate::meta::quota::Quota;
 use crate::meta::sessions::SessionKey;
 use crate::meta::settings::FilterSettings;
+use crate::placement::Zone;
 
 /// One entry of the meta group's log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -191,6 +192,13 @@ pub enum MetaCommand {
         node: NodeId,
         /// Its limit, the control group's or the machine's.
         limit_bytes: u64,
+    },
+    /// From a node that has started: in which zone it is.
+    NoteZone {
+        /// The node.
+        node: NodeId,
+        /// Its zone; None if it is in none.
+        zone: Option<Zone>,
     },
     /// Lets a slice of a filter that grows take more than the filter is planned with: for its owner's quota.
     GrowFilter {

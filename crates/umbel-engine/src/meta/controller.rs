@@ -12,7 +12,7 @@ use super::catalogue::FilterState;
 use super::command::MetaCommand;
 use super::state::MetaState;
 use crate::ids::{FilterId, Generation, GroupId, NodeId, ShardId};
-use crate::placement::{ShardMap, ShardRecord, choose_replacement};
+use crate::placement::{ShardMap, ShardRecord, Zones, choose_replacement};
 
 #[cfg(test)]
 mod controller_test;
@@ -235,7 +235,7 @@ fn shard_tasks(state: &MetaState, views: &BTreeMap<ShardId, GroupView>, tasks: &
             }
             moves += 1;
         }
-        let target = replan(&map, record, &available, wanted_count);
+        let target = replan(&map, record, &available, state.zones(), wanted_count);
         if let Some(record) = map.get_mut(shard) {
             record.plan(&target);
         }
@@ -249,6 +249,7 @@ fn replan(
     map: &ShardMap,
     record: &ShardRecord,
     available: &BTreeSet<NodeId>,
+    zones: &Zones,
     wanted_count: usize,
 ) -> Vec<NodeId> {
     let mut target = Vec::with_capacity(wanted_count);
@@ -258,7 +259,8 @@ fn replan(
         }
     }
     while target.len() < wanted_count {
-        let Some(node) = choose_replacement(map, available, record.shard, &target) else { break };
+        let chosen = choose_replacement(map, available, zones, record.shard, &target);
+        let Some(node) = chosen else { break };
         target.push(node);
     }
     target.sort_unstable();

@@ -6,6 +6,7 @@ use super::command::{MetaError, MetaReply};
 use super::state::{MetaState, NODE_ADDRESS_BYTES_MAX};
 use crate::ids::NodeId;
 use crate::limits::NODE_COUNT_MAX;
+use crate::placement::Zone;
 
 /// What the cluster knows of a node.
 ///
@@ -154,6 +155,18 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
+    pub(super) fn note_zone(
+        &mut self,
+        node: NodeId,
+        zone: Option<Zone>,
+    ) -> Result<MetaReply, MetaError> {
+        if !self.is_live(node) {
+            return Err(MetaError::UnknownNode { node });
+        }
+        self.zones.set(node, zone);
+        Ok(MetaReply::Done)
+    }
+
     pub(super) fn remove_node(&mut self, node: NodeId) -> Result<MetaReply, MetaError> {
         match self.nodes.get(&node) {
             None => return Err(MetaError::UnknownNode { node }),
@@ -186,6 +199,7 @@ impl MetaState {
         }
         self.nodes.insert(node, NodeRecord::Removed);
         self.memory_limits.remove(&node);
+        self.zones.set(node, None);
         self.shard_map.raise_epoch();
         Ok(MetaReply::Done)
     }

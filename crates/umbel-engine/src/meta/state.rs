@@ -15,7 +15,7 @@ use super::quota::Quota;
 use super::sessions::SessionKey;
 use super::settings::HashKey;
 use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
-use crate::placement::{ShardMap, ShardRecord};
+use crate::placement::{ShardMap, ShardRecord, Zones};
 
 /// Everything that the meta group knows, changed by [`apply`](Self::apply) alone. It is its own
 /// snapshot: encoded, decoded, it goes on as if nothing had happened. Secrets of hash keys are in
@@ -74,6 +74,8 @@ pub struct MetaState {
     pub(super) cluster_quota: Quota,
     /// What members of the cluster may hold, as far as they have told.
     pub(super) memory_limits: BTreeMap<NodeId, u64>,
+    /// Of members of the cluster that have told theirs.
+    pub(super) zones: Zones,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
 }
@@ -175,6 +177,12 @@ impl MetaState {
         self.nodes().filter(|(_, record)| record.is_available()).map(|(node, _)| node).collect()
     }
 
+    /// In which zones the members are, as far as they have told.
+    #[must_use]
+    pub const fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
     /// Every filter in order of numbers, those being dropped too.
     pub fn filters(&self) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
         self.filters.iter().map(|(&id, record)| (id, record))
@@ -208,9 +216,9 @@ impl MetaState {
     }
 
     /// The nodes that shall vote in the meta group, sorted: an odd number, up to
-    /// [`META_VOTERS_MAX`], of those that may have replicas. Of the `current` voters as many as can
-    /// stay do; the others are the nodes with the lowest numbers. All other members of the cluster
-    /// are learners.
+    /// [`META_VOTERS_MAX`], of those that may have replicas. As few as can be are in one zone; of the
+    /// `current` voters as many as can stay do; the others are the nodes with the lowest numbers. All
+    /// other members of the cluster are learners.
     ///
     /// ```
     /// use umbel_engine::NodeId;
@@ -229,9 +237,15 @@ impl MetaState {
         let most = available.len().min(META_VOTERS_MAX);
         // With one voter less, as many may fail.
         let count = most - usize::from(most > 0 && most.is_multiple_of(2));
-        let (staying, others): (Vec<_>, Vec<_>) =
-            available.into_iter().partition(|node| current.contains(node));
-        let mut voters: Vec<_> = staying.into_iter().chain(others).take(count).collect();
+        let mut voters = Vec::with_capacity(count);
+        while voters.len() < count {
+            let left = available.iter().copied().filter(|node| !voters.contains(node));
+            let next = left.min_by_key(|node| {
+                (self.zones.shared(*node, &voters), !current.contains(node), *node)
+            });
+            let Some(next) = next else { break };
+            voters.push(next);
+        }
         voters.sort_unstable();
         voters
     }

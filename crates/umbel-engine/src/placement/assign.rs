@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::shard_map::ShardMap;
+use super::zone::Zones;
 use crate::ids::{NodeId, ShardId};
 
 #[cfg(test)]
@@ -83,32 +84,41 @@ fn take(
 }
 
 /// The node that shall have one more replica of a shard: of those in `available` that are not in
-/// `taken`, the one with the fewest replicas (counting what is planned), and of several the one
-/// with the best score. None if all are taken.
+/// `taken`, the one whose zone has the fewest of `taken`, of several the one with the fewest replicas
+/// (counting what is planned), and of several the one with the best score. None if all are taken.
 ///
 /// `taken` are the nodes that the shard shall have anyway.
 ///
 /// ```
-/// use umbel_engine::placement::{ShardMap, ShardRecord, choose_replacement};
+/// use umbel_engine::placement::{ShardMap, ShardRecord, Zone, Zones, choose_replacement};
 /// use umbel_engine::{NodeId, ShardId};
 ///
-/// let (a, b, c) = (NodeId(1), NodeId(2), NodeId(3));
+/// let (a, b, c, d) = (NodeId(1), NodeId(2), NodeId(3), NodeId(4));
 /// let founders = [vec![a, b], vec![a, b], vec![b, c]];
 /// let map = ShardMap::new(founders.map(ShardRecord::founded).to_vec());
 /// // Node 2 leaves shard 0: node 1 has it, and node 3 is the other.
-/// assert_eq!(choose_replacement(&map, &[a, c].into(), ShardId(0), &[a]), Some(c));
-/// assert_eq!(choose_replacement(&map, &[a].into(), ShardId(0), &[a]), None);
+/// let mut zones = Zones::default();
+/// let choose = |available: &[NodeId], zones: &Zones| {
+///     choose_replacement(&map, &available.iter().copied().collect(), zones, ShardId(0), &[a])
+/// };
+/// assert_eq!(choose(&[a, c], &zones), Some(c));
+/// assert_eq!(choose(&[a], &zones), None);
+/// // Nodes 1 and 4 fail together, so node 4 is taken where there is no other one.
+/// [a, d].map(|node| zones.set(node, Zone::new("rack1").ok()));
+/// assert_eq!((choose(&[a, c, d], &zones), choose(&[a, d], &zones)), (Some(c), Some(d)));
 /// ```
 #[must_use]
 pub fn choose_replacement(
     map: &ShardMap,
     available: &BTreeSet<NodeId>,
+    zones: &Zones,
     shard: ShardId,
     taken: &[NodeId],
 ) -> Option<NodeId> {
     let counts = map.replica_counts();
     available.iter().copied().filter(|node| !taken.contains(node)).min_by_key(|&node| {
-        (counts.get(&node).copied().unwrap_or(0), std::cmp::Reverse(score(shard, node)))
+        let count = counts.get(&node).copied().unwrap_or(0);
+        (zones.shared(node, taken), count, std::cmp::Reverse(score(shard, node)))
     })
 }
 

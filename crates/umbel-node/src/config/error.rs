@@ -1,6 +1,7 @@
 //! Why settings are refused.
 
 use umbel_engine::limits::NODE_COUNT_MAX;
+use umbel_engine::placement::ZoneError;
 
 /// A setting is wrong. Nothing was started; the message names the setting and what it may be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -132,6 +133,9 @@ pub enum ConfigError {
         /// What was named.
         host: String,
     },
+    /// The zone has no name that zones can have. Name it otherwise.
+    #[error("zone: {0}")]
+    Zone(#[from] ZoneError),
     /// The data folder has no name. Name one.
     #[error("data is empty: name a folder")]
     NoData,

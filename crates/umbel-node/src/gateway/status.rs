@@ -87,6 +87,7 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         leader_count: 0,
         is_reachable: false,
         meta_role: meta_role(meta, node).to_owned(),
+        zone: state.zones().get(node).map(ToString::to_string).unwrap_or_default(),
     });
     let shards = state.shards().map(|(range, record)| v1::ShardStatus {
         shard: record.shard.0,
@@ -129,6 +130,7 @@ fn meta_role(meta: &GroupView, node: NodeId) -> &'static str {
 #[cfg(test)]
 mod tests {
     use umbel_engine::meta::MetaCommand;
+    use umbel_engine::placement::Zone;
 
     use super::*;
 
@@ -138,6 +140,8 @@ mod tests {
         let nodes = (1..=3).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
         state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 2 });
         state.apply(2, &MetaCommand::Drain { node: NodeId(3), drain: true });
+        let zone = Zone::new("rack1").ok();
+        state.apply(3, &MetaCommand::NoteZone { node: NodeId(2), zone });
         let meta = GroupView {
             leader: Some(NodeId(1)),
             voters: vec![NodeId(1)],
@@ -149,6 +153,8 @@ mod tests {
         assert_eq!(states, ["live", "live", "draining"]);
         let roles: Vec<_> = table.nodes.iter().map(|node| node.meta_role.as_str()).collect();
         assert_eq!(roles, ["voter", "learner", "none"]);
+        let zones: Vec<_> = table.nodes.iter().map(|node| node.zone.as_str()).collect();
+        assert_eq!(zones, ["", "rack1", ""]);
         assert_eq!(table.nodes.iter().map(|node| node.replica_count).sum::<u32>(), 8);
         assert_eq!((table.replica_count, table.shards.len()), (2, 4));
         assert_eq!((table.shards[1].range_start, table.shards[3].range_last), (1 << 62, u64::MAX));

@@ -70,6 +70,8 @@ pub(crate) struct ServeArgs {
     replicas: Option<u32>,
     #[arg(long, value_name = "DIR,..", value_delimiter = ',', help = about("job_roots"))]
     job_roots: Vec<String>,
+    #[arg(long, value_name = "NAME", help = about("zone"))]
+    zone: Option<String>,
     /// Acknowledge inserts before the disk has them: a power failure may lose some
     #[arg(long = "no-fsync", action = ArgAction::SetFalse)]
     fsync: bool,
@@ -313,6 +315,7 @@ impl ServeArgs {
         set("job_roots", (roots.len() > 0).then(|| settings::texts(roots)));
         set("shards", number(self.shards));
         set("replicas", number(self.replicas));
+        set("zone", text(&self.zone));
         set("fsync", (!self.fsync).then_some(Value::Boolean(false)));
         set("insecure", self.insecure.then_some(Value::Boolean(true)));
         set("tls_cert", text(&self.tls_cert));

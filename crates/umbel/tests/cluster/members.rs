@@ -111,3 +111,31 @@ async fn replicas_move_under_load() {
     items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
     history.check();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_move_to_zones_that_have_none() {
+    let mut zones = ["a", "a", "b"].into_iter();
+    let mut cluster = Cluster::form_with(3, |node| {
+        node.set("UMBEL_ZONE", zones.next().unwrap());
+    })
+    .await;
+    cluster
+        .status_until("each node's zone", |status| {
+            let zones: Vec<_> = status.nodes.iter().map(|node| node.zone.as_str()).collect();
+            zones == ["a", "a", "b"]
+        })
+        .await;
+    let mut fourth = cluster.another(&["--join", &cluster.nodes[0].address, "--zone", "c"]);
+    fourth.start();
+    fourth.ready().await;
+    cluster.nodes.push(fourth);
+    let status = cluster
+        .status_until("a replica of each shard in each zone", |status| {
+            let is_apart = |shard: &umbel_client::proto::ShardStatus| {
+                shard.replicas.contains(&3) && shard.replicas.contains(&4)
+            };
+            status.shards.iter().all(is_apart)
+        })
+        .await;
+    assert!(status.shards.iter().all(|shard| shard.replicas.len() == 3), "{status:?}");
+}

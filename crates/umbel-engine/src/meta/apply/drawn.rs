@@ -9,6 +9,7 @@ use crate::meta::{
     JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates, Rights,
     SessionKey,
 };
+use crate::placement::Zone;
 use crate::shard::SliceShape;
 
 /// A cluster of nodes 1 to `nodes`.
@@ -143,6 +144,10 @@ fn about_principals() -> impl Strategy<Value = MetaCommand> {
         }),
         (1_u64..14, 1_000_u64..9_000).prop_map(|(node, limit_bytes)| {
             MetaCommand::NoteMemoryLimit { node: NodeId(node), limit_bytes }
+        }),
+        (1_u64..14, 0_u8..4).prop_map(|(node, zone)| {
+            let zone = (zone > 0).then(|| Zone::new(format!("z{zone}")).unwrap());
+            MetaCommand::NoteZone { node: NodeId(node), zone }
         }),
     ]
 }

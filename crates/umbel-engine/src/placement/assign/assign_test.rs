@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::ShardRecord;
+use crate::placement::{ShardRecord, Zone};
 
 fn cluster(numbers: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
     numbers.into_iter().map(NodeId).collect()
@@ -107,21 +107,25 @@ proptest! {
     }
 
     #[test]
-    fn a_replacement_is_the_least_loaded(
+    fn a_replacement_is_the_least_loaded_of_the_zone_that_is_used_least(
         founders in prop::collection::vec(prop::collection::btree_set(1_u64..8, 1..4), 1..10),
         available in prop::collection::btree_set(1_u64..10, 0..8),
+        zones in prop::collection::vec(0_u8..4, 9),
     ) {
+        let zones: Zones = (1..).map(NodeId).zip(zones).filter(|(_, zone)| *zone > 0)
+            .map(|(node, zone)| (node, Zone::new(format!("z{zone}")).unwrap())).collect();
         let founded = |nodes| ShardRecord::founded(cluster(nodes).into_iter().collect());
         let map = ShardMap::new(founders.into_iter().map(founded).collect());
         let available = cluster(available);
         let taken = map.shards[0].replicas.clone();
-        let chosen = choose_replacement(&map, &available, ShardId(0), &taken);
+        let chosen = choose_replacement(&map, &available, &zones, ShardId(0), &taken);
         let load = |node: NodeId| map.shards_of(node).count();
         let free: Vec<_> = available.iter().copied().filter(|node| !taken.contains(node)).collect();
         prop_assert_eq!(chosen.is_some(), !free.is_empty());
         if let Some(chosen) = chosen {
             prop_assert!(free.contains(&chosen));
-            prop_assert_eq!(Some(load(chosen)), free.iter().map(|&node| load(node)).min());
+            let cost = |node: NodeId| (zones.shared(node, &taken), load(node));
+            prop_assert_eq!(Some(cost(chosen)), free.iter().map(|&node| cost(node)).min());
         }
     }
 }

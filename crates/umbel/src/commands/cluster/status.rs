@@ -19,6 +19,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "leads": node.leader_count,
             "reachable": node.is_reachable,
             "meta": node.meta_role,
+            "zone": node.zone,
         })
     };
     let shard = |shard: &ShardStatus| {
@@ -92,10 +93,16 @@ fn exchange_text(status: &StatusResponse, people: bool) -> String {
 }
 
 fn node_rows(status: &StatusResponse, people: bool) -> Rows {
-    let heading = &["", "number", "address", "state", "reachable", "replicas", "leads", "meta"];
+    let has_zones = status.nodes.iter().any(|node| !node.zone.is_empty());
+    let heading: &[&str] = if has_zones {
+        &["", "number", "address", "state", "reachable", "replicas", "leads", "meta", "zone"]
+    } else {
+        &["", "number", "address", "state", "reachable", "replicas", "leads", "meta"]
+    };
     let mut rows = Rows::new(heading, &[1, 5, 6]);
     for node in &status.nodes {
-        rows.push(vec![
+        let zone = if node.zone.is_empty() { "-".to_owned() } else { node.zone.clone() };
+        let row = [
             "node".to_owned(),
             node.node.to_string(),
             if people { harmless(&node.address) } else { node.address.clone() },
@@ -104,7 +111,8 @@ fn node_rows(status: &StatusResponse, people: bool) -> Rows {
             node.replica_count.to_string(),
             node.leader_count.to_string(),
             node.meta_role.clone(),
-        ]);
+        ];
+        rows.push(row.into_iter().chain(has_zones.then_some(zone)).collect());
     }
     rows
 }

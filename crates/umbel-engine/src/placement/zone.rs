@@ -1,0 +1,119 @@
+//! Zones: what fails together, as a rack, a room or a region.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ids::NodeId;
+
+/// Longest name of a zone, in bytes: those of clouds have 30.
+pub const ZONE_BYTES_MAX: usize = 64;
+
+/// The name of what fails together: 1 to [`ZONE_BYTES_MAX`] letters, digits, `-`, `_` and `.`.
+///
+/// ```
+/// use umbel_engine::placement::Zone;
+///
+/// assert_eq!(Zone::new("eu-central-1a")?.as_str(), "eu-central-1a");
+/// assert!(Zone::new("rack 7").is_err());
+/// # Ok::<(), umbel_engine::placement::ZoneError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Zone(String);
+
+/// The text names no zone. Choose another name.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error(
+    "a zone's name has 1 to {ZONE_BYTES_MAX} letters, digits, '-', '_' and '.', unlike {name:?}"
+)]
+pub struct ZoneError {
+    /// Its first characters.
+    name: String,
+}
+
+impl Zone {
+    /// Checks a text.
+    ///
+    /// # Errors
+    /// If it is empty, too long, or holds another character.
+    pub fn new(name: impl Into<String>) -> Result<Self, ZoneError> {
+        let name = name.into();
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if (1..=ZONE_BYTES_MAX).contains(&name.len()) && name.chars().all(is_allowed) {
+            return Ok(Self(name));
+        }
+        Err(ZoneError { name: name.chars().take(ZONE_BYTES_MAX).collect() })
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Zone {
+    type Error = ZoneError;
+
+    fn try_from(name: String) -> Result<Self, ZoneError> {
+        Self::new(name)
+    }
+}
+
+impl From<Zone> for String {
+    fn from(zone: Zone) -> Self {
+        zone.0
+    }
+}
+
+/// Which node is in which zone. A node without one fails alone.
+///
+/// ```
+/// use umbel_engine::NodeId;
+/// use umbel_engine::placement::{Zone, Zones};
+///
+/// let rack = Zone::new("rack1").unwrap();
+/// let zones: Zones = [(NodeId(1), rack.clone()), (NodeId(2), rack)].into_iter().collect();
+/// assert_eq!(zones.shared(NodeId(1), &[NodeId(1), NodeId(2), NodeId(3)]), 1);
+/// assert_eq!(zones.shared(NodeId(3), &[NodeId(1), NodeId(4)]), 0);
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Zones(BTreeMap<NodeId, Zone>);
+
+impl Zones {
+    /// Where a node is, if it has said so.
+    #[must_use]
+    pub fn get(&self, node: NodeId) -> Option<&Zone> {
+        self.0.get(&node)
+    }
+
+    /// Notes where a node is; None forgets it.
+    pub fn set(&mut self, node: NodeId, zone: Option<Zone>) {
+        match zone {
+            Some(zone) => drop(self.0.insert(node, zone)),
+            None => drop(self.0.remove(&node)),
+        }
+    }
+
+    /// How many of these nodes, itself not counted, are in the zone of a node.
+    #[must_use]
+    pub fn shared(&self, node: NodeId, others: &[NodeId]) -> usize {
+        let Some(zone) = self.get(node) else { return 0 };
+        others.iter().filter(|&&other| other != node && self.get(other) == Some(zone)).count()
+    }
+}
+
+impl FromIterator<(NodeId, Zone)> for Zones {
+    fn from_iter<T: IntoIterator<Item = (NodeId, Zone)>>(zones: T) -> Self {
+        Self(zones.into_iter().collect())
+    }
+}
