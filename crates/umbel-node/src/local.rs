@@ -95,7 +95,7 @@ impl Local {
         let mut nodes = founders;
         nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
         let recollection = Arc::new(Recollection::default());
-        recollection.ask(&links, node, nodes).await;
+        recollection.ask(&links, node, nodes).await?;
         recollection.restore(&storage, GroupId::META).await.map_err(failed)?;
         let meta = Group::start(
             GroupId::META,
@@ -316,7 +316,11 @@ impl Local {
         }
         if wanted.keys().any(|shard| !running.contains(shard)) {
             // Whoever was away when the meta group started may be there now.
-            self.recollection.ask(&self.links, self.node, self.addresses()).await;
+            let asked = self.recollection.ask(&self.links, self.node, self.addresses()).await;
+            if let Err(why) = asked {
+                self.fail(why);
+                return None;
+            }
         }
         for (&shard, (range, record)) in &wanted {
             if !running.contains(&shard)

@@ -223,6 +223,11 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
+    /// Whether the peer knows that this node was removed from the cluster.
+    pub(crate) const fn is_removal(&self) -> bool {
+        matches!(self, Self::Refused { reason: RefusalReason::Removed, .. })
+    }
+
     /// Whether the call was certainly not carried out, so that it may be sent elsewhere even if it
     /// must not happen twice.
     pub(crate) fn is_certainly_undone(&self) -> bool {

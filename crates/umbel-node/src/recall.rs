@@ -65,18 +65,21 @@ impl Recollection {
 
     /// Asks all these nodes that were not heard yet, and those that they know of. Whoever does not
     /// answer now is not waited for: a cluster must start with some of its nodes away.
+    ///
+    /// # Errors
+    /// If one of them says that this node was removed from the cluster; then it must not go on.
     pub(crate) async fn ask(
         &self,
         links: &Links,
         node: NodeId,
         mut nodes: BTreeMap<NodeId, String>,
-    ) {
+    ) -> Result<(), String> {
         let mut asked: BTreeSet<NodeId> = self.lock().heard.clone();
         asked.insert(node);
         loop {
             nodes.retain(|other, _| !asked.contains(other));
             if nodes.is_empty() {
-                return;
+                return Ok(());
             }
             asked.extend(nodes.keys());
             let asks = std::mem::take(&mut nodes).into_iter().map(async |(other, address)| {
@@ -90,19 +93,22 @@ impl Recollection {
                     RECALL_TIMEOUT,
                 );
                 match called.await.map(|answer| decode(&answer)) {
-                    Ok(Ok(RecallAnswer::Standings(standings))) => Some((other, standings)),
+                    Ok(Ok(RecallAnswer::Standings(standings))) => Ok(Some((other, standings))),
                     Ok(other) => {
                         tracing::warn!(?other, "what is known of this node was not understood");
-                        None
+                        Ok(None)
                     }
+                    Err(error) if error.is_removal() => Err(error.to_string()),
                     Err(error) => {
                         tracing::info!(%error, "a node did not say what it knows of this one");
-                        None
+                        Ok(None)
                     }
                 }
             });
-            for (other, standings) in join_all(asks).await.into_iter().flatten() {
-                nodes.extend(self.lock().take(other, standings));
+            for answer in join_all(asks).await {
+                if let Some((other, standings)) = answer? {
+                    nodes.extend(self.lock().take(other, standings));
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use umbel_engine::liveness::{Beat, GroupStanding, Order};
 use umbel_engine::{GroupId, NodeId};
 
 use crate::local::Local;
-use crate::peer::{CallError, CallKind, RefusalReason};
+use crate::peer::{CallError, CallKind};
 use crate::raft::encoding::{decode, encode};
 
 /// Sends beats and carries out what they order; never ends.
@@ -101,9 +101,7 @@ async fn send_beat(local: &Local, node: NodeId, address: &str, beat: &Beat) {
         Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
         Err(CallError::Unreachable { .. }) => local.beats().is_unreachable(node),
         // The entry that removes a node may never reach it: who has it says so.
-        Err(CallError::Refused { reason: RefusalReason::Removed, message, .. }) => {
-            local.fail(format!("{node} says: {message}"));
-        }
+        Err(error) if error.is_removal() => local.fail(error.to_string()),
         // Silence, or a node that is starting: both show in time.
         Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
     }

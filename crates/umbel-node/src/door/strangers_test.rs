@@ -9,7 +9,7 @@ use umbel_engine::{GroupId, NodeId};
 
 use crate::node::Node;
 use crate::node::node_test::{deadline, start_alone};
-use crate::peer::{CallError, CallKind, Links, LocalIdentity, RefusalReason};
+use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::{RealNet, RealSeed};
 use crate::raft::encoding::encode;
 use crate::raft::types::{Types, Vote};
@@ -48,9 +48,7 @@ async fn who_was_removed_or_never_was_opens_no_link() {
     for number in [removed.0, 0] {
         let links = links_of(&node, number);
         let refused = say(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
-        let is_removed =
-            matches!(refused, CallError::Refused { reason: RefusalReason::Removed, .. });
-        assert!(is_removed, "{number}: {refused}");
+        assert!(refused.is_removal(), "{number}: {refused}");
     }
     node.shutdown().await;
 }

@@ -23,7 +23,7 @@ const ROOMS: [(&str, usize); 19] = [
     ("crates/umbel-node/src", CIRCLE_FILES_MAX),
     ("crates/umbel-objects/src", CIRCLE_FILES_MAX),
     ("crates/umbel-reconcile/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-reconcile-engine/src", 8),
+    ("crates/umbel-reconcile-engine/src", CIRCLE_FILES_MAX),
     ("crates/umbel-records/src", CIRCLE_FILES_MAX),
     ("crates/umbel-sketch/src", CIRCLE_FILES_MAX),
     ("crates/umbel-static/src", CIRCLE_FILES_MAX),
