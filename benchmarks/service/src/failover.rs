@@ -257,7 +257,7 @@ async fn check_present(client: &Client, from: u64, to: u64) -> Result<()> {
 }
 
 /// Waits until every node leads its share of the shards, within one.
-async fn even(client: &Client, node_count: usize) -> Result<()> {
+pub(crate) async fn even(client: &Client, node_count: usize) -> Result<()> {
     let started = Instant::now();
     loop {
         let status = client.status().await;

@@ -11,11 +11,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use umbel_client::Client;
 
+use crate::failover::even;
 use crate::processes::{processor_time, rss_bytes};
 use crate::system::{Places, SYSTEMS, Servers};
 use crate::table::{grouped, median, save};
 
-/// Quiet after the shards have leaders, before anything is measured.
+/// Quiet after the shards have leaders, each at its home, before anything is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Longest page of metrics that is read.
@@ -84,8 +85,9 @@ async fn run_one(args: &IdleArgs, places: &Places) -> Result<Row> {
     let shards = args.shards.to_string();
     let servers = Servers::start(system, places, &["--shards", &shards, "--replicas", "3"]).await?;
     let ids = servers.ids();
-    sleep(SETTLE).await;
     let client = servers.client()?;
+    even(&client, servers.addresses.len()).await?;
+    sleep(SETTLE).await;
     let (changes_start, leaders_start) = (leader_changes(&servers).await?, leaders(&client).await?);
     let (time_start, started) = (processor_time(&ids)?, Instant::now());
     sleep(Duration::from_secs_f64(args.idle_seconds)).await;
