@@ -2,7 +2,7 @@
 
 use crate::digest::RunningDigest;
 use crate::error::ReadError;
-use crate::limits::BLOCK_BYTES_DEFAULT;
+use crate::limits::{BLOCK_BYTES_DEFAULT, FIRST_READ_BYTES};
 use crate::source::Source;
 use crate::{ByteSpan, Compression, ContentDigest, Stored};
 
@@ -64,7 +64,8 @@ impl ContentReader {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        self.buffer.resize(BLOCK_BYTES_DEFAULT, 0);
+        let grown = (2 * self.buffer.len()).clamp(FIRST_READ_BYTES, BLOCK_BYTES_DEFAULT);
+        self.buffer.resize(grown, 0);
         let (count, error) = self.source.read(&mut self.buffer);
         match error {
             Some(error) if count == 0 => return Err(error),

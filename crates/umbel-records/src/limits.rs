@@ -14,6 +14,10 @@ pub const RECORD_BYTES_MAX: usize = 1 << 30;
 /// second-level cache between reading and hashing.
 pub const BLOCK_BYTES_DEFAULT: usize = 1 << 20;
 
+/// First size of a buffer that grows to a block: 32 KiB. Buffers are zeroed, and jobs have a hundred thousand files
+/// that are shorter; a long file reaches a block within five reads.
+pub(crate) const FIRST_READ_BYTES: usize = 32 << 10;
+
 /// Stored bytes that are decoded from at a time: 128 KiB, the largest zstd block and the
 /// usual read-ahead of Linux.
 pub(crate) const STORED_BYTES: usize = 128 << 10;

@@ -14,7 +14,7 @@ use memchr::{memchr, memrchr};
 
 use crate::digest::RunningDigest;
 use crate::error::ReadError;
-use crate::limits::KEPT_BLOCKS;
+use crate::limits::{FIRST_READ_BYTES, KEPT_BLOCKS};
 use crate::source::Source;
 use crate::table::TableCutter;
 use crate::{BlockRecords, ByteSpan, Compression, ContentDigest, ReadLimits, Stored};
@@ -276,12 +276,14 @@ impl RecordReader {
     /// ends; behind the end of the span, reads once.
     fn fill(&mut self, target_bytes: usize) {
         while self.filled < target_bytes && matches!(self.stage, Stage::Skipping | Stage::Reading) {
-            if self.buffer.len() < target_bytes {
-                // Exactly, because doubling is done by the caller and the limit is meant.
-                self.buffer.reserve_exact(target_bytes - self.buffer.len());
-                self.buffer.resize(target_bytes, 0);
+            if self.filled == self.buffer.len() {
+                let grown = (2 * self.filled).max(FIRST_READ_BYTES).min(target_bytes);
+                // Exactly, because doubling is done here and the limit is meant.
+                self.buffer.reserve_exact(grown - self.filled);
+                self.buffer.resize(grown, 0);
             }
-            let (count, error) = self.source.read(&mut self.buffer[self.filled..target_bytes]);
+            let room = self.buffer.len().min(target_bytes);
+            let (count, error) = self.source.read(&mut self.buffer[self.filled..room]);
             self.filled += count;
             match error {
                 Some(error) => self.stage = Stage::Failed(error),
