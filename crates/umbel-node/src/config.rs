@@ -34,11 +34,11 @@ crate::settings! {
     /// ```
     pub struct Config {
         /// Where to listen, HOST:PORT. Clients, other nodes, probes and metrics share this port; 0
-        /// lets the system choose one.
+        /// lets the system choose.
         /// Another host than the own machine needs TLS (`tls_cert`), or `insecure`.
         listen: String = "127.0.0.1:7300".to_owned(),
         /// Where other nodes and clients reach this node, HOST:PORT; without it, where it listens.
-        /// Needed when it listens on all addresses (0.0.0.0 or ::).
+        /// Needed when it listens on 0.0.0.0 or ::.
         advertise: Option<String> = None,
         /// The data folder, which is made if it is not there. It holds the node's identity, log and
         /// snapshots; only one process may use it.

@@ -70,9 +70,10 @@ pub(crate) struct ServeArgs {
     replicas: Option<u32>,
     #[arg(long, value_name = "DIR,..", value_delimiter = ',', help = about("job_roots"))]
     job_roots: Vec<String>,
-    #[arg(long, value_name = "NAME", help = about("zone"))]
+    /// What this node fails together with, as a rack (docs/cluster.md)
+    #[arg(long, value_name = "NAME")]
     zone: Option<String>,
-    /// Acknowledge inserts before the disk has them: a power failure may lose some
+    /// Acknowledge inserts before the disk has them: power failures lose some
     #[arg(long = "no-fsync", action = ArgAction::SetFalse)]
     fsync: bool,
     #[arg(long, help = about("insecure"))]
