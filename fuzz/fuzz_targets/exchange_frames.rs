@@ -6,9 +6,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_step::Outbox;
 use umbel_dedup_engine::{Frame, Input, Output, WorkerId};
 use umbel_fuzz::exchange::{items, link, next_frame, plan, worker};
+use umbel_step::Outbox;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, mut rest)) = input.split_first() else { return };

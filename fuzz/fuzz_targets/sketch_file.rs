@@ -6,10 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_reconcile_engine::{
-    ItemIndex, ItemRef, Kind, SketchDecoder, SketchReader, StoredSketch,
-};
 use umbel_fuzz::sketches::{file, forged};
+use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchDecoder, SketchReader, StoredSketch};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[kind, piece], bytes)) = input.split_first_chunk() else { return };

@@ -7,12 +7,12 @@
 //!
 //! Numbers are small on purpose, so that most inputs get past the checks of the header; checksums are put right.
 
-use umbel_step::Outbox;
 use umbel_dedup_engine::{
     Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
     Level, Mode, Output, Place, PlaceBits, Plan, Rank, Suspect, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
+use umbel_step::Outbox;
 
 /// Bytes of a frame before its payload.
 const HEAD_BYTES: usize = 12;

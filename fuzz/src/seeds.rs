@@ -10,8 +10,8 @@ use crate::exchange::recorded;
 use crate::{saved, sessions, sketches, static_files};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
-use umbel_reconcile_engine::Kind;
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
+use umbel_reconcile_engine::Kind;
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.
 pub type Seed = (&'static str, &'static str, Vec<u8>);

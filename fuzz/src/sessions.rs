@@ -11,14 +11,14 @@
 use std::collections::VecDeque;
 
 use umbel_codec::crc32c;
-use umbel_step::Outbox;
+use umbel_engine::repair::{
+    Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
+};
 use umbel_reconcile_engine::{
     Direction, Input, Item, ItemIndex, Kind, Limits, Optimize, Options, Output, Role, Session,
     SessionError,
 };
-use umbel_engine::repair::{
-    Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
-};
+use umbel_step::Outbox;
 
 /// Most messages that are exchanged before the input's own.
 const HONEST_MAX: u8 = 16;
