@@ -343,6 +343,8 @@ pub(crate) struct CopyLoad {
     pub(crate) convergence_ms: Option<u64>,
     /// None, unless they were asked for.
     pub(crate) probes: RateProbes,
+    /// New items a second that clients of this node insert; None where they were not watched for long enough.
+    pub(crate) new_per_second: Option<f64>,
 }
 
 /// Sweeps over the cube of a node.

@@ -7,6 +7,7 @@
 //! | `storage` | one log for all groups, snapshots, identity |
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
 //! | `peer` | links between nodes |
+//! | `arrivals` | how fast new items come to slices and copies |
 //! | `beats` | which nodes are alive; elections when one is not |
 //! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange |
@@ -19,6 +20,7 @@
 //! | `local`, `node` | what a node has, from its start to its end |
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
 
+mod arrivals;
 mod beats;
 mod calls;
 mod comparisons;

@@ -89,7 +89,7 @@ impl LocalCopy {
     /// # Errors
     /// [`LocalCopyError`] says what to do.
     pub async fn insert(&self, hashes: &[ItemHash]) -> Result<Vec<bool>, LocalCopyError> {
-        let inserted = self.copy.insert(self.generation, hashes).await;
+        let inserted = self.copy.insert_arriving(self.generation, hashes).await;
         inserted.map_err(|failure| self.error(&failure))
     }
 

@@ -12,6 +12,7 @@ use umbel_engine::shard::{
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_step::planted::{self, Planted};
 
+use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
@@ -22,7 +23,6 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
-mod arrivals;
 mod growing;
 mod load;
 mod scrub;
@@ -60,7 +60,7 @@ pub(crate) struct ShardLeader {
     /// Counts of how full slices are.
     loads: load::Loads,
     /// How fast new items come to them.
-    arrivals: arrivals::Arrivals,
+    pub(crate) arrivals: Arrivals,
     /// Items on their way to slices that grow.
     growing: growing::Growing,
     /// One moves the windows on, others wait for it.
@@ -97,7 +97,7 @@ impl ShardLeader {
             writes,
             scrubs,
             loads,
-            arrivals: arrivals::Arrivals::default(),
+            arrivals: Arrivals::default(),
             growing,
             window_turn: tokio::sync::Mutex::default(),
         })

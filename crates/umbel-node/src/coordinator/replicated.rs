@@ -83,7 +83,7 @@ impl Act<'_> {
         hashes: &[ItemHash],
     ) -> Result<Vec<bool>, CopyFailure> {
         match self {
-            Self::Insert(_) => copy.insert(generation, hashes).await,
+            Self::Insert(_) => copy.insert_arriving(generation, hashes).await,
             Self::Contains(_) => copy.contains(generation, hashes),
             Self::Look => copy.inserted(generation).map(|_| Vec::new()),
         }

@@ -19,6 +19,7 @@ use umbel_step::planted::{self, Planted};
 
 use super::failure::CopyFailure;
 use super::journal::Journal;
+use crate::arrivals::Arrivals;
 
 mod absorbing;
 mod comparing;
@@ -41,6 +42,8 @@ pub(crate) struct Copy {
     /// Rises whenever the copy knows more, or is emptied.
     revision: watch::Sender<u64>,
     pub(super) traffic: Traffic,
+    /// Of items that clients of this node inserted.
+    pub(crate) arrivals: Arrivals,
 }
 
 /// What is behind the lock.
@@ -123,6 +126,7 @@ impl Copy {
             saving: tokio::sync::Mutex::new(()),
             revision: watch::Sender::new(0),
             traffic: Traffic::default(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -214,6 +218,22 @@ impl Copy {
         self.check(&state, generation)?;
         state.replica.filter().contains_batch(hashes, present);
         Ok(())
+    }
+
+    /// Inserts items that a client of this node brings, and counts the new ones among those that arrive: once over
+    /// all nodes, on however many the items are held at once.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub(crate) async fn insert_arriving(
+        self: &Arc<Self>,
+        generation: Generation,
+        hashes: &[ItemHash],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        let is_new = self.insert(generation, hashes).await?;
+        let new_count = is_new.iter().map(|&is_new| f64::from(u8::from(is_new))).sum();
+        self.arrivals.add((self.filter, generation), new_count);
+        Ok(is_new)
     }
 
     /// Inserts items, and says of each whether it was new here, once all are on this node's disk.

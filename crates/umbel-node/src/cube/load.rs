@@ -69,6 +69,7 @@ impl Copy {
             refused_count: self.traffic.refused_count.load(Ordering::Relaxed),
             convergence_ms: state.convergence.map(ms),
             probes,
+            new_per_second: self.arrivals.per_second((self.filter, state.generation())),
         }
     }
 

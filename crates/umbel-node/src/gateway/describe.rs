@@ -29,6 +29,7 @@ pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
         new_per_second: outlook.new_per_second,
         seconds_to_capacity: outlook.seconds_to_capacity,
         seconds_to_rate: outlook.seconds_to_rate,
+        seconds_to_growth: outlook.seconds_to_growth,
         unexplained_one_count: info.unexplained_one_count(),
         ..load
     }

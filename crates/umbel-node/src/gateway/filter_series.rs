@@ -17,7 +17,7 @@ use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 
 use crate::calls::RateProbes;
 use crate::coordinator::Coordinator;
-use crate::coordinator::catalogue::outlook::{Outlook, Room, new_per_second};
+use crate::coordinator::catalogue::outlook::{Outlook, Room, new_per_second, seconds_to_growth};
 use crate::local::Local;
 use crate::metrics;
 use crate::ports::Purpose;
@@ -70,7 +70,7 @@ struct Series {
     value: fn(&Row) -> Option<f64>,
 }
 
-const SERIES: [Series; 12] = [
+const SERIES: [Series; 13] = [
     Series {
         name: "umbel_filter_capacity_items",
         help: "Different items that the filter is planned for, on all nodes together.",
@@ -108,7 +108,7 @@ const SERIES: [Series; 12] = [
     },
     Series {
         name: "umbel_filter_new_items_per_second",
-        help: "New items a second in these shards, those of the last hour counting more.",
+        help: "New items a second in these shards, or inserted on this node, those of the last hour counting more.",
         value: |row| row.held.outlook.new_per_second,
     },
     Series {
@@ -120,6 +120,11 @@ const SERIES: [Series; 12] = [
         name: "umbel_filter_rate_eta_seconds",
         help: "Seconds until these shards err as often as planned, at that rate.",
         value: |row| row.held.outlook.seconds_to_rate,
+    },
+    Series {
+        name: "umbel_filter_growth_eta_seconds",
+        help: "Seconds until one of these shards opens its next level, at that rate.",
+        value: |row| row.held.outlook.seconds_to_growth,
     },
     Series {
         name: "umbel_filter_unexplained_ones",
@@ -268,7 +273,9 @@ async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<He
     let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
     let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
     let here = room.share(count, shard_count);
-    sum.outlook = here.outlook(sum.items, new_per_second(loads.iter()));
+    let rate = new_per_second(loads.iter());
+    let seconds_to_growth = seconds_to_growth(&settings.shape, loads.iter(), rate);
+    sum.outlook = Outlook { seconds_to_growth, ..here.outlook(sum.items, rate) };
     (count > 0).then_some(sum)
 }
 
@@ -284,7 +291,8 @@ async fn copy(local: &Local, id: FilterId) -> Option<Held> {
         rate_now: load.false_positive_rate,
         probes: load.probes,
         unexplained_ones: None,
-        outlook: Outlook::default(),
+        // What other nodes' clients insert is not known here: sums over nodes tell when it is full.
+        outlook: Outlook { new_per_second: load.new_per_second, ..Outlook::default() },
     })
 }
 

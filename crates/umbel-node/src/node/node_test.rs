@@ -72,6 +72,12 @@ impl Node {
         self.local.shard(shard).unwrap()
     }
 
+    /// What clients of this node insert into a replicated filter comes later by so much.
+    pub(crate) fn let_arrivals_wait(&self, filter: FilterId, ms: u64) {
+        let copy = self.local.copies().get(filter).unwrap();
+        copy.arrivals.ahead_ms.fetch_add(ms, std::sync::atomic::Ordering::Relaxed);
+    }
+
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {
         let cell = OnceLock::new();
         assert!(cell.set(Arc::clone(&self.local)).is_ok());

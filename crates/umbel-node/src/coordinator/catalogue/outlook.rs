@@ -1,23 +1,27 @@
-//! What is to be expected of a filter: when it has the items that it was made for, and when it errs as often as
-//! was planned.
+//! What is to be expected of a filter: when it has the items that it was made for, when it errs as often as was
+//! planned, and when it grows.
 
 use umbel_engine::shard::SliceShape;
-use umbel_filter::sizing::seconds_until;
+use umbel_filter::sizing::{SCALABLE_GROWTH, seconds_until};
 
-use super::FilterInfo;
+use super::{CopiesInfo, FilterInfo};
 use crate::calls::{RateProbes, SliceLoad};
 use crate::coordinator::sizes::items_at_rate;
 
-/// Forecasts, if items go on to come as they do. Of filters that grow, forget or are replicated nothing is
-/// forecast.
+#[cfg(test)]
+mod outlook_test;
+
+/// Forecasts, if items go on to come as they do. Of filters that forget nothing is forecast.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Outlook {
-    /// New items a second over all shards; None while they were not watched for long enough.
+    /// New items a second over all shards or nodes; None while they were not watched for long enough.
     pub(crate) new_per_second: Option<f64>,
     /// Seconds until the filter has the items that it was planned for; None if that is not in sight.
     pub(crate) seconds_to_capacity: Option<f64>,
     /// Seconds until it errs as often as planned.
     pub(crate) seconds_to_rate: Option<f64>,
+    /// Seconds until a shard of a filter that grows opens its next level, the first of them to do so.
+    pub(crate) seconds_to_growth: Option<f64>,
 }
 
 /// What a filter, or a part of it, has room for.
@@ -54,7 +58,7 @@ impl Room {
         let seconds_to_rate = self.at_rate.and_then(until);
         // A filter that grows or forgets is never used up.
         let seconds_to_capacity = self.at_rate.and_then(|_| until(self.capacity));
-        Outlook { new_per_second, seconds_to_capacity, seconds_to_rate }
+        Outlook { new_per_second, seconds_to_capacity, seconds_to_rate, seconds_to_growth: None }
     }
 }
 
@@ -72,16 +76,53 @@ pub(crate) fn new_per_second<'a>(slices: impl Iterator<Item = &'a SliceLoad>) ->
     (known_count > 0.0).then(|| sum * count / known_count)
 }
 
+/// Seconds until the first of these slices has the last item that its levels have room for; None of kinds that
+/// do not grow, and where that is not in sight. `new_per_second` is that of all of them, which take equal parts.
+#[expect(clippy::cast_precision_loss, reason = "a forecast")]
+pub(crate) fn seconds_to_growth<'a>(
+    shape: &SliceShape,
+    slices: impl ExactSizeIterator<Item = &'a SliceLoad>,
+    new_per_second: Option<f64>,
+) -> Option<f64> {
+    let SliceShape::Scalable { item_count: first, .. } = *shape else { return None };
+    let per_slice = new_per_second? / slices.len().max(1) as f64;
+    let until = slices.map(|slice| seconds_until(level_room(first, slice.new_count), per_slice));
+    until.flatten().min_by(f64::total_cmp)
+}
+
+/// Items that fit into the open level of a slice: levels have room for n, 2n, 4n, ... items.
+#[expect(clippy::cast_precision_loss, reason = "a forecast")]
+fn level_room(first: u64, new_count: u64) -> f64 {
+    let (mut level, mut room) = (u128::from(first.max(1)), u128::from(first.max(1)));
+    while room < u128::from(new_count) {
+        level *= u128::from(SCALABLE_GROWTH);
+        room += level;
+    }
+    (room - u128::from(new_count)) as f64
+}
+
+impl CopiesInfo {
+    /// New items a second that clients insert on any of the nodes that answered. An item that comes to two nodes
+    /// before these have told each other counts twice, so that a forecast may be early, and is not late.
+    fn new_per_second(&self) -> Option<f64> {
+        let reports = self.all.iter().filter_map(|(_, report)| report.as_ref());
+        reports.filter_map(|report| report.load.new_per_second).reduce(|sum, rate| sum + rate)
+    }
+}
+
 impl FilterInfo {
-    /// What is to be expected of the filter.
+    /// What is to be expected of the filter; of a replicated one, of this node's copy, to which come what clients
+    /// insert anywhere.
     pub(crate) fn outlook(&self) -> Outlook {
-        if self.copies.is_some() {
-            return Outlook::default();
-        }
         let settings = &self.record.settings;
         let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
-        let rate = new_per_second(self.slices.iter().map(|(_, slice)| slice));
-        room.outlook(self.item_count(), rate)
+        if let Some(copies) = &self.copies {
+            return room.outlook(copies.own.item_count, copies.new_per_second());
+        }
+        let slices = || self.slices.iter().map(|(_, slice)| slice);
+        let rate = new_per_second(slices());
+        let seconds_to_growth = seconds_to_growth(&settings.shape, slices(), rate);
+        Outlook { seconds_to_growth, ..room.outlook(self.item_count(), rate) }
     }
 
     /// Random items that the filter was asked for, evenly over its shards, and how many it called present.
@@ -99,43 +140,5 @@ impl FilterInfo {
     pub(crate) fn unexplained_one_count(&self) -> Option<u64> {
         let counts = self.slices.iter().map(|(_, slice)| slice.unexplained_one_count);
         counts.reduce(|sum, count| Some(sum?.saturating_add(count?))).flatten()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use umbel_filter::Kind;
-
-    use super::*;
-
-    fn blocks(block_count: u64) -> SliceShape {
-        let kind = Kind::Blocked.id();
-        SliceShape::Blocks { kind, block_count, block_bits: 512, probe_count: 6 }
-    }
-
-    #[test]
-    fn room_is_used_up_by_what_comes() {
-        // A million items at 1 %.
-        let room = Room::of(&blocks(19_359), 1_000_000, 0.01);
-        let at_rate = room.at_rate.unwrap();
-        assert!((at_rate / 1e6 - 1.0).abs() < 0.001, "{at_rate}");
-        let outlook = room.outlook(Some(400_000.0), Some(100.0));
-        assert_eq!(outlook.seconds_to_capacity, Some(6_000.0));
-        assert!((outlook.seconds_to_rate.unwrap() - 6_000.0).abs() < 20.0);
-        let quarter = room.share(2, 8).outlook(Some(100_000.0), Some(25.0));
-        assert_eq!(quarter.seconds_to_capacity, Some(6_000.0));
-        // Nothing comes, nothing is known, all bits are set, more is in than planned.
-        assert_eq!(room.outlook(Some(0.0), Some(0.0)).seconds_to_capacity, None);
-        assert_eq!(room.outlook(Some(0.0), None), Outlook::default());
-        assert_eq!(room.outlook(None, None).seconds_to_rate, Some(0.0));
-        assert_eq!(room.outlook(Some(2e6), None).seconds_to_capacity, Some(0.0));
-    }
-
-    #[test]
-    fn what_grows_is_never_used_up() {
-        let shape = SliceShape::Scalable { item_count: 10, false_positive_rate: 0.01 };
-        let room = Room::of(&shape, 10, 0.01);
-        let outlook = room.outlook(Some(9.0), Some(1.0));
-        assert_eq!(outlook, Outlook { new_per_second: Some(1.0), ..Outlook::default() });
     }
 }

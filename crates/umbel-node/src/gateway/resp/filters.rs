@@ -414,6 +414,7 @@ pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, 
         ("new_per_second", number(outlook.new_per_second)),
         ("seconds_to_capacity", number(outlook.seconds_to_capacity)),
         ("seconds_to_rate", number(outlook.seconds_to_rate)),
+        ("seconds_to_growth", number(outlook.seconds_to_growth)),
         ("unexplained_one_count", info.unexplained_one_count().map_or(Reply::Null, Reply::number)),
     ];
     Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))

@@ -19,6 +19,7 @@ pub(super) fn rows(info: &InfoResponse) -> Vec<(&'static str, String)> {
             ("at capacity", until(info.seconds_to_capacity)),
             ("at planned rate", until(info.seconds_to_rate)),
         ]);
+        rows.extend(info.seconds_to_growth.map(|seconds| ("next level", until(Some(seconds)))));
     }
     rows.extend(info.unexplained_one_count.map(|count| ("ones beyond chance", count.to_string())));
     rows
@@ -37,7 +38,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// As members of a JSON object.
-pub(super) fn members(info: &InfoResponse) -> [(&'static str, Value); 5] {
+pub(super) fn members(info: &InfoResponse) -> [(&'static str, Value); 6] {
     let measured = info.measured.as_ref().map(|measured| {
         json!({
             "probes": measured.probe_count,
@@ -52,6 +53,7 @@ pub(super) fn members(info: &InfoResponse) -> [(&'static str, Value); 5] {
         ("new_per_second", json!(info.new_per_second)),
         ("seconds_to_capacity", json!(info.seconds_to_capacity)),
         ("seconds_to_rate", json!(info.seconds_to_rate)),
+        ("seconds_to_growth", json!(info.seconds_to_growth)),
         ("unexplained_ones", json!(info.unexplained_one_count)),
     ]
 }
@@ -75,6 +77,7 @@ mod tests {
             new_per_second: Some(12.34),
             seconds_to_capacity: Some(99.6),
             unexplained_one_count: Some(7),
+            seconds_to_growth: Some(60.0),
             ..nothing
         };
         let expected = [
@@ -82,6 +85,7 @@ mod tests {
             ("new a second", "12.3"),
             ("at capacity", "in 100 s"),
             ("at planned rate", "not in sight"),
+            ("next level", "in 60 s"),
             ("ones beyond chance", "7"),
         ];
         assert_eq!(rows(&info), expected.map(|(name, text)| (name, text.to_owned())));
