@@ -42,7 +42,7 @@ impl Dice {
 fn lie(bytes: &[u8], at_end: bool, dice: &mut Dice) -> Vec<u8> {
     let mut buffer = FrameBuffer::default();
     buffer.push(bytes);
-    let mut frame = buffer.next().expect("a frame").expect("a whole one");
+    let mut frame = buffer.next_frame().expect("a frame").expect("a whole one");
     let length = frame.body.len() as u64;
     let at =
         if at_end { length.saturating_sub(1 + dice.draw(8)) } else { dice.draw(length.max(1)) };

@@ -36,7 +36,7 @@ fn run(
     shuttle.damage = Box::new(move |to_ours, bytes| {
         if !to_ours {
             buffer.push(&bytes);
-            while let Some(frame) = buffer.next().expect("a frame") {
+            while let Some(frame) = buffer.next_frame().expect("a frame") {
                 let message = Message::read(&frame).expect("a message");
                 if let Message::Plan(plan) = message {
                     seen.borrow_mut().push(plan);

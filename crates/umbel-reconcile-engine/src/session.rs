@@ -140,7 +140,7 @@ impl Session {
                 }
             }
             Input::Received(bytes) => {
-                let waiting = self.inbox.len() + bytes.len();
+                let waiting = self.inbox.waiting_bytes() + bytes.len();
                 self.inbox.push(&bytes);
                 if !self.wants_bytes() && waiting > INBOX_BYTES_MAX {
                     return Err(limit("bytes that wait", waiting as u64, INBOX_BYTES_MAX as u64));
@@ -191,7 +191,7 @@ impl Session {
             if !self.wants_bytes() {
                 return Ok(());
             }
-            let Some(frame) = self.inbox.next()? else { break };
+            let Some(frame) = self.inbox.next_frame()? else { break };
             if frame.frame_type == OFFER {
                 return Err(SessionError::Resumable);
             }

@@ -216,7 +216,7 @@ impl FrameBuffer {
 
     /// Bytes that wait.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn waiting_bytes(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
@@ -225,7 +225,7 @@ impl FrameBuffer {
     /// # Errors
     ///
     /// If it is longer than frames may be, or its checksum is wrong.
-    pub fn next(&mut self) -> Result<Option<RawFrame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<RawFrame>, FrameError> {
         let waiting = self.bytes.get(self.taken..).unwrap_or_default();
         let Some((body_bytes, header_bytes)) = body_length(waiting)? else { return Ok(None) };
         let end = header_bytes + 1 + body_bytes;
@@ -307,13 +307,13 @@ mod tests {
             let mut found = Vec::new();
             for chunk in bytes.chunks(cut) {
                 buffer.push(chunk);
-                while let Some(frame) = buffer.next().unwrap() {
+                while let Some(frame) = buffer.next_frame().unwrap() {
                     prop_assert_eq!(frame.wire_bytes, frame_bytes(frame.body.len()) as u64);
                     found.push(frame.body);
                 }
             }
             prop_assert_eq!(found, bodies);
-            prop_assert_eq!(buffer.len(), 0);
+            prop_assert_eq!(buffer.waiting_bytes(), 0);
         }
 
         #[test]
@@ -324,7 +324,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let mut buffer = FrameBuffer::default();
             buffer.push(&bytes);
-            prop_assert!(!matches!(buffer.next(), Ok(Some(_))));
+            prop_assert!(!matches!(buffer.next_frame(), Ok(Some(_))));
         }
     }
 
@@ -332,9 +332,9 @@ mod tests {
     fn a_long_length_is_refused_before_the_body() {
         let mut buffer = FrameBuffer::default();
         buffer.push(&[0xff, 0xff, 0xff]);
-        assert!(matches!(buffer.next(), Err(FrameError::Length { .. })));
+        assert!(matches!(buffer.next_frame(), Err(FrameError::Length { .. })));
         let mut buffer = FrameBuffer::default();
         buffer.push(&[0xff, 0xff]);
-        assert_eq!(buffer.next(), Ok(None));
+        assert_eq!(buffer.next_frame(), Ok(None));
     }
 }

@@ -23,7 +23,7 @@ const FAULTS: [&str; 8] =
 fn lie(bytes: &[u8], fault: &str, drawn: u64) -> Vec<u8> {
     let mut buffer = FrameBuffer::default();
     buffer.push(bytes);
-    let mut frame = buffer.next().expect("a frame").expect("a whole one");
+    let mut frame = buffer.next_frame().expect("a frame").expect("a whole one");
     let length = frame.body.len() as u64;
     let from_end = length.saturating_sub(1 + drawn % 8);
     let at = if fault == "lie" { drawn % length.max(1) } else { from_end };

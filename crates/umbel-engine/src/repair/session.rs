@@ -123,7 +123,7 @@ impl RepairSession {
         }
         self.core.step_begins();
         while !self.core.is_over
-            && let Some(frame) = self.inbox.next()?
+            && let Some(frame) = self.inbox.next_frame()?
         {
             let message = Message::read(&frame, &self.core.message_limits())?;
             self.core.received(&message, frame.wire_bytes)?;

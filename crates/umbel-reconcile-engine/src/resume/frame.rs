@@ -154,7 +154,7 @@ impl ResumeReader {
     /// # Errors
     /// If it is none.
     pub fn next_frame(&mut self) -> Result<Option<ResumeFrame>, ResumeError> {
-        match self.buffer.next()? {
+        match self.buffer.next_frame()? {
             Some(frame) => ResumeFrame::read(frame.frame_type, &frame.body).map(Some),
             None => Ok(None),
         }

@@ -160,7 +160,7 @@ impl JournalReader {
     /// # Errors
     /// If it is none: the journal ends before it.
     pub fn next_record(&mut self) -> Result<Option<(JournalRecord, u64)>, ResumeError> {
-        let Some(frame) = self.buffer.next()? else { return Ok(None) };
+        let Some(frame) = self.buffer.next_frame()? else { return Ok(None) };
         let record = JournalRecord::read(frame.frame_type, &frame.body)?;
         Ok(Some((record, frame.wire_bytes)))
     }
