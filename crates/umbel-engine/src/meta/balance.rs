@@ -100,8 +100,10 @@ fn best_goal(record: &ShardRecord, from: Node, goals: &[Node], zones: &Zones) ->
     let shared = zones.shared(from.node, &staying);
     let goals = goals.iter().filter(|goal| !record.replicas.contains(&goal.node));
     let goals = goals.map(|&goal| (zones.shared(goal.node, &staying), goal));
-    // Without zones all share none, so this is the one with the fewest replicas.
-    let (shared_there, to) = goals.min().filter(|(shared_there, _)| *shared_there <= shared)?;
+    // The first that shares none has the fewest replicas of those: where there are no zones nobody else is looked at.
+    let apart = goals.clone().find(|(shared_there, _)| *shared_there == 0);
+    let best = apart.or_else(|| goals.min());
+    let (shared_there, to) = best.filter(|(shared_there, _)| *shared_there <= shared)?;
     let gain = match shared - shared_there {
         0 => Gain::Even(from.replica_count.saturating_sub(to.replica_count)),
         fewer => Gain::Apart(fewer),
