@@ -81,8 +81,8 @@ impl From<Zone> for String {
 /// use umbel_engine::NodeId;
 /// use umbel_engine::placement::{Zone, Zones};
 ///
-/// let rack = Zone::new("rack1").unwrap();
-/// let zones: Zones = [(NodeId(1), rack.clone()), (NodeId(2), rack)].into_iter().collect();
+/// let mut zones = Zones::default();
+/// [1, 2].map(|node| zones.set(NodeId(node), Zone::new("rack1").ok()));
 /// assert_eq!(zones.shared(NodeId(1), &[NodeId(1), NodeId(2), NodeId(3)]), 1);
 /// assert_eq!(zones.shared(NodeId(3), &[NodeId(1), NodeId(4)]), 0);
 /// ```
@@ -109,11 +109,5 @@ impl Zones {
     pub fn shared(&self, node: NodeId, others: &[NodeId]) -> usize {
         let Some(zone) = self.get(node) else { return 0 };
         others.iter().filter(|&&other| other != node && self.get(other) == Some(zone)).count()
-    }
-}
-
-impl FromIterator<(NodeId, Zone)> for Zones {
-    fn from_iter<T: IntoIterator<Item = (NodeId, Zone)>>(zones: T) -> Self {
-        Self(zones.into_iter().collect())
     }
 }

@@ -112,8 +112,11 @@ proptest! {
         available in prop::collection::btree_set(1_u64..10, 0..8),
         zones in prop::collection::vec(0_u8..4, 9),
     ) {
-        let zones: Zones = (1..).map(NodeId).zip(zones).filter(|(_, zone)| *zone > 0)
-            .map(|(node, zone)| (node, Zone::new(format!("z{zone}")).unwrap())).collect();
+        let mut placed = Zones::default();
+        for (node, zone) in (1..).map(NodeId).zip(zones) {
+            placed.set(node, (zone > 0).then(|| Zone::new(format!("z{zone}")).unwrap()));
+        }
+        let zones = placed;
         let founded = |nodes| ShardRecord::founded(cluster(nodes).into_iter().collect());
         let map = ShardMap::new(founders.into_iter().map(founded).collect());
         let available = cluster(available);
