@@ -14,10 +14,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("umbel-files", &[]),
     ("umbel-objects", &["umbel-files", "umbel-filter", "umbel-records"]),
     ("umbel-step", &[]),
-    (
-        "umbel-dedup-engine",
-        &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch", "umbel-step"],
-    ),
+    ("umbel-dedup-engine", &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-step"]),
     (
         "umbel-reconcile-engine",
         &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch", "umbel-step"],
