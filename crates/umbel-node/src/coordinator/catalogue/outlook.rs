@@ -103,7 +103,8 @@ fn level_room(first: u64, new_count: u64) -> f64 {
 
 impl CopiesInfo {
     /// New items a second that clients insert on any of the nodes that answered. An item that comes to two nodes
-    /// before these have told each other counts twice, so that a forecast may be early, and is not late.
+    /// before these have told each other counts twice, so that a forecast may be early; of nodes that did not
+    /// answer, or are watched for less than a minute, nothing counts, so that it may be late.
     fn new_per_second(&self) -> Option<f64> {
         let reports = self.all.iter().filter_map(|(_, report)| report.as_ref());
         reports.filter_map(|report| report.load.new_per_second).reduce(|sum, rate| sum + rate)
