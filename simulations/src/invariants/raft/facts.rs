@@ -126,7 +126,7 @@ pub(super) struct GroupFacts {
     pub(super) applied: BTreeMap<u64, AppliedFacts>,
     /// Voters by the entry that says so, applied or not.
     pub(super) voters: BTreeMap<EntryId, Voters>,
-    /// Who saved a vote for a leader, ever.
+    /// Who had a vote for a leader on the disk, ever.
     pub(super) votes: BTreeMap<LeaderId, BTreeSet<NodeId>>,
     /// The highest leader that knew of its election.
     pub(super) leader_max: Option<LeaderId>,
@@ -183,6 +183,10 @@ impl GroupFacts {
                 let (log, lost) =
                     (LogView::opened(purged, last, ends), std::mem::take(&mut replica.lost));
                 *replica = Replica { log, vote, snapshot, is_lost, lost, ..Replica::default() };
+                // It may be one that the node heard of before it started, and took over on its disk.
+                if let Some(vote) = vote {
+                    self.votes.entry((vote.term, vote.node)).or_default().insert(node);
+                }
             }
             Event::Appended { entry, checksum, voters, .. } => {
                 let before = entry.index.checked_sub(1).and_then(|index| replica.log.id(index));

@@ -1,6 +1,7 @@
 //! For each promise a story that breaks it, and one that looks alike and is legal.
 
-use umbel_node::ports::observer::{Event, GroupReport};
+use umbel_engine::NodeId;
+use umbel_node::ports::observer::{Event, GroupReport, VoteId};
 
 use super::story::{GROUP, Story, id, report, set};
 
@@ -121,6 +122,20 @@ fn leaders_are_elected() {
     story.is_legal();
     story.elected(1, 3, &[1]);
     story.breaks("election_safety");
+}
+
+#[test]
+fn a_vote_that_a_log_opens_with_counts() {
+    let mut story = Story::formed();
+    story.voted(1, 2, 1, false);
+    story.all_stopped();
+    // Node 2 was told of the vote before it started, and so grants it without saving it again.
+    let vote = VoteId { term: 2, node: NodeId(1), is_committed: false };
+    let ends = [id(0, 0, 0), id(1, 1, 1)];
+    story.opened(1, None, Some(id(1, 1, 1)), &ends, Some(vote));
+    story.opened(2, None, Some(id(1, 1, 1)), &ends, Some(vote));
+    story.voted(1, 2, 1, true);
+    story.is_legal();
 }
 
 #[test]
