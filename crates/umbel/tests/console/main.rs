@@ -16,6 +16,7 @@ mod accessible;
 mod drawings;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
+mod large;
 mod operate;
 mod pictures;
 mod report_pages;

@@ -247,8 +247,10 @@ async fn a_node_that_was_killed_shows_as_silent_and_the_page_of_one_as_not_live(
     );
     cluster.nodes[1].kill();
     browser.until_shown(
-        "the node that is left says that it hears no majority",
-        "document.getElementById('notice').textContent.includes('does not hear a majority')",
+        "the node that is left says that it hears no majority, since when, and shows what it knows",
+        "/does not hear a majority of the cluster since \\d\\d?:\\d\\d:\\d\\d.* It shows what it knows/.test( \
+           document.getElementById('notice').textContent) \
+         && document.querySelectorAll('.range-row').length === 3",
     );
     cluster.nodes[0].kill();
     browser.until_shown(

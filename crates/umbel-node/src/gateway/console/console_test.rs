@@ -191,6 +191,36 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
     node.shutdown().await;
 }
 
+/// What a node answers who proves nothing, at every path of the console and at that of liveness, but for the time.
+async fn told_to_nobody(node: &Node) -> Vec<String> {
+    let views = View::ALL.map(|view| format!("/console/events/{}", view.name()));
+    let others = ["/livez", "/console/", "/console/none.js", "/console/events/none"];
+    let assets = assets::ALL.iter().map(|asset| asset.path);
+    let mut told = Vec::new();
+    for path in assets.chain(others).chain(views.iter().map(String::as_str)) {
+        let (_, text) = got(node, path, &[]).await;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("date:")).collect();
+        told.push(format!("{path}\n{}", lines.join("\n")));
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_proves_nothing_is_told_the_same_of_every_cluster() {
+    let (_full_folder, full) = alone().await;
+    create(&full.coordinator(), "mail.secret", Kind::Blocked).await;
+    let (_empty_folder, empty) = alone().await;
+    for node in [&full, &empty] {
+        add(node, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics]).await;
+    }
+    let told = told_to_nobody(&full).await;
+    assert_eq!(told, told_to_nobody(&empty).await);
+    let views = told.iter().filter(|told| told.starts_with("/console/events/"));
+    assert!(views.clone().count() == 6 && views.clone().all(|told| told.contains("HTTP/1.1 401")));
+    full.shutdown().await;
+    empty.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_are_shown_to_who_may_see_them_under_whatever_name() {
     let (_folder, node) = alone().await;

@@ -1,0 +1,81 @@
+//! Views of a cluster of many shards and filters are there within a second.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use umbel_client::{Client, Distribution, NewFilter};
+
+use crate::browser;
+use crate::servers::Cluster;
+use crate::webdriver::Browser;
+
+const SHARDS: u32 = 64;
+
+const FILTERS: u32 = 200;
+
+/// Filters that are made at once.
+const MADE_AT_ONCE: usize = 16;
+
+/// How long a view may take, from its address to what it shows.
+const LOAD_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How often a view is loaded until one load was quick enough: what else the machine does makes the others slow.
+const LOADS_MAX: u32 = 10;
+
+/// The views, and what each shows of this cluster once it is there: an expression in the page.
+const VIEWS: [(&str, &str); 5] = [
+    ("cluster", "document.querySelectorAll('.range-row .leader').length === 64"),
+    ("filters", "document.querySelectorAll('tbody th button').length === 25"),
+    ("jobs", "document.querySelector('.empty:not([hidden])')"),
+    (
+        "cube",
+        "document.querySelectorAll('.corner').length === 3 && document.querySelectorAll('.edge').length === 2",
+    ),
+    // Each filter in each shard, and the pairs of copies.
+    ("repair", "document.querySelector('.figures').innerText.includes('12,740')"),
+];
+
+/// Makes the filters: one is replicated, so that cube and repair have something to show.
+async fn fill(client: &Client) {
+    let one = NewFilter::for_rate(1000, 0.01);
+    let numbers: Vec<u32> = (1..FILTERS).collect();
+    for numbers in numbers.chunks(MADE_AT_ONCE) {
+        let mut making = JoinSet::new();
+        for number in numbers {
+            let (client, name, one) = (client.clone(), format!("seen.{number:03}"), one.clone());
+            making.spawn(async move { client.create(&name, &one).await });
+        }
+        making.join_all().await.into_iter().for_each(|made| drop(made.unwrap()));
+    }
+    let copied = NewFilter { distribution: Distribution::Replicated, ..one };
+    client.create("copied", &copied).await.unwrap();
+}
+
+/// How long it takes to load a view, by the page's clock, which begins when the browser goes to the address.
+fn load(browser: &Browser, address: &str, (view, sign): (&str, &str)) -> Duration {
+    // Another view of the same page would not be loaded, only shown.
+    browser.open("about:blank");
+    browser.open(&format!("http://{address}/console#{view}"));
+    browser.until_shown(
+        &format!("the view {view} is live"),
+        &format!("document.getElementById('connection')?.dataset.state === 'live' && {sign}"),
+    );
+    let now_ms = browser.run("return performance.now();");
+    Duration::from_secs_f64(now_ms.as_f64().unwrap() / 1e3)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn views_of_many_shards_and_filters_load_within_a_second() {
+    let Some(browser) = browser() else { return };
+    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SHARDS", &SHARDS.to_string())).await;
+    fill(&cluster.nodes[0].patient_client()).await;
+    for view in VIEWS {
+        let mut took = Vec::new();
+        while took.last().is_none_or(|&last| last > LOAD_TIME_MAX) {
+            assert!(took.len() < LOADS_MAX as usize, "{}: {took:?}", view.0);
+            took.push(load(&browser, &cluster.nodes[0].address, view));
+        }
+        eprintln!("{}: {took:?}", view.0);
+    }
+    browser.assert_content();
+}
