@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_proto::v1::{
     ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, ExpireRequest,
     FilterSummary, FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind,
-    ListRequest, Window,
+    ListRequest, RotateRequest, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -100,6 +100,21 @@ impl NewFilter {
     ) -> Self {
         let slice_ms = u64::try_from(slice.as_millis()).unwrap_or(u64::MAX);
         let window = Window { slice_ms, slice_count, ..Window::default() };
+        Self { window: Some(window), ..Self::for_rate(capacity, false_positive_rate) }
+    }
+
+    /// A filter that keeps items until [`Client::rotate`] was called once more than this often since they came. For
+    /// so many items in all slices together.
+    ///
+    /// ```
+    /// use umbel_client::NewFilter;
+    ///
+    /// let runs = NewFilter::for_manual_window(1_000_000, 0.001, 7);
+    /// assert_eq!(runs.window.map(|window| (window.manual, window.slice_count)), Some((true, 7)));
+    /// ```
+    #[must_use]
+    pub fn for_manual_window(capacity: u64, false_positive_rate: f64, slice_count: u32) -> Self {
+        let window = Window { slice_count, manual: true, ..Window::default() };
         Self { window: Some(window), ..Self::for_rate(capacity, false_positive_rate) }
     }
 
@@ -301,6 +316,27 @@ impl Client {
                 .await?;
         let ClearResponse { generation, unconfirmed_nodes } = answer;
         Ok(Cleared { generation, unconfirmed_nodes })
+    }
+
+    /// Ends the slice at hand of a manual window, at once over all shards, and returns the filter's new
+    /// generation. What is inserted from then on is in a new slice, and what was in the oldest one is gone. Calls
+    /// that come together rotate once.
+    ///
+    /// It is sent again only if nothing was changed.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation tells.
+    pub async fn rotate(&self, name: &str) -> Result<u64, ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let message = RotateRequest { name: name.to_owned() };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().rotate(request).await
+                })
+                .await?;
+        Ok(answer.generation)
     }
 
     /// Has the copies of a replicated filter exchange what they have, and returns once every node

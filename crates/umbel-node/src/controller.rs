@@ -264,7 +264,11 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
         }
         Task::ClearSlice { shard, filter, generation } => {
             let command = ShardCommand::ClearSlice { filter, generation };
-            (shard, command, filter, SliceDone::Cleared(generation))
+            (shard, command, filter, SliceDone::Begun(generation))
+        }
+        Task::RotateSlice { shard, filter, generation } => {
+            let command = ShardCommand::RotateSlice { filter, generation };
+            (shard, command, filter, SliceDone::Begun(generation))
         }
     };
     match coordinator.shard_call(shard, ShardRequest::Command(command), deadline).await {

@@ -373,6 +373,14 @@ impl Filters for Node {
         }
     }
 
+    async fn rotate(&self, _: Request<RotateRequest>) -> Answer<RotateResponse> {
+        let mut world = self.count("rotate");
+        match world.faults.pop_front() {
+            Some(Fault::Refuse(code, detail)) => Err(status(code, &detail)),
+            _ => Ok(Response::new(RotateResponse { generation: 2 })),
+        }
+    }
+
     async fn expire(&self, request: Request<ExpireRequest>) -> Answer<ExpireResponse> {
         Ok(Response::new(ExpireResponse { expires_ms: request.into_inner().after_ms }))
     }

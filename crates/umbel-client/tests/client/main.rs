@@ -177,6 +177,7 @@ async fn the_catalogue_is_served() {
     assert_eq!(client.list("b").await.unwrap().len(), 4);
     assert_eq!(client.info("a").await.unwrap().filter.unwrap().name, "a");
     assert_eq!(client.clear("a").await.unwrap().generation, 2);
+    assert_eq!(client.rotate("a").await.unwrap(), 2);
     assert_eq!(client.merge("a", &["b2", "b3"]).await.unwrap(), 2);
     assert_eq!(client.status().await.unwrap().epoch, 7);
     assert_eq!(client.join("z:1", 1, 1).await.unwrap().node, 4);

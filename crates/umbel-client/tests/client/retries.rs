@@ -201,10 +201,12 @@ async fn clearing_is_sent_again_only_if_nothing_happened() {
     cluster.fail([no_quorum()]);
     assert_eq!(client.clear("seen").await.unwrap().generation, 2);
     assert_eq!(cluster.world().calls["clear"], 2);
-    cluster.fail([Fault::Refuse(
-        Code::Unavailable,
-        detail(ErrorCode::OutcomeUnknown, Applied::Unknown),
-    )]);
+    let unknown =
+        || Fault::Refuse(Code::Unavailable, detail(ErrorCode::OutcomeUnknown, Applied::Unknown));
+    cluster.fail([unknown()]);
     assert!(matches!(client.clear("seen").await, Err(ClientError::ChangeUnknown(_))));
     assert_eq!(cluster.world().calls["clear"], 3);
+    cluster.fail([no_quorum(), unknown()]);
+    assert!(matches!(client.rotate("seen").await, Err(ClientError::ChangeUnknown(_))));
+    assert_eq!(cluster.world().calls["rotate"], 2);
 }

@@ -73,6 +73,9 @@ impl MetaState {
             MetaCommand::ClearFilter { filter, generation } => {
                 self.clear_filter(*filter, *generation)
             }
+            MetaCommand::RotateFilter { filter, generation } => {
+                self.rotate_filter(*filter, *generation)
+            }
             MetaCommand::FilterCleared { filter, generation } => {
                 self.filter_cleared(*filter, *generation)
             }

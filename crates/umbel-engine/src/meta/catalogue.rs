@@ -70,6 +70,29 @@ pub enum FilterState {
     },
     /// Shards are forgetting its slices; its name is free.
     Dropping,
+    /// Shards are ending the slice at hand of its window.
+    Rotating {
+        /// The generation that starts when all have.
+        to: Generation,
+    },
+}
+
+impl FilterState {
+    /// The generation that all shards are being brought to, if they are.
+    ///
+    /// ```
+    /// use umbel_engine::{Generation, meta::FilterState};
+    ///
+    /// assert_eq!(FilterState::Rotating { to: Generation(3) }.next_generation(), Some(Generation(3)));
+    /// assert_eq!(FilterState::Live.next_generation(), None);
+    /// ```
+    #[must_use]
+    pub const fn next_generation(self) -> Option<Generation> {
+        match self {
+            Self::Clearing { to } | Self::Rotating { to } => Some(to),
+            Self::Creating { .. } | Self::Importing | Self::Live | Self::Dropping => None,
+        }
+    }
 }
 
 impl fmt::Display for FilterState {
@@ -80,6 +103,7 @@ impl fmt::Display for FilterState {
             Self::Live => "live",
             Self::Clearing { .. } => "being cleared",
             Self::Dropping => "being dropped",
+            Self::Rotating { .. } => "being rotated",
         })
     }
 }
@@ -120,7 +144,9 @@ impl FilterRecord {
         let was_importing = match self.state {
             FilterState::Creating { importing } => importing,
             FilterState::Importing => true,
-            FilterState::Live | FilterState::Clearing { .. } => false,
+            FilterState::Live | FilterState::Clearing { .. } | FilterState::Rotating { .. } => {
+                false
+            }
             FilterState::Dropping => return false,
         };
         was_importing == importing && self.settings == *settings
@@ -251,7 +277,10 @@ impl MetaState {
         match record.state {
             FilterState::Creating { .. } => return Err(record.busy()),
             FilterState::Importing => record.state = FilterState::Live,
-            FilterState::Live | FilterState::Clearing { .. } | FilterState::Dropping => {}
+            FilterState::Live
+            | FilterState::Clearing { .. }
+            | FilterState::Rotating { .. }
+            | FilterState::Dropping => {}
         }
         Ok(MetaReply::Done)
     }
@@ -294,13 +323,36 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
+    pub(super) fn rotate_filter(
+        &mut self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        if !record.settings.shape.is_rotated_by_hand() {
+            let what = format!(
+                "{:?} has no slices that end by hand, expected a filter with a manual window",
+                record.name.as_str()
+            );
+            return Err(MetaError::BadSettings { what });
+        }
+        let to = Generation(record.generation.0.saturating_add(1));
+        match record.state {
+            FilterState::Live if record.generation > generation => {}
+            FilterState::Live => record.state = FilterState::Rotating { to },
+            FilterState::Rotating { .. } => {}
+            _ => return Err(record.busy()),
+        }
+        Ok(MetaReply::Done)
+    }
+
     pub(super) fn filter_cleared(
         &mut self,
         filter: FilterId,
         generation: Generation,
     ) -> Result<MetaReply, MetaError> {
         let record = self.named(filter)?;
-        if record.state == (FilterState::Clearing { to: generation }) {
+        if record.state.next_generation() == Some(generation) {
             record.generation = generation;
             record.state = FilterState::Live;
             // Its slices begin anew as they were planned.

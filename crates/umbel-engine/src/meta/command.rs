@@ -128,7 +128,7 @@ pub enum MetaCommand {
         /// The generation that ends.
         generation: Generation,
     },
-    /// From the controller: every shard is at this generation.
+    /// From the controller: every shard is at this generation, that a clearing or a rotation leads to.
     FilterCleared {
         /// The filter.
         filter: FilterId,
@@ -225,6 +225,14 @@ pub enum MetaCommand {
         filter: FilterId,
         /// Milliseconds since 1970.
         expires_ms: u64,
+    },
+    /// Ends the slice at hand of a window that goes by hand, and starts the filter's next generation, unless
+    /// that has begun: a request that comes again does not rotate twice.
+    RotateFilter {
+        /// The filter.
+        filter: FilterId,
+        /// The generation that ends.
+        generation: Generation,
     },
 }
 

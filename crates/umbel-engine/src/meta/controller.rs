@@ -54,8 +54,8 @@ pub struct GroupView {
 pub enum SliceDone {
     /// The slice is there.
     Created,
-    /// The slice is at this generation and was empty when it came to it.
-    Cleared(Generation),
+    /// The slice is at this generation: it was emptied, or rotated, for it.
+    Begun(Generation),
     /// The slice is not there any more.
     Dropped,
 }
@@ -99,8 +99,17 @@ pub enum Task {
         /// The filter.
         filter: FilterId,
     },
-    /// Have a shard empty its slice of a filter; answered by [`SliceDone::Cleared`].
+    /// Have a shard empty its slice of a filter; answered by [`SliceDone::Begun`].
     ClearSlice {
+        /// The shard.
+        shard: ShardId,
+        /// The filter.
+        filter: FilterId,
+        /// The generation that starts.
+        generation: Generation,
+    },
+    /// Have a shard end the slice at hand of a filter's window; answered by [`SliceDone::Begun`].
+    RotateSlice {
         /// The shard.
         shard: ShardId,
         /// The filter.
@@ -280,9 +289,9 @@ fn filter_tasks(
             FilterState::Creating { .. } => {
                 (SliceDone::Created, MetaCommand::FilterCreated { filter })
             }
-            FilterState::Clearing { to: generation } => {
+            FilterState::Clearing { to: generation } | FilterState::Rotating { to: generation } => {
                 let when_done = MetaCommand::FilterCleared { filter, generation };
-                (SliceDone::Cleared(generation), when_done)
+                (SliceDone::Begun(generation), when_done)
             }
             FilterState::Dropping => (SliceDone::Dropped, MetaCommand::FilterDropped { filter }),
         };
@@ -299,9 +308,12 @@ fn filter_tasks(
                 *count += 1;
                 tasks.push(match done {
                     SliceDone::Created => Task::EnsureSlice { shard, filter },
-                    SliceDone::Cleared(generation) => {
-                        Task::ClearSlice { shard, filter, generation }
-                    }
+                    SliceDone::Begun(generation) => match record.state {
+                        FilterState::Rotating { .. } => {
+                            Task::RotateSlice { shard, filter, generation }
+                        }
+                        _ => Task::ClearSlice { shard, filter, generation },
+                    },
                     SliceDone::Dropped => Task::DropSlice { shard, filter },
                 });
             }

@@ -71,6 +71,14 @@ pub enum ShardCommand {
         /// By the leader's clock, in milliseconds since 1970.
         now_ms: u64,
     },
+    /// Ends the slice at hand of a window that goes by hand and raises its generation, or leaves one of
+    /// that generation as it is.
+    RotateSlice {
+        /// Whose slice.
+        filter: FilterId,
+        /// The new generation.
+        generation: Generation,
+    },
 }
 
 /// What of several filters goes into another one. Either way bits only rise there.

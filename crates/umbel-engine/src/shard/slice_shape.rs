@@ -8,7 +8,7 @@ use umbel_filter::{
     StoredSingleShot, Window, sizing,
 };
 
-use super::windowed::WindowRules;
+use super::windowed::{WindowRules, WindowTime};
 use crate::limits::SLICE_BYTES_MAX;
 
 /// What every replica builds alike, over the shard's hash range.
@@ -110,6 +110,12 @@ impl SliceShape {
             Self::Scalable { .. } => Ok(Kind::Scalable),
             Self::Window { .. } => Ok(Kind::Window),
         }
+    }
+
+    /// Whether it is a window whose slices end when somebody rotates the filter.
+    #[must_use]
+    pub const fn is_rotated_by_hand(&self) -> bool {
+        matches!(self, Self::Window { rules, .. } if matches!(rules.time, WindowTime::Manual))
     }
 
     /// The shape of the slice for a hash range.

@@ -103,6 +103,9 @@ impl ShardState {
                 self.advance(*now_ms);
                 ShardReply::Done(Ok(()))
             }
+            ShardCommand::RotateSlice { filter, generation } => {
+                ShardReply::Done(self.rotate(*filter, *generation))
+            }
         }
     }
 
@@ -117,6 +120,7 @@ impl ShardState {
             ShardCommand::Insert(parts) => parts.iter().for_each(|part| note(&part.filter)),
             ShardCommand::Remove(part) => note(&part.filter),
             ShardCommand::ClearSlice { filter, .. }
+            | ShardCommand::RotateSlice { filter, .. }
             | ShardCommand::MergeSlices { target: filter, .. }
             | ShardCommand::LoadFrame { filter, .. } => note(filter),
             ShardCommand::InsertTimed { inserts, .. } => {

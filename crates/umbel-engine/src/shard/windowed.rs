@@ -8,6 +8,9 @@
 //! number of a slice   ⌊milliseconds since 1970 / milliseconds of a slice⌋
 //! kept                the newest, which is at hand, and as many as the window has before it
 //! ```
+//!
+//! A window that goes by hand has no times: its newest slice is the number of its rotations, each of which is an
+//! entry that begins a generation, so that requests that were hashed before it are asked anew.
 
 use serde::{Deserialize, Serialize};
 use umbel_filter::{AnyFilter, Insertion, ItemHash, Sighting, WINDOW_SLICES_MAX, Window};
@@ -17,7 +20,7 @@ use super::command::{InsertPart, PartError};
 use super::slice::Slice;
 use super::slice_shape::SliceShape;
 use super::state::ShardState;
-use crate::ids::FilterId;
+use crate::ids::{FilterId, Generation};
 use umbel_step::planted::{self, Planted};
 
 /// Most slices of a window: beside them the filter keeps the one that is ending and the one that begins.
@@ -37,6 +40,8 @@ pub enum WindowTime {
     Ingest,
     /// What the client names; when it comes, if the client names none.
     Event,
+    /// None: slices end when somebody rotates the filter.
+    Manual,
 }
 
 /// What becomes of items whose time is before the window.
@@ -53,7 +58,7 @@ pub enum LateItems {
 /// How a filter forgets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WindowRules {
-    /// Milliseconds of a slice, [`SLICE_MS_MIN`] to [`SLICE_MS_MAX`].
+    /// Milliseconds of a slice, [`SLICE_MS_MIN`] to [`SLICE_MS_MAX`]; 0 where they are rotated by hand.
     pub slice_ms: u64,
     /// Slices of the window, S, 1 to [`WINDOW_SLICE_COUNT_MAX`]: an item is kept for S slices at least
     /// and for S + 1 at most.
@@ -97,7 +102,11 @@ impl WindowRules {
     /// # Errors
     /// With what was expected.
     pub fn check(&self) -> Result<(), String> {
-        if !(SLICE_MS_MIN..=SLICE_MS_MAX).contains(&self.slice_ms) {
+        if self.time == WindowTime::Manual {
+            if self.slice_ms != 0 {
+                return Err(format!("slices of {} ms that end by hand, expected 0", self.slice_ms));
+            }
+        } else if !(SLICE_MS_MIN..=SLICE_MS_MAX).contains(&self.slice_ms) {
             return Err(format!(
                 "slices of {} ms, expected {SLICE_MS_MIN} to {SLICE_MS_MAX}",
                 self.slice_ms
@@ -148,15 +157,31 @@ impl Slice {
         }
     }
 
-    /// Moves a window on.
+    /// Moves a window on to a time, if it goes by time.
     pub(super) fn advance(&mut self, now_ms: u64) {
         if let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
             (&mut self.filter, &self.spec.shape)
+            && rules.time != WindowTime::Manual
         {
-            let newest = rules.slice_at(now_ms).max(window.newest());
-            let early = u64::from(planted::on(Planted::SliceFreedEarly)).min(newest);
-            window.advance(rules.oldest_beside(newest) + early, newest);
+            advance_to(window, rules, rules.slice_at(now_ms).max(window.newest()));
         }
+    }
+
+    /// Ends the slice at hand of a window that goes by hand, and begins a generation.
+    pub(super) fn rotate(&mut self, generation: Generation) -> Result<(), PartError> {
+        let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
+            (&mut self.filter, &self.spec.shape)
+        else {
+            let what = format!("{} has no slices to rotate", self.spec.filter);
+            return Err(PartError::WrongKind { what });
+        };
+        if rules.time != WindowTime::Manual {
+            let what = format!("slices of {} end by time", self.spec.filter);
+            return Err(PartError::WrongKind { what });
+        }
+        advance_to(window, rules, window.newest().saturating_add(1));
+        self.generation = generation;
+        Ok(())
     }
 
     /// Inserts hashes of the range into the slice of their time.
@@ -176,9 +201,12 @@ impl Slice {
         let slice = match (time.at_ms, rules.time) {
             (None, _) => window.newest(),
             (Some(at_ms), WindowTime::Event) => rules.slice_at(at_ms),
-            (Some(_), WindowTime::Ingest) => {
-                let what =
-                    format!("{filter} counts by the time of arrival, so items have no other");
+            (Some(_), WindowTime::Ingest | WindowTime::Manual) => {
+                let by = match rules.time {
+                    WindowTime::Manual => "rotations",
+                    _ => "the time of arrival",
+                };
+                let what = format!("{filter} counts by {by}, so items have no other time");
                 return Err(PartError::WrongKind { what });
             }
         };
@@ -225,6 +253,12 @@ impl Slice {
     }
 }
 
+/// Moves a window on to a slice that is not before the newest.
+fn advance_to(window: &mut Window, rules: &WindowRules, newest: u64) {
+    let early = u64::from(planted::on(Planted::SliceFreedEarly)).min(newest);
+    window.advance(rules.oldest_beside(newest) + early, newest);
+}
+
 impl ShardState {
     /// Whether the window of this filter, if it has one, has to move on before a question is answered
     /// or an insert is prepared at this time: then propose
@@ -232,7 +266,9 @@ impl ShardState {
     #[must_use]
     pub fn is_behind(&self, filter: FilterId, now_ms: u64) -> bool {
         let window = self.slices.get(&filter).and_then(Slice::window);
-        window.is_some_and(|(window, rules)| rules.slice_at(now_ms) > window.newest())
+        window.is_some_and(|(window, rules)| {
+            rules.time != WindowTime::Manual && rules.slice_at(now_ms) > window.newest()
+        })
     }
 
     /// Whether inserts into this filter carry a time.
@@ -243,6 +279,20 @@ impl ShardState {
 
     pub(super) fn advance(&mut self, now_ms: u64) {
         self.slices.values_mut().for_each(|slice| slice.advance(now_ms));
+    }
+
+    pub(super) fn rotate(
+        &mut self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<(), PartError> {
+        let unknown = PartError::UnknownSlice { filter, shard: self.shard };
+        let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
+        if generation > slice.generation {
+            slice.rotate(generation)
+        } else {
+            slice.check_generation(generation)
+        }
     }
 
     pub(super) fn insert_timed(

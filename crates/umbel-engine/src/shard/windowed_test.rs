@@ -8,7 +8,7 @@ use umbel_filter::{CellCount, HashFunction, Kind};
 
 use super::shard_test::{self, FIRST, RULES, SHARD, filter_of, list, range};
 use super::*;
-use crate::ids::FilterId;
+use crate::ids::{FilterId, Generation};
 
 const FILTER: FilterId = FilterId(5);
 
@@ -119,6 +119,73 @@ fn late_and_early_items_are_as_the_window_says() {
     assert!(matches!(refused, Err(PartError::WrongKind { .. })), "{refused:?}");
 }
 
+const MANUAL: WindowRules =
+    WindowRules { slice_ms: 0, slice_count: 2, time: WindowTime::Manual, ..RULES };
+
+fn rotate(state: &mut ShardState, generation: u64) -> ShardReply {
+    let generation = Generation(generation);
+    state.apply(&ShardCommand::RotateSlice { filter: FILTER, generation })
+}
+
+/// As [`insert`], at a generation and of one item.
+fn insert_in(state: &mut ShardState, generation: u64, item: u64) -> Result<bool, PartError> {
+    assert!(!state.is_behind(FILTER, u64::MAX));
+    let hashes = list(&[item]);
+    let prepared =
+        state.prepare_insert(FILTER, Generation(generation), None, hashes, SliceGrowth::ANY)?;
+    let PreparedInsert::Propose(part) = prepared else { return Ok(false) };
+    let inserts = vec![TimedInsert { part, at_ms: None }];
+    // Whatever the clock says.
+    let reply = state.apply(&ShardCommand::InsertTimed { now_ms: 1 << 40, inserts });
+    let ShardReply::Inserted(mut answers) = reply else { panic!("{reply:?}") };
+    answers.pop().unwrap().map(|answer| answer.get(0))
+}
+
+/// Two slices by hand: found while two rotations have come since, and gone with the third.
+#[test]
+fn rotations_end_slices_where_no_clock_does() {
+    let mut state = state(MANUAL);
+    let has = |state: &ShardState, generation, item| {
+        state.contains(FILTER, Generation(generation), &list(&[item])).map(|found| found.get(0))
+    };
+    assert_eq!(insert_in(&mut state, 1, 1), Ok(true));
+    state.apply(&ShardCommand::Advance { now_ms: u64::MAX });
+    assert_eq!(rotate(&mut state, 2), ShardReply::Done(Ok(())));
+    // It came again, and nobody sees the old generation any more.
+    assert_eq!(rotate(&mut state, 2), ShardReply::Done(Ok(())));
+    let (filter, got, current) = (FILTER, Generation(1), Generation(2));
+    let stale = PartError::StaleGeneration { filter, got, current };
+    assert_eq!(has(&state, 1, 1), Err(stale.clone()));
+    assert_eq!(insert_in(&mut state, 1, 9), Err(stale));
+    assert_eq!(insert_in(&mut state, 2, 1), Ok(false));
+    assert_eq!(insert_in(&mut state, 2, 2), Ok(true));
+    rotate(&mut state, 3);
+    assert_eq!(has(&state, 3, 1), Ok(true));
+    rotate(&mut state, 4);
+    assert_eq!((has(&state, 4, 1), has(&state, 4, 2)), (Ok(false), Ok(true)));
+    // Clearing empties all slices, and rotating goes on from there.
+    let generation = Generation(5);
+    state.apply(&ShardCommand::ClearSlice { filter, generation });
+    assert_eq!((has(&state, 5, 2), insert_in(&mut state, 5, 2)), (Ok(false), Ok(true)));
+    rotate(&mut state, 6);
+    assert_eq!(has(&state, 6, 2), Ok(true));
+}
+
+#[test]
+fn what_is_not_rotated_by_hand_refuses_it() {
+    let mut by_time = state(RULES);
+    let refused = rotate(&mut by_time, 2);
+    assert!(matches!(refused, ShardReply::Done(Err(PartError::WrongKind { .. }))), "{refused:?}");
+    assert_eq!(insert(&mut by_time, 1_000, None, &[1]), Ok(vec![true]));
+    let mut others = shard_test::state();
+    let filter = filter_of(Kind::Blocked, 0);
+    let refused = others.apply(&ShardCommand::RotateSlice { filter, generation: Generation(2) });
+    assert!(matches!(refused, ShardReply::Done(Err(PartError::WrongKind { .. }))), "{refused:?}");
+    let mut by_hand = state(MANUAL);
+    let named = insert(&mut by_hand, 1_000, Some(1_000), &[1]);
+    assert!(matches!(named, Err(PartError::WrongKind { .. })), "{named:?}");
+}
+
 #[test]
 fn a_full_window_says_so_and_takes_items_again_later() {
     let mut state = state(RULES);
@@ -160,6 +227,8 @@ fn windows_that_are_none_are_refused() {
         WindowRules { slice_count: 1_000_000, ..RULES },
         WindowRules { slice_ms: 0, ..RULES },
         WindowRules { slice_ms: u64::MAX, ..RULES },
+        WindowRules { slice_ms: 1_000, ..MANUAL },
+        WindowRules { slice_count: 63, ..MANUAL },
     ] {
         assert!(SliceShape::plan_window(1_000, 0.01, shards, rules).is_err(), "{rules:?}");
         let mut hostile = spec(RULES);

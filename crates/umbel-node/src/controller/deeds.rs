@@ -31,7 +31,8 @@ impl Subject {
             Task::ChangeMembers { group, .. } => Some(Self::Members(group)),
             Task::EnsureSlice { shard, filter }
             | Task::DropSlice { shard, filter }
-            | Task::ClearSlice { shard, filter, .. } => Some(Self::Slice(shard, filter)),
+            | Task::ClearSlice { shard, filter, .. }
+            | Task::RotateSlice { shard, filter, .. } => Some(Self::Slice(shard, filter)),
         }
     }
 }

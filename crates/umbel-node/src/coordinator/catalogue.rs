@@ -280,16 +280,42 @@ impl Coordinator {
     ) -> Result<(Generation, bool), CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
-        // Answered to a repetition, too: one that is being cleared goes on to the same generation.
-        self.meta_propose(
-            MetaCommand::ClearFilter { filter: id, generation: record.generation },
-            deadline,
-        )
-        .await?;
-        let wanted = match record.state {
-            FilterState::Clearing { to } => to,
-            _ => Generation(record.generation.0.saturating_add(1)),
-        };
+        let command = MetaCommand::ClearFilter { filter: id, generation: record.generation };
+        self.begin_generation((id, &record), command, deadline).await
+    }
+
+    /// Ends the slice at hand of a window that goes by hand, and returns the filter's new generation when every
+    /// shard has begun it.
+    pub(crate) async fn rotate(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<Generation, CallFailure> {
+        let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        if !record.settings.shape.is_rotated_by_hand() {
+            let what = format!(
+                "{:?} has no slices that end by hand, expected a filter that was created with --window manual",
+                name.as_str()
+            );
+            return Err(PartError::WrongKind { what }.into());
+        }
+        let command = MetaCommand::RotateFilter { filter: id, generation: record.generation };
+        self.begin_generation((id, &record), command, deadline)
+            .await
+            .map(|(generation, _)| generation)
+    }
+
+    /// Has the catalogue lead a filter to its next generation, and waits until every shard has begun it.
+    async fn begin_generation(
+        &self,
+        (id, record): (FilterId, &FilterRecord),
+        command: MetaCommand,
+        deadline: Instant,
+    ) -> Result<(Generation, bool), CallFailure> {
+        // Answered to a repetition, too: what is under way goes on to the same generation.
+        self.meta_propose(command, deadline).await?;
+        let next = Generation(record.generation.0.saturating_add(1));
+        let wanted = record.state.next_generation().unwrap_or(next);
         let look = |state: &MetaState| match state.filter(id) {
             None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
             Some(record) => (record.generation >= wanted)
@@ -396,7 +422,7 @@ impl Coordinator {
 }
 
 pub(super) fn is_answering(state: FilterState) -> bool {
-    matches!(state, FilterState::Live | FilterState::Clearing { .. })
+    state == FilterState::Live || state.next_generation().is_some()
 }
 
 /// Number of shards of a formed cluster.

@@ -206,6 +206,7 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         FilterState::Importing => "importing",
         FilterState::Live => "live",
         FilterState::Clearing { .. } => "clearing",
+        FilterState::Rotating { .. } => "rotating",
         FilterState::Dropping => "dropping",
     };
     let distribution = match settings.distribution {

@@ -256,6 +256,20 @@ impl Filters for FiltersService {
         self.clear_seen(request, None).await
     }
 
+    async fn rotate(
+        &self,
+        request: Request<v1::RotateRequest>,
+    ) -> Result<Response<v1::RotateResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("rotate", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let generation = self.coordinator.rotate(&name, deadline).await?;
+            Ok(v1::RotateResponse { generation: generation.0 })
+        })
+        .await
+    }
+
     async fn merge(
         &self,
         request: Request<v1::MergeRequest>,

@@ -56,7 +56,9 @@ impl Need {
             "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
             "Insert" | "Flush" | "Merge" | "Intersect" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
-            "Create" | "Drop" | "Clear" | "Import" | "Expire" => Self::Filter(FilterVerb::Manage),
+            "Create" | "Drop" | "Clear" | "Rotate" | "Import" | "Expire" => {
+                Self::Filter(FilterVerb::Manage)
+            }
             "Export" => Self::Filter(FilterVerb::Export),
             // A list shows what the caller may see; a session is of use with a filter alone.
             "List" | "OpenSession" => Self::Somebody,
@@ -236,7 +238,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 46] = [
+    const NEEDS: [(&str, Need); 47] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -264,6 +266,7 @@ mod tests {
         ("Filters/Remove", Filter(FilterVerb::Remove)),
         ("Filters/Expire", Filter(Manage)),
         ("Filters/Clear", Filter(Manage)),
+        ("Filters/Rotate", Filter(Manage)),
         ("Filters/Merge", Filter(Insert)),
         ("Filters/Intersect", Filter(Insert)),
         ("Filters/Overlap", Filter(Read)),

@@ -125,3 +125,40 @@ async fn items_bring_their_own_time_where_the_window_takes_it() {
     drop(asked);
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_by_hand_is_rotated_in_all_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    let rules = WindowRules { slice_ms: 0, slice_count: 1, time: WindowTime::Manual, ..RULES };
+    create(&asked, "runs", rules).await;
+    create(&asked, "minutes", RULES).await;
+    let name = FilterName::new("runs").unwrap();
+    let insert = async |asked: &Coordinator, range| {
+        let answer = asked.insert("runs", &items(range), None, None, deadline()).await;
+        answer.unwrap().0.count_ones()
+    };
+    assert_eq!(insert(&asked, 0..100).await, 100);
+    clock.0.fetch_add(1 << 40, Ordering::Relaxed);
+    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 2);
+    assert_eq!(insert(&asked, 50..150).await, 50);
+    drop(asked);
+    node.shutdown().await;
+
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    assert_eq!(present(&asked, "runs", 0..150).await, 150);
+    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 3);
+    assert_eq!(present(&asked, "runs", 0..150).await, 50);
+    // What goes by a clock has no hand, and what has no slices neither.
+    node_test::create(&asked, "plain", Kind::Blocked).await;
+    for other in ["minutes", "plain"] {
+        let refused = asked.rotate(&FilterName::new(other).unwrap(), deadline()).await;
+        let is_wrong = matches!(refused, Err(CallFailure::Part(PartError::WrongKind { .. })));
+        assert!(is_wrong, "{refused:?}");
+    }
+    drop(asked);
+    node.shutdown().await;
+}

@@ -130,6 +130,11 @@ enum FilterVerb {
         /// Its name
         name: String,
     },
+    /// End the slice at hand of a filter that was created with --window manual
+    Rotate {
+        /// Its name
+        name: String,
+    },
     /// Drop a filter
     Drop {
         /// Its name
@@ -248,6 +253,12 @@ impl FilterArgs {
                     "each empties its copy as soon as it hears of it, and answers from the old \
                      items until then",
                 );
+            }
+            FilterVerb::Rotate { name } => {
+                let generation = client.rotate(name).await?;
+                print(json, &json!({ "generation": generation }), || {
+                    facts(&[("generation", generation.to_string())])
+                })?;
             }
             FilterVerb::Drop { name } => {
                 let Dropped { unconfirmed_nodes } = client.drop_filter(name).await?;

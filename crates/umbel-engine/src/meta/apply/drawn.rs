@@ -90,6 +90,10 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
             filter,
             generation: Generation(g),
         }),
+        1 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::RotateFilter {
+            filter,
+            generation: Generation(g),
+        }),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),

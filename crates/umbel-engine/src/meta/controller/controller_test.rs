@@ -237,10 +237,10 @@ fn a_filter_is_done_when_every_shard_is() {
     cluster.apply(&MetaCommand::ClearFilter { filter, generation: Generation(1) });
     let generation = Generation(2);
     let clear = |shard| Task::ClearSlice { shard, filter, generation };
-    cluster.progress.insert((filter, s0), SliceDone::Cleared(Generation(1)));
+    cluster.progress.insert((filter, s0), SliceDone::Begun(Generation(1)));
     assert_eq!(cluster.tasks(), [clear(s0), clear(s1)]);
     for shard in [s0, s1] {
-        cluster.progress.insert((filter, shard), SliceDone::Cleared(generation));
+        cluster.progress.insert((filter, shard), SliceDone::Begun(generation));
     }
     let cleared = MetaCommand::FilterCleared { filter, generation };
     assert_eq!(cluster.tasks(), [Task::Propose(cleared)]);

@@ -166,10 +166,11 @@ impl World {
             Task::DropSlice { shard, filter } => {
                 self.slice(*shard, *filter, None, SliceDone::Dropped);
             }
-            Task::ClearSlice { shard, filter, generation } => {
+            Task::ClearSlice { shard, filter, generation }
+            | Task::RotateSlice { shard, filter, generation } => {
                 // A slice's generation only rises.
                 if let Some(&old) = self.slices.get(&(*filter, *shard)) {
-                    let done = SliceDone::Cleared(*generation);
+                    let done = SliceDone::Begun(*generation);
                     self.slice(*shard, *filter, Some(old.max(*generation)), done);
                 }
             }

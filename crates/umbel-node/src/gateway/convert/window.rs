@@ -27,7 +27,7 @@ pub(super) fn with_window(
 }
 
 fn rules_of(window: v1::Window) -> Result<WindowRules, CallFailure> {
-    let v1::Window { slice_ms, slice_count, event_time, late, refresh } = window;
+    let v1::Window { slice_ms, slice_count, event_time, late, refresh, manual } = window;
     let late = match v1::LateItems::try_from(late) {
         Ok(v1::LateItems::Unspecified | v1::LateItems::Reject) => LateItems::Reject,
         Ok(v1::LateItems::Drop) => LateItems::Drop,
@@ -37,7 +37,15 @@ fn rules_of(window: v1::Window) -> Result<WindowRules, CallFailure> {
             return Err(invalid(what));
         }
     };
-    let time = if event_time { WindowTime::Event } else { WindowTime::Ingest };
+    let time = match (manual, event_time) {
+        (false, false) => WindowTime::Ingest,
+        (false, true) => WindowTime::Event,
+        (true, false) => WindowTime::Manual,
+        (true, true) => {
+            let what = "window.manual and window.event_time are set, expected one of them";
+            return Err(invalid(what.to_owned()));
+        }
+    };
     let rules = WindowRules { slice_ms, slice_count, time, late, refresh };
     rules.check().map_err(|what| invalid(format!("window: {what}")))?;
     Ok(rules)
@@ -57,6 +65,7 @@ pub(super) fn window_to_proto(settings: &FilterSettings) -> Option<v1::Window> {
         event_time: rules.time == WindowTime::Event,
         late: late.into(),
         refresh: rules.refresh,
+        manual: rules.time == WindowTime::Manual,
     })
 }
 
@@ -70,6 +79,7 @@ mod tests {
         event_time: true,
         late: 2,
         refresh: false,
+        manual: false,
     };
 
     #[test]
@@ -81,6 +91,10 @@ mod tests {
             with_window(Some(Kind::Window), FilterSize::Rate(0.001), Some(WINDOW)).unwrap().1,
             size
         );
+        let manual = v1::Window { manual: true, event_time: false, slice_ms: 0, ..WINDOW };
+        let size = with_window(None, FilterSize::Rate(0.001), Some(manual)).unwrap().1;
+        let FilterSize::Window { rules, .. } = size else { panic!("{size:?}") };
+        assert_eq!(rules.time, WindowTime::Manual);
         let plain = with_window(None, FilterSize::Rate(0.001), None).unwrap();
         assert_eq!(plain, (Kind::Blocked, FilterSize::Rate(0.001)));
     }
@@ -93,10 +107,13 @@ mod tests {
         assert!(said(Some(Kind::Classic), rate, WINDOW).contains("kind is classic"));
         assert!(said(None, FilterSize::Bytes(9), WINDOW).contains("memory_bytes"));
         assert!(said(None, rate, v1::Window { late: 9, ..WINDOW }).contains("window.late is 9"));
+        let both = said(None, rate, v1::Window { manual: true, ..WINDOW });
+        assert!(both.starts_with("window.manual and window.event_time"), "{both}");
         for window in [
             v1::Window { slice_ms: 0, ..WINDOW },
             v1::Window { slice_count: 0, ..WINDOW },
             v1::Window { slice_count: 1_000_000, ..WINDOW },
+            v1::Window { manual: true, event_time: false, ..WINDOW },
         ] {
             let text = said(None, rate, window);
             assert!(text.starts_with("window: ") && text.contains("expected"), "{text}");

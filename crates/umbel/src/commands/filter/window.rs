@@ -11,14 +11,27 @@ use umbel_client::{LateItems, Window};
 /// Slices of a window if nobody says.
 const DEFAULT_SLICES: u32 = 24;
 
+/// Slices of a manual window if nobody says: what came before the last rotation is kept, and what came before the one
+/// before it is gone.
+const DEFAULT_MANUAL_SLICES: u32 = 1;
+
+/// What a window spans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Span {
+    Time(Duration),
+    /// Slices that end by hand.
+    Manual,
+}
+
 /// Arguments of `umbel filter create` about time.
 #[derive(Args)]
 pub(super) struct WindowArgs {
-    /// Forget items after this time, like 90s, 10m, 24h or 7d; --capacity counts the items of all of it
-    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "kind")]
-    window: Option<Duration>,
+    /// Forget items after this time, like 90s, 10m, 24h or 7d, or after so many slices as end by `umbel filter
+    /// rotate`; --capacity counts the items of all of it
+    #[arg(long, value_name = "TIME|manual", value_parser = parse_span, conflicts_with = "kind")]
+    window: Option<Span>,
     /// Slices that the window is cut into, 1 to 62: an item is kept for the window and one slice more at
-    /// most [default: 24]
+    /// most [default: 24, of a manual window 1]
     #[arg(long, value_name = "COUNT", requires = "window")]
     slices: Option<u32>,
     /// Let `insert --at` name the time of items; else it is that of their arrival
@@ -56,7 +69,20 @@ impl WindowArgs {
     ///
     /// A [`UsageError`] if the slices do not divide it.
     pub(super) fn window(&self) -> Result<Option<Window>, UsageError> {
-        let Some(time) = self.window else { return Ok(None) };
+        let (event_time, refresh) = (self.event_time, self.refresh);
+        let time = match self.window {
+            None => return Ok(None),
+            Some(Span::Manual) if event_time => {
+                let text = "--event-time: slices of a manual window have no times";
+                return Err(UsageError(text.to_owned()));
+            }
+            Some(Span::Manual) => {
+                let slice_count = self.slices.unwrap_or(DEFAULT_MANUAL_SLICES);
+                let window = Window { slice_count, refresh, manual: true, ..Window::default() };
+                return Ok(Some(window));
+            }
+            Some(Span::Time(time)) => time,
+        };
         let slice_count = self.slices.unwrap_or(DEFAULT_SLICES);
         let window_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if slice_count == 0 || !window_ms.is_multiple_of(slice_count.into()) {
@@ -71,16 +97,18 @@ impl WindowArgs {
             Some(LateArg::Drop) => LateItems::Drop,
             Some(LateArg::Oldest) => LateItems::Oldest,
         };
-        let (event_time, refresh) = (self.event_time, self.refresh);
         let slice_ms = window_ms / u64::from(slice_count);
-        Ok(Some(Window { slice_ms, slice_count, event_time, late: late.into(), refresh }))
+        let late = late.into();
+        Ok(Some(Window { slice_ms, slice_count, event_time, late, refresh, manual: false }))
     }
 }
 
 /// A window in a line.
 pub(super) fn text(window: &Window) -> String {
-    let slice = Duration::from_millis(window.slice_ms);
-    let mut text = format!("{} slices of {slice:?}", window.slice_count);
+    let mut text = match Duration::from_millis(window.slice_ms) {
+        _ if window.manual => format!("{} slices that end by hand", window.slice_count),
+        slice => format!("{} slices of {slice:?}", window.slice_count),
+    };
     if window.event_time {
         text += &format!(", by the time of events, late ones: {}", late_name(window));
     }
@@ -98,6 +126,7 @@ pub(super) fn json(window: &Window) -> Value {
         "event_time": window.event_time,
         "late": late_name(window),
         "refresh": window.refresh,
+        "manual": window.manual,
     })
 }
 
@@ -112,6 +141,14 @@ fn late_name(window: &Window) -> &'static str {
 /// A time in seconds, minutes, hours or days.
 fn parse_time(text: &str) -> Result<Duration, String> {
     time(text, "smhd").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m, 24h or 7d"))
+}
+
+/// A time, or `manual`.
+fn parse_span(text: &str) -> Result<Span, String> {
+    match text {
+        "manual" => Ok(Span::Manual),
+        text => parse_time(text).map(Span::Time).map_err(|error| format!("{error}; or manual")),
+    }
 }
 
 /// A time after which a filter goes, or None for never.
@@ -181,6 +218,10 @@ mod tests {
             "7 slices of 86400s, by the time of events, late ones: drop, from the last time on"
         );
         assert_eq!(json(&week)["late"], "drop");
+        let runs = window("--window manual --slices 7").unwrap();
+        assert_eq!((runs.slice_ms, runs.slice_count, runs.manual), (0, 7, true));
+        assert_eq!(text(&runs), "7 slices that end by hand");
+        assert_eq!(window("--window manual").map(|window| window.slice_count), Some(1));
         for line in [
             "",
             "--window 24",
@@ -192,6 +233,7 @@ mod tests {
             "--refresh",
             "--window 1h --late drop",
             "--window 1h --kind classic",
+            "--window manual --event-time",
         ] {
             assert_eq!(window(line), None, "{line}");
         }
