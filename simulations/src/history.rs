@@ -18,6 +18,8 @@ pub(crate) struct Call {
     pub(crate) machine: Option<u32>,
     /// Of which items; the answers stand in this order.
     pub(crate) items: Vec<u32>,
+    /// What gives to the filter, of merges and intersections.
+    pub(crate) sources: Vec<String>,
     /// Calls with an equal number are copies of one request, under one request id.
     pub(crate) request: Option<u32>,
     /// When the call began.
@@ -47,8 +49,12 @@ pub(crate) enum Verb {
     Drop,
     /// Empty it.
     Clear,
+    /// End the slice at hand of its window.
+    Rotate,
     /// OR another filter into it.
     Merge,
+    /// OR what others have in common into it.
+    Intersect,
     /// Insert into a replicated filter; an answer bit of one is `New` wherever it was asked.
     InsertCopy(Ack),
     /// Ask one copy of a replicated filter; one is `Maybe`.
@@ -71,7 +77,12 @@ impl Verb {
             | Self::ContainsCopy
             | Self::ContainsMajority => item_count,
             Self::Flush => 1,
-            Self::Create | Self::Drop | Self::Clear | Self::Merge => 0,
+            Self::Create
+            | Self::Drop
+            | Self::Clear
+            | Self::Rotate
+            | Self::Merge
+            | Self::Intersect => 0,
         }
     }
 }
@@ -105,7 +116,7 @@ pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
     let is_rewritten = |name: &str| {
         plan.ops.iter().any(|op| match &op.op {
             Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => filter == name,
-            Op::Merge { filter, .. } => filter == name,
+            Op::Merge { filter, .. } | Op::Intersect { filter, .. } => filter == name,
             _ => false,
         })
     };

@@ -21,8 +21,8 @@ use crate::invariants::violation::Violation;
 use crate::invariants::{
     acked_is_contained, answers_linearize, attempted_bounds_bits, copies_hold_what_was_tried,
     errors_change_nothing, every_call_returns, flushed_is_everywhere, last_items_stay,
-    majority_finds_majority, one_new_per_item, reset_is_atomic, retry_is_first_answer,
-    windows_forget,
+    majority_finds_majority, merged_is_contained, one_new_per_item, reset_is_atomic,
+    retry_is_first_answer, rotations_forget, windows_forget,
 };
 
 pub(crate) mod applied;
@@ -70,6 +70,8 @@ pub(crate) fn check_history(
         (every_call_returns::NAME, every_call_returns::check(&view)),
         (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
         (windows_forget::NAME, windows_forget::check(&view)),
+        (merged_is_contained::NAME, merged_is_contained::check(&view)),
+        (rotations_forget::NAME, rotations_forget::check(&view)),
         (last_items_stay::NAME, last_items_stay::check(&view)),
         (reset_is_atomic::NAME, reset_is_atomic::check(&view)),
     ];

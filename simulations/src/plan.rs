@@ -150,6 +150,8 @@ pub(crate) enum FilterKind {
     SingleShot,
     /// One that forgets, by [`WINDOW`].
     Window,
+    /// One that forgets by rotations, [`MANUAL_WINDOW`].
+    ManualWindow,
     /// One that keeps the last items.
     Aging,
     /// One that forgets evenly.
@@ -159,7 +161,7 @@ pub(crate) enum FilterKind {
 impl FilterKind {
     /// Whether what was inserted may be gone although nobody took it out.
     pub(crate) const fn forgets(self) -> bool {
-        matches!(self, Self::Window | Self::Aging | Self::Stable)
+        matches!(self, Self::Window | Self::ManualWindow | Self::Aging | Self::Stable)
     }
 }
 
@@ -171,6 +173,10 @@ pub(crate) const WINDOW: WindowRules = WindowRules {
     late: LateItems::Reject,
     refresh: false,
 };
+
+/// How manual windows forget.
+pub(crate) const MANUAL_WINDOW: WindowRules =
+    WindowRules { slice_ms: 0, slice_count: 2, time: WindowTime::Manual, ..WINDOW };
 
 /// On how many nodes an insert into a replicated filter is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -211,12 +217,16 @@ pub(crate) enum Op {
     Remove { filter: String, items: Vec<u32> },
     /// Empties a filter.
     Clear { filter: String },
+    /// Ends the slice at hand of a manual window.
+    Rotate { filter: String },
     /// Creates a filter like the plan's filter of that name, if it is not there.
     Create { filter: String },
     /// Drops a filter.
     Drop { filter: String },
     /// ORs the second filter into the first; both must be of one shape.
     Merge { filter: String, source: String },
+    /// ORs what all of the others have into the first filter; all must be of one shape.
+    Intersect { filter: String, sources: Vec<String> },
     /// Inserts items into a replicated filter, on the node that is asked, and so many others.
     InsertCopy { filter: String, items: Vec<u32>, ack: Ack },
     /// Asks a replicated filter for items: the copy of the node that is asked, or a `majority`.

@@ -16,7 +16,7 @@ use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{FilterKind, FilterPlan, Op, OpPlan, WINDOW};
+use crate::plan::{FilterKind, FilterPlan, MANUAL_WINDOW, Op, OpPlan, WINDOW};
 use crate::trace;
 
 mod copies;
@@ -112,6 +112,8 @@ impl Clients {
         }
         let machine = self.is_replicated(&filter).then(|| self.machine(via));
         let id = self.begin(client, machine, &filter, verb, &items, None);
+        let sources = op.filter_names().skip(1).map(|(_, name)| name.to_owned());
+        self.calls.borrow_mut()[id as usize].sources = sources.collect();
         let outcome = match machine {
             Some(machine) => self.call_copy(machine, &op).await,
             None => self.carry_out(client, via, &op).await,
@@ -141,6 +143,7 @@ impl Clients {
             verb,
             machine,
             items: items.to_vec(),
+            sources: Vec::new(),
             request,
             start_us,
             end_us: None,
@@ -222,12 +225,17 @@ impl Clients {
                 change(removed, |answer| answer.iter().collect())
             }
             Op::Clear { filter } => change(client.clear(filter).await, |_| Vec::new()),
+            Op::Rotate { filter } => change(client.rotate(filter).await, |_| Vec::new()),
             Op::Create { filter } => {
                 change(client.create(filter, &self.settings(filter)).await, |_| Vec::new())
             }
             Op::Drop { filter } => change(client.drop_filter(filter).await, |_| Vec::new()),
             Op::Merge { filter, source } => {
                 change(client.merge(filter, &[source]).await, |_| Vec::new())
+            }
+            Op::Intersect { filter, sources } => {
+                let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+                change(client.intersect(filter, &sources).await, |_| Vec::new())
             }
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
@@ -281,12 +289,10 @@ impl Clients {
                 FilterKind::SingleShot => Kind::SingleShot,
                 FilterKind::Aging => Kind::Aging,
                 FilterKind::Stable => Kind::Stable,
-                FilterKind::Window => {
-                    let slice = Duration::from_millis(WINDOW.slice_ms);
-                    // So that no two items of a run are taken for one.
+                FilterKind::Window | FilterKind::ManualWindow => {
                     return NewFilter {
                         hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_window(own.capacity, 1e-12, slice, WINDOW.slice_count)
+                        ..window(own)
                     };
                 }
             },
@@ -335,6 +341,17 @@ fn options() -> ClientOptions {
     }
 }
 
+/// A window for the plan's items, at a rate so low that no two items of a run are taken for one.
+fn window(own: &FilterPlan) -> NewFilter {
+    let slice = Duration::from_millis(WINDOW.slice_ms);
+    match own.kind {
+        FilterKind::ManualWindow => {
+            NewFilter::for_manual_window(own.capacity, 1e-12, MANUAL_WINDOW.slice_count)
+        }
+        _ => NewFilter::for_window(own.capacity, 1e-12, slice, WINDOW.slice_count),
+    }
+}
+
 fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
     match op {
         Op::Insert { filter, items, .. } => (filter.clone(), items.clone(), Verb::Insert),
@@ -344,9 +361,11 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         }
         Op::Remove { filter, items } => (filter.clone(), items.clone(), Verb::Remove),
         Op::Clear { filter } => (filter.clone(), Vec::new(), Verb::Clear),
+        Op::Rotate { filter } => (filter.clone(), Vec::new(), Verb::Rotate),
         Op::Create { filter } => (filter.clone(), Vec::new(), Verb::Create),
         Op::Drop { filter } => (filter.clone(), Vec::new(), Verb::Drop),
         Op::Merge { filter, .. } => (filter.clone(), Vec::new(), Verb::Merge),
+        Op::Intersect { filter, .. } => (filter.clone(), Vec::new(), Verb::Intersect),
         Op::InsertCopy { filter, items, ack } => {
             (filter.clone(), items.clone(), Verb::InsertCopy(*ack))
         }

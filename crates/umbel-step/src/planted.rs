@@ -143,6 +143,12 @@ planted! {
     QuotaByOldCopy = "quota_by_old_copy",
     /// What a hello says counts, whatever the caller's certificate says.
     HelloUnproved = "hello_unproved",
+    /// A shard that was emptied answers questions about the generation before.
+    FenceSkipped = "fence_skipped",
+    /// A leader moves windows on by its own clock, and by no entry of the log.
+    ReplicaClock = "replica_clock",
+    /// A shard that has rotated stays in the slice that it was in.
+    RotationLost = "rotation_lost",
     /// A window lets go of a slice before it ends.
     SliceFreedEarly = "slice_freed_early",
     /// An aging filter drops its older generation before the newer is full.
@@ -237,6 +243,9 @@ impl Planted {
             Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
+            Self::FenceSkipped => &["reset_is_atomic", "answers_linearize"],
+            Self::ReplicaClock => &["replicas_agree", FORGET],
+            Self::RotationLost => &["rotations_forget", FORGET],
             Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
             Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
             Self::UnionUnchecked => &[EXACT, BOTH],
@@ -258,6 +267,8 @@ impl Planted {
             | Self::IdsOnLeaderOnly
             | Self::ScrubTrustsLeader
             | Self::SliceFreedEarly
+            | Self::RotationLost
+            | Self::ReplicaClock
             | Self::AgesEarly
             | Self::StableForgetsAll
             | Self::WindowStandsStill => "calm",
@@ -266,7 +277,9 @@ impl Planted {
             | Self::PresentUnconfirmed
             | Self::RetryNewId
             | Self::AckFirstShard
+            | Self::FenceSkipped
             | Self::OpenForgotten => "network",
+
             Self::SyncErrorIgnored
             | Self::CutMidLog
             | Self::ChecksumIgnored

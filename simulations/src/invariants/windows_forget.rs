@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::Checked;
-use crate::oracle::bits::NEVER_US;
+use super::window_answers::{Answer, answers};
 use crate::oracle::view::{CLOCKS_APART_US, FilterView, View};
 pub(crate) use crate::oracle::windows::NAME;
 use crate::plan::{FilterKind, WINDOW};
@@ -28,53 +28,11 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
                 true => times.should_be_gone(&answer),
                 false => times.should_be_kept(filter, &answer),
             };
-            let told = |why: String| {
-                let Answer { item, call, start_us, end_us, .. } = answer;
-                let (name, word) =
-                    (&filter.facts.name, if answer.is_present { "present" } else { "absent" });
-                format!(
-                    "item {item} of {name} was {word} in call {call} ({start_us} to {end_us} us), but {why}"
-                )
-            };
+            let told = |why: String| format!("{}, but {why}", answer.told(filter));
             checked.record(answer.end_us, broken.map(told));
         }
     }
     checked
-}
-
-/// An answer about one item.
-struct Answer {
-    item: u32,
-    call: u32,
-    is_present: bool,
-    /// Whether an insert was answered so, which has come in itself.
-    is_of_insert: bool,
-    start_us: u64,
-    end_us: u64,
-}
-
-fn answers(filter: &FilterView<'_>) -> Vec<Answer> {
-    let inserts = filter.inserts.iter().flat_map(|insert| {
-        let (call, start_us, end_us) = (insert.call.id, insert.start_us, insert.end_us);
-        insert.answered().map(move |(item, is_new)| Answer {
-            item,
-            call,
-            is_present: !is_new,
-            is_of_insert: true,
-            start_us,
-            end_us,
-        })
-    });
-    let reads = filter.reads.iter().flat_map(|&read| {
-        let (call, start_us) = (read.id, read.start_us);
-        let end_us = read.end_us.unwrap_or(NEVER_US);
-        let answers = FilterView::read_answers(read);
-        answers.map(move |(item, is_present)| {
-            let is_of_insert = false;
-            Answer { item, call, is_present, is_of_insert, start_us, end_us }
-        })
-    });
-    inserts.chain(reads).collect()
 }
 
 /// When items came.

@@ -29,6 +29,7 @@ impl Before {
                 sources.iter().map(|&(source, _)| source).chain([*target]).collect()
             }
             ShardCommand::ClearSlice { filter, .. }
+            | ShardCommand::RotateSlice { filter, .. }
             | ShardCommand::DropSlice(filter)
             | ShardCommand::LoadFrame { filter, .. }
             | ShardCommand::Scrub(ScrubPart { filter, .. })

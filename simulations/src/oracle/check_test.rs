@@ -108,9 +108,12 @@ fn apply(
         Verb::Create => drop(cluster.create(name, kind)),
         Verb::Drop => cluster.drop_filter(name, at_us),
         Verb::Clear => cluster.clear(name, at_us),
-        Verb::InsertCopy(_) | Verb::ContainsCopy | Verb::ContainsMajority | Verb::Flush => {
-            unreachable!("no filter here is replicated")
-        }
+        Verb::InsertCopy(_)
+        | Verb::ContainsCopy
+        | Verb::ContainsMajority
+        | Verb::Flush
+        | Verb::Rotate
+        | Verb::Intersect => unreachable!("nobody draws it"),
     }
     Some(Vec::new())
 }

@@ -18,22 +18,23 @@ use super::bits::hash_of;
 use super::reference::Reference;
 use crate::history::{Call, FilterFacts, Outcome, Verb};
 use crate::invariants::violation::Violation;
-use crate::plan::{FilterKind, WINDOW};
+use crate::plan::{FilterKind, MANUAL_WINDOW, WINDOW};
 
 /// A filter for so many items at one percent.
 pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> FilterSettings {
+    let rules = if kind == FilterKind::ManualWindow { MANUAL_WINDOW } else { WINDOW };
     let kind = match kind {
         FilterKind::Classic => Kind::Classic,
         FilterKind::Blocked => Kind::Blocked,
         FilterKind::Counting => Kind::Counting,
         FilterKind::Scalable => Kind::Scalable,
         FilterKind::SingleShot => Kind::SingleShot,
-        FilterKind::Window => Kind::Window,
+        FilterKind::Window | FilterKind::ManualWindow => Kind::Window,
         FilterKind::Aging => Kind::Aging,
         FilterKind::Stable => Kind::Stable,
     };
     let shape = match kind {
-        Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, WINDOW),
+        Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, rules),
         kind => SliceShape::plan(kind, capacity, 0.01, shards),
     };
     let shape = shape.unwrap();
@@ -248,6 +249,7 @@ impl History {
             verb,
             machine: None,
             items: items.to_vec(),
+            sources: Vec::new(),
             request: None,
             start_us,
             end_us: Some(end_us),

@@ -17,6 +17,9 @@ pub(crate) trait SliceModel: Sized {
     /// The leader's clock in an entry.
     fn advance(&mut self, _now_ms: u64) {}
 
+    /// The slice at hand of a manual window ends.
+    fn rotate(&mut self) {}
+
     /// Takes in the items of a part that was applied; says what of its answer cannot be.
     fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String>;
 }
@@ -58,6 +61,14 @@ impl<M: SliceModel> SliceModels<M> {
                 {
                     *ours = *generation;
                     model.clear();
+                }
+            }
+            (ShardCommand::RotateSlice { filter, generation }, ShardReply::Done(Ok(()))) => {
+                if let Some((ours, model)) = self.slices.get_mut(filter)
+                    && *generation > *ours
+                {
+                    *ours = *generation;
+                    model.rotate();
                 }
             }
             (ShardCommand::Advance { now_ms }, _) => {

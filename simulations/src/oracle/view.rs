@@ -39,6 +39,10 @@ pub(crate) struct FilterView<'a> {
     pub(crate) reads: Vec<&'a Call>,
     /// Drops and clears that were applied or may have been.
     pub(crate) erasers: Vec<Request<'a>>,
+    /// Rotations that were done, or may have been, by their start.
+    pub(crate) rotations: Vec<Request<'a>>,
+    /// Merges into it, and intersections, that were done or may have been, by their starts.
+    pub(crate) merges: Vec<Request<'a>>,
     /// The filters of its name, by their creation.
     pub(crate) lives: Vec<Life<'a>>,
     /// When any of them was dropped or a slice of it emptied, rising; only from the first attempt
@@ -173,7 +177,7 @@ impl<'a> FilterView<'a> {
             .filter(|at_us| at_us.saturating_add(CLOCKS_APART_US) >= first_us)
             .collect();
         erased_at_us.sort_unstable();
-        let rewrites = requests(of(&[Verb::Drop, Verb::Clear, Verb::Merge]));
+        let rewrites = requests(of(&[Verb::Drop, Verb::Clear, Verb::Merge, Verb::Intersect]));
         let is_refused = |call: &&Call| matches!(call.outcome, Outcome::NotApplied(_));
         Self {
             facts,
@@ -183,6 +187,8 @@ impl<'a> FilterView<'a> {
             refused: of(&[Verb::Insert]).filter(is_refused).collect(),
             reads: of(&[Verb::Contains, Verb::ContainsAny]).filter(is_done).collect(),
             erasers,
+            rotations: requests(of(&[Verb::Rotate])),
+            merges: requests(of(&[Verb::Merge, Verb::Intersect])),
             lives,
             erased_at_us,
         }

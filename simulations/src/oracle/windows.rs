@@ -20,6 +20,14 @@ pub(crate) struct WindowItems {
     items: BTreeMap<ItemHash, u64>,
 }
 
+impl WindowItems {
+    fn advance_to(&mut self, newest: u64) {
+        self.newest = newest;
+        let oldest = newest.saturating_sub(self.rules.slice_count.into());
+        self.items.retain(|_, slice| *slice >= oldest);
+    }
+}
+
 impl SliceModel for WindowItems {
     fn of(spec: &SliceSpec, _: HashRange) -> Option<Self> {
         let SliceShape::Window { rules, .. } = spec.shape else { return None };
@@ -32,9 +40,13 @@ impl SliceModel for WindowItems {
     }
 
     fn advance(&mut self, now_ms: u64) {
-        self.newest = self.newest.max(now_ms / self.rules.slice_ms);
-        let oldest = self.newest.saturating_sub(self.rules.slice_count.into());
-        self.items.retain(|_, slice| *slice >= oldest);
+        if let Some(newest) = now_ms.checked_div(self.rules.slice_ms) {
+            self.advance_to(self.newest.max(newest));
+        }
+    }
+
+    fn rotate(&mut self) {
+        self.advance_to(self.newest + 1);
     }
 
     fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String> {

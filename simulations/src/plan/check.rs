@@ -46,6 +46,8 @@ pub(crate) struct PlanLimits {
     pub(crate) item: RangeInclusive<u32>,
     /// Copies of one insert.
     pub(crate) copies: RangeInclusive<u32>,
+    /// Filters that are intersected.
+    pub(crate) sources: RangeInclusive<usize>,
     /// Jobs.
     pub(crate) jobs: RangeInclusive<usize>,
     /// Records of a machine in a job, and different items of all machines.
@@ -99,6 +101,7 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     op_items: 1..=1000,
     item: 0..=9_999_999,
     copies: 1..=8,
+    sources: 2..=8,
     jobs: 0..=16,
     job_records: 0..=10_000,
     job_cells: 1..=64,
@@ -319,6 +322,9 @@ impl Plan {
             if let Op::Insert { copies, .. } = &plan.op {
                 in_range(place("op.copies"), *copies, &PLAN_LIMITS.copies)?;
             }
+            if let Op::Intersect { sources, .. } = &plan.op {
+                in_range(place("number of op.sources"), sources.len(), &PLAN_LIMITS.sources)?;
+            }
         }
         Ok(())
     }
@@ -333,26 +339,31 @@ impl Op {
             Self::Insert { .. }
             | Self::Contains { .. }
             | Self::Remove { .. }
-            | Self::Merge { .. } => Some(false),
+            | Self::Rotate { .. }
+            | Self::Merge { .. }
+            | Self::Intersect { .. } => Some(false),
         }
     }
 
     /// The filters that it names, each with the name of its field.
     pub(crate) fn filter_names(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let (filter, source) = match self {
+        let none: &[String] = &[];
+        let (filter, sources) = match self {
             Self::Insert { filter, .. }
             | Self::Contains { filter, .. }
             | Self::Remove { filter, .. }
             | Self::Clear { filter }
+            | Self::Rotate { filter }
             | Self::Create { filter }
             | Self::Drop { filter }
             | Self::InsertCopy { filter, .. }
             | Self::ContainsCopy { filter, .. }
-            | Self::Flush { filter } => (filter, None),
-            Self::Merge { filter, source } => (filter, Some(source)),
+            | Self::Flush { filter } => (filter, none),
+            Self::Merge { filter, source } => (filter, std::slice::from_ref(source)),
+            Self::Intersect { filter, sources } => (filter, &sources[..]),
         };
-        let source = source.map(|name| ("source", name.as_str()));
-        [("filter", filter.as_str())].into_iter().chain(source)
+        let sources = sources.iter().map(|name| ("source", name.as_str()));
+        [("filter", filter.as_str())].into_iter().chain(sources)
     }
 
     /// Its items; `None` if it is about none.

@@ -96,7 +96,12 @@ impl Clients {
             Op::Clear { filter } => done(node.clear(ClearRequest { name: filter.clone() }).await),
             Op::Create { filter } => done(node.create(self.creation(filter)).await),
             Op::Drop { filter } => done(node.drop(DropRequest { name: filter.clone() }).await),
-            Op::Insert { .. } | Op::Contains { .. } | Op::Remove { .. } | Op::Merge { .. } => {
+            Op::Insert { .. }
+            | Op::Contains { .. }
+            | Op::Remove { .. }
+            | Op::Rotate { .. }
+            | Op::Merge { .. }
+            | Op::Intersect { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")
             }
         }

@@ -179,7 +179,8 @@ impl Slice {
             let what = format!("slices of {} end by time", self.spec.filter);
             return Err(PartError::WrongKind { what });
         }
-        advance_to(window, rules, window.newest().saturating_add(1));
+        let ended = u64::from(!planted::on(Planted::RotationLost));
+        advance_to(window, rules, window.newest().saturating_add(ended));
         self.generation = generation;
         Ok(())
     }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::MetaState;
-use umbel_engine::shard::{ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader};
+use umbel_engine::shard::{
+    ShardCommand, ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader,
+};
 use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 use umbel_step::planted::{self, Planted};
@@ -107,6 +109,14 @@ impl Replica {
         match &mut self.write().state {
             GroupState::Shard(state) => state.rot(filter, every, only_clears),
             GroupState::Meta(_) => 0,
+        }
+    }
+
+    /// Applies what no entry of the log says, as a planted bug does
+    /// ([`ReplicaClock`](umbel_step::planted::Planted::ReplicaClock)).
+    pub(crate) fn apply_unlogged(&self, command: &ShardCommand) {
+        if let GroupState::Shard(state) = &mut self.write().state {
+            state.apply(command);
         }
     }
 

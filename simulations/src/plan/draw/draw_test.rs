@@ -117,6 +117,14 @@ proptest! {
                     let (target, source) = (named(filter), named(source));
                     prop_assert!(target.merges_with(source));
                 }
+                Op::Intersect { filter, sources } => {
+                    rewritten.insert(filter.clone());
+                    let is_alike = |source: &String| named(filter).merges_with(named(source));
+                    prop_assert!(sources.len() == 2 && sources.iter().all(is_alike));
+                }
+                Op::Rotate { filter } => {
+                    prop_assert_eq!(named(filter).kind, FilterKind::ManualWindow);
+                }
                 Op::Remove { filter, .. } => {
                     prop_assert_eq!(named(filter).kind, FilterKind::Counting);
                 }
@@ -167,6 +175,9 @@ fn every_feature_is_drawn_and_left_out() {
     assert!(op(|op| matches!(op, Op::Contains { any: true, .. })));
     assert!(op(|op| matches!(op, Op::Remove { .. })));
     assert!(op(|op| matches!(op, Op::Clear { .. })));
+    assert!(
+        op(|op| matches!(op, Op::Rotate { .. })) && op(|op| matches!(op, Op::Intersect { .. }))
+    );
     assert!(op(|op| matches!(op, Op::Create { .. })));
     assert!(op(|op| matches!(op, Op::Drop { .. })));
     assert!(op(|op| matches!(op, Op::Merge { .. })));

@@ -6,7 +6,7 @@ use crate::plan::{FilterKind, FilterPlan};
 /// Rates of false positives, in millionths.
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
-/// Kinds.
+/// Kinds; half of the windows are manual.
 const KINDS: [FilterKind; 7] = [
     FilterKind::Classic,
     FilterKind::Blocked,
@@ -20,22 +20,31 @@ const KINDS: [FilterKind; 7] = [
 /// Kinds that merge.
 const MERGING_KINDS: [FilterKind; 2] = [FilterKind::Classic, FilterKind::Blocked];
 
-/// One to four filters, of which the first two may be one of the other's shape.
+/// One to four filters, of which the first two, or three, may be of one shape.
 pub(super) fn draw(dice: &mut Dice) -> Vec<FilterPlan> {
     let count = dice.count(1, 4);
     let mut filters: Vec<FilterPlan> = (0..count).map(|number| one(dice, number)).collect();
     if count >= 2 && dice.one_in(3) {
         filters[0] =
             FilterPlan { kind: *dice.pick(&MERGING_KINDS), public: true, ..filters[0].clone() };
-        filters[1] = FilterPlan { name: filters[1].name.clone(), ..filters[0].clone() };
+        // With three of one shape two are intersected, too.
+        let alike = if count > 2 && dice.one_in(2) { 3 } else { 2 };
+        for number in 1..alike {
+            filters[number] =
+                FilterPlan { name: filters[number].name.clone(), ..filters[0].clone() };
+        }
     }
     filters
 }
 
 fn one(dice: &mut Dice, number: u32) -> FilterPlan {
+    let kind = match *dice.pick(&KINDS) {
+        FilterKind::Window if dice.one_in(2) => FilterKind::ManualWindow,
+        kind => kind,
+    };
     FilterPlan {
         name: format!("f{number}"),
-        kind: *dice.pick(&KINDS),
+        kind,
         capacity: dice.spread(100, 10_000),
         rate_ppm: *dice.pick(&RATES_PPM),
         public: dice.one_in(3),

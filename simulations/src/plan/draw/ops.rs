@@ -125,11 +125,23 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
             _ => Op::Create { filter },
         };
     }
+    if *kind == FilterKind::ManualWindow && dice.one_in(12) {
+        return Op::Rotate { filter };
+    }
     if let Some((target, source)) = habits.merged
         && target == index
         && dice.one_in(30)
     {
-        return Op::Merge { filter, source: filters[source].name.clone() };
+        let name = |index: usize| filters[index].name.clone();
+        let third = (0..filters.len()).find(|&other| {
+            other != target && other != source && filters[other].merges_with(&filters[target])
+        });
+        return match third {
+            Some(third) if dice.one_in(2) => {
+                Op::Intersect { filter, sources: vec![name(source), name(third)] }
+            }
+            _ => Op::Merge { filter, source: name(source) },
+        };
     }
     let is_counting = *kind == FilterKind::Counting;
     let Habits { insert_weight, contains_weight, any_weight, .. } = *habits;
