@@ -9,8 +9,8 @@ use umbel_proto::v1::backup_chunk::Part as BackupPart;
 use umbel_proto::v1::export_chunk::Part as ExportPart;
 use umbel_proto::v1::scrub_report::Part as ScrubPart;
 use umbel_proto::v1::{
-    BackupChunk, BackupRequest, ExportChunk, ExportRequest, FilterSummary, ImportChunk,
-    ScrubReport, ScrubRequest,
+    BackupChunk, BackupRequest, ExportChunk, ExportRequest, ExportSince, FilterSummary,
+    ImportChunk, KnownFrames, ScrubReport, ScrubRequest,
 };
 
 use crate::caller::{Ask, Failed, First, Progress, Repeat};
@@ -109,8 +109,30 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn export(&self, name: &str) -> Result<Chunks<ExportChunk>, ClientError> {
+        self.export_as(name, None).await
+    }
+
+    /// Copies a filter out for somebody who has frames of an earlier export: in place of a frame may come how it
+    /// differs from the known one at its place. What is known is named by digests, as the message says; whatever it
+    /// is, the copy is whole. Its arrays are written as words, so that a later one finds much that is the same.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn export_since(
+        &self,
+        name: &str,
+        known: Vec<KnownFrames>,
+    ) -> Result<Chunks<ExportChunk>, ClientError> {
+        self.export_as(name, Some(ExportSince { known })).await
+    }
+
+    async fn export_as(
+        &self,
+        name: &str,
+        since: Option<ExportSince>,
+    ) -> Result<Chunks<ExportChunk>, ClientError> {
         let target = format!("filter {name:?}");
-        let message = ExportRequest { name: name.to_owned() };
+        let message = ExportRequest { name: name.to_owned(), since };
         self.download(target, |node| {
             let message = message.clone();
             async move { node.filters().export(long(message)).await }

@@ -1,7 +1,6 @@
 //! What nodes ask each other over their links, beside Raft itself: plain data, encoded in
 //! `raft/encoding.rs`.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
@@ -13,6 +12,7 @@ use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 
 use crate::comparisons::Comparison;
 use crate::cube::{Compared, CopyFailure};
+use crate::export_change::{ExportedFrame, FrameDigests};
 use crate::raft::types::{LogId, Vote};
 
 /// What a coordinator asks a replica of a shard.
@@ -43,7 +43,13 @@ pub(crate) enum ShardRequest {
     /// Say how full a slice is.
     Describe { filter: FilterId, generation: Generation },
     /// Begin to copy a slice out.
-    ExportBegin { filter: FilterId, generation: Generation },
+    ExportBegin {
+        filter: FilterId,
+        generation: Generation,
+        /// What whoever asks has of frames that are written as words; None where those that are coded
+        /// the shortest way are wanted.
+        known: Option<FrameDigests>,
+    },
     /// Count what the slices of two filters have in common.
     Overlap { ours: (FilterId, Generation), theirs: (FilterId, Generation) },
     /// The next frames of an export.
@@ -105,7 +111,7 @@ pub(crate) enum ShardAnswer {
     /// An export began.
     Export { export: u64 },
     /// Frames, and whether they are the last.
-    Frames { frames: Vec<Bytes>, is_last: bool },
+    Frames { frames: Vec<ExportedFrame>, is_last: bool },
     /// How the replica is.
     Status(ReplicaStatus),
     /// What the replicas differed in.

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use umbel_engine::shard::SliceCopy;
 
 use crate::calls::ShardFailure;
+use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::limits::{
     EXPORT_ANSWER_BYTES, EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX,
 };
+
+/// Frames of an answer at most: those that did not change are so small that their number is what makes an answer long.
+const EXPORT_ANSWER_FRAMES: usize = 1024;
 
 /// Frames that are made ahead of the one that is asked for.
 const FRAMES_AHEAD: usize = 2;
@@ -31,7 +34,7 @@ struct Table {
 struct Running {
     used: Instant,
     /// None while an answer is being gathered.
-    frames: Option<mpsc::Receiver<Result<Bytes, String>>>,
+    frames: Option<mpsc::Receiver<Result<ExportedFrame, String>>>,
 }
 
 impl Exports {
@@ -39,8 +42,12 @@ impl Exports {
         Arc::default()
     }
 
-    /// Begins to export a copy.
-    pub(crate) fn begin(&self, copy: SliceCopy) -> Result<u64, ShardFailure> {
+    /// Begins to export a copy to somebody who may have these frames.
+    pub(crate) fn begin(
+        &self,
+        copy: SliceCopy,
+        known: Option<FrameDigests>,
+    ) -> Result<u64, ShardFailure> {
         let mut table = self.lock();
         let now = Instant::now();
         table.running.retain(|_, export| now - export.used < EXPORT_IDLE_MAX);
@@ -49,7 +56,7 @@ impl Exports {
         }
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
         // Ends with its receiver, and the copy with it.
-        tokio::spawn(make_frames(copy, sender));
+        tokio::spawn(make_frames(copy, known.map(Known::new), sender));
         table.last += 1;
         let export = table.last;
         table.running.insert(export, Running { used: now, frames: Some(frames) });
@@ -57,14 +64,17 @@ impl Exports {
     }
 
     /// The next frames, and whether they are the last.
-    pub(crate) async fn next(&self, export: u64) -> Result<(Vec<Bytes>, bool), ShardFailure> {
+    pub(crate) async fn next(
+        &self,
+        export: u64,
+    ) -> Result<(Vec<ExportedFrame>, bool), ShardFailure> {
         let taken = self.lock().running.get_mut(&export).and_then(|export| export.frames.take());
         let mut source = taken.ok_or(ShardFailure::NoExport)?;
         let (mut frames, mut byte_count) = (Vec::new(), 0);
-        while byte_count < EXPORT_ANSWER_BYTES {
+        while byte_count < EXPORT_ANSWER_BYTES && frames.len() < EXPORT_ANSWER_FRAMES {
             match source.recv().await {
                 Some(Ok(frame)) => {
-                    byte_count += frame.len();
+                    byte_count += frame.sent().len();
                     frames.push(frame);
                 }
                 Some(Err(why)) => {
@@ -89,8 +99,13 @@ impl Exports {
     }
 }
 
-async fn make_frames(copy: SliceCopy, sender: mpsc::Sender<Result<Bytes, String>>) {
+async fn make_frames(
+    copy: SliceCopy,
+    mut known: Option<Known>,
+    sender: mpsc::Sender<Result<ExportedFrame, String>>,
+) {
     let frames = match copy.frames(EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+        Ok(frames) if known.is_some() => frames.raw(),
         Ok(frames) => frames,
         Err(error) => {
             // Whoever asked may have gone.
@@ -99,7 +114,11 @@ async fn make_frames(copy: SliceCopy, sender: mpsc::Sender<Result<Bytes, String>
         }
     };
     for frame in frames {
-        let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
+        let frame = frame.map(|frame| match &mut known {
+            Some(known) => known.leave_out(frame.into()),
+            None => ExportedFrame::Whole(frame.into()),
+        });
+        let frame = frame.map_err(|error| error.to_string());
         // Nobody may come again to sweep the table, and the copy shall not wait for that.
         if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {
             return;

@@ -30,6 +30,7 @@ mod coordinator;
 mod cube;
 mod door;
 mod enrolment;
+mod export_change;
 mod exports;
 mod failure;
 mod formation;

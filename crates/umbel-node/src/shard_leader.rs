@@ -14,6 +14,7 @@ use umbel_step::planted::{self, Planted};
 
 use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
+use crate::export_change::FrameDigests;
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
@@ -126,8 +127,8 @@ impl ShardLeader {
             ShardRequest::Overlap { ours, theirs } => {
                 self.overlap(ours, theirs).await.map(ShardAnswer::Overlap)
             }
-            ShardRequest::ExportBegin { filter, generation } => {
-                self.export(filter, generation).await
+            ShardRequest::ExportBegin { filter, generation, known } => {
+                self.export(filter, generation, known).await
             }
             ShardRequest::ExportNext { export } => self
                 .exports
@@ -289,11 +290,12 @@ impl ShardLeader {
         &self,
         filter: FilterId,
         generation: Generation,
+        known: Option<FrameDigests>,
     ) -> Result<ShardAnswer, ShardFailure> {
         self.confirm().await?;
         self.check_slice(filter, generation)?;
         let copy = self.group.replica().read_shard(|state| state.copy_slice(filter, generation))?;
-        let export = self.exports.begin(copy)?;
+        let export = self.exports.begin(copy, known)?;
         Ok(ShardAnswer::Export { export })
     }
 

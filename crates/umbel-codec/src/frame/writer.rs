@@ -167,7 +167,7 @@ pub fn frames<'a>(
 ) -> Frames<'a> {
     let payload_bytes_max = payload_bytes_max.min(FRAME_PAYLOAD_BYTES_MAX) as u64;
     let FilterRef(source) = filter.into();
-    Frames { source, budget: Budget { key, payload_bytes_max }, is_done: false }
+    Frames { source, budget: Budget { key, payload_bytes_max, is_raw: false }, is_done: false }
 }
 
 /// The frames of a filter, one at a time; see [`frames`]. Ends after the first error.
@@ -178,11 +178,34 @@ pub struct Frames<'a> {
     is_done: bool,
 }
 
+impl Frames<'_> {
+    /// The same, with arrays written as words whatever is shorter: what changes in the filter then changes those
+    /// bytes of a frame that hold it, and its head.
+    ///
+    /// ```
+    /// use umbel_codec::{FRAME_HEADER_BYTES, FrameKey, frames};
+    /// use umbel_filter::{Blocked, HashFunction, HashRange};
+    ///
+    /// let empty = Blocked::new(HashRange::WHOLE, 16, 6)?;
+    /// let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
+    /// let coded = frames(&empty, key, 1 << 20).next().expect("a frame")?;
+    /// let raw = frames(&empty, key, 1 << 20).raw().next().expect("a frame")?;
+    /// assert_eq!((coded.len(), raw.len()), (FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 16 * 64));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn raw(mut self) -> Self {
+        self.budget.is_raw = true;
+        self
+    }
+}
+
 /// What is the same for all frames.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     pub(super) key: FrameKey,
     pub(super) payload_bytes_max: u64,
+    /// Whether arrays are written as words, whatever is shorter.
+    pub(super) is_raw: bool,
 }
 
 /// A frame, and whether it is the last.
@@ -218,7 +241,7 @@ struct ArrayCursor<'a> {
 impl<'a> ArrayCursor<'a> {
     fn next(&mut self, budget: Budget) -> Next {
         let (slice, words) = self.cut(budget.payload_bytes_max)?;
-        Ok((seal_array(budget.key, Body::Blocks(slice), &[], words)?, self.is_done()))
+        Ok((seal_array(budget, Body::Blocks(slice), &[], words)?, self.is_done()))
     }
 
     /// The next blocks of a window that keeps these slices: its words, which no code makes shorter.
@@ -238,7 +261,7 @@ impl<'a> ArrayCursor<'a> {
         let bytes_max = budget.payload_bytes_max.saturating_sub(COURSE_BYTES as u64);
         let (slice, words) = self.cut(bytes_max)?;
         let prefix = course_to_bytes(slice.pace(), counts);
-        Ok((seal_array(budget.key, Body::Blocks(slice), &prefix, words)?, self.is_done()))
+        Ok((seal_array(budget, Body::Blocks(slice), &prefix, words)?, self.is_done()))
     }
 
     const fn is_done(&self) -> bool {
@@ -282,7 +305,7 @@ impl LevelCursor<'_> {
         if blocks.is_done() {
             (self.next, self.level) = (0, self.level + 1);
         }
-        let frame = seal_array(budget.key, Body::Level(slice), &prefix, words)?;
+        let frame = seal_array(budget, Body::Level(slice), &prefix, words)?;
         Ok((frame, self.level == levels.len()))
     }
 }
@@ -290,14 +313,15 @@ impl LevelCursor<'_> {
 /// The frame of an array, written in the cheapest way: as words, if the ones are so far from random
 /// that their codes turn out longer.
 fn seal_array(
-    key: FrameKey,
+    budget: Budget,
     body: Body,
     prefix: &[u8],
     words: &[u64],
 ) -> Result<Vec<u8>, FrameError> {
+    let key = budget.key;
     let content = Content::array(body.kind(), words);
     let (ones, coded) = cheapest(body.kind(), words);
-    if let Some((encoding, code, count)) = coded {
+    if let Some((encoding, code, count)) = coded.filter(|_| !budget.is_raw) {
         let header = Header::new(key, body, encoding, code, count);
         let raw_bytes = (prefix.len() + size_of_val(words)) as u64;
         match seal(header, code, prefix, content, raw_bytes - 1) {

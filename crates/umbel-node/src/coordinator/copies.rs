@@ -24,6 +24,7 @@ use umbel_engine::{FilterId, ShardId};
 use umbel_filter::{CellCount, HashFunction, Kind};
 
 use super::sizes::{copy_bytes, memory_bytes};
+use crate::export_change::FrameChange;
 use crate::failure::CallFailure;
 use crate::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
 use crate::raft::encoding::{decode, encode};
@@ -31,6 +32,8 @@ use crate::raft::encoding::{decode, encode};
 mod incoming;
 mod outgoing;
 mod whole;
+
+pub(crate) use outgoing::KnownFrames;
 
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
@@ -66,6 +69,8 @@ pub(crate) struct ExportHead {
 pub(crate) enum ExportPart {
     Head(Box<ExportHead>),
     Frame(CopyFrame),
+    /// In place of a frame of a shard: how it differs from the one that the client has at this place.
+    Change(ShardId, FrameChange),
     End(CopyEnd),
 }
 

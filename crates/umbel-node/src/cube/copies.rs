@@ -435,8 +435,12 @@ impl Copies {
         imports.acquire_owned().await.expect("it is never closed")
     }
 
-    /// The frames of a copy as it is now, coded as they are read.
-    pub(crate) async fn frames(&self, copy: &Copy) -> mpsc::Receiver<Result<Bytes, String>> {
+    /// The frames of a copy as it is now, coded, or written as words, as they are read.
+    pub(crate) async fn frames(
+        &self,
+        copy: &Copy,
+        is_raw: bool,
+    ) -> mpsc::Receiver<Result<Bytes, String>> {
         let exports = Arc::clone(&self.exports);
         let permit = exports.acquire_owned().await.expect("it is never closed");
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
@@ -444,7 +448,8 @@ impl Copies {
         // Ends with its receiver, and what it holds with it.
         tokio::spawn(async move {
             let _permit = permit;
-            for frame in umbel_codec::frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+            let frames = umbel_codec::frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX);
+            for frame in if is_raw { frames.raw() } else { frames } {
                 let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
                 // Who reads no more gives the copy's place to others.
                 if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {

@@ -16,9 +16,11 @@ use crate::coordinator::AckLevel;
 use crate::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
 use crate::coordinator::copies::{
     BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
+    KnownFrames,
 };
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
+use crate::export_change::{DIGEST_BYTES, FrameChange, FrameDigests};
 use crate::failure::CallFailure;
 
 mod window;
@@ -241,6 +243,26 @@ pub(super) fn bits(bitmap: &Bitmap) -> (u32, u32, Bytes) {
     (one_count, bitmap.len() - one_count, Bytes::copy_from_slice(bitmap.as_bytes()))
 }
 
+/// The frames that a client has.
+pub(super) fn known_frames(since: v1::ExportSince) -> Result<KnownFrames, CallFailure> {
+    let mut frames = KnownFrames::default();
+    for v1::KnownFrames { shard, piece_counts, digests } in since.known {
+        let shard = ShardId(shard);
+        let piece_count: u64 = piece_counts.iter().copied().map(u64::from).sum();
+        let (got, expected) = (digests.len() as u64, DIGEST_BYTES as u64 * piece_count);
+        if got != expected {
+            let what = format!(
+                "known.digests of {shard} has {got} bytes for {piece_count} pieces, expected {expected}"
+            );
+            return Err(invalid(what));
+        }
+        if !frames.add(shard, FrameDigests { piece_counts, digests }) {
+            return Err(invalid(format!("known names {shard} twice, expected each shard once")));
+        }
+    }
+    Ok(frames)
+}
+
 pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
     use v1::export_chunk::Part;
     let part = match part {
@@ -252,6 +274,9 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
         }),
         ExportPart::Frame(CopyFrame { shard, frame }) => {
             Part::Frame(v1::ExportFrame { shard: shard.0, frame })
+        }
+        ExportPart::Change(shard, FrameChange { byte_count, kept, others }) => {
+            Part::Change(v1::ExportChange { shard: shard.0, byte_count, kept, others })
         }
         ExportPart::End(CopyEnd { frame_count, checksum }) => {
             Part::End(v1::ExportEnd { frame_count, checksum })

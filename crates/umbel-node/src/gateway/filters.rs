@@ -343,8 +343,10 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("export", async {
             let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Export, "name", request.into_inner().name)?;
-            let parts = self.coordinator.export(&name, deadline).await?.into_stream();
+            let v1::ExportRequest { name, since } = request.into_inner();
+            let name = caller.filter(FilterVerb::Export, "name", name)?;
+            let known = since.map(convert::known_frames).transpose()?;
+            let parts = self.coordinator.export(&name, known, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
             Ok(Box::pin(chunks) as Self::ExportStream)

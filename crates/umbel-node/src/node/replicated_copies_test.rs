@@ -20,7 +20,7 @@ const UNION: SetOperation = SetOperation::Union;
 
 /// An export as it is imported under a name.
 async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
-    let parts = coordinator.export(&name(filter), deadline()).await.unwrap();
+    let parts = coordinator.export(&name(filter), None, deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => {
             assert_eq!(head.shard_count, 1);
@@ -28,6 +28,7 @@ async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec
             ImportPart::Head(ImportHead { name, shard_count: head.shard_count, settings })
         }
         ExportPart::Frame(frame) => ImportPart::Frame(frame),
+        ExportPart::Change(..) => panic!("nothing was known"),
         ExportPart::End(end) => ImportPart::End(end),
     };
     parts.into_stream().map_ok(imported).try_collect().await.unwrap()

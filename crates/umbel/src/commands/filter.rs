@@ -4,6 +4,7 @@ mod bulk;
 mod contains_any;
 pub(crate) mod count;
 pub(crate) mod create;
+mod earlier;
 mod items;
 mod levels;
 mod outlook;
@@ -70,16 +71,7 @@ enum FilterVerb {
         prefix: String,
     },
     /// Copy a filter into a file
-    Export {
-        /// Its name
-        name: String,
-        /// The file
-        #[arg(long, value_name = "FILE")]
-        out: PathBuf,
-        /// Replace the file if it exists
-        #[arg(long)]
-        overwrite: bool,
-    },
+    Export(transfer::ExportArgs),
     /// Make a filter from an exported file; it appears once all of it is verified
     Import {
         /// Its name, which must be free
@@ -221,9 +213,7 @@ impl FilterArgs {
                 print(json, &show::info_json(&info), || show::info_text(&info))?;
             }
             FilterVerb::List { prefix } => show::list(&client, prefix, json).await?,
-            FilterVerb::Export { name, out, overwrite } => {
-                transfer::export(&client, name, out, *overwrite, json).await?;
-            }
+            FilterVerb::Export(args) => transfer::export(&client, args, json).await?,
             FilterVerb::Import { .. } => unreachable!("it was done above"),
             FilterVerb::Merge { target, sources } => {
                 print_merged(client.merge(target, &names(sources)).await?, json)?;

@@ -215,3 +215,69 @@ fn an_exported_filter_is_imported_under_another_name() {
     filter("export gone --out gone.umbel").refused(1, &["gone"]);
     assert!(!sandbox.exists("gone.umbel"));
 }
+
+#[test]
+fn an_export_since_another_one_is_the_same_file_for_fewer_bytes() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    let items: String = (0..400_000).map(|item| format!("{item}\n")).collect();
+    sandbox.write("items", items);
+    for create in ["create a --capacity 2e6", "create a --capacity 2e6 --replicated"] {
+        filter(create).kept();
+        filter("insert a --file items").kept();
+        let exported = |args: &str| -> Value {
+            let told = filter(&format!("export a --overwrite --json {args}")).kept();
+            serde_json::from_slice(&told).unwrap()
+        };
+        let received = |told: &Value| told["received_bytes"].as_u64().unwrap();
+        // Few bits are set, so a plain export codes them, and nothing is the same in the first one since.
+        exported("--out coded");
+        exported("--out old --since coded");
+        filter("insert a new").kept();
+        let since = exported("--out since --since old");
+        let whole = exported("--out whole --since coded");
+        assert_eq!(sandbox.read("since"), sandbox.read("whole"));
+        assert!(received(&since) < received(&whole) / 10, "{since} {whole}");
+        // Into its own place, too.
+        filter("create b --capacity 1e4").kept();
+        filter("export b --out other --overwrite").kept();
+        filter("export a --out other --since other --overwrite").kept();
+        assert_eq!(sandbox.read("other"), sandbox.read("whole"));
+        filter("import c --file since").kept();
+        let found = filter("contains c 0 399999 new --count").kept_text();
+        assert!(found.starts_with("present\t3\nabsent\t0\n"), "{found}");
+        for name in ["a", "b", "c"] {
+            filter(&format!("drop {name}")).kept();
+        }
+    }
+    sandbox.write("damaged", "UMBLEXP1 and more");
+    filter("create a --capacity 4e5").kept();
+    filter("export a --out out --since damaged").refused(1, &["damaged: damaged export at byte 8"]);
+    filter("export a --out out --since missing").refused(1, &["missing: cannot read"]);
+    assert!(!sandbox.exists("out"));
+}
+
+#[test]
+fn a_manual_window_is_rotated() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create runs --capacity 1e4 --window manual --slices 2").kept();
+    filter("insert runs x").kept();
+    for generation in [2, 3] {
+        let told = filter("rotate runs").kept_text();
+        assert_eq!(told, format!("generation\t{generation}\n"));
+        assert_eq!(filter("contains runs x y --count").kept_text(), tally(1, 1));
+    }
+    let info = filter("info runs").kept_text();
+    assert!(info.contains("2 slices that end by hand"), "{info}");
+    filter("rotate runs").kept();
+    assert_eq!(filter("contains runs x y --count").kept_text(), tally(0, 2));
+    filter("create hours --capacity 1e4 --window 24h").kept();
+    for other in ["hours", "nothing"] {
+        filter(&format!("rotate {other}")).refused(1, &[other]);
+    }
+    filter("create bad --capacity 1e4 --window manual --event-time").refused(2, &["--event-time"]);
+    filter("create bad --capacity 1e4 --window manual --slices 63").refused(1, &["63 slices"]);
+}

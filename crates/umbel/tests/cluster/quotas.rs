@@ -45,6 +45,7 @@ async fn copy(client: &Client, from: &str, to: &str) -> Result<(), ClientError> 
             }
             export_chunk::Part::Frame(frame) => Part::Frame(frame),
             export_chunk::Part::End(end) => Part::End(end),
+            export_chunk::Part::Change(_) => panic!("nothing was known"),
         };
         chunks.push(ImportChunk { part: Some(part) });
     }

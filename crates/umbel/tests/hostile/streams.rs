@@ -67,7 +67,7 @@ async fn unread_copies(siege: &Siege) -> (Vec<Caller>, Vec<RecvStream>) {
     for _ in 0..scaled(4) {
         let caller = Caller::open(&siege.address()).await;
         for _ in 0..4 {
-            let export = ExportRequest { name: LARGE.to_owned() };
+            let export = ExportRequest { name: LARGE.to_owned(), since: None };
             held.extend(unread(&caller, "/umbel.v1.Filters/Export", &export).await);
             held.extend(unread(&caller, "/umbel.v1.Admin/Backup", &BackupRequest {}).await);
         }
@@ -139,6 +139,7 @@ async fn imports(client: &Client, name: &str, chunks: &[ExportChunk]) -> Result<
             }),
             export_chunk::Part::Frame(frame) => import_chunk::Part::Frame(frame),
             export_chunk::Part::End(end) => import_chunk::Part::End(end),
+            export_chunk::Part::Change(_) => panic!("nothing was known"),
         })
     };
     let chunks: Vec<ImportChunk> =

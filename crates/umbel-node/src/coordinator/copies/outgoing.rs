@@ -1,9 +1,8 @@
 //! Copies that are made: slice by slice, frame by frame, as the client reads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::{Stream, stream};
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterName, FilterState};
@@ -19,24 +18,27 @@ use super::{
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::catalogue::cells_of;
 use crate::coordinator::{Coordinator, LiveFilter, unexpected};
+use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::failure::CallFailure;
 use crate::raft::encoding::encode;
 
 impl Coordinator {
     /// Copies a filter out. It may be written meanwhile: each shard's slice is copied as it is when
-    /// its turn comes. Of a replicated filter this node's copy is copied as it is when the call comes.
+    /// its turn comes. Of a replicated filter this node's copy is copied as it is when the call comes. What
+    /// whoever asks has of the frames is not sent.
     ///
     /// # Errors
     /// If there is no such filter, or it is not live.
     pub(crate) async fn export(
         self: &Arc<Self>,
         name: &FilterName,
+        known: Option<KnownFrames>,
         deadline: Instant,
     ) -> Result<ExportParts, CallFailure> {
         // An old copy of the catalogue may name a generation that is gone.
         self.meta_refresh(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
-        let (filter, frames) = FilterFrames::begin(self, filter, deadline).await?;
+        let (filter, frames) = FilterFrames::begin(self, filter, known, deadline).await?;
         let LiveFilter { id, record, cells } = filter;
         let settings = encode_exported(&record.settings);
         let head = ExportHead { filter: id, record, shard_count: cells.get(), settings };
@@ -70,6 +72,22 @@ impl Coordinator {
     }
 }
 
+/// Frames that a client has, by their shards.
+#[derive(Default)]
+pub(crate) struct KnownFrames(BTreeMap<ShardId, FrameDigests>);
+
+impl KnownFrames {
+    /// Adds those of a shard; false if it has been named before.
+    pub(crate) fn add(&mut self, shard: ShardId, frames: FrameDigests) -> bool {
+        self.0.insert(shard, frames).is_none()
+    }
+
+    /// Those of a shard, which is not asked again.
+    fn take(&mut self, shard: ShardId) -> FrameDigests {
+        self.0.remove(&shard).unwrap_or_default()
+    }
+}
+
 /// The parts of an export that are to come.
 pub(crate) struct ExportParts {
     head: Option<Box<ExportHead>>,
@@ -86,8 +104,11 @@ impl ExportParts {
         if self.is_ended {
             return Ok(None);
         }
-        if let Some(frame) = self.frames.next().await? {
-            return Ok(Some(ExportPart::Frame(frame)));
+        if let Some((shard, frame)) = self.frames.next_or_change().await? {
+            return Ok(Some(match frame {
+                ExportedFrame::Whole(frame) => ExportPart::Frame(CopyFrame { shard, frame }),
+                ExportedFrame::Change(change) => ExportPart::Change(shard, change),
+            }));
         }
         self.is_ended = true;
         Ok(Some(ExportPart::End(self.frames.end())))
@@ -145,7 +166,7 @@ impl BackupParts {
         while let Some(name) = self.names.pop_front() {
             let deadline = step_deadline();
             let begun = match self.coordinator.live_filter(name.as_str(), deadline).await {
-                Ok(filter) => FilterFrames::begin(&self.coordinator, filter, deadline).await,
+                Ok(filter) => FilterFrames::begin(&self.coordinator, filter, None, deadline).await,
                 Err(error) => Err(error),
             };
             let (LiveFilter { record, .. }, mut frames) = match begun {
@@ -191,12 +212,16 @@ struct FilterFrames {
     cells: CellCount,
     /// Frames of this node's copy, if the filter is replicated: they count as those of one shard.
     copy: Option<CopyFrames>,
+    /// What whoever asked has of frames that are written as words, if that is asked for.
+    known: Option<KnownFrames>,
+    /// What it has of the copy of a replicated filter.
+    known_of_copy: Option<Known>,
     /// The shard whose slice is being copied.
     shard: ShardId,
     /// The shard's leader's number for it, once it has begun.
     export: Option<u64>,
     /// Frames of the shard that have come.
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<ExportedFrame>,
     /// Whether none of the shard will come any more.
     is_shard_done: bool,
     sum: FrameSum,
@@ -207,10 +232,12 @@ impl FilterFrames {
     async fn begin(
         coordinator: &Arc<Coordinator>,
         filter: LiveFilter,
+        known: Option<KnownFrames>,
         deadline: Instant,
     ) -> Result<(LiveFilter, Self), CallFailure> {
         let (filter, copy) = if filter.record.is_replicated() {
-            let (filter, frames) = coordinator.copy_frames(filter, deadline).await?;
+            let is_raw = known.is_some();
+            let (filter, frames) = coordinator.copy_frames(filter, is_raw, deadline).await?;
             (filter, Some(frames))
         } else {
             (filter, None)
@@ -221,6 +248,8 @@ impl FilterFrames {
             generation: filter.record.generation,
             cells: filter.cells,
             copy,
+            known,
+            known_of_copy: None,
             shard: ShardId(0),
             export: None,
             waiting: VecDeque::new(),
@@ -230,11 +259,24 @@ impl FilterFrames {
         Ok((filter, frames))
     }
 
+    /// The next frame, where nothing is known to whoever asked.
     async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
+        match self.next_or_change().await? {
+            Some((shard, ExportedFrame::Whole(frame))) => Ok(Some(CopyFrame { shard, frame })),
+            Some((shard, ExportedFrame::Change(_))) => {
+                let what = format!("a change of a frame of {shard} that nobody has");
+                Err(CallFailure::Storage { what })
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The next frame, and whose slice it is of.
+    async fn next_or_change(&mut self) -> Result<Option<(ShardId, ExportedFrame)>, CallFailure> {
         self.fill().await?;
         let Some(frame) = self.waiting.pop_front() else { return Ok(None) };
-        self.sum.add(&frame);
-        Ok(Some(CopyFrame { shard: self.shard, frame }))
+        self.sum.add(frame.sent());
+        Ok(Some((self.shard, frame)))
     }
 
     /// Fetches frames until one waits, or none is left.
@@ -260,7 +302,15 @@ impl FilterFrames {
             match copy.recv().await {
                 Some(frame) => {
                     let frame = frame.map_err(|what| CallFailure::Storage { what })?;
-                    self.waiting.push_back(frame);
+                    let shard = self.shard;
+                    let known = self.known.as_mut().map(|known| {
+                        let of_copy = &mut self.known_of_copy;
+                        of_copy.get_or_insert_with(|| Known::new(known.take(shard)))
+                    });
+                    self.waiting.push_back(match known {
+                        Some(known) => known.leave_out(frame),
+                        None => ExportedFrame::Whole(frame),
+                    });
                 }
                 None => self.is_shard_done = true,
             }
@@ -268,7 +318,10 @@ impl FilterFrames {
         }
         let (filter, generation) = (self.filter, self.generation);
         let request = match self.export {
-            None => ShardRequest::ExportBegin { filter, generation },
+            None => {
+                let known = self.known.as_mut().map(|known| known.take(self.shard));
+                ShardRequest::ExportBegin { filter, generation, known }
+            }
             Some(export) => ShardRequest::ExportNext { export },
         };
         match self.coordinator.shard_call(self.shard, request, step_deadline()).await? {

@@ -26,15 +26,16 @@ pub(super) fn one_cell() -> CellCount {
 }
 
 impl Coordinator {
-    /// The frames of this node's copy as it is now, and the filter as the catalogue has it.
+    /// The frames of this node's copy as it is now, coded or as words, and the filter as the catalogue has it.
     pub(super) async fn copy_frames(
         &self,
         filter: LiveFilter,
+        is_raw: bool,
         deadline: Instant,
     ) -> Result<(LiveFilter, CopyFrames), CallFailure> {
         let (mut filter, copy) = self.own_copy(filter, deadline).await?;
         filter.cells = one_cell();
-        match timeout_at(deadline, self.local()?.copies().frames(&copy)).await {
+        match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
             Ok(frames) => Ok((filter, frames)),
             Err(_) => {
                 Err(CallFailure::Overloaded { what: "too many copies are being exported".into() })

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
-use umbel_client::proto::{BackupChunk, ExportChunk, backup_chunk, export_chunk};
+use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
 use umbel_node::ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A kind of file.
@@ -41,7 +41,7 @@ pub(crate) trait Chunk: Message + Default + 'static {
 }
 
 /// Number and checksum of frames.
-struct Frames {
+pub(crate) struct Frames {
     count: u64,
     digest: Digest,
 }
@@ -53,12 +53,24 @@ impl Default for Frames {
 }
 
 impl Frames {
-    fn add(&mut self, frame: &[u8]) {
+    /// Takes another one into account.
+    pub(crate) fn add(&mut self, frame: &[u8]) {
         self.count += 1;
         self.digest.update(frame);
     }
 
-    fn compare(&self, count: u64, checksum: u32) -> Result<(), String> {
+    /// What the end says of these frames.
+    pub(crate) fn end(&self) -> ExportEnd {
+        let checksum = u32::try_from(self.digest.finalize());
+        ExportEnd { frame_count: self.count, checksum: checksum.expect("a sum of 32 bits") }
+    }
+
+    /// Holds them against what an end says.
+    ///
+    /// # Errors
+    ///
+    /// The first difference, in words.
+    pub(crate) fn compare(&self, count: u64, checksum: u32) -> Result<(), String> {
         if self.count != count {
             return Err(format!("{} frames, but the end says {count}", self.count));
         }

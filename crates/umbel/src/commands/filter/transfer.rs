@@ -1,36 +1,65 @@
 //! Filters into files and out of them.
 
+use super::earlier;
 use crate::commands::cluster::chunk_file::{ChunkReader, ChunkWriter, stream};
 use crate::commands::cluster::connect::ClusterArgs;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::Exit;
 use anyhow::{Context, Result};
+use clap::Args;
+use prost::Message;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use umbel_client::Client;
 use umbel_client::proto::{ExportChunk, ImportChunk, ImportHeader, export_chunk, import_chunk};
+
+/// Where a filter is copied to.
+#[derive(Args)]
+pub(crate) struct ExportArgs {
+    /// Its name
+    name: String,
+    /// The file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
+    #[arg(long, value_name = "FILE")]
+    since: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    overwrite: bool,
+}
 
 /// Copies a filter into a file.
 ///
 /// # Errors
 ///
-/// As the cluster; if the file cannot be written. There is no file then.
-pub(crate) async fn export(
-    client: &Client,
-    name: &str,
-    out: &Path,
-    overwrite: bool,
-    json: bool,
-) -> Result<()> {
-    let mut file = ChunkWriter::<ExportChunk>::create(out, overwrite, None)?;
-    let mut chunks = client.export(name).await?;
+/// As the cluster; if a file cannot be read or written. There is no new file then.
+pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
+    let ExportArgs { name, out, since, overwrite } = args;
+    let known = since.as_deref().map(earlier::known).transpose()?;
+    let mut earlier = since.as_deref().map(earlier::Frames::open).transpose()?;
+    let mut file = ChunkWriter::<ExportChunk>::create(out, *overwrite, None)?;
+    let mut chunks = match known {
+        Some(known) => client.export_since(name, known).await?,
+        None => client.export(name).await?,
+    };
+    let mut received_bytes = 0;
     while let Some(chunk) = chunks.next().await? {
-        file.write(&chunk)?;
+        received_bytes += chunk.encoded_len() as u64;
+        match &mut earlier {
+            Some(earlier) => file.write(&earlier.completed(chunk)?)?,
+            None => file.write(&chunk)?,
+        }
     }
     let byte_count = file.finish()?;
     let out = out.display().to_string();
-    print(json, &json!({ "file": out, "bytes": byte_count }), || {
-        facts(&[("file", out.clone()), ("bytes", byte_count.to_string())])
+    let value = json!({ "file": out, "bytes": byte_count, "received_bytes": received_bytes });
+    print(json, &value, || {
+        let mut told = vec![("file", out.clone()), ("bytes", byte_count.to_string())];
+        if since.is_some() {
+            told.push(("received", received_bytes.to_string()));
+        }
+        facts(&told)
     })
 }
 
@@ -51,6 +80,7 @@ pub(crate) async fn import(cluster: &ClusterArgs, name: &str, file: &Path) -> Re
             }),
             export_chunk::Part::Frame(frame) => import_chunk::Part::Frame(frame),
             export_chunk::Part::End(end) => import_chunk::Part::End(end),
+            export_chunk::Part::Change(_) => unreachable!("the file was verified"),
         });
         ImportChunk { part }
     })?;
