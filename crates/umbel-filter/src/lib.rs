@@ -106,6 +106,7 @@ mod shared_blocked;
 mod single_shot;
 mod single_shot_shape;
 pub mod sizing;
+mod slots;
 mod sparse_blocked;
 mod spread;
 mod stable;

@@ -34,16 +34,17 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
-use crate::sizing::Estimate;
+use crate::sizing::{Estimate, SLICE_BITS};
+use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 use crate::spread::{INCREMENT, MULTIPLIER};
 
 mod load;
-mod slots;
+mod places;
 #[cfg(test)]
 mod window_test;
 
 pub use load::{WindowLoadError, WindowPartError};
-use slots::{BUCKET_SLOTS, Place, Slot, Slots};
+use places::Places;
 
 /// Most slices that a window can tell apart, with the one ahead of the newest: six bits of a slot.
 pub const WINDOW_SLICES_MAX: u64 = TAGS as u64;
@@ -92,6 +93,7 @@ pub enum Sighting {
 pub struct Window {
     shape: BlockShape,
     slots: Slots,
+    places: Places,
     bits: BitArray,
     oldest: u64,
     newest: u64,
@@ -123,8 +125,8 @@ impl Window {
             return Err(ShapeError::Kind { kind: shape.kind() }.into());
         }
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
-        let (slots, counts) = (Slots::new(shape), Box::new([0; TAGS]));
-        Ok(Self { shape, slots, bits, oldest: 0, newest: 0, counts })
+        let (slots, places) = (slots_of(shape), Places::new(shape));
+        Ok(Self { shape, slots, places, bits, oldest: 0, newest: 0, counts: Box::new([0; TAGS]) })
     }
 
     /// The filter's shape.
@@ -251,7 +253,7 @@ impl Window {
 
     #[inline]
     fn place(&self, hash: ItemHash) -> Place {
-        self.slots.place(crate::bits::index(self.shape.map().block(hash.hi())), hash)
+        self.places.place(crate::bits::index(self.shape.map().block(hash.hi())), hash)
     }
 
     /// The slot of a fingerprint.
@@ -304,7 +306,7 @@ impl Window {
             self.slots.set(self.bits.words_mut(), at, carried);
             moved.push((at, other));
             carried = other;
-            bucket = self.slots.other_bucket(bucket, carried.fingerprint);
+            bucket = self.places.other_bucket(bucket, carried.fingerprint);
             if let Some(free) = self.free_slot(bucket) {
                 self.slots.set(self.bits.words_mut(), free, carried);
                 return Ok(());
@@ -352,6 +354,11 @@ impl Window {
             }
         }
     }
+}
+
+/// How a window of this shape packs its slots.
+const fn slots_of(shape: BlockShape) -> Slots {
+    Slots::new(shape.probe_count(), SLICE_BITS)
 }
 
 /// Where a slice, or a tag, is counted.

@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-use super::slots::{Slot, Slots};
-use super::{WINDOW_SLICES_MAX, Window, tag_index};
+use super::{WINDOW_SLICES_MAX, Window, slots_of, tag_index};
 use crate::bits::index;
 use crate::kind::Kind;
 use crate::shape::{BlockShape, ShapeMismatch};
+use crate::slots::Slot;
 
 /// Why words are no part of a window. Send the part again from a good copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -70,7 +70,7 @@ impl Window {
         if expected != actual || part.kind() != Kind::Window {
             return Err(WindowPartError::Length { expected, actual });
         }
-        let slots = Slots::new(part);
+        let slots = slots_of(part);
         let is_taken = |slot: &usize| !slots.get(words, *slot).is_free();
         Ok((0..index(part.position_count())).filter(is_taken).count() as u64)
     }

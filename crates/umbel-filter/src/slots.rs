@@ -1,0 +1,181 @@
+//! Slots of a table of fingerprints, four a bucket, packed without gaps.
+
+use crate::sizing::WINDOW_BUCKET_SLOTS;
+
+/// Slots of a bucket.
+pub(crate) const BUCKET_SLOTS: usize = WINDOW_BUCKET_SLOTS as usize;
+
+/// The buckets of an item, by their first slots, and its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) buckets: [usize; 2],
+    pub(crate) fingerprint: u64,
+}
+
+/// What a slot holds; free if the fingerprint is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub(crate) fingerprint: u64,
+    /// What a kind notes beside it.
+    pub(crate) tag: u64,
+}
+
+impl Slot {
+    pub(crate) const FREE: Self = Self { fingerprint: 0, tag: 0 };
+
+    pub(crate) const fn is_free(self) -> bool {
+        self.fingerprint == 0
+    }
+}
+
+/// How slots lie in the words: slot i has the bits from i · (fingerprint + tag) on, the fingerprint in the lower ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slots {
+    fingerprint_bits: u32,
+    slot_bits: usize,
+    /// The lowest bit of each slot of a bucket that is 128 bits at most, else 0.
+    lowest_bits: u128,
+}
+
+impl Slots {
+    /// Slots of up to 64 bits in all.
+    pub(crate) const fn new(fingerprint_bits: u32, tag_bits: u32) -> Self {
+        let slot_bits = (fingerprint_bits + tag_bits) as usize;
+        let lowest_bits = if BUCKET_SLOTS * slot_bits <= 128 {
+            1 | 1 << slot_bits | 1 << (2 * slot_bits) | 1 << (3 * slot_bits)
+        } else {
+            0
+        };
+        Self { fingerprint_bits, slot_bits, lowest_bits }
+    }
+
+    /// The word that a slot begins in.
+    #[inline]
+    pub(crate) const fn word_of(self, at: usize) -> usize {
+        at * self.slot_bits / 64
+    }
+
+    #[inline]
+    pub(crate) fn get(self, words: &[u64], at: usize) -> Slot {
+        let bit = at * self.slot_bits;
+        let (word, shift) = (bit / 64, bit % 64);
+        let next = words.get(word + 1).copied().unwrap_or_default();
+        let both = u128::from(words[word]) | u128::from(next) << 64;
+        self.split(both >> shift)
+    }
+
+    /// The first slot of a bucket with this fingerprint; with 0, the first that is free.
+    ///
+    /// Of a bucket that is 128 bits at most all four are compared at once. Where the lower f − 1 bits differ,
+    /// 2^(f − 1) − 1 more carry into the highest bit of the fingerprint, and no further; where that one differs,
+    /// it is set itself.
+    #[inline]
+    pub(crate) fn find(self, words: &[u64], first: usize, fingerprint: u64) -> Option<usize> {
+        if self.lowest_bits == 0 {
+            return self.find_one_by_one(words, first, fingerprint);
+        }
+        let bit = first * self.slot_bits;
+        let (word, shift) = (bit / 64, bit % 64);
+        let at = |word| words.get(word).copied().unwrap_or_default();
+        let low = u128::from(words[word]) | u128::from(at(word + 1)) << 64;
+        // What is shifted out above is shifted twice, for a shift by all bits is none.
+        let bucket = low >> shift | u128::from(at(word + 2)) << 64 << (63 - shift) << 1;
+        let highest = self.lowest_bits << (self.fingerprint_bits - 1);
+        let lower = u128::from((1_u64 << (self.fingerprint_bits - 1)) - 1) * self.lowest_bits;
+        let differs = bucket ^ (u128::from(fingerprint) * self.lowest_bits);
+        let equal = !(((differs & lower) + lower) | differs) & highest;
+        (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
+    }
+
+    /// The same, slot by slot.
+    fn find_one_by_one(self, words: &[u64], first: usize, fingerprint: u64) -> Option<usize> {
+        (first..first + BUCKET_SLOTS).find(|&at| self.get(words, at).fingerprint == fingerprint)
+    }
+
+    pub(crate) fn set(self, words: &mut [u64], at: usize, slot: Slot) {
+        let bit = at * self.slot_bits;
+        let (word, shift) = (bit / 64, bit % 64);
+        let value = u128::from(slot.fingerprint | slot.tag << self.fingerprint_bits) << shift;
+        let mask = ((1_u128 << self.slot_bits) - 1) << shift;
+        let (low, high) = halves(value);
+        let (low_mask, high_mask) = halves(mask);
+        words[word] = words[word] & !low_mask | low;
+        if high_mask != 0 {
+            words[word + 1] = words[word + 1] & !high_mask | high;
+        }
+    }
+
+    #[inline]
+    const fn split(self, bits: u128) -> Slot {
+        let (low, _) = halves(bits);
+        let fingerprint = low & ((1 << self.fingerprint_bits) - 1);
+        let tag_bits = self.slot_bits - self.fingerprint_bits as usize;
+        Slot { fingerprint, tag: low >> self.fingerprint_bits & ((1 << tag_bits) - 1) }
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+const fn halves(value: u128) -> (u64, u64) {
+    (value as u64, (value >> 64) as u64)
+}
+
+/// ⌊value · count / 2^64⌋, below the count.
+#[inline]
+pub(crate) fn scaled(value: u64, count: u64) -> u64 {
+    halves(u128::from(value) * u128::from(count)).1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Slots do not touch each other, at any width and wherever they lie.
+        #[test]
+        fn slots_are_apart(
+            bits in 1..=50_u32, tag_bits in 0..=6_u32, at in 1..1023_usize, seed: u64,
+        ) {
+            let slots = Slots::new(bits, tag_bits);
+            let slot = Slot {
+                fingerprint: seed & ((1 << bits) - 1),
+                tag: seed >> 58 & ((1 << tag_bits) - 1),
+            };
+            let mut words = vec![u64::MAX; 1024 * slots.slot_bits / 64];
+            let full = slots.get(&words, 0);
+            slots.set(&mut words, at, slot);
+            prop_assert_eq!(slots.get(&words, at), slot);
+            prop_assert_eq!(slots.get(&words, at - 1), full);
+            prop_assert_eq!(slots.get(&words, at + 1), full);
+            slots.set(&mut words, at, full);
+            prop_assert!(words.iter().all(|&word| word == u64::MAX));
+        }
+
+        /// All four slots at once are the four one by one, at every width that has both.
+        #[test]
+        fn buckets_are_searched_slot_by_slot(
+            (bits, tag_bits) in prop_oneof![
+                (1..=26_u32, Just(6)), (1..=32_u32, Just(0)), (1..=31_u32, Just(1)),
+            ],
+            bucket in 0..256_usize, seeds: [u64; 8], taken in 0..4_usize, wanted: u64,
+        ) {
+            let slots = Slots::new(bits, tag_bits);
+            let words_len = 1024 * slots.slot_bits / 64;
+            let mut words: Vec<u64> =
+                (0..words_len).map(|at| seeds[at % 8].wrapping_mul(at as u64 | 1)).collect();
+            let (first, most) = (4 * bucket, (1 << bits) - 1);
+            let wanted = wanted & most;
+            for fingerprint in [0, wanted, most] {
+                let found = slots.find(&words, first, fingerprint);
+                prop_assert_eq!(found, slots.find_one_by_one(&words, first, fingerprint));
+            }
+            let tag = (1 << tag_bits) - 1;
+            slots.set(&mut words, first + taken, Slot { fingerprint: wanted, tag });
+            let found = slots.find(&words, first, wanted);
+            prop_assert!(found.is_some_and(|at| at <= first + taken));
+            prop_assert_eq!(found, slots.find_one_by_one(&words, first, wanted));
+        }
+    }
+}
