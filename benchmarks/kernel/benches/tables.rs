@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use fastbloom::{AtomicBloomFilter, BloomFilter};
 use umbel_filter::{
-    Blocked, Classic, Counting, Partitioned, Scalable, SharedBlocked, StoredSingleShot,
+    Blocked, Classic, Counting, Cuckoo, Partitioned, Scalable, SharedBlocked, StoredSingleShot,
 };
 use umbel_kernel_benchmark::limit::{Lines, random_read, random_write};
 use umbel_kernel_benchmark::measure::{Contestant, Facts, Sample, THREADS_MAX};
 use umbel_kernel_benchmark::ours::blocked_lines;
-use umbel_kernel_benchmark::peers::Cuckoo;
+use umbel_kernel_benchmark::peers;
 use umbel_kernel_benchmark::static_files::StaticFilter;
 use umbel_kernel_benchmark::structure::Case;
 use umbel_kernel_benchmark::table::{LIMIT, Row, csv, markdown, median, save};
@@ -40,6 +40,7 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<Classic>(),
         Contestant::of::<Partitioned>(),
         Contestant::of::<Counting>(),
+        Contestant::of::<Cuckoo>(),
         Contestant::of::<Scalable>(),
         Contestant::of::<StoredSingleShot>(),
         Contestant::of::<StaticFilter<0>>(),
@@ -52,7 +53,7 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<sbbf_rs_safe::Filter>(),
         Contestant::of::<BinaryFuse8>(),
         Contestant::of::<BinaryFuse16>(),
-        Contestant::of::<Cuckoo>(),
+        Contestant::of::<peers::Cuckoo>(),
     ]
 }
 

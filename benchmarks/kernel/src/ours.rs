@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use umbel_filter::{
-    BlockShape, Blocked, Classic, Contains, Counting, HashRange, Insert, Insertion, ItemHash, Kind,
-    Partitioned, Scalable, SharedBlocked, SingleShotShape, StoredSingleShot,
+    BlockShape, Blocked, Classic, Contains, Counting, Cuckoo, HashRange, Insert, Insertion,
+    ItemHash, Kind, Partitioned, Scalable, SharedBlocked, SingleShotShape, StoredSingleShot,
 };
 
 use crate::structure::{Case, Structure};
@@ -73,6 +73,43 @@ block_structure!(Blocked, "umbel-blocked");
 block_structure!(Classic, "umbel-classic");
 block_structure!(Partitioned, "umbel-partitioned");
 block_structure!(Counting, "umbel-counting");
+
+/// Its table holds the items of the case, once each.
+impl Structure for Cuckoo {
+    const NAME: &'static str = "umbel-cuckoo";
+    const HAS_BATCHES: bool = true;
+    type Key = ItemHash;
+    type Outcome = Insertion;
+
+    fn create(case: Case) -> Self {
+        let filter = Self::for_rate(HashRange::WHOLE, case.items, case.rate);
+        let mut filter = filter.expect(MEMORY);
+        filter.clear();
+        filter
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.block_shape().memory_bytes()
+    }
+
+    #[inline]
+    fn contains(&self, key: ItemHash) -> bool {
+        Contains::contains(self, key)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: ItemHash) -> bool {
+        is_present(Insert::insert(self, key))
+    }
+
+    fn insert_batch(&mut self, keys: &[ItemHash], outcomes: &mut Vec<Insertion>) {
+        Insert::insert_batch(self, keys, outcomes).expect(WHOLE);
+    }
+
+    fn contains_batch(&self, keys: &[ItemHash], present: &mut Vec<bool>) {
+        Contains::contains_batch(self, keys, present);
+    }
+}
 
 /// Creating one writes its memory, so that it is touched.
 impl Structure for SharedBlocked {

@@ -3,13 +3,13 @@
 //! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
 //! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
 //!
-//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable |
-//! |---|---|---|---|---|---|---|---|
-//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● |
-//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | |
-//! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | |
-//! | [`remove`](AnyFilter::remove) | | | | | ● | | |
-//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● |
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable | cuckoo |
+//! |---|---|---|---|---|---|---|---|---|
+//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | | |
+//! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | | |
+//! | [`remove`](AnyFilter::remove) | | | | | ● | | | ● |
+//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● | ● |
 
 use thiserror::Error;
 
@@ -21,6 +21,7 @@ use crate::capability::{
 };
 use crate::classic::Classic;
 use crate::counting::Counting;
+use crate::cuckoo::Cuckoo;
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::partitioned::Partitioned;
@@ -52,7 +53,7 @@ mod any_test;
 ///     let mut filter = AnyFilter::create(&plan)?;
 ///     filter.insert(alice)?;
 ///     assert!(filter.contains(alice));
-///     if kind != Kind::Counting {
+///     if !kind.removes() {
 ///         assert_eq!(filter.remove(alice), Err(RemoveError::Unsupported { kind }));
 ///     }
 /// }
@@ -78,6 +79,8 @@ pub enum AnyFilter {
     Aging(Aging),
     /// Counters that every insert lowers somewhere.
     Stable(Stable),
+    /// Fingerprints that can be taken out.
+    Cuckoo(Cuckoo),
 }
 
 /// What a new filter is asked to do.
@@ -116,9 +119,13 @@ pub enum RemoveError {
     /// Send the item to the filter of its hash range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// The kind cannot take items out: their positions may be other items' too. Build a counting
+    /// The kind cannot take items out: their positions may be other items' too. Build a counting or a cuckoo
     /// filter, which can.
-    #[error("a {kind} filter cannot remove items, a {} filter can", Kind::Counting)]
+    #[error(
+        "a {kind} filter cannot remove items, a {} or a {} filter can",
+        Kind::Counting,
+        Kind::Cuckoo
+    )]
     Unsupported {
         /// The filter's kind.
         kind: Kind,
@@ -154,6 +161,7 @@ macro_rules! each {
             AnyFilter::Window($filter) => $result,
             AnyFilter::Aging($filter) => $result,
             AnyFilter::Stable($filter) => $result,
+            AnyFilter::Cuckoo($filter) => $result,
         }
     };
 }
@@ -177,6 +185,7 @@ impl AnyFilter {
             Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Cuckoo => Cuckoo::for_rate(range, item_count, false_positive_rate)?.into(),
         })
     }
 
@@ -193,6 +202,7 @@ impl AnyFilter {
             Self::Window(_) => Kind::Window,
             Self::Aging(_) => Kind::Aging,
             Self::Stable(_) => Kind::Stable,
+            Self::Cuckoo(_) => Kind::Cuckoo,
         }
     }
 
@@ -203,6 +213,7 @@ impl AnyFilter {
     pub fn remove(&mut self, hash: ItemHash) -> Result<Removal, RemoveError> {
         match self {
             Self::Counting(filter) => Ok(filter.remove(hash)?),
+            Self::Cuckoo(filter) => Ok(filter.remove(hash)?),
             _ => Err(RemoveError::Unsupported { kind: self.kind() }),
         }
     }
@@ -231,6 +242,7 @@ impl AnyFilter {
             Self::Window(filter) => filter.clear(),
             Self::Aging(filter) => filter.clear(),
             Self::Stable(filter) => filter.clear(),
+            Self::Cuckoo(filter) => filter.clear(),
         }
     }
 
@@ -247,9 +259,14 @@ impl AnyFilter {
             (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
             (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
             (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
-            (Self::Scalable(_) | Self::Window(_) | Self::Aging(_) | Self::Stable(_), _) => {
-                return Err(MergeError::Unsupported { kind: self.kind() });
-            }
+            (
+                Self::Scalable(_)
+                | Self::Window(_)
+                | Self::Aging(_)
+                | Self::Stable(_)
+                | Self::Cuckoo(_),
+                _,
+            ) => return Err(MergeError::Unsupported { kind: self.kind() }),
             (ours, theirs) => {
                 return Err(ShapeMismatch { ours: ours.shape(), theirs: theirs.shape() }.into());
             }
@@ -369,5 +386,11 @@ impl From<Stable> for AnyFilter {
 impl From<Window> for AnyFilter {
     fn from(filter: Window) -> Self {
         Self::Window(filter)
+    }
+}
+
+impl From<Cuckoo> for AnyFilter {
+    fn from(filter: Cuckoo) -> Self {
+        Self::Cuckoo(filter)
     }
 }

@@ -35,11 +35,13 @@ pub enum Kind {
     Aging = 8,
     /// Counters that every insert lowers somewhere.
     Stable = 9,
+    /// A table of fingerprints, from which items can be taken out.
+    Cuckoo = 10,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
@@ -49,6 +51,7 @@ impl Kind {
         Self::Window,
         Self::Aging,
         Self::Stable,
+        Self::Cuckoo,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -76,6 +79,7 @@ impl Kind {
             Self::Window => "window",
             Self::Aging => "aging",
             Self::Stable => "stable",
+            Self::Cuckoo => "cuckoo",
         }
     }
 
@@ -83,19 +87,32 @@ impl Kind {
     /// nothing is forgotten.
     #[must_use]
     pub const fn is_monotone(self) -> bool {
-        !matches!(self, Self::Counting | Self::Window | Self::Aging | Self::Stable)
+        !matches!(self, Self::Counting | Self::Window | Self::Aging | Self::Stable | Self::Cuckoo)
     }
 
     /// Whether every insert changes it, also one of what is present.
     #[must_use]
     pub const fn counts_every_insert(self) -> bool {
-        matches!(self, Self::Counting | Self::Stable)
+        matches!(self, Self::Counting | Self::Stable | Self::Cuckoo)
+    }
+
+    /// Whether items can be taken out one by one.
+    #[must_use]
+    pub const fn removes(self) -> bool {
+        matches!(self, Self::Counting | Self::Cuckoo)
     }
 
     /// Whether its positions are counters of four bits.
     #[must_use]
     pub const fn has_counters(self) -> bool {
         matches!(self, Self::Counting | Self::Stable)
+    }
+
+    /// Whether it is a table of fingerprints: what is set in its words is no position of an item, and at some
+    /// point it is full.
+    #[must_use]
+    pub const fn has_fingerprints(self) -> bool {
+        matches!(self, Self::Window | Self::Cuckoo)
     }
 
     /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).
@@ -159,7 +176,7 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
             assert_eq!(kind.name().to_uppercase().parse(), Ok(kind));
         }
-        for name in ["", "cuckoo", "single_shot", " blocked"] {
+        for name in ["", "quotient", "single_shot", " blocked"] {
             assert_eq!(name.parse::<Kind>(), Err(UnknownKind { name: name.to_owned() }));
         }
         let said = "ä".repeat(1 << 20).parse::<Kind>().unwrap_err().to_string();

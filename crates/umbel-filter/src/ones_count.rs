@@ -82,6 +82,7 @@ impl OnesCount {
             // They know the number of their positions, or items.
             AnyFilter::SingleShot(filter) => filter.describe(),
             AnyFilter::Window(filter) => filter.describe(),
+            AnyFilter::Cuckoo(filter) => filter.describe(),
             AnyFilter::Blocked(filter) => filter.block_shape().describe(ones),
             AnyFilter::Classic(filter) => filter.block_shape().describe(ones),
             AnyFilter::Partitioned(filter) => filter.block_shape().describe(ones),
@@ -97,7 +98,7 @@ impl OnesCount {
 fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
     let only = |words| (index == 0).then_some(words);
     match filter {
-        AnyFilter::SingleShot(_) | AnyFilter::Window(_) => None,
+        AnyFilter::SingleShot(_) | AnyFilter::Window(_) | AnyFilter::Cuckoo(_) => None,
         AnyFilter::Blocked(filter) => only(filter.words()),
         AnyFilter::Classic(filter) => only(filter.words()),
         AnyFilter::Partitioned(filter) => only(filter.words()),

@@ -11,6 +11,7 @@ use crate::blocked::Blocked;
 use crate::capability::{Insert, Merge};
 use crate::classic::Classic;
 use crate::counting::Counting;
+use crate::cuckoo::Cuckoo;
 use crate::hash::ItemHash;
 use crate::partitioned::Partitioned;
 use crate::range::HashRange;
@@ -64,6 +65,7 @@ extended!(
     Blocked,
     Classic,
     Counting,
+    Cuckoo,
     Partitioned,
     Scalable,
     SharedBlocked,
@@ -156,8 +158,8 @@ mod tests {
             let new = empty(kind, HashRange::WHOLE);
             let mut filter = new.clone();
             let count = match kind {
-                // A window takes in what it was made for, and little more; an aging filter keeps that.
-                Kind::Window | Kind::Aging => 5_000,
+                // A window and a cuckoo filter take in what they were made for, and little more; an aging filter keeps that.
+                Kind::Window | Kind::Aging | Kind::Cuckoo => 5_000,
                 // It misses some of as many.
                 Kind::Stable => 500,
                 _ => 20_000,

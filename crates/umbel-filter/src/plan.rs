@@ -57,6 +57,12 @@ impl BlockShape {
                 let block_count = over_the_space(range, size.block_count);
                 Ok(Self::new(kind, range, block_count, size.block_slots, size.fingerprint_bits)?)
             }
+            Kind::Cuckoo => {
+                let most = sizing::CUCKOO_PAGE_SLOTS_MAX;
+                let size = sizing::cuckoo_size(item_count, false_positive_rate, most)?;
+                let page_count = over_the_space(range, size.page_count);
+                Ok(Self::new(kind, range, page_count, size.page_slots, size.fingerprint_bits)?)
+            }
             Kind::Aging => {
                 let rate = sizing::aging_generation_rate(false_positive_rate)?;
                 let size = sizing::blocked_block_count(item_count, rate)?;
@@ -103,7 +109,7 @@ impl BlockShape {
                     part_bits, probes, blocks, item_count,
                 )
             }
-            Kind::Window => {
+            Kind::Window | Kind::Cuckoo => {
                 let slots = blocks.saturating_mul(block_bits.into());
                 sizing::window_false_positive_rate(slots, probes, item_count)
             }

@@ -10,7 +10,10 @@ use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
 use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
-use crate::sizing::{FINGERPRINT_BITS_MAX, SLICE_BITS, SizingError, WINDOW_BLOCK_SLOTS_MAX};
+use crate::sizing::{
+    CUCKOO_FINGERPRINT_BITS_MAX, CUCKOO_PAGE_SLOTS_MAX, FINGERPRINT_BITS_MAX, SLICE_BITS,
+    SizingError, WINDOW_BLOCK_SLOTS_MAX,
+};
 use crate::stable_pace::StablePace;
 
 /// Bits of a cache line, the unit in which filters are allocated.
@@ -33,8 +36,8 @@ pub const PROBE_COUNT_MAX: u32 = 64;
 pub const FILTER_BYTES_MAX: u64 = 1 << 42;
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
-/// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`], [`Kind::Stable`]; and [`Kind::Window`], where a position
-/// is a slot and the number of probes is that of bits of a fingerprint.
+/// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`], [`Kind::Stable`]; and [`Kind::Window`] and
+/// [`Kind::Cuckoo`], where a position is a slot and the number of probes is that of bits of a fingerprint.
 ///
 /// ```
 /// use umbel_filter::{BlockShape, HashRange, Kind};
@@ -58,7 +61,8 @@ impl BlockShape {
     /// Checks the numbers: `block_count` blocks over the whole hash space, each of `block_bits`
     /// positions (512 for blocked, counting and stable, [`AGING_BLOCK_BITS`] for aging, else a multiple of 512 up
     /// to [`BLOCK_BITS_MAX`]), k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
-    /// [`FINGERPRINT_BITS_MAX`].
+    /// [`FINGERPRINT_BITS_MAX`], of a cuckoo filter 1 to [`CUCKOO_FINGERPRINT_BITS_MAX`] and a power of two of
+    /// positions.
     ///
     /// # Errors
     /// If the kind is no array of blocks, a number is out of its range, or the filter would be
@@ -77,10 +81,14 @@ impl BlockShape {
             Kind::Aging => (AGING_BLOCK_BITS, AGING_BLOCK_BITS, BLOCK_PROBE_COUNT_MAX),
             Kind::Classic | Kind::Partitioned => (LINE_BITS, BLOCK_BITS_MAX, PROBE_COUNT_MAX),
             Kind::Window => (LINE_BITS, WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
+            Kind::Cuckoo => (LINE_BITS, CUCKOO_PAGE_SLOTS_MAX, CUCKOO_FINGERPRINT_BITS_MAX),
             Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
         };
         if block_bits == 0 || !block_bits.is_multiple_of(step) || block_bits > block_bits_max {
             return Err(ShapeError::BlockBits { block_bits, step, block_bits_max });
+        }
+        if kind == Kind::Cuckoo && !block_bits.is_power_of_two() {
+            return Err(ShapeError::PageSlots { page_slots: block_bits });
         }
         let stored = u8::try_from(probe_count);
         let Some(probe_count) =
@@ -208,13 +216,14 @@ impl BlockShape {
         Ok(Self { pace, ..shape })
     }
 
-    /// Cache lines of a block: a counter takes four bits, a slot of a window its fingerprint and slice.
+    /// Cache lines of a block: a counter takes four bits, a slot its fingerprint, and of a window its slice.
     #[inline]
     pub(crate) const fn block_lines(self) -> u64 {
         let lines = (self.block_bits / LINE_BITS) as u64;
         match self.kind {
             Kind::Counting | Kind::Stable => 4 * lines,
             Kind::Window => (self.probe_count() + SLICE_BITS) as u64 * lines,
+            Kind::Cuckoo => self.probe_count() as u64 * lines,
             _ => lines,
         }
     }
@@ -331,6 +340,12 @@ pub enum ShapeError {
         step: u32,
         /// The kind's largest.
         block_bits_max: u32,
+    },
+    /// Name a page size that is a power of two.
+    #[error("pages of {page_slots} slots, expected a power of two")]
+    PageSlots {
+        /// The size that was asked for.
+        page_slots: u32,
     },
     /// Name a number of probes within the kind's limits.
     #[error("{probe_count} probes per item, expected 1 to {probe_count_max}")]

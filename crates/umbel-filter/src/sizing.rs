@@ -12,6 +12,7 @@
 //! | blocked, Umbel's lanes | exact, by inclusion and exclusion | here |
 //! | scalable | Σ p·(1 − r)·r^i over the levels | Almeida et al. 2007, doi:10.1016/j.ipl.2006.10.007 |
 //! | window | 1 − (1 − 1/(2^f − 1))^(8·α), f bits of fingerprint, load α | Fan et al. 2014, doi:10.1145/2674005.2674994 |
+//! | cuckoo | the same | the same |
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
 //! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
@@ -27,6 +28,7 @@ mod blocked;
 mod blocked_free;
 mod cardinality;
 mod classic;
+mod cuckoo;
 mod explained;
 mod scalable;
 mod stream;
@@ -48,6 +50,10 @@ pub use classic::{
     classic_false_positive_rate_approximate, classic_false_positive_rate_bound,
     classic_false_positive_rate_exact, classic_optimal_hash_count, information_bits,
     partitioned_false_positive_rate, single_shot_false_positive_rate,
+};
+pub use cuckoo::{
+    CUCKOO_COPIES_MAX, CUCKOO_FINGERPRINT_BITS_MAX, CUCKOO_PAGE_SLOTS_MAX, CuckooSize,
+    cuckoo_false_positive_rate, cuckoo_size,
 };
 pub use explained::{explained_one_count, measured_rate_bounds};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
@@ -104,6 +110,15 @@ pub enum SizingError {
          {FINGERPRINT_BITS_MAX} bits"
     )]
     WindowRate {
+        /// The rate that was asked for.
+        rate: f64,
+    },
+    /// So few false positives need longer fingerprints than a cuckoo filter has: name a higher rate.
+    #[error(
+        "false-positive rate {rate} of a cuckoo filter, whose fingerprints have up to \
+         {CUCKOO_FINGERPRINT_BITS_MAX} bits"
+    )]
+    CuckooRate {
         /// The rate that was asked for.
         rate: f64,
     },

@@ -65,15 +65,27 @@ impl Slots {
     }
 
     /// The first slot of a bucket with this fingerprint; with 0, the first that is free.
-    ///
-    /// Of a bucket that is 128 bits at most all four are compared at once. Where the lower f − 1 bits differ,
-    /// 2^(f − 1) − 1 more carry into the highest bit of the fingerprint, and no further; where that one differs,
-    /// it is set itself.
     #[inline]
     pub(crate) fn find(self, words: &[u64], first: usize, fingerprint: u64) -> Option<usize> {
         if self.lowest_bits == 0 {
             return self.find_one_by_one(words, first, fingerprint);
         }
+        let equal = self.equal(words, first, fingerprint);
+        (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
+    }
+
+    /// How many slots of a bucket of 128 bits at most have this fingerprint.
+    #[inline]
+    pub(crate) fn count(self, words: &[u64], first: usize, fingerprint: u64) -> u64 {
+        self.equal(words, first, fingerprint).count_ones().into()
+    }
+
+    /// The highest bit of each fingerprint of a bucket that is equal to this one.
+    ///
+    /// All four are compared at once. Where the lower f − 1 bits differ, 2^(f − 1) − 1 more carry into the
+    /// highest bit of the fingerprint, and no further; where that one differs, it is set itself.
+    #[inline]
+    fn equal(self, words: &[u64], first: usize, fingerprint: u64) -> u128 {
         let bit = first * self.slot_bits;
         let (word, shift) = (bit / 64, bit % 64);
         let at = |word| words.get(word).copied().unwrap_or_default();
@@ -83,8 +95,7 @@ impl Slots {
         let highest = self.lowest_bits << (self.fingerprint_bits - 1);
         let lower = u128::from((1_u64 << (self.fingerprint_bits - 1)) - 1) * self.lowest_bits;
         let differs = bucket ^ (u128::from(fingerprint) * self.lowest_bits);
-        let equal = !(((differs & lower) + lower) | differs) & highest;
-        (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
+        !(((differs & lower) + lower) | differs) & highest
     }
 
     /// The same, slot by slot.
@@ -176,6 +187,9 @@ mod tests {
             let found = slots.find(&words, first, wanted);
             prop_assert!(found.is_some_and(|at| at <= first + taken));
             prop_assert_eq!(found, slots.find_one_by_one(&words, first, wanted));
+            let is_equal = |at: &usize| slots.get(&words, *at).fingerprint == wanted;
+            let count = (first..first + 4).filter(is_equal).count() as u64;
+            prop_assert_eq!(slots.count(&words, first, wanted), count);
         }
     }
 }

@@ -14,9 +14,9 @@
 
 use umbel_filter::sizing::single_shot_false_positive_rate;
 use umbel_filter::{
-    Aging, BlockShape, Blocked, Classic, Contains, Counting, CreateError, Describe, HashRange,
-    Insert, Insertion, ItemHash, ItemHasher, Kind, Partitioned, Scalable, SingleShot,
-    SingleShotShape, StoredSingleShot, Window,
+    Aging, BlockShape, Blocked, Classic, Contains, Counting, CreateError, Cuckoo, Describe,
+    HashRange, Insert, InsertError, Insertion, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
+    SingleShot, SingleShotShape, StoredSingleShot, Window,
 };
 
 /// Items per capacity, in halves.
@@ -140,7 +140,8 @@ at_every_rate! {
     single_shot: check_single_shot::<SingleShot>,
     stored_single_shot: check_single_shot::<StoredSingleShot>,
     scalable: check_scalable,
-    window: check_window,
+    window: |rate| check_table(Kind::Window, Window::with_shape, rate),
+    cuckoo: |rate| check_table(Kind::Cuckoo, Cuckoo::with_shape, rate),
     aging: check_aging,
 }
 
@@ -177,9 +178,14 @@ impl SortedHashes for StoredSingleShot {
     }
 }
 
-/// A window has a formula, and holds what it was made for and no more.
-fn check_window(rate: f64) {
-    let mut filter = Window::for_rate(HashRange::WHOLE, CAPACITY, rate).unwrap();
+/// A table of fingerprints has a formula, and holds what it was made for and no more.
+fn check_table<F: Insert + Describe>(
+    kind: Kind,
+    with_shape: impl Fn(BlockShape) -> Result<F, CreateError>,
+    rate: f64,
+) {
+    let shape = BlockShape::for_rate(kind, HashRange::WHOLE, CAPACITY, rate).unwrap();
+    let mut filter = with_shape(shape).unwrap();
     let mut item_count = 0;
     for half_load in [1, 2] {
         let items = hashes(0, item_count..CAPACITY * half_load / 2);
@@ -188,9 +194,14 @@ fn check_window(rate: f64) {
         assert_eq!(count_present(&filter, &items), items.len() as u64, "missed items");
         let first = FIRST_PROBE * half_load;
         let count = count_present(&filter, &hashes(0, first..first + PROBE_COUNT));
-        let shape = filter.block_shape();
-        assert_close("window", item_count, count, shape.false_positive_rate(filter.item_count()));
+        let taken_count = filter.describe().one_count;
+        let expected = shape.false_positive_rate(taken_count);
+        assert!(expected <= rate);
+        assert_close(kind.name(), item_count, count, expected);
     }
+    let more = hashes(0, CAPACITY..2 * CAPACITY);
+    let refused = filter.insert_batch(&more, &mut Vec::new());
+    assert!(matches!(refused, Err(InsertError::Full { .. })), "{kind}: {refused:?}");
 }
 
 /// An aging filter has a formula for what its generations took, which stays within the planned rate, and

@@ -95,13 +95,13 @@ fn items_of_other_ranges_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn only_counting_filters_remove() {
+fn only_counting_and_cuckoo_filters_remove() {
     let hashes = items(0, 10);
     for kind in Kind::ALL {
         let mut filter = filter_of(kind, &hashes);
         let before = filter.clone();
         let outcome = filter.remove(hashes[0]);
-        if kind == Kind::Counting {
+        if kind.removes() {
             assert_eq!(outcome, Ok(Removal::Removed));
             assert_eq!(filter, filter_of(kind, &hashes[1..]));
         } else {
@@ -112,7 +112,7 @@ fn only_counting_filters_remove() {
     let error = RemoveError::Unsupported { kind: Kind::SingleShot };
     assert_eq!(
         error.to_string(),
-        "a single-shot filter cannot remove items, a counting filter can"
+        "a single-shot filter cannot remove items, a counting or a cuckoo filter can"
     );
 }
 

@@ -126,7 +126,7 @@ pub fn window_false_positive_rate(
     Ok(rate_at(fingerprint_bits, (item_count as f64 / slot_count as f64).min(1.0)))
 }
 
-fn rate_at(fingerprint_bits: u32, load: f64) -> f64 {
+pub(super) fn rate_at(fingerprint_bits: u32, load: f64) -> f64 {
     let values = f64::from(fingerprint_bits).exp2() - 1.0;
     let compared = 2.0 * f64::from(WINDOW_BUCKET_SLOTS) * load;
     if values <= 1.0 {

@@ -1,0 +1,72 @@
+//! Room for an item: a shortest row of moves that ends at a free slot, found breadth-first.
+//!
+//! ```text
+//! buckets of the item   b0 ─┬─ other buckets of what is in b0, slots ascending ─┬─ …
+//!                       b1 ─┴─ other buckets of what is in b1                  ─┴─ …   up to 512 in all
+//! ```
+//!
+//! The moves are made from the free slot backwards, so that no fingerprint is ever out of the table and
+//! nothing has been changed where there is no such row. Li, Andersen, Kaminsky & Freedman 2014,
+//! doi:10.1145/2592798.2592820, search a cuckoo table so.
+
+use crate::slots::{BUCKET_SLOTS, Place, Slots};
+
+use super::places::Places;
+
+/// Most buckets that are looked at for one item. From the two of an item on four times as many a step: five
+/// moves reach them.
+pub(super) const BUCKETS_MAX: usize = 512;
+
+/// A bucket that is full, and whence it was reached.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Its first slot.
+    bucket: usize,
+    /// The slot whose fingerprint has it as its other bucket, and the number of that slot's step; none for the
+    /// item's own buckets.
+    from: Option<(usize, usize)>,
+}
+
+/// Frees a slot in one of the two buckets, both full, and returns it; None, with nothing changed, if no
+/// bucket among the first [`BUCKETS_MAX`] has a free slot.
+pub(super) fn make_room(
+    slots: Slots,
+    places: Places,
+    words: &mut [u64],
+    place: Place,
+) -> Option<usize> {
+    let mut steps: Vec<Step> = Vec::with_capacity(BUCKETS_MAX);
+    steps.extend(place.buckets.map(|bucket| Step { bucket, from: None }));
+    let mut at = 0;
+    while let Some(&Step { bucket, .. }) = steps.get(at) {
+        for slot in bucket..bucket + BUCKET_SLOTS {
+            let other = places.other_bucket(bucket, slots.get(words, slot).fingerprint);
+            if let Some(free) = slots.find(words, other, 0) {
+                return Some(move_along(slots, words, &steps, (slot, at), free));
+            }
+            if steps.len() < BUCKETS_MAX {
+                steps.push(Step { bucket: other, from: Some((slot, at)) });
+            }
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Moves what is in the slot into the free one, what led to its bucket into the slot, and so on, and
+/// returns the slot of the item's own bucket that becomes free. A row that is shortest has no bucket twice.
+fn move_along(
+    slots: Slots,
+    words: &mut [u64],
+    steps: &[Step],
+    last: (usize, usize),
+    free: usize,
+) -> usize {
+    let (mut free, mut next) = (free, Some(last));
+    while let Some((slot, step)) = next {
+        let moved = slots.get(words, slot);
+        slots.set(words, free, moved);
+        (free, next) = (slot, steps[step].from);
+    }
+    free
+}
