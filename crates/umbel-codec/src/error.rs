@@ -4,7 +4,8 @@ use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
-    BlockProbe, CreateError, HashRangeError, Kind, ShapeError, ShapeMismatch, WindowPartError,
+    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, ShapeError, ShapeMismatch,
+    WindowPartError,
 };
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
@@ -195,6 +196,9 @@ pub enum PayloadError {
     /// No window has such slices, or so many words.
     #[error("the words are no window: {0}")]
     Window(WindowPartError),
+    /// The words are no cuckoo filter's: the encoder has a bug, or somebody forged it. Drop the frame.
+    #[error(transparent)]
+    Cuckoo(CuckooPartError),
 }
 
 /// Why a frame was not merged into a filter. The filter is as it was.
@@ -214,7 +218,7 @@ pub enum FrameMergeError {
     /// Load such frames into an empty filter, each once; a counting filter merges then.
     #[error("{position_count} positions of the frame's blocks are set already, expected none")]
     NotEmpty {
-        /// Number of counters above 0, or of items of a window, in our filter.
+        /// Number of counters above 0, or of items of a window or a cuckoo filter, in our filter.
         position_count: u64,
     },
 }

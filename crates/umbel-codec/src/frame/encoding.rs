@@ -128,11 +128,13 @@ impl Encoding {
     /// Whether frames of this kind may be written so.
     pub(super) const fn is_of(self, kind: Kind) -> bool {
         match self {
-            Self::Gaps => !matches!(kind, Kind::Window),
-            Self::AnsGaps => !kind.has_counters() && !matches!(kind, Kind::Window),
+            Self::Gaps => !kind.has_fingerprints(),
+            Self::AnsGaps => !kind.has_counters() && !kind.has_fingerprints(),
             Self::Probes => matches!(kind, Kind::Blocked),
             Self::Holes | Self::AnsHoles => {
-                !kind.has_counters() && !matches!(kind, Kind::SingleShot | Kind::Window)
+                !kind.has_counters()
+                    && !kind.has_fingerprints()
+                    && !matches!(kind, Kind::SingleShot)
             }
             Self::Raw => !matches!(kind, Kind::SingleShot),
             Self::Part | Self::AnsPart => matches!(kind, Kind::SingleShot),

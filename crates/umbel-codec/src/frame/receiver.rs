@@ -1,7 +1,7 @@
 //! A filter that frames are merged into.
 
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Kind, Merge,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, Kind, Merge,
     Partitioned, ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
     StoredSingleShot, Window,
 };
@@ -29,6 +29,7 @@ pub(super) enum Receiver<'a> {
     Stored(&'a mut StoredSingleShot),
     Scalable(ScalableShape),
     Window(&'a mut Window),
+    Cuckoo(&'a mut Cuckoo),
     /// A filter that forgets by what comes, and what it has counted.
     Paced(BlockShape, &'a mut [u64], &'a mut [u64; 2]),
 }
@@ -75,6 +76,12 @@ impl<'a> From<&'a mut Window> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Cuckoo> for FilterMut<'a> {
+    fn from(filter: &'a mut Cuckoo) -> Self {
+        Self(Receiver::Cuckoo(filter))
+    }
+}
+
 impl<'a> From<&'a mut Aging> for FilterMut<'a> {
     fn from(filter: &'a mut Aging) -> Self {
         let shape = filter.block_shape();
@@ -103,6 +110,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Window(filter) => filter.into(),
             AnyFilter::Aging(filter) => filter.into(),
             AnyFilter::Stable(filter) => filter.into(),
+            AnyFilter::Cuckoo(filter) => filter.into(),
         }
     }
 }
@@ -116,6 +124,7 @@ impl Receiver<'_> {
             Self::Stored(filter) => filter.single_shot_shape().into(),
             Self::Scalable(shape) => (*shape).into(),
             Self::Window(filter) => filter.block_shape().into(),
+            Self::Cuckoo(filter) => filter.block_shape().into(),
         }
     }
 
@@ -177,6 +186,7 @@ pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
         Kind::Window => Window::with_shape(shape)?.into(),
         Kind::Aging => Aging::with_shape(shape)?.into(),
         Kind::Stable => Stable::with_shape(shape)?.into(),
+        Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
         _ => Blocked::with_shape(shape)?.into(),
     })
 }

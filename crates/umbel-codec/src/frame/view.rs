@@ -2,8 +2,9 @@
 
 use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
-    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window, WindowLoadError,
+    AnyFilter, BlockProbe, BlockShape, Blocked, Cuckoo, CuckooLoadError, HashRange, Kind,
+    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
+    WindowLoadError,
 };
 
 use super::content::{
@@ -135,6 +136,9 @@ impl<'a> FrameView<'a> {
                 header.body = Body::Blocks(shape);
                 (Fixed::Counts(counts), bytes, shape.position_count())
             }
+            (Body::Blocks(shape), _) if shape.kind() == Kind::Cuckoo => {
+                (Fixed::Nothing, payload, shape.memory_bytes() * 8)
+            }
             (Body::Blocks(shape), Encoding::Probes) => (Fixed::Nothing, payload, shape.map().len()),
             (Body::Blocks(shape), _) => (Fixed::Nothing, payload, shape.position_count()),
         };
@@ -197,7 +201,7 @@ impl<'a> FrameView<'a> {
     /// must be empty.
     ///
     /// Reads the payload twice, first to check it from end to end. Allocates nothing, but for
-    /// single-shot filters, whose positions are a list, and the words of windows.
+    /// single-shot filters, whose positions are a list, and the words of windows and cuckoo filters.
     ///
     /// # Errors
     /// If the frame's key is not `key`, the filter is of another shape (a scalable filter's levels
@@ -269,6 +273,9 @@ impl<'a> FrameView<'a> {
         {
             return self.load_window(window, part, (oldest, newest));
         }
+        if let Receiver::Cuckoo(filter) = receiver {
+            return self.load_cuckoo(filter, part);
+        }
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;
         if part.kind() == Kind::Counting || part.kind().has_pace() {
@@ -306,7 +313,7 @@ impl<'a> FrameView<'a> {
         part: BlockShape,
         slices: (u64, u64),
     ) -> Result<u64, FrameMergeError> {
-        let words = self.window_words(part, slices).map_err(FrameError::from)?;
+        let words = self.table_words(part).map_err(FrameError::from)?;
         window.load_part(part, slices, &words).map_err(|error| match error {
             WindowLoadError::Shape(mismatch) => mismatch.into(),
             WindowLoadError::NotEmpty { item_count: position_count } => {
@@ -316,11 +323,27 @@ impl<'a> FrameView<'a> {
         })
     }
 
-    /// The words of a window, which are as many as came, checked.
-    fn window_words(&self, part: BlockShape, slices: (u64, u64)) -> Result<Vec<u64>, PayloadError> {
+    fn load_cuckoo(&self, filter: &mut Cuckoo, part: BlockShape) -> Result<u64, FrameMergeError> {
+        let words = self.table_words(part).map_err(FrameError::from)?;
+        filter.load_part(part, &words).map_err(|error| match error {
+            CuckooLoadError::Shape(mismatch) => mismatch.into(),
+            CuckooLoadError::NotEmpty { item_count: position_count } => {
+                FrameMergeError::NotEmpty { position_count }
+            }
+            CuckooLoadError::Part(error) => FrameError::from(PayloadError::Cuckoo(error)).into(),
+        })
+    }
+
+    /// The words of a table of fingerprints, which are as many as came, checked.
+    fn table_words(&self, part: BlockShape) -> Result<Vec<u64>, PayloadError> {
         self.codes.check_word_count(self.codes.end / 64)?;
         let words: Vec<u64> = self.codes.each_word().collect();
-        let actual = Window::check_part(part, slices, &words).map_err(PayloadError::Window)?;
+        let actual = match self.fixed {
+            Fixed::Slices(oldest, newest) => {
+                Window::check_part(part, (oldest, newest), &words).map_err(PayloadError::Window)?
+            }
+            _ => Cuckoo::check_part(part, &words).map_err(PayloadError::Cuckoo)?,
+        };
         let expected = self.header.count;
         if actual == expected { Ok(words) } else { Err(PayloadError::Count { expected, actual }) }
     }
@@ -352,9 +375,10 @@ impl<'a> FrameView<'a> {
 
     /// Checks the codes from end to end.
     pub(super) fn check_codes(&self) -> Result<(), PayloadError> {
-        if let (Fixed::Slices(oldest, newest), Body::Blocks(part)) = (self.fixed, self.header.body)
+        if let Body::Blocks(part) = self.header.body
+            && part.kind().has_fingerprints()
         {
-            return self.window_words(part, (oldest, newest)).map(drop);
+            return self.table_words(part).map(drop);
         }
         let counts_counters = self.kind().has_counters();
         match self.header.encoding.base() {

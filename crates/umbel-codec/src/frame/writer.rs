@@ -10,7 +10,7 @@
 
 use umbel_bits::RiceCode;
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Kind, Partitioned, Scalable,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Kind, Partitioned, Scalable,
     SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
 };
 
@@ -46,6 +46,7 @@ enum Source<'a> {
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
     Window(ArrayCursor<'a>, (u64, u64)),
+    Cuckoo(ArrayCursor<'a>),
     Paced(ArrayCursor<'a>, [u64; 2]),
 }
 
@@ -112,6 +113,16 @@ impl<'a> From<&'a Window> for FilterRef<'a> {
     }
 }
 
+impl<'a> From<&'a Cuckoo> for FilterRef<'a> {
+    fn from(filter: &'a Cuckoo) -> Self {
+        Self(Source::Cuckoo(ArrayCursor {
+            shape: filter.block_shape(),
+            words: filter.words(),
+            next: 0,
+        }))
+    }
+}
+
 impl<'a> From<&'a Aging> for FilterRef<'a> {
     fn from(filter: &'a Aging) -> Self {
         let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
@@ -138,6 +149,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Window(filter) => filter.into(),
             AnyFilter::Aging(filter) => filter.into(),
             AnyFilter::Stable(filter) => filter.into(),
+            AnyFilter::Cuckoo(filter) => filter.into(),
         }
     }
 }
@@ -223,6 +235,7 @@ impl Iterator for Frames<'_> {
             Source::Levels(cursor) => cursor.next(self.budget),
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
+            Source::Cuckoo(cursor) => cursor.next_of_cuckoo(self.budget),
             Source::Window(cursor, slices) => cursor.next_of_window(self.budget, *slices),
             Source::Paced(cursor, counts) => cursor.next_paced(self.budget, *counts),
         };
@@ -242,6 +255,16 @@ impl<'a> ArrayCursor<'a> {
     fn next(&mut self, budget: Budget) -> Next {
         let (slice, words) = self.cut(budget.payload_bytes_max)?;
         Ok((seal_array(budget, Body::Blocks(slice), &[], words)?, self.is_done()))
+    }
+
+    /// The next pages of a cuckoo filter: its words, which no code makes shorter.
+    fn next_of_cuckoo(&mut self, budget: Budget) -> Next {
+        let (slice, words) = self.cut(budget.payload_bytes_max)?;
+        let count = Cuckoo::check_part(slice, words).map_err(PayloadError::Cuckoo)?;
+        let header = Header::new(budget.key, Body::Blocks(slice), Encoding::Raw, no_code(), count);
+        let content = Content::array(Kind::Cuckoo, words);
+        let frame = seal(header, no_code(), &[], content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
+        Ok((frame, self.is_done()))
     }
 
     /// The next blocks of a window that keeps these slices: its words, which no code makes shorter.

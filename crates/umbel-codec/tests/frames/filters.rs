@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Describe,
+    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Describe,
     HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
     ScalableShape, Shape, Sighting, SingleShotShape, Stable, StoredSingleShot, Window,
 };
@@ -43,6 +43,7 @@ pub(crate) fn array(shape: BlockShape) -> AnyFilter {
         Kind::Window => Window::with_shape(shape).unwrap().into(),
         Kind::Aging => Aging::with_shape(shape).unwrap().into(),
         Kind::Stable => Stable::with_shape(shape).unwrap().into(),
+        Kind::Cuckoo => Cuckoo::with_shape(shape).unwrap().into(),
         _ => Blocked::with_shape(shape).unwrap().into(),
     }
 }
@@ -74,6 +75,8 @@ impl Recipe {
                     window.advance(5, 9);
                     let _ = window.insert_at(item, 5 + at % 6, Sighting::First);
                 }
+                // So may a cuckoo filter.
+                AnyFilter::Cuckoo(filter) => drop(filter.insert(item)),
                 filter => drop(filter.insert(item).unwrap()),
             }
         }
@@ -86,14 +89,19 @@ fn array_shapes() -> impl Strategy<Value = BlockShape> {
         2..=5u8,
         Just(Kind::Window.id()),
         Just(Kind::Aging.id()),
-        Just(Kind::Stable.id())
+        Just(Kind::Stable.id()),
+        Just(Kind::Cuckoo.id())
     ];
     let numbers = (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32, 1..1_000u64);
     numbers.prop_map(|(range, kind, blocks, lines, k, pace)| {
         let kind = Kind::from_id(kind).unwrap();
         let lines = if matches!(kind, Kind::Classic | Kind::Partitioned) { lines } else { 1 };
         // A block fits into the smallest frames of the tests.
-        let k = if kind == Kind::Window { k.min(5) } else { k };
+        let k = match kind {
+            Kind::Window => k.min(5),
+            Kind::Cuckoo => k.min(11),
+            _ => k,
+        };
         if kind == Kind::Aging {
             let shape = BlockShape::new(kind, range, blocks, AGING_BLOCK_BITS, k).unwrap();
             return shape.with_pace(pace).unwrap();
