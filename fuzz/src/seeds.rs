@@ -25,7 +25,7 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 20] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 21] = golden_frames![
     "aging",
     "blocked_ans_gaps",
     "blocked_ans_holes",
@@ -36,6 +36,7 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 20] = golden_frames![
     "classic",
     "counting_gaps",
     "counting_raw",
+    "cuckoo",
     "partitioned",
     "scalable_ans_level",
     "scalable_level",

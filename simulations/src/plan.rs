@@ -156,12 +156,19 @@ pub(crate) enum FilterKind {
     Aging,
     /// One that forgets evenly.
     Stable,
+    /// A table of fingerprints, from which items can be removed.
+    Cuckoo,
 }
 
 impl FilterKind {
     /// Whether what was inserted may be gone although nobody took it out.
     pub(crate) const fn forgets(self) -> bool {
         matches!(self, Self::Window | Self::ManualWindow | Self::Aging | Self::Stable)
+    }
+
+    /// Whether items can be removed from it.
+    pub(crate) const fn removes(self) -> bool {
+        matches!(self, Self::Counting | Self::Cuckoo)
     }
 }
 

@@ -11,6 +11,7 @@ use umbel_client::{
     Applied, Client, ClientError, ClientOptions, ErrorCode, Hashing, Kind, NewFilter, PackedBatch,
     ReadLevel, Token,
 };
+use umbel_filter::sizing;
 
 use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
@@ -289,6 +290,15 @@ impl Clients {
                 FilterKind::SingleShot => Kind::SingleShot,
                 FilterKind::Aging => Kind::Aging,
                 FilterKind::Stable => Kind::Stable,
+                FilterKind::Cuckoo => {
+                    // So that it is never full: every item may come again, up to seven times.
+                    let capacity = own.capacity * sizing::CUCKOO_COPIES_MAX;
+                    return NewFilter {
+                        kind: Kind::Cuckoo,
+                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
+                        ..NewFilter::for_rate(capacity, f64::from(own.rate_ppm) / 1e6)
+                    };
+                }
                 FilterKind::Window | FilterKind::ManualWindow => {
                     return NewFilter {
                         hashing: if own.public { Hashing::Public } else { Hashing::Keyed },

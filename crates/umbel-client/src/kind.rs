@@ -21,6 +21,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
         Known::Window => Kind::Window,
         Known::Aging => Kind::Aging,
         Known::Stable => Kind::Stable,
+        Known::Cuckoo => Kind::Cuckoo,
     }
 }
 

@@ -63,6 +63,8 @@ mod vote;
 mod windowed;
 
 #[cfg(test)]
+mod cuckoo_test;
+#[cfg(test)]
 mod growth_test;
 #[cfg(test)]
 mod paced_test;

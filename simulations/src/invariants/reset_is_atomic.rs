@@ -13,7 +13,6 @@ use super::checked::Checked;
 use crate::history::{Call, Verb};
 use crate::oracle::bits::{FirstSet, Probes};
 use crate::oracle::view::{FilterView, Request, View, end_us};
-use crate::plan::FilterKind;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "reset_is_atomic";
@@ -36,7 +35,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
 /// The positions of a filter that this can be asked of.
 fn probes_of<'a>(filter: &'a FilterView<'_>) -> Option<&'a Probes> {
     let [life] = &filter.lives[..] else { return None };
-    let is_counted = filter.facts.kind == FilterKind::Counting;
+    let is_counted = filter.facts.kind.removes();
     let is_cleared = filter.erasers.iter().all(|eraser| eraser.call.verb == Verb::Clear);
     let is_simple = is_cleared && !is_counted && life.sources.is_empty();
     is_simple.then_some(life.probes.as_ref()).flatten()
@@ -149,6 +148,7 @@ mod tests {
     use super::*;
     use crate::oracle::check_history;
     use crate::oracle::fixture::{Cluster, History};
+    use crate::plan::FilterKind;
 
     /// A filter with items 1 and 2 from before a clearing that lasts from 100 to 200 us, and 3 from after it.
     fn cleared() -> (History, Cluster) {

@@ -32,6 +32,7 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::Window | FilterKind::ManualWindow => Kind::Window,
         FilterKind::Aging => Kind::Aging,
         FilterKind::Stable => Kind::Stable,
+        FilterKind::Cuckoo => Kind::Cuckoo,
     };
     let shape = match kind {
         Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, rules),

@@ -8,7 +8,6 @@ use umbel_engine::shard::HashList;
 use super::bits::{NEVER_US, Probes, hash_of};
 use super::reference::{Incarnation, Reference};
 use crate::history::{Call, FilterFacts, Outcome, Verb};
-use crate::plan::FilterKind;
 
 /// How far clocks of hosts may be apart in simulated time: a tick is one millisecond.
 pub(crate) const CLOCKS_APART_US: u64 = 2_000;
@@ -197,7 +196,7 @@ impl<'a> FilterView<'a> {
     /// Whether an item that is in it stays in it to the end of the run.
     pub(crate) fn only_grows(&self) -> bool {
         let forgets = self.facts.kind.forgets();
-        let is_kept = self.facts.kind != FilterKind::Counting || self.removes.is_empty();
+        let is_kept = !self.facts.kind.removes() || self.removes.is_empty();
         !self.is_rewritten && !forgets && is_kept
     }
 

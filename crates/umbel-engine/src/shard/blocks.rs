@@ -36,6 +36,7 @@ impl Slice {
             AnyFilter::Window(filter) => vec![filter.words()],
             AnyFilter::Aging(filter) => vec![filter.words()],
             AnyFilter::Stable(filter) => vec![filter.words()],
+            AnyFilter::Cuckoo(filter) => vec![filter.words()],
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
@@ -45,8 +46,8 @@ impl Slice {
     /// The words of an array, to be mended.
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
         match &mut self.filter {
-            // A window counts what its words hold: `write_blocks` changes them through it.
-            AnyFilter::SingleShot(_) | AnyFilter::Window(_) => None,
+            // Tables count what their words hold: `write_blocks` changes them through them.
+            AnyFilter::SingleShot(_) | AnyFilter::Window(_) | AnyFilter::Cuckoo(_) => None,
             AnyFilter::Scalable(filter) => filter.level_words_mut(array),
             _ if array > 0 => None,
             AnyFilter::Blocked(filter) => Some(filter.words_mut()),
@@ -145,17 +146,20 @@ impl Slice {
             }
             return;
         }
-        if let AnyFilter::Window(window) = &mut self.filter {
-            window.rewrite(|words| {
+        let write = |words: &mut [u64]| {
+            for (block, content) in contents {
+                let block = words.chunks_mut(BLOCK_WORDS).nth(*block as usize);
+                write_block(block, content, only_adds);
+            }
+        };
+        match &mut self.filter {
+            AnyFilter::Window(filter) => filter.rewrite(write),
+            AnyFilter::Cuckoo(filter) => filter.rewrite(write),
+            _ => {
                 for (block, content) in contents {
-                    let block = words.chunks_mut(BLOCK_WORDS).nth(*block as usize);
-                    write_block(block, content, only_adds);
+                    write_block(self.block_mut(*block), content, only_adds);
                 }
-            });
-            return;
-        }
-        for (block, content) in contents {
-            write_block(self.block_mut(*block), content, only_adds);
+            }
         }
     }
 

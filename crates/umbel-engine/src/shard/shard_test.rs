@@ -76,8 +76,8 @@ pub(super) fn insert_of(state: &ShardState, part: InsertPart) -> ShardCommand {
 
 pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
     let capacity = match kind {
-        // A window takes no more than it was made for, and an aging filter keeps no more.
-        Kind::Window | Kind::Aging => 30_000,
+        // Tables take no more than they were made for, and an aging filter keeps no more.
+        Kind::Window | Kind::Cuckoo | Kind::Aging => 30_000,
         // So that what the tests insert is not forgotten, and one frame holds it.
         Kind::Stable => 3_000,
         _ => 60,
@@ -230,8 +230,9 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop_oneof![
             8 => (kind.clone(), items(), request())
                 .prop_map(|(kind, items, request)| Step::Insert { kind, items, request }),
-            3 => (items(), request()).prop_map(|(items, request)| {
-                Step::Remove { kind: Kind::Counting, items, request }
+            3 => (any::<bool>(), items(), request()).prop_map(|(is_cuckoo, items, request)| {
+                let kind = if is_cuckoo { Kind::Cuckoo } else { Kind::Counting };
+                Step::Remove { kind, items, request }
             }),
             1 => kind.clone().prop_map(|kind| Step::Remove { kind, items: vec![1], request: None }),
             1 => kind.clone().prop_map(|kind| Step::Clear { kind }),
@@ -323,7 +324,7 @@ impl Twin {
             return if is_same { Ok(answer.clone()) } else { Err(PartError::RequestReused { id }) };
         }
         let (filter, inside) = self.filters.get_mut(&kind).unwrap();
-        if removes && kind != Kind::Counting {
+        if removes && !kind.removes() {
             return Err(super::slice::no_removal(kind));
         }
         let answer = Bitmap::from_bools(items.iter().map(|&number| {
@@ -368,7 +369,13 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
         }),
     ];
     let request = proptest::option::of((0..3u64, any::<u64>(), any::<u64>(), 0..2u64));
-    (prop_oneof![0..80u64, (1..8u64).prop_map(|kind| 10 * kind)], 0..3u64, request, bitmap, hashes)
+    (
+        prop_oneof![0..110u64, (1..11u64).prop_map(|kind| 10 * kind)],
+        0..3u64,
+        request,
+        bitmap,
+        hashes,
+    )
         .prop_map(|(filter, generation, request, proposed, hashes)| InsertPart {
             filter: FilterId(filter),
             generation: Generation(generation),
@@ -392,7 +399,7 @@ proptest! {
             prop_assert_eq!(take(&mut state, step), twin.take(step), "{:?}", step);
         }
         for (&kind, (_, inside)) in &twin.filters {
-            if kind == Kind::Counting {
+            if kind.removes() {
                 continue;
             }
             let items: Vec<u64> = inside.iter().copied().collect();

@@ -5,7 +5,8 @@ use std::alloc::{Layout, handle_alloc_error};
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
     AnyFilter, Contains, CreateError, Describe, Description, HashFunction, HashRange, Insert,
-    InsertError, Insertion, ItemHash, Kind, MergeError, Removal, Scalable, StoredSingleShot,
+    InsertError, Insertion, ItemHash, Kind, MergeError, Removal, RemoveError, Scalable,
+    StoredSingleShot,
 };
 
 use super::bitmap::Bitmap;
@@ -135,6 +136,20 @@ impl Slice {
                 let what = format!("an insert into the window of {id} without a time");
                 Err(PartError::Malformed { what })
             }
+            // All or none, so that who is refused can try again: a second insert would count twice.
+            AnyFilter::Cuckoo(filter) => {
+                let outcome = filter.insert_all(hashes, &mut outcomes);
+                outcome.map_err(|error| match error {
+                    InsertError::Full { item_count } => PartError::Full {
+                        filter: id,
+                        what: format!(
+                            "its slice holds {item_count} items and has no room for these; remove \
+                             some, or create it for more"
+                        ),
+                    },
+                    error => refused(error),
+                })
+            }
             filter => {
                 if let AnyFilter::Aging(aging) = filter
                     && planted::on(Planted::AgesEarly)
@@ -204,7 +219,7 @@ impl Slice {
         &mut self,
         hashes: impl ExactSizeIterator<Item = ItemHash>,
     ) -> Result<Bitmap, PartError> {
-        if self.kind() != Kind::Counting {
+        if !self.kind().removes() {
             return Err(no_removal(self.kind()));
         }
         Ok(Bitmap::from_bools(hashes.map(|hash| {
@@ -323,6 +338,7 @@ impl Slice {
             AnyFilter::Window(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Aging(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Stable(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Cuckoo(filter) => filter.block_shape().memory_bytes(),
         }
     }
 
@@ -361,6 +377,7 @@ impl Slice {
             AnyFilter::Classic(filter) => digest.push_words(filter.words()),
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
             AnyFilter::Counting(filter) => digest.push_words(filter.words()),
+            AnyFilter::Cuckoo(filter) => digest.push_words(filter.words()),
             AnyFilter::Aging(filter) => {
                 filter.counts().into_iter().for_each(|count| digest.push(count));
                 digest.push_words(filter.words());
@@ -457,8 +474,7 @@ fn stop(bytes: u64) -> ! {
 }
 
 pub(super) fn no_removal(kind: Kind) -> PartError {
-    let what = format!("a {kind} filter cannot remove items, a {} filter can", Kind::Counting);
-    PartError::WrongKind { what }
+    PartError::WrongKind { what: RemoveError::Unsupported { kind }.to_string() }
 }
 
 /// What frames call the key, if this release knows its function.

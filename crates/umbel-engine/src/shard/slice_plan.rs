@@ -62,7 +62,8 @@ pub enum PlanError {
         /// Bytes of all slices.
         filter_bytes: u64,
     },
-    /// Kinds that grow have no size of their own, and those that forget have one for what they keep.
+    /// Kinds that grow have no size of their own, and those that forget or refuse what is too much have one for
+    /// what they hold.
     /// Plan by items and rate.
     #[error("a {kind} filter is planned by items and rate, not by its size")]
     NoFixedSize {
@@ -148,6 +149,14 @@ impl SliceShape {
             }
             Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
             Kind::Window => return Err(PlanError::NoWindow),
+            Kind::Cuckoo => {
+                let most = block_bits_max(item_count, shard_count);
+                let size = sizing::cuckoo_size(item_count, false_positive_rate, most)?;
+                let sizing::CuckooSize { page_count, page_slots, fingerprint_bits } = size;
+                let block_count = over_all(page_count, shard_count);
+                let (block_bits, probe_count) = (page_slots, fingerprint_bits);
+                Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count }
+            }
             Kind::Aging | Kind::Stable => {
                 // Of what came last a shard gets its share, so it has to keep so much.
                 let range = HashRange::WHOLE;
@@ -199,9 +208,12 @@ impl SliceShape {
                 let block_lines = (lines / (block_count + spare)).clamp(1, most);
                 (block_count, block_lines)
             }
-            Kind::SingleShot | Kind::Scalable | Kind::Window | Kind::Aging | Kind::Stable => {
-                return Err(PlanError::NoFixedSize { kind });
-            }
+            Kind::SingleShot
+            | Kind::Scalable
+            | Kind::Window
+            | Kind::Aging
+            | Kind::Stable
+            | Kind::Cuckoo => return Err(PlanError::NoFixedSize { kind }),
         };
         let block_count = over_all(block_count.max(1), shard_count);
         let block_bits = u32::try_from(block_lines).unwrap_or(u32::MAX).saturating_mul(LINE_BITS);
@@ -323,7 +335,7 @@ fn spread_blocks(
     }
 }
 
-/// Largest block of a slice of so many bits (of a window, slots): where borders cannot coincide, a 64th of it.
+/// Largest block of a slice of so many bits (of a table, slots): where borders cannot coincide, a 64th of it.
 fn block_bits_max(slice_bits: u64, shard_count: CellCount) -> u32 {
     if shard_count.get().is_power_of_two() {
         return BLOCK_BITS_MAX;

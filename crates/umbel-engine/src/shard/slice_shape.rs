@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, HashRange, Kind,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
     Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, Stable,
     StoredSingleShot, Window, sizing,
 };
@@ -14,15 +14,15 @@ use crate::limits::SLICE_BYTES_MAX;
 /// What every replica builds alike, over the shard's hash range.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum SliceShape {
-    /// Blocked, classic, partitioned or counting.
+    /// Blocked, classic, partitioned, counting or cuckoo.
     Blocks {
         /// [`Kind::id`](umbel_filter::Kind::id).
         kind: u8,
         /// Blocks over the whole hash space.
         block_count: u64,
-        /// Positions of a block.
+        /// Positions of a block; of a cuckoo filter slots.
         block_bits: u32,
-        /// Probes an item.
+        /// Probes an item; of a cuckoo filter bits of a fingerprint.
         probe_count: u32,
     },
     /// Single-shot.
@@ -226,6 +226,7 @@ impl SliceShape {
                 Kind::Window => Window::with_shape(shape)?.into(),
                 Kind::Aging => Aging::with_shape(shape)?.into(),
                 Kind::Stable => Stable::with_shape(shape)?.into(),
+                Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
                 kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
             },
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),

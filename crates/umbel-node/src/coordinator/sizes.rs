@@ -246,6 +246,8 @@ mod tests {
                 // Two generations of all items, each at half of the rate.
                 Kind::Aging => 22.5..24.0,
                 Kind::Stable => 90.0..105.0,
+                // Pages of 2^16 slots, of which a shard has whole ones.
+                Kind::Cuckoo => 10.7..12.5,
                 _ => 9.5..10.3,
             };
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");

@@ -42,6 +42,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Window => Some(Kind::Window),
         v1::Kind::Aging => Some(Kind::Aging),
         v1::Kind::Stable => Some(Kind::Stable),
+        v1::Kind::Cuckoo => Some(Kind::Cuckoo),
     })
 }
 
@@ -57,6 +58,7 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Window) => v1::Kind::Window,
         Some(Kind::Aging) => v1::Kind::Aging,
         Some(Kind::Stable) => v1::Kind::Stable,
+        Some(Kind::Cuckoo) => v1::Kind::Cuckoo,
     }
 }
 

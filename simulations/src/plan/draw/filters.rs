@@ -7,7 +7,7 @@ use crate::plan::{FilterKind, FilterPlan};
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
 /// Kinds; half of the windows are manual.
-const KINDS: [FilterKind; 7] = [
+const KINDS: [FilterKind; 8] = [
     FilterKind::Classic,
     FilterKind::Blocked,
     FilterKind::Counting,
@@ -15,6 +15,7 @@ const KINDS: [FilterKind; 7] = [
     FilterKind::Window,
     FilterKind::Aging,
     FilterKind::Stable,
+    FilterKind::Cuckoo,
 ];
 
 /// Kinds that merge.

@@ -143,9 +143,8 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
             _ => Op::Merge { filter, source: name(source) },
         };
     }
-    let is_counting = *kind == FilterKind::Counting;
     let Habits { insert_weight, contains_weight, any_weight, .. } = *habits;
-    let remove_weight = if is_counting { habits.remove_weight } else { 0 };
+    let remove_weight = if kind.removes() { habits.remove_weight } else { 0 };
     let weights = insert_weight + contains_weight + any_weight + remove_weight;
     let space = habits.item_spaces[index];
     let drawn = dice.count(0, weights - 1);

@@ -29,8 +29,8 @@ pub(super) struct CreateArgs {
     /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
-    /// blocked, classic, partitioned, single-shot, counting, scalable, aging or stable; docs/filters.md says
-    /// which when
+    /// blocked, classic, partitioned, single-shot, counting, cuckoo, scalable, aging or stable; docs/filters.md
+    /// says which when
     #[arg(long, value_name = "KIND", value_parser = parse_kind, default_value_t = FilterKind::Blocked)]
     kind: FilterKind,
     /// Hash with a public seed, faster: only for items that no adversary chooses
@@ -170,7 +170,7 @@ mod tests {
             "seen --capacity 1 --rate NaN",
             "seen --capacity 1 --rate 0.1 --memory 1M",
             "seen --capacity 1 --memory 0",
-            "seen --capacity 1 --kind cuckoo",
+            "seen --capacity 1 --kind quotient",
             "seen --capacity 1 --kind window",
             "seen --like a --capacity 1",
             "seen --like a --kind blocked",
@@ -186,7 +186,8 @@ mod tests {
             let wanted = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
             assert_eq!(wanted.unwrap().distribution, Distribution::Replicated);
         }
-        for kind in ["classic", "partitioned", "counting", "scalable", "aging", "stable"] {
+        for kind in ["classic", "partitioned", "counting", "cuckoo", "scalable", "aging", "stable"]
+        {
             let refused = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
             let said = refused.unwrap_err();
             assert!(said.is::<UsageError>(), "{said}");
