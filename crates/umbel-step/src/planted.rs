@@ -157,6 +157,8 @@ planted! {
     StableForgetsAll = "stable_forgets_all",
     /// A copy of a stable filter counts its inserts from 0 on, and lowers other cells.
     StableCountLost = "stable_count_lost",
+    /// An insert into a cuckoo filter loses a fingerprint that it moves.
+    CuckooLosesMoved = "cuckoo_loses_moved",
     /// A question is answered by a window that has not moved on.
     WindowStandsStill = "window_stands_still",
     /// A session ends well without comparing the digests of the union.
@@ -248,6 +250,7 @@ impl Planted {
             Self::RotationLost => &["rotations_forget", FORGET],
             Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
             Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
+            Self::CuckooLosesMoved => &[ACKED, "answers_linearize", "one_new_per_item"],
             Self::UnionUnchecked => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -271,6 +274,7 @@ impl Planted {
             | Self::ReplicaClock
             | Self::AgesEarly
             | Self::StableForgetsAll
+            | Self::CuckooLosesMoved
             | Self::WindowStandsStill => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex

@@ -139,6 +139,16 @@ impl Slice {
             // All or none, so that who is refused can try again: a second insert would count twice.
             AnyFilter::Cuckoo(filter) => {
                 let outcome = filter.insert_all(hashes, &mut outcomes);
+                if planted::on(Planted::CuckooLosesMoved) {
+                    // As if one of the first fingerprints had been on its way to its other bucket.
+                    filter.rewrite(|words| {
+                        words
+                            .iter_mut()
+                            .find(|word| **word != 0)
+                            .into_iter()
+                            .for_each(|word| *word = 0);
+                    });
+                }
                 outcome.map_err(|error| match error {
                     InsertError::Full { item_count } => PartError::Full {
                         filter: id,
