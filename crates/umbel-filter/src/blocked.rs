@@ -8,7 +8,7 @@
 //! Blocks fill unevenly, which costs a few percent of memory against a filter without blocks; the
 //! rate is known exactly all the same ([`blocked_false_positive_rate`](crate::sizing::blocked_false_positive_rate)).
 
-use crate::bits::{BitArray, Line, scalar, wide};
+use crate::bits::{BitArray, Line, index, scalar, wide};
 use crate::block_array;
 use crate::block_map::BlockMap;
 use crate::capability::{
@@ -139,6 +139,12 @@ impl Blocked {
         let first = block * u64::from(LINE_BITS);
         let positions = lanes::positions(&self.sets, seed);
         positions.map(|position| u32::from(self.bits.set(first + u64::from(position)))).sum()
+    }
+
+    /// Whether the bits of one probe seed are all set in a block, which must exist.
+    #[inline]
+    pub(crate) fn contains_probe(&self, block: u64, seed: u32) -> bool {
+        wide::contains(&self.bits.lines()[index(block)], &self.sets, seed)
     }
 
     /// The blocks' map.
