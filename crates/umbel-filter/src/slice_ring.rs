@@ -29,7 +29,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::bits::{LINE_WORDS, index};
+use crate::bits::{LINE_WORDS, index, wide};
 use crate::blocked::Blocked;
 use crate::capability::Insertion;
 use crate::hash::ItemHash;
@@ -287,14 +287,28 @@ impl SliceRing {
         &self,
         bits: &mut Blocked,
         theirs: u64,
-        mut part: Blocked,
+        part: &Blocked,
     ) -> Result<u64, ShapeMismatch> {
-        let map = part.block_shape().map();
-        for block in 0..map.len() {
-            if !self.is_of_same(map.first_block() + block, theirs) {
-                part.words_mut()[index(block) * LINE_WORDS..][..LINE_WORDS].fill(0);
+        let (ours, part_shape) = (bits.block_shape(), part.block_shape());
+        let mismatch = ShapeMismatch { ours: ours.into(), theirs: part_shape.into() };
+        if ours != self.whole {
+            return Err(mismatch);
+        }
+        let first = ours.offset_of(part_shape).ok_or(mismatch)?;
+        let behind = first + part_shape.map().len();
+        let words = |blocks: &Range<u64>, from: u64| {
+            index(blocks.start - from) * LINE_WORDS..index(blocks.end - from) * LINE_WORDS
+        };
+        let mut new_count = 0;
+        let oldest = self.oldest().max(self.oldest_of(theirs));
+        for number in oldest..=self.newest.min(theirs) {
+            let Range { start, end } = self.blocks_of(number);
+            let blocks = start.max(first)..end.min(behind);
+            if !blocks.is_empty() {
+                let theirs = &part.words()[words(&blocks, first)];
+                new_count += wide::or(&mut bits.words_mut()[words(&blocks, 0)], theirs);
             }
         }
-        bits.merge_part(&part)
+        Ok(new_count)
     }
 }

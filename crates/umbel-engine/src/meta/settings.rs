@@ -101,15 +101,25 @@ impl FilterSettings {
             return over(self.memory_bytes, FILTER_BYTES_MAX, "the filter");
         }
         if self.distribution == Distribution::Replicated {
-            if !matches!(kind, Kind::Blocked | Kind::SingleShot) {
+            let is_ring = matches!(self.shape, SliceShape::Ring { newest: 0, .. });
+            let fits = match kind {
+                Kind::Blocked | Kind::SingleShot => !is_ring,
+                Kind::Window => is_ring,
+                _ => false,
+            };
+            if !fits {
                 return bad(format!(
-                    "a {kind} filter cannot be replicated, expected a blocked or a single-shot one"
+                    "a {kind} filter cannot be replicated, expected a blocked or a single-shot one, or a \
+                     ring of slices of time"
                 ));
             }
             if self.memory_bytes > REPLICATED_BYTES_MAX {
                 return over(self.memory_bytes, REPLICATED_BYTES_MAX, "each copy of the filter");
             }
             return Ok(());
+        }
+        if matches!(self.shape, SliceShape::Ring { .. }) {
+            return bad("a ring of slices is the window of a replicated filter".to_owned());
         }
         let slice_bytes = self.memory_bytes.div_ceil(u64::from(shard_count.max(1)));
         if slice_bytes > SLICE_BYTES_MAX {

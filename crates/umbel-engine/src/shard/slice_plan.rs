@@ -260,6 +260,44 @@ impl SliceShape {
         Ok(shape)
     }
 
+    /// The shape of a copy of a replicated window that holds `capacity` items in all its slices of time together at this
+    /// rate, if they come evenly: of S slices, each takes its share. Up to S + 2 of them are asked, so each
+    /// errs with 1 − (1 − p)^(1/(S + 2)).
+    ///
+    /// # Errors
+    /// If there is no such window.
+    ///
+    /// ```
+    /// use umbel_engine::shard::{LateItems, SliceShape, WindowRules, WindowTime};
+    /// use umbel_filter::HashRange;
+    ///
+    /// let rules = WindowRules {
+    ///     slice_ms: 60_000, slice_count: 24, time: WindowTime::Ingest, late: LateItems::Reject,
+    ///     refresh: true,
+    /// };
+    /// let shape = SliceShape::plan_ring(1_000_000, 0.01, rules)?;
+    /// // 26 slices of 41,667 items each at a rate of 0.000387: 18.1 bits an item, 19.6 an item of the window.
+    /// assert_eq!(shape.memory_bytes(HashRange::WHOLE)?, 26 * 1_476 * 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan_ring(
+        capacity: u64,
+        false_positive_rate: f64,
+        rules: WindowRules,
+    ) -> Result<Self, PlanError> {
+        rules.check().map_err(|what| SliceShapeError::Window { what })?;
+        let item_count = capacity.div_ceil(u64::from(rules.slice_count));
+        // As exact as small rates need: 1 − (1 − p)^x = −(e^(x·ln(1 − p)) − 1).
+        let share = 1.0 / f64::from(rules.slice_count + 2);
+        let rate = -(share * (-false_positive_rate).ln_1p()).exp_m1();
+        let size = sizing::blocked_block_count(item_count, rate)?;
+        let sizing::BlockedSize { block_count, probe_count } = size;
+        let shape = Self::Ring { block_count, probe_count, rules, newest: 0 };
+        // Refuses what is no shape, and what no filter can be as large as.
+        shape.memory_bytes(HashRange::WHOLE)?;
+        Ok(shape)
+    }
+
     /// Checks the slice of every shard, made for so many items.
     fn check_size(&self, item_count: u64, shard_count: CellCount) -> Result<(), PlanError> {
         let (mut filter_bytes, mut slice_bytes) = (0_u64, 0);

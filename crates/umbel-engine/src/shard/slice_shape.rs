@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
-    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, Stable,
+    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing, Stable,
     StoredSingleShot, Window, sizing,
 };
 
@@ -61,6 +61,17 @@ pub enum SliceShape {
         /// [`BlockShape::pace`] of each slice.
         pace: u64,
     },
+    /// A window of a replicated filter: a ring of slices of time in one blocked filter.
+    Ring {
+        /// Blocks of a slice of time.
+        block_count: u64,
+        /// Probes an item.
+        probe_count: u32,
+        /// How it forgets.
+        rules: WindowRules,
+        /// The newest slice of the bits that are exported with this shape; 0 in the catalogue.
+        newest: u64,
+    },
 }
 
 /// The numbers are no slice, or none that this process can hold. Nothing was allocated.
@@ -108,7 +119,7 @@ impl SliceShape {
             }
             Self::SingleShot { .. } => Ok(Kind::SingleShot),
             Self::Scalable { .. } => Ok(Kind::Scalable),
-            Self::Window { .. } => Ok(Kind::Window),
+            Self::Window { .. } | Self::Ring { .. } => Ok(Kind::Window),
         }
     }
 
@@ -149,6 +160,16 @@ impl SliceShape {
                     .map_err(CreateError::from)?
                     .into()
             }
+            Self::Ring { .. } if range != HashRange::WHOLE => {
+                let what = "a ring of slices is whole, and has no parts by hash".to_owned();
+                return Err(SliceShapeError::Window { what });
+            }
+            Self::Ring { .. } => match self.ring()? {
+                Some(ring) => ring.block_shape().into(),
+                None => {
+                    return Err(CreateError::from(ShapeError::Kind { kind: Kind::Window }).into());
+                }
+            },
             Self::SingleShot { position_count } => {
                 SingleShotShape::new(range, position_count).map_err(CreateError::from)?.into()
             }
@@ -158,6 +179,39 @@ impl SliceShape {
                     .into()
             }
         })
+    }
+
+    /// Which slices of time the blocks of a replicated filter are of, if they are of any.
+    ///
+    /// ```
+    /// use umbel_engine::shard::{LateItems, SliceShape, WindowRules, WindowTime};
+    ///
+    /// let rules = WindowRules {
+    ///     slice_ms: 60_000, slice_count: 10, time: WindowTime::Ingest, late: LateItems::Reject,
+    ///     refresh: true,
+    /// };
+    /// let shape = SliceShape::Ring { block_count: 100, probe_count: 6, rules, newest: 0 };
+    /// // Ten slices, the one at hand, and the one that clocks may differ by.
+    /// assert_eq!(shape.ring()?.unwrap().block_shape().map().block_count(), 1_200);
+    /// # Ok::<(), umbel_engine::shard::SliceShapeError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If no ring has such numbers.
+    pub fn ring(&self) -> Result<Option<SliceRing>, SliceShapeError> {
+        let Self::Ring { block_count, probe_count, rules, newest } = *self else { return Ok(None) };
+        rules.check().map_err(|what| SliceShapeError::Window { what })?;
+        let ring = SliceRing::new(block_count, probe_count, rules.slice_count);
+        Ok(Some(ring.map_err(CreateError::from)?.at(newest, newest)))
+    }
+
+    /// How a window forgets.
+    #[must_use]
+    pub const fn window_rules(&self) -> Option<&WindowRules> {
+        match self {
+            Self::Window { rules, .. } | Self::Ring { rules, .. } => Some(rules),
+            _ => None,
+        }
     }
 
     /// Bytes that an empty slice takes. A slice of blocks stays at that; a scalable one begins with

@@ -41,7 +41,7 @@ impl Held {
         if self.ring.follow(&mut self.bits, theirs).is_err() {
             return false;
         }
-        self.ring.merge_part(&mut self.bits, theirs, other.bits.clone()).unwrap();
+        self.ring.merge_part(&mut self.bits, theirs, &other.bits).unwrap();
         true
     }
 

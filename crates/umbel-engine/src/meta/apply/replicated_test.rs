@@ -37,6 +37,7 @@ fn replicated_filters_need_no_shard() {
     assert!(matches!(cluster.error(&large), MetaError::Quota { .. }));
     let MetaCommand::CreateFilter { settings, .. } = &mut large else { panic!() };
     (settings.memory_bytes, settings.kind) = (64, Kind::Counting.id());
-    let what = "a counting filter cannot be replicated, expected a blocked or a single-shot one";
+    let what = "a counting filter cannot be replicated, expected a blocked or a single-shot one, or a ring of \
+                slices of time";
     assert_eq!(cluster.error(&large), MetaError::BadSettings { what: what.to_owned() });
 }
