@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use umbel_codec::FrameMergeError;
+use umbel_filter::AheadOfClock;
 
 use super::coverage::Coverage;
 use super::version_vector::VersionVector;
@@ -72,6 +73,7 @@ pub enum DeltaContent {
 ///         complete: [(NodeId(1), 44)].into_iter().collect(),
 ///         partial: VersionVector::new(),
 ///     },
+///     newest_slice: None,
 ///     frames: Vec::new(),
 /// };
 /// // Then it has what node 1 inserted first, 44 changes.
@@ -92,6 +94,8 @@ pub struct Delta {
     /// What the sender has beyond what the question named: of a whole filter both parts, of changes the complete
     /// one.
     pub coverage: Coverage,
+    /// Of a ring of slices of time, its newest slice: it says which slices the blocks are of.
+    pub newest_slice: Option<u64>,
     /// Encoded frames of the codec; none if there is nothing to add.
     pub frames: Vec<Vec<u8>>,
 }
@@ -200,6 +204,31 @@ pub enum DeltaError {
         from: NodeId,
         /// Bytes that the lists of one delta may take.
         list_bytes_max: u64,
+    },
+    /// The sender's clock is slices of time ahead of this node's, or this node's behind. Set the clocks; it is
+    /// merged as soon as they are close.
+    #[error("{from} sent changes of {filter} of {source}")]
+    AheadOfClock {
+        /// The sender.
+        from: NodeId,
+        /// The filter.
+        filter: FilterId,
+        /// By how much.
+        source: AheadOfClock,
+    },
+    /// Only what is of a ring of slices is told with its newest slice, and all of that is. The sender has a bug.
+    #[error(
+        "{from} names newest slice {theirs:?} of {filter}, whose slices here end with {ours:?}"
+    )]
+    Slices {
+        /// The sender.
+        from: NodeId,
+        /// The filter.
+        filter: FilterId,
+        /// What came.
+        theirs: Option<u64>,
+        /// This copy's newest slice.
+        ours: Option<u64>,
     },
     /// A frame of bits where changes are expected.
     #[error("{from} sent a frame that lists no changes")]

@@ -73,6 +73,11 @@ impl DeltaLog {
         self.forget_below(self.start + excess as u64);
     }
 
+    /// The entries that are kept, to be put others in their places.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.entries.iter_mut()
+    }
+
     /// Something changed that is no entry, as a whole filter that was merged: nothing that is kept
     /// tells it. Everybody is behind the start now.
     pub(super) fn skip(&mut self) {

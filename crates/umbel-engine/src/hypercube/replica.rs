@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, VecDeque};
 use umbel_codec::FrameKey;
 use umbel_filter::{
     AnyFilter, BlockProbe, Describe, Insert, InsertError, Insertion, ItemHash, Kind, Shape,
+    SliceRing,
 };
 
 use super::coverage::Coverage;
@@ -60,6 +61,9 @@ mod refusal_test;
 #[cfg(test)]
 mod replica_test;
 mod saved;
+mod sliced;
+#[cfg(test)]
+mod sliced_test;
 
 pub use compared::ComparedError;
 pub use exchange::Reply;
@@ -180,6 +184,8 @@ pub struct Replica {
     options: ReplicaOptions,
     /// Blocked or single-shot.
     filter: AnyFilter,
+    /// Of which slices of time the blocks are, if they are of any.
+    ring: Option<SliceRing>,
     /// Changes of inserts here since the last sweep began; none if they are more than are kept.
     pending: Vec<u64>,
     /// Number of those changes, also if they are not kept.
@@ -218,6 +224,7 @@ impl Replica {
         Ok(Self {
             options,
             filter,
+            ring: None,
             pending: Vec::new(),
             pending_count: 0,
             depends_on_pending: false,
@@ -327,12 +334,17 @@ impl Replica {
             }
             Shape::Scalable(_) => unreachable!("not replicable"),
         }
-        self.pending_count += hashes.len() as u64;
+        self.count_pending(hashes.len());
+        Ok(new_count)
+    }
+
+    /// So many changes more wait, whose entries were appended.
+    fn count_pending(&mut self, count: usize) {
+        self.pending_count += count as u64;
         if self.pending.len() > entry_count_max(&self.options) {
             // The log could not hold them either.
             self.pending = Vec::new();
         }
-        Ok(new_count)
     }
 
     /// A sweep begins: what was inserted here before takes part in it.
@@ -413,7 +425,9 @@ impl Replica {
         empty: AnyFilter,
     ) -> Result<(), NotReplicable> {
         let partners: Vec<NodeId> = self.partners.keys().copied().collect();
+        let ring = self.ring;
         *self = Self::new(ReplicaOptions { generation, log, ..self.options }, empty)?;
+        self.ring = ring;
         self.set_partners(&partners);
         Ok(())
     }

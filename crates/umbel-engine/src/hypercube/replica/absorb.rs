@@ -5,7 +5,8 @@ use umbel_filter::{AnyFilter, MergeError};
 use super::Replica;
 
 impl Replica {
-    /// ORs a filter of the same shape into the replica, and returns how many positions were newly set.
+    /// ORs a filter of the same shape into the replica, and returns how many positions were newly set. Of a ring it needs
+    /// the filter's newest slice of time; what it has of slices that are gone here, or have not come, is left out.
     ///
     /// It counts as one change of this node's own inserts, behind all that were made before, unless
     /// the version names all of its bits already. It has no entry in the log, so a partner whose version does not
@@ -31,17 +32,21 @@ impl Replica {
     /// let mut other = Blocked::new(HashRange::WHOLE, 100, 6)?;
     /// let mut copy = Replica::new(options, AnyFilter::Blocked(other.clone()))?;
     /// other.insert(ItemHash::new(1, 2))?;
-    /// assert_eq!(copy.absorb(&other.clone().into())?, 6);
+    /// assert_eq!(copy.absorb(&other.clone().into(), None)?, 6);
     /// assert_eq!(copy.inserted(), 1);
-    /// assert_eq!(copy.absorb(&other.into())?, 0);
+    /// assert_eq!(copy.absorb(&other.into(), None)?, 0);
     /// assert_eq!(copy.inserted(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// If the shapes differ. Nothing was changed.
-    pub fn absorb(&mut self, other: &AnyFilter) -> Result<u64, MergeError> {
-        let new_bit_count = self.filter.merge(other)?;
+    pub fn absorb(
+        &mut self,
+        other: &AnyFilter,
+        newest_slice: Option<u64>,
+    ) -> Result<u64, MergeError> {
+        let new_bit_count = self.merge_filter(other, newest_slice)?;
         // Some of these may be bits that the version does not name, and their inserts may never arrive.
         if new_bit_count > 0 || self.coverage.has_partial() {
             self.take_pending();

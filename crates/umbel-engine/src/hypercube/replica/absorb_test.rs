@@ -23,7 +23,7 @@ fn what_one_copy_absorbs_all_have_after_a_sweep() {
         let last = count - 1;
         insert(&mut copies[last], 100..110);
         let before = copies[last].inserted();
-        assert!(copies[last].absorb(&filter_of(kind, 105..200)).unwrap() > 0);
+        assert!(copies[last].absorb(&filter_of(kind, 105..200), None).unwrap() > 0);
         assert_eq!(copies[last].inserted(), before + 1);
         // What comes behind it is told with it.
         insert(&mut copies[last], 200..203);
@@ -43,7 +43,7 @@ fn a_restart_from_a_save_made_right_after_it_keeps_all_of_it() {
     for kind in KINDS {
         let mut copies = copies(3, kind, 1 << 20);
         insert(&mut copies[0], 0..10);
-        copies[0].absorb(&filter_of(kind, 50..90)).unwrap();
+        copies[0].absorb(&filter_of(kind, 50..90), None).unwrap();
         let (bits, saved) = (copies[0].filter().clone(), copies[0].save());
         // The rest is inserted again from the node's log, under the same numbers.
         let later = insert(&mut copies[0], 90..95);
@@ -65,10 +65,10 @@ fn a_restart_from_a_save_made_right_after_it_keeps_all_of_it() {
 fn what_is_there_already_is_not_told_again() {
     for kind in KINDS {
         let mut copies = copies(2, kind, 1 << 20);
-        copies[0].absorb(&filter_of(kind, 0..50)).unwrap();
+        copies[0].absorb(&filter_of(kind, 0..50), None).unwrap();
         sweep(&mut copies);
         for copy in &mut copies {
-            assert_eq!(copy.absorb(&filter_of(kind, 10..40)).unwrap(), 0);
+            assert_eq!(copy.absorb(&filter_of(kind, 10..40), None).unwrap(), 0);
         }
         let cost = sweep(&mut copies);
         assert_eq!((cost.bytes, cost.wholes), (0, 0));
@@ -82,7 +82,7 @@ fn another_shape_is_refused_and_changes_nothing() {
     let before = copy.clone();
     let larger = AnyFilter::Blocked(Blocked::new(HashRange::WHOLE, 51, 6).unwrap());
     for other in [larger, filter_of(Kind::SingleShot, 0..5)] {
-        assert!(copy.absorb(&other).is_err());
+        assert!(copy.absorb(&other, None).is_err());
         assert_eq!((copy.filter(), copy.inserted()), (before.filter(), before.inserted()));
         assert_eq!((&copy.log, &copy.coverage.complete), (&before.log, &before.coverage.complete));
     }

@@ -72,8 +72,8 @@ impl Replica {
         Ok(())
     }
 
-    /// ORs in bits of a replica that had this coverage then, and returns how many positions were newly set. Where
-    /// this replica's coverage does not explain theirs, the changes that the bits are of still arrive, and are
+    /// ORs in bits of a replica that had this coverage then, and of a ring this newest slice of time, and returns how
+    /// many positions were newly set. Where this replica's coverage does not explain theirs, the changes that the bits are of still arrive, and are
     /// logged then.
     ///
     /// # Errors
@@ -82,6 +82,7 @@ impl Replica {
         &mut self,
         bits: &AnyFilter,
         theirs: &Coverage,
+        newest_slice: Option<u64>,
     ) -> Result<u64, ComparedError> {
         let mut partial = self.coverage.partial.clone();
         partial.merge(&theirs.complete);
@@ -90,7 +91,7 @@ impl Replica {
         if node_count > VERSION_NODES_MAX {
             return Err(ComparedError::TooManyNodes { theirs: node_count });
         }
-        let new_bit_count = self.filter.merge(bits)?;
+        let new_bit_count = self.merge_filter(bits, newest_slice)?;
         if new_bit_count > 0 && !self.coverage.complete.dominates(&partial) {
             self.coverage.partial = partial;
             // A whole filter that comes next may bring nothing else.

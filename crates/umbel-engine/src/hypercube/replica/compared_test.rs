@@ -48,7 +48,7 @@ fn what_was_lost_comes_back_by_comparing() {
             let (ours, theirs) = (copies[mended].coverage(), copies[by].coverage());
             assert!(ours.explains(&theirs));
             let bits = copies[by].filter().clone();
-            assert!(copies[mended].merge_compared(&bits, &theirs).unwrap() > 0);
+            assert!(copies[mended].merge_compared(&bits, &theirs, None).unwrap() > 0);
             assert!(!copies[mended].has_partial_bits());
             assert_eq!(copies[mended].coverage(), ours);
         }
@@ -68,7 +68,7 @@ fn news_that_came_by_a_comparison_is_told_on() {
         insert(&mut copies[0], 0..100);
         copies[0].begin_sweep();
         let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
-        assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
+        assert!(copies[1].merge_compared(&bits, &claim, None).unwrap() > 0);
         assert!(copies[1].has_partial_bits());
         assert_eq!(copies[1].version(), &VersionVector::new());
         // Others are sent nothing of bits that the version does not name.
@@ -93,7 +93,7 @@ fn news_that_comes_again_in_a_whole_filter_is_told_on() {
         insert(&mut copies[0], 0..100);
         copies[0].begin_sweep();
         let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
-        assert!(copies[1].merge_compared(&bits, &claim).unwrap() > 0);
+        assert!(copies[1].merge_compared(&bits, &claim, None).unwrap() > 0);
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(delta.content, DeltaContent::Whole);
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
@@ -111,7 +111,7 @@ fn bits_that_the_version_explains_leave_nothing_partial() {
         insert(&mut copies[0], 0..100);
         let (bits, claim) = (copies[0].filter().clone(), copies[0].coverage());
         sweep(&mut copies);
-        assert_eq!(copies[1].merge_compared(&bits, &claim), Ok(0));
+        assert_eq!(copies[1].merge_compared(&bits, &claim, None), Ok(0));
         assert!(!copies[1].has_partial_bits());
     }
 }
@@ -133,7 +133,7 @@ fn claims_that_no_copy_makes_are_refused() {
     let others: VersionVector = (6_000..).map(|node| (NodeId(node), 1)).take(5_000).collect();
     let claim = Coverage { complete: crowd, partial: others };
     let before = copies[1].filter().clone();
-    let error = copies[1].merge_compared(&filter_of(kind, 0..9), &claim).unwrap_err();
+    let error = copies[1].merge_compared(&filter_of(kind, 0..9), &claim, None).unwrap_err();
     assert_eq!(error, ComparedError::TooManyNodes { theirs: 10_000 });
     assert!(*copies[1].filter() == before && !copies[1].has_partial_bits());
 }

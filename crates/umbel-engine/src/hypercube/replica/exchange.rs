@@ -83,6 +83,7 @@ impl Replica {
             let read = read.map_or(0, |(_, sequence)| sequence);
             let after = self.sequence_of(theirs).max(read);
             let entries = self.log.since(after, question.log).map(Iterator::collect::<Vec<_>>);
+            let entries = entries.map(|entries| self.without_gone(entries));
             let entries = entries.filter(|entries| self.is_shorter_listed(entries));
             if entries.is_none() {
                 // All bits are sent, so the version must name all.
@@ -100,7 +101,17 @@ impl Replica {
         let ReplicaOptions { filter, generation, log, key, payload_bytes_max, .. } = self.options;
         let (question, through) = (question.number, (log, self.log.end()));
         let frames = Vec::new();
-        let delta = Delta { filter, generation, question, content, through, coverage, frames };
+        let newest_slice = self.newest_slice();
+        let delta = Delta {
+            filter,
+            generation,
+            question,
+            content,
+            through,
+            coverage,
+            newest_slice,
+            frames,
+        };
         let shape = self.filter.shape();
         let listed = |entries| ListedChanges::new(shape, key, payload_bytes_max, entries);
         Ok(Reply { delta, changes: changes.map(listed) })
@@ -165,7 +176,8 @@ impl Replica {
         changes: ReadChanges,
     ) -> Result<Merged, DeltaError> {
         self.check_answer(from, delta)?;
-        let merged = self.apply_changes(delta.through.0, changes);
+        self.follow_slices(from, delta)?;
+        let merged = self.apply_changes(delta.through.0, changes, delta.newest_slice);
         self.finish(from, delta);
         Ok(merged)
     }
@@ -177,6 +189,7 @@ impl Replica {
     /// If it is not the answer to the last question, or not about this generation.
     pub fn begin_whole(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check_answer(from, delta)?;
+        self.follow_slices(from, delta)?;
         self.coverage.partial.merge(&delta.coverage.complete);
         self.coverage.partial.merge(&delta.coverage.partial);
         Ok(())
@@ -195,7 +208,10 @@ impl Replica {
         self.check_answer(from, delta)?;
         let frame_error = |source| DeltaError::Frame { from, source };
         let view = self.reader().view(frame).map_err(frame_error)?;
-        let new = view.merge_into(&mut self.filter, self.options.key).map_err(frame_error)?;
+        let new = match delta.newest_slice.filter(|_| !self.has_same_slices(delta)) {
+            Some(theirs) => self.merge_slices(&view, theirs).map_err(frame_error)?,
+            None => view.merge_into(&mut self.filter, self.options.key).map_err(frame_error)?,
+        };
         self.depends_on_pending |= self.pending_count > 0;
         self.has_unlogged_bits |= new > 0;
         Ok(new)
@@ -282,7 +298,12 @@ impl Replica {
         Ok(())
     }
 
-    fn apply_changes(&mut self, log: u64, listed: ReadChanges) -> Merged {
+    fn apply_changes(
+        &mut self,
+        log: u64,
+        listed: ReadChanges,
+        newest_slice: Option<u64>,
+    ) -> Merged {
         let (mut entries, mut new_bit_count, mut listed_count) = (Vec::new(), 0, 0);
         let logs_all = self.coverage.has_partial();
         for changes in listed.into_frames() {
@@ -307,7 +328,14 @@ impl Replica {
                     listed_count += listed.len();
                     let offset = filter.block_shape().map().offset_of(part.map());
                     let offset = offset.expect("the shape was checked");
+                    let is_gone = |block| match (&self.ring, newest_slice) {
+                        (Some(ring), Some(theirs)) => !ring.is_of_same(block, theirs),
+                        _ => false,
+                    };
                     for &probe in listed.probes() {
+                        if is_gone(offset + probe.block) {
+                            continue;
+                        }
                         let new = filter.insert_probes(part, std::iter::once(probe));
                         let new = new.expect("the shape was checked");
                         new_bit_count += new;

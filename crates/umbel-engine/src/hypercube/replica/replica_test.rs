@@ -330,7 +330,7 @@ proptest! {
                     let other = filter_of(kind, items.clone());
                     expected.merge(&other).unwrap();
                     let before = copies[at].inserted();
-                    copies[at].absorb(&other).unwrap();
+                    copies[at].absorb(&other, None).unwrap();
                     // One change, or none if there was nothing to tell.
                     if copies[at].inserted() > before {
                         inserted[at].push(hashes(items));

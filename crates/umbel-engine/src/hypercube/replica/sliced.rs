@@ -1,0 +1,216 @@
+//! A replica whose blocks are of slices of time: what forgets, and is ORed all the same.
+//!
+//! The replica asks no clock: whoever drives it tells it the number of the slice that its node's clock is in, before
+//! it is asked or told anything. What it tells a partner names its newest slice, and with it the slice of
+//! every block ([`SliceRing`]), so what is of a slice that the partner has dropped is left out there.
+//!
+//! *Versions.* Changes of slices that are gone count as ever: a replica whose version dominates another's has all
+//! that the other has *of the slices that it is asked for*. This needs that it merges nothing of a partner that has
+//! dropped more than it has, and so a partner whose newest slice is more than one ahead of the own clock is
+//! refused as a whole ([`DeltaError::AheadOfClock`]); its version stays unknown, and it is asked again.
+//!
+//! *Log.* An entry of the log names a block, and with it the slice that the block was of then. When the place is
+//! taken for another slice, such entries are told to nobody any more, but keep their sequence numbers.
+
+use umbel_codec::{FrameMergeError, FrameView};
+use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, MergeError, SliceRing};
+
+use super::{Replica, SEED_BITS, entry_of};
+use crate::hypercube::delta::{Delta, DeltaError};
+use crate::ids::NodeId;
+use crate::limits::REPLICATED_BYTES_MAX;
+
+/// An entry of the log whose slice of time is gone: a block that no copy has, of at most [`REPLICATED_BYTES_MAX`].
+const GONE: u64 = u64::MAX;
+
+impl Replica {
+    /// The same replica with blocks that are of these slices of time; the filter has the ring's shape.
+    ///
+    /// ```
+    /// # use umbel_codec::FrameKey;
+    /// # use umbel_engine::hypercube::{Replica, ReplicaOptions};
+    /// # use umbel_engine::{FilterId, Generation, NodeId};
+    /// # use umbel_filter::{AnyFilter, Blocked, HashFunction, ItemHash, SliceRing};
+    /// # let options = ReplicaOptions {
+    /// #     node: NodeId(1),
+    /// #     filter: FilterId(12),
+    /// #     generation: Generation(1),
+    /// #     log: 1,
+    /// #     key: FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 },
+    /// #     log_bytes_max: 1 << 20,
+    /// #     payload_bytes_max: 1 << 20,
+    /// # };
+    /// // A window of three slices.
+    /// let ring = SliceRing::new(100, 6, 3)?;
+    /// let empty = AnyFilter::Blocked(Blocked::with_shape(ring.block_shape())?);
+    /// let mut copy = Replica::new(options, empty)?.with_ring(Some(ring));
+    ///
+    /// let alice = ItemHash::new(1, 2);
+    /// copy.insert_in_slice(500, &[alice], &mut Vec::new());
+    /// let mut present = Vec::new();
+    /// copy.contains_batch(503, &[alice], &mut present);
+    /// assert_eq!(present, [true]);
+    /// copy.contains_batch(504, &[alice], &mut present);
+    /// assert_eq!(present, [false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_ring(self, ring: Option<SliceRing>) -> Self {
+        debug_assert!(
+            ring.is_none_or(|ring| matches!(&self.filter, AnyFilter::Blocked(filter)
+                if filter.block_shape() == ring.block_shape())),
+            "the filter has another shape"
+        );
+        Self { ring, ..self }
+    }
+
+    /// The slices of time, if there are any.
+    #[must_use]
+    pub const fn ring(&self) -> Option<&SliceRing> {
+        self.ring.as_ref()
+    }
+
+    /// Number of the newest slice of time, if there are any.
+    #[must_use]
+    pub fn newest_slice(&self) -> Option<u64> {
+        Some(self.ring?.newest())
+    }
+
+    /// What to keep beside the bits of a ring: the slice of the clock and the newest one, as [`SliceRing::at`] takes them.
+    #[must_use]
+    pub fn slices(&self) -> Option<(u64, u64)> {
+        self.ring.map(|ring| (ring.own(), ring.newest()))
+    }
+
+    /// The node's clock is in this slice of time. It never goes back; without slices nothing happens.
+    pub fn advance(&mut self, own: u64) {
+        let before = self.newest_slice();
+        if let (Some(ring), AnyFilter::Blocked(bits)) = (&mut self.ring, &mut self.filter)
+            && ring.advance(bits, own)
+        {
+            self.forget_gone(before);
+        }
+    }
+
+    /// Whether each item is present where the node's clock is in slice `own` by now, in place of what `present` has.
+    pub fn contains_batch(&self, own: u64, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        match (&self.ring, &self.filter) {
+            (Some(ring), AnyFilter::Blocked(bits)) => {
+                present.clear();
+                present.extend(hashes.iter().map(|&hash| ring.contains(bits, own, hash)));
+            }
+            (_, filter) => filter.contains_batch(hashes, present),
+        }
+    }
+
+    /// The newest slice of time that has an item, of those that are asked where the clock is in slice `own`.
+    #[must_use]
+    pub fn slice_with(&self, own: u64, hash: ItemHash) -> Option<u64> {
+        match (&self.ring, &self.filter) {
+            (Some(ring), AnyFilter::Blocked(bits)) => ring.newest_with(bits, own, hash),
+            _ => None,
+        }
+    }
+
+    /// Inserts items into a slice of time that the node's clock was in, and appends whether each was new in that slice:
+    /// returns the number of those. Items of a slice that is gone change nothing, and count all the same, as they may
+    /// have counted before a restart. Otherwise as [`insert`](Self::insert).
+    pub fn insert_in_slice(
+        &mut self,
+        number: u64,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> u64 {
+        self.advance(number);
+        let (Some(ring), AnyFilter::Blocked(bits)) = (&self.ring, &mut self.filter) else {
+            return 0;
+        };
+        let mut new_count = 0;
+        for &hash in hashes {
+            let outcome = ring.insert(bits, number, hash);
+            new_count += u64::from(outcome == Some(Insertion::New));
+            outcomes.push(outcome.unwrap_or(Insertion::Present));
+            self.pending.push(ring.probe_in(number, hash).map_or(GONE, entry_of));
+        }
+        self.count_pending(hashes.len());
+        new_count
+    }
+
+    /// Does so again after a restart, as [`insert_again`](Self::insert_again) does.
+    pub fn insert_in_slice_again(&mut self, number: u64, hashes: &[ItemHash]) -> u64 {
+        let new_count = self.insert_in_slice(number, hashes, &mut Vec::new());
+        self.take_pending();
+        new_count
+    }
+
+    /// Entries of places that were of other slices when this was the newest one are of none any more.
+    fn forget_gone(&mut self, before: Option<u64>) {
+        let (Some(ring), Some(before)) = (self.ring, before) else { return };
+        for entry in self.log.entries_mut().chain(&mut self.pending) {
+            if *entry != GONE && !ring.is_of_same(*entry >> SEED_BITS, before) {
+                *entry = GONE;
+            }
+        }
+    }
+
+    pub(super) fn without_gone(&self, mut entries: Vec<u64>) -> Vec<u64> {
+        if self.ring.is_some() {
+            entries.retain(|entry| *entry != GONE);
+        }
+        entries
+    }
+
+    /// Follows a partner that is up to one slice ahead, as what it has is merged next.
+    pub(super) fn follow_slices(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
+        let filter = self.options.filter;
+        let (theirs, before) = (delta.newest_slice, self.newest_slice());
+        match (&mut self.ring, &mut self.filter, theirs) {
+            (Some(ring), AnyFilter::Blocked(bits), Some(theirs)) => {
+                let followed = ring.follow(bits, theirs);
+                let ahead = |source| DeltaError::AheadOfClock { from, filter, source };
+                if followed.map_err(ahead)? {
+                    self.forget_gone(before);
+                }
+                Ok(())
+            }
+            (None, _, None) => Ok(()),
+            _ => Err(DeltaError::Slices { from, filter, theirs, ours: before }),
+        }
+    }
+
+    /// Whether every block is of the slice that it is of at a partner.
+    pub(super) fn has_same_slices(&self, delta: &Delta) -> bool {
+        self.newest_slice() == delta.newest_slice
+    }
+
+    /// Merges a frame of a partner whose blocks may be of older slices.
+    pub(super) fn merge_slices(
+        &mut self,
+        view: &FrameView<'_>,
+        theirs: u64,
+    ) -> Result<u64, FrameMergeError> {
+        let part = view.to_filter(self.options.key, REPLICATED_BYTES_MAX)?;
+        match (&self.ring, &mut self.filter, &part) {
+            (Some(ring), AnyFilter::Blocked(bits), AnyFilter::Blocked(part)) => {
+                Ok(ring.merge_part(bits, theirs, part)?)
+            }
+            _ => unreachable!("the shape was checked"),
+        }
+    }
+
+    /// Merges a whole filter whose blocks may be of other slices.
+    pub(super) fn merge_filter(
+        &mut self,
+        other: &AnyFilter,
+        newest_slice: Option<u64>,
+    ) -> Result<u64, MergeError> {
+        match (&self.ring, &mut self.filter, other, newest_slice) {
+            (Some(ring), AnyFilter::Blocked(bits), AnyFilter::Blocked(other), Some(theirs)) => {
+                Ok(ring.merge_part(bits, theirs, other)?)
+            }
+            (None, filter, other, None) => filter.merge(other),
+            // What does not say which slices it is of.
+            (.., other, _) => Err(MergeError::Unsupported { kind: other.kind() }),
+        }
+    }
+}
