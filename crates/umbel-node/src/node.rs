@@ -58,6 +58,8 @@ mod shard_scrub_test;
 #[cfg(test)]
 mod unreachable_test;
 #[cfg(test)]
+mod windowed_copies_test;
+#[cfg(test)]
 mod windowed_test;
 
 /// How long a stop may take before connections are cut.

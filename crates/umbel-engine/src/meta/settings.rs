@@ -8,7 +8,7 @@ use umbel_filter::{ItemHasher, Kind};
 
 use super::command::MetaError;
 use crate::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
-use crate::shard::{KeyName, SliceShape};
+use crate::shard::{KeyName, SliceShape, WindowTime};
 
 /// How a filter lies on the nodes.
 ///
@@ -101,7 +101,10 @@ impl FilterSettings {
             return over(self.memory_bytes, FILTER_BYTES_MAX, "the filter");
         }
         if self.distribution == Distribution::Replicated {
-            let is_ring = matches!(self.shape, SliceShape::Ring { newest: 0, .. });
+            let is_ring = match self.shape {
+                SliceShape::Ring { newest: 0, rules, .. } => rules.time == WindowTime::Ingest,
+                _ => false,
+            };
             let fits = match kind {
                 Kind::Blocked | Kind::SingleShot => !is_ring,
                 Kind::Window => is_ring,

@@ -288,8 +288,17 @@ impl SliceShape {
         rules.check().map_err(|what| SliceShapeError::Window { what })?;
         let item_count = capacity.div_ceil(u64::from(rules.slice_count));
         // As exact as small rates need: 1 − (1 − p)^x = −(e^(x·ln(1 − p)) − 1).
-        let share = 1.0 / f64::from(rules.slice_count + 2);
+        let asked = f64::from(rules.slice_count + 2);
+        let share = 1.0 / asked;
         let rate = -(share * (-false_positive_rate).ln_1p()).exp_m1();
+        if rate < sizing::BLOCKED_RATE_MIN {
+            let least = 1.0 - (1.0 - sizing::BLOCKED_RATE_MIN).powf(asked);
+            let what = format!(
+                "a rate of {false_positive_rate:e}, expected at least {least:.1e} where {asked} slices of time \
+                 are asked"
+            );
+            return Err(SliceShapeError::Window { what }.into());
+        }
         let size = sizing::blocked_block_count(item_count, rate)?;
         let sizing::BlockedSize { block_count, probe_count } = size;
         let shape = Self::Ring { block_count, probe_count, rules, newest: 0 };

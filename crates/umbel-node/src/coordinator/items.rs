@@ -93,6 +93,12 @@ impl Coordinator {
             return Err(CallFailure::Invalid { what });
         }
         if live.record.is_replicated() {
+            if at_ms.is_some() {
+                let what = format!(
+                    "at_ms is set, but {filter:?} is replicated: its items come when they arrive"
+                );
+                return Err(PartError::WrongKind { what }.into());
+            }
             let level = level.unwrap_or(AckLevel::Local);
             return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
         }

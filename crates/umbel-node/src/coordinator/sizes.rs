@@ -1,8 +1,8 @@
 //! From what a client asks for to the settings of a filter.
 
-use umbel_engine::limits::{FILTER_BYTES_MAX, SLICE_BYTES_MAX};
+use umbel_engine::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
-use umbel_engine::shard::{PlanError, SliceShape, WindowRules};
+use umbel_engine::shard::{PlanError, SliceShape, WindowRules, WindowTime};
 use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX, sizing};
 
 use crate::failure::CallFailure;
@@ -37,9 +37,12 @@ pub(super) fn planned(
         let what = "capacity is 0, expected at least 1".to_owned();
         return Err(CallFailure::Invalid { what });
     }
-    let planned = match distribution {
-        Distribution::Partitioned => planned_over(kind, capacity, size, cells),
-        Distribution::Replicated => {
+    let planned = match (distribution, size) {
+        (Distribution::Partitioned, _) => planned_over(kind, capacity, size, cells),
+        (Distribution::Replicated, FilterSize::Window { rate, rules }) => {
+            planned_ring(capacity, rate, rules)
+        }
+        (Distribution::Replicated, _) => {
             over_copy_cells(|cells| planned_over(kind, capacity, size, cells))
         }
     };
@@ -55,6 +58,35 @@ pub(super) fn planned(
         key,
     };
     Ok(settings)
+}
+
+/// A ring of slices of time.
+fn planned_ring(
+    capacity: u64,
+    rate: f64,
+    rules: WindowRules,
+) -> Result<(SliceShape, f64, u64), CallFailure> {
+    check_rate(rate)?;
+    if rules.time == WindowTime::Event {
+        let what = "event_time is set: items of a replicated window come when they arrive";
+        return Err(CallFailure::Invalid { what: what.to_owned() });
+    }
+    let shape =
+        SliceShape::plan_ring(capacity, rate, rules).map_err(|error| not_planned(&error))?;
+    Ok((shape, rate, ring_bytes(&shape)?))
+}
+
+/// Bytes of a ring, if it is not larger than a copy may be.
+fn ring_bytes(shape: &SliceShape) -> Result<u64, CallFailure> {
+    let bytes = shape.memory_bytes(HashRange::WHOLE);
+    let bytes = bytes.map_err(|error| not_planned(&error.into()))?;
+    if bytes > REPLICATED_BYTES_MAX {
+        let what = format!(
+            "{bytes} bytes for each copy of the window, at most {REPLICATED_BYTES_MAX} are allowed"
+        );
+        return Err(MetaError::Quota { what }.into());
+    }
+    Ok(bytes)
 }
 
 /// Plans a copy as one slice if that is small enough.
@@ -173,6 +205,9 @@ pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
 /// # Errors
 /// If the shape is none, or the copy is too large.
 pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallFailure> {
+    if matches!(shape, SliceShape::Ring { .. }) {
+        return ring_bytes(shape);
+    }
     over_copy_cells(|cells| memory_bytes(shape, capacity, cells))
 }
 

@@ -16,7 +16,7 @@ use umbel_filter::AnyFilter;
 use umbel_step::planted::{self, Planted};
 
 use super::asking::LISTED_BYTES_MAX;
-use super::copy::{Copy, CopyState};
+use super::copy::{Copy, CopyState, SliceClock};
 use super::exchange::Event;
 use super::failure::CopyFailure;
 use super::pacer::Pacer;
@@ -302,7 +302,9 @@ impl Copies {
         self.check_inserts(filter, &state)?;
         let last = state.applied_index.max(log.last_index());
         let (journal, jobs) = journal::queue(self.queue_items_max, Arc::clone(&self.space));
-        let copy = Copy::new((node, filter, group), settings, (state, samples), journal);
+        let clock = SliceClock::of(&settings, &self.seed);
+        let (place, what) = ((node, filter, group), (settings, clock));
+        let copy = Copy::new(place, what, (state, samples), journal);
         let copy = Arc::new(copy);
         let writer = tokio::spawn(journal::run(Arc::clone(&copy), jobs, log, last));
         let held = Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now() };
@@ -405,8 +407,8 @@ impl Copies {
         Ok(())
     }
 
-    /// ORs a filter into this node's copy, and returns how many positions were newly set, once the
-    /// copy is on disk. Then it goes to the other nodes.
+    /// ORs a filter, which of a ring has this newest slice of time, into this node's copy, and returns how many positions
+    /// were newly set, once the copy is on disk. Then it goes to the other nodes.
     ///
     /// Take it to its end: given up in the middle, the copy tells others nothing until it is saved.
     ///
@@ -417,13 +419,13 @@ impl Copies {
         &self,
         filter: FilterId,
         generation: Generation,
-        other: &AnyFilter,
+        (other, newest_slice): (&AnyFilter, Option<u64>),
     ) -> Result<u64, CopyFailure> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(CopyFailure::DiskFull { free_bytes });
         }
         let copy = self.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
-        let new_bit_count = copy.absorb(generation, other)?;
+        let new_bit_count = copy.absorb(generation, (other, newest_slice))?;
         self.save_copy(&copy).await.map_err(CopyFailure::NotSaved)?;
         self.begin_sweep();
         Ok(new_bit_count)
@@ -435,16 +437,17 @@ impl Copies {
         imports.acquire_owned().await.expect("it is never closed")
     }
 
-    /// The frames of a copy as it is now, coded, or written as words, as they are read.
+    /// The frames of a copy as it is now, coded, or written as words, as they are read, and of a ring the newest slice
+    /// of time that they have.
     pub(crate) async fn frames(
         &self,
         copy: &Copy,
         is_raw: bool,
-    ) -> mpsc::Receiver<Result<Bytes, String>> {
+    ) -> (Option<u64>, mpsc::Receiver<Result<Bytes, String>>) {
         let exports = Arc::clone(&self.exports);
         let permit = exports.acquire_owned().await.expect("it is never closed");
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
-        let ((_, filter), key) = (copy.bits(), copy.settings.frame_key());
+        let ((newest_slice, filter), key) = (copy.image(), copy.settings.frame_key());
         // Ends with its receiver, and what it holds with it.
         tokio::spawn(async move {
             let _permit = permit;
@@ -457,7 +460,7 @@ impl Copies {
                 }
             }
         });
-        frames
+        (newest_slice, frames)
     }
 
     /// Saves the copies whose log is long, or that hold on to the oldest part of everybody's, or

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use umbel_engine::hypercube::{
-    ChangeReader, Delta, DeltaError, DistinctEstimates, Merged, NodeSample, Question, ReadChanges,
-    Replica, Reply, SampleTable, TakeError, VersionVector,
+    ChangeReader, Delta, DeltaError, Merged, Question, ReadChanges, Replica, Reply, SampleTable,
+    VersionVector,
 };
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::HashList;
@@ -23,9 +23,10 @@ use crate::arrivals::Arrivals;
 
 mod absorbing;
 mod comparing;
+mod sampling;
+mod slices;
 
-/// Bytes of samples in one answer: what all nodes of a large cluster gain in a sweep.
-const SAMPLE_BYTES_MAX: usize = 256 << 10;
+pub(super) use slices::SliceClock;
 
 /// A copy, shared by those who insert, ask and exchange.
 pub(crate) struct Copy {
@@ -33,6 +34,8 @@ pub(crate) struct Copy {
     pub(super) filter: FilterId,
     pub(super) group: GroupId,
     pub(super) settings: FilterSettings,
+    /// Of a filter that forgets.
+    clock: Option<SliceClock>,
     state: RwLock<CopyState>,
     /// Of what was inserted where; after the state, where both are locked.
     samples: Mutex<SampleTable>,
@@ -111,7 +114,7 @@ pub(super) struct Traffic {
 impl Copy {
     pub(super) fn new(
         (node, filter, group): (NodeId, FilterId, GroupId),
-        settings: FilterSettings,
+        (settings, clock): (FilterSettings, Option<SliceClock>),
         (state, samples): (CopyState, SampleTable),
         journal: Journal,
     ) -> Self {
@@ -120,6 +123,7 @@ impl Copy {
             filter,
             group,
             settings,
+            clock,
             state: RwLock::new(state),
             samples: Mutex::new(samples),
             journal,
@@ -134,8 +138,13 @@ impl Copy {
         self.state.read().expect("no holder of the lock panics")
     }
 
+    /// Whoever changes a copy that forgets, or tells of it, finds it in the slice of time that it is.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, CopyState> {
-        self.state.write().expect("no holder of the lock panics")
+        let mut state = self.state.write().expect("no holder of the lock panics");
+        if let Some(clock) = &self.clock {
+            state.replica.advance(clock.slice());
+        }
+        state
     }
 
     pub(super) fn samples(&self) -> MutexGuard<'_, SampleTable> {
@@ -216,7 +225,7 @@ impl Copy {
     ) -> Result<(), CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
-        state.replica.filter().contains_batch(hashes, present);
+        state.replica.contains_batch(self.slice_now(), hashes, present);
         Ok(())
     }
 
@@ -245,6 +254,9 @@ impl Copy {
         generation: Generation,
         hashes: &[ItemHash],
     ) -> Result<Vec<bool>, CopyFailure> {
+        if let Some(clock) = &self.clock {
+            return self.insert_timed(generation, &clock.rules, hashes).await;
+        }
         let (present, is_lent) = {
             let state = self.read();
             self.check(&state, generation)?;
@@ -256,7 +268,7 @@ impl Copy {
         // What was merged may be lost with this process, and its source for ever; bits that the version does
         // not name may be those of an insert that nobody else gets.
         if is_lent || !present.contains(&true) {
-            return self.journal.insert(generation, HashList::from_hashes(hashes)).await;
+            return self.journal.insert(generation, None, HashList::from_hashes(hashes)).await;
         }
         let logged: Vec<usize> = (0..hashes.len()).filter(|&at| !present[at]).collect();
         let mut is_new = vec![false; hashes.len()];
@@ -264,7 +276,8 @@ impl Copy {
             return Ok(is_new);
         }
         let chosen: Vec<ItemHash> = logged.iter().map(|&at| hashes[at]).collect();
-        let outcomes = self.journal.insert(generation, HashList::from_hashes(&chosen)).await?;
+        let outcomes =
+            self.journal.insert(generation, None, HashList::from_hashes(&chosen)).await?;
         for (at, outcome) in logged.into_iter().zip(outcomes) {
             is_new[at] = outcome;
         }
@@ -275,7 +288,7 @@ impl Copy {
     pub(super) fn apply(
         &self,
         index: u64,
-        generation: Generation,
+        (generation, slice): (Generation, Option<u64>),
         hashes: &HashList,
     ) -> Result<Vec<bool>, CopyFailure> {
         let hashes = hashes.to_vec();
@@ -283,8 +296,13 @@ impl Copy {
         state.applied_index = index;
         self.check(&state, generation)?;
         let mut outcomes = Vec::with_capacity(hashes.len());
-        let new_count = state.replica.insert(&hashes, &mut outcomes);
-        state.new_count += new_count.expect("a copy has the whole hash space");
+        state.new_count += match slice {
+            Some(slice) => state.replica.insert_in_slice(slice, &hashes, &mut outcomes),
+            None => {
+                let inserted = state.replica.insert(&hashes, &mut outcomes);
+                inserted.expect("a copy has the whole hash space")
+            }
+        };
         state.waiting_since.get_or_insert_with(Instant::now);
         drop(state);
         Ok(outcomes.into_iter().map(|outcome| outcome == Insertion::New).collect())
@@ -338,38 +356,6 @@ impl Copy {
         let whole = reply.changes.is_none() && may_copy;
         let whole = whole.then(|| state.replica.filter().clone());
         Ok(Some((reply, whole)))
-    }
-
-    /// How many inserts of each node the samples have seen: part of a question.
-    pub(super) fn sample_counts(&self) -> VersionVector {
-        self.samples().counts()
-    }
-
-    /// What samples have gained since a partner's: part of an answer.
-    pub(super) fn samples_since(&self, counts: &VersionVector) -> Vec<NodeSample> {
-        self.samples().newer_than(counts, SAMPLE_BYTES_MAX)
-    }
-
-    /// Takes samples of a delta of this generation.
-    pub(super) fn take_samples(
-        &self,
-        generation: Generation,
-        samples: &[NodeSample],
-    ) -> Result<(), TakeError> {
-        // Not emptied in between.
-        let state = self.read();
-        if state.generation() == generation {
-            let mut table = self.samples();
-            for sample in samples {
-                table.take(sample)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What this node has heard of how many items were inserted where.
-    pub(crate) fn estimates(&self) -> DistinctEstimates {
-        self.samples().estimates()
     }
 
     pub(super) fn reader(&self) -> ChangeReader {
@@ -502,12 +488,6 @@ impl Copy {
     pub(super) fn traffic_bytes(&self) -> (u64, u64) {
         let Traffic { sent_bytes, received_bytes, .. } = &self.traffic;
         (sent_bytes.load(Ordering::Relaxed), received_bytes.load(Ordering::Relaxed))
-    }
-
-    /// The bits, for those who look at the node from outside.
-    pub(crate) fn bits(&self) -> (Generation, AnyFilter) {
-        let state = self.read();
-        (state.generation(), state.replica.filter().clone())
     }
 
     pub(super) fn refused(&self, error: &DeltaError) {

@@ -1,7 +1,8 @@
 //! A copy in a snapshot file, and read back with what the node's log has since.
 //!
 //! ```text
-//! length u32, head; for each frame length u32, frame (umbel-codec); 0 u32
+//! length u32, head; where there are slices of time: length u32, the clock's number and the newest;
+//! for each frame length u32, frame (umbel-codec); 0 u32
 //! ```
 
 use std::io;
@@ -14,7 +15,7 @@ use umbel_engine::Generation;
 use umbel_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
-use umbel_filter::{AnyFilter, HashRange};
+use umbel_filter::{AnyFilter, HashRange, SliceRing};
 use umbel_step::planted::{self, Planted};
 
 use super::copy::{Copy, CopyState};
@@ -50,7 +51,7 @@ struct Head {
 /// If the disk or the log fails.
 pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore) -> io::Result<()> {
     let _turn = copy.saving.lock().await;
-    let (head, applied_index, merge_count, filter) = {
+    let (head, slices, applied_index, merge_count, filter) = {
         let mut state = copy.write();
         let coverage = state.replica.save();
         let head = Head {
@@ -60,7 +61,8 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
             is_settled: state.is_settled,
             samples: copy.samples().to_bytes(),
         };
-        (head, state.applied_index, state.merge_count, state.replica.filter().clone())
+        let (slices, filter) = (state.replica.slices(), state.replica.filter().clone());
+        (head, slices, state.applied_index, state.merge_count, filter)
     };
     let key = copy.settings.frame_key();
     let meta = SnapshotMeta {
@@ -69,6 +71,9 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
     };
     let mut writer = snapshots.writer(meta).await?;
     writer.write(piece(&encode(&head))).await?;
+    if let Some(slices) = slices {
+        writer.write(piece(&encode(&slices))).await?;
+    }
     for frame in frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
         let frame = frame.map_err(|error| io::Error::other(error.to_string()))?;
         writer.write(piece(&frame)).await?;
@@ -125,10 +130,10 @@ pub(super) async fn load(
     let (mut state, mut samples) = match newest {
         Some(file) => {
             let index = file.meta().last_log_id.map_or(0, |id| id.index);
-            let (head, filter) = read(&file, settings).await?;
+            let (head, ring, filter) = read(&file, settings).await?;
             options.generation = head.generation;
             let replica = Replica::restore(options, filter, head.coverage);
-            let replica = replica.map_err(|error| error.to_string())?;
+            let replica = replica.map_err(|error| error.to_string())?.with_ring(ring);
             let samples = SampleTable::from_bytes(&head.samples);
             let samples = samples.map_err(|error| error.to_string())?;
             let mut state = CopyState::new(replica, index, head.is_settled);
@@ -138,6 +143,8 @@ pub(super) async fn load(
         None => {
             let empty = settings.shape.create_copy().map_err(|error| error.to_string())?;
             let replica = Replica::new(options, empty).map_err(|error| error.to_string())?;
+            let ring = settings.shape.ring().map_err(|error| error.to_string())?;
+            let replica = replica.with_ring(ring);
             (CopyState::new(replica, 0, is_settled), SampleTable::new(options.node))
         }
     };
@@ -165,10 +172,14 @@ async fn replay(
                 );
             }
             state.applied_index = expected;
-            let EntryPayload::Normal(Command::Copy(CopyEntry { generation, hashes })) = payload
-            else {
-                return Err(format!("entry {expected} of the log holds no inserts").into());
+            let (CopyEntry { generation, hashes }, slice) = match payload {
+                EntryPayload::Normal(Command::Copy(entry)) => (entry, None),
+                EntryPayload::Normal(Command::CopySlice { slice, entry }) => (entry, Some(slice)),
+                _ => return Err(format!("entry {expected} of the log holds no inserts").into()),
             };
+            if slice.is_some() != state.replica.ring().is_some() {
+                return Err(format!("entry {expected} of the log is of slice {slice:?}").into());
+            }
             if generation > state.generation() {
                 // It was emptied, and no snapshot was written since.
                 let empty = settings.shape.create_copy().map_err(|error| error.to_string())?;
@@ -182,8 +193,13 @@ async fn replay(
                 hashes.check().map_err(|error| format!("entry {expected}: {error}"))?;
                 let hashes = hashes.to_vec();
                 samples.insert(&hashes);
-                let inserted = state.replica.insert_again(&hashes);
-                state.new_count += inserted.map_err(|error| error.to_string())?;
+                state.new_count += match slice {
+                    Some(slice) => state.replica.insert_in_slice_again(slice, &hashes),
+                    None => {
+                        let inserted = state.replica.insert_again(&hashes);
+                        inserted.map_err(|error| error.to_string())?
+                    }
+                };
             }
         }
     }
@@ -232,13 +248,19 @@ pub(crate) fn assembler(settings: &FilterSettings) -> Result<FilterAssembler, St
     assembler.map_err(|error| error.to_string())
 }
 
-/// Head and bits of a snapshot.
+/// Head and bits of a snapshot, and the slices of time that they are of.
 async fn read(
     file: &SnapshotFile,
     settings: &FilterSettings,
-) -> Result<(Head, AnyFilter), LoadError> {
+) -> Result<(Head, Option<SliceRing>, AnyFilter), LoadError> {
     let mut pieces = Pieces { file, offset: 0, ahead: Vec::new() };
     let head: Head = decode(&pieces.next().await?).map_err(|error| error.to_string())?;
+    let mut ring = settings.shape.ring().map_err(|error| error.to_string())?;
+    if let Some(ring) = &mut ring {
+        let slices = decode::<(u64, u64)>(&pieces.next().await?);
+        let (own, newest) = slices.map_err(|error| error.to_string())?;
+        *ring = ring.at(own, newest);
+    }
     let mut assembler = assembler(settings)?;
     loop {
         let frame = pieces.next().await?;
@@ -249,5 +271,5 @@ async fn read(
         assembler.push(&view).map_err(|error| error.to_string())?;
     }
     let filter = assembler.finish().map_err(|error| error.to_string())?;
-    Ok((head, filter))
+    Ok((head, ring, filter))
 }

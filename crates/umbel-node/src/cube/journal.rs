@@ -30,6 +30,8 @@ const QUEUE_BATCHES_MAX: usize = 4096;
 /// Inserts that wait.
 struct Job {
     generation: Generation,
+    /// The slice of time that they come in, where there are such.
+    slice: Option<u64>,
     hashes: HashList,
     reply: oneshot::Sender<Result<Vec<bool>, CopyFailure>>,
     /// Frees room when it is dropped.
@@ -59,6 +61,7 @@ impl Journal {
     pub(super) async fn insert(
         &self,
         generation: Generation,
+        slice: Option<u64>,
         hashes: HashList,
     ) -> Result<Vec<bool>, CopyFailure> {
         if let Some(free_bytes) = self.space.shortage() {
@@ -68,7 +71,7 @@ impl Journal {
         let room = Arc::clone(&self.room).try_acquire_many_owned(count);
         let _room = room.map_err(|_| CopyFailure::Overloaded)?;
         let (reply, outcome) = oneshot::channel();
-        let job = Job { generation, hashes, reply, _room };
+        let job = Job { generation, slice, hashes, reply, _room };
         self.jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CopyFailure::Overloaded,
             mpsc::error::TrySendError::Closed(_) => stopped("the copy was dropped"),
@@ -84,6 +87,7 @@ fn stopped(why: impl Into<String>) -> CopyFailure {
 /// An entry that was handed to the log.
 struct Written {
     index: u64,
+    slice: Option<u64>,
     entry: CopyEntry,
     jobs: Vec<Job>,
     outcome: std::io::Result<()>,
@@ -118,11 +122,11 @@ async fn take(next: &mut Option<Job>, jobs: &mut Jobs) -> Option<Job> {
 
 /// Takes along what waits and fits into the entry; what does not is the next one's first.
 fn gather(first: Job, next: &mut Option<Job>, jobs: &mut Jobs) -> Vec<Job> {
-    let (generation, mut count) = (first.generation, first.hashes.len());
+    let (kept, mut count) = ((first.generation, first.slice), first.hashes.len());
     let mut batch = vec![first];
     while let Ok(job) = jobs.0.try_recv() {
         count += job.hashes.len();
-        if job.generation != generation || count > PROPOSAL_ITEMS_MAX {
+        if (job.generation, job.slice) != kept || count > PROPOSAL_ITEMS_MAX {
             *next = Some(job);
             break;
         }
@@ -133,20 +137,24 @@ fn gather(first: Job, next: &mut Option<Job>, jobs: &mut Jobs) -> Vec<Job> {
 
 /// Hands an entry to the log.
 async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writing {
-    let generation = jobs[0].generation;
+    let (generation, slice) = (jobs[0].generation, jobs[0].slice);
     let hashes = match &jobs[..] {
         [job] => job.hashes.clone(),
         jobs => HashList::joined(jobs.iter().map(|job| &job.hashes)),
     };
     let entry = CopyEntry { generation, hashes };
     if planted::on(Planted::CopyAckEarly) {
-        finish(copy, Written { index, entry: entry.clone(), jobs, outcome: Ok(()) });
+        finish(copy, Written { index, slice, entry: entry.clone(), jobs, outcome: Ok(()) });
         let entry = CopyEntry { generation, hashes: HashList::default() };
-        return Box::pin(
-            async move { Written { index, entry, jobs: Vec::new(), outcome: Ok(()) } },
-        );
+        return Box::pin(async move {
+            Written { index, slice, entry, jobs: Vec::new(), outcome: Ok(()) }
+        });
     }
-    let handed = log.append_own(copy.node, index, Command::Copy(entry.clone())).await;
+    let command = match slice {
+        Some(slice) => Command::CopySlice { slice, entry: entry.clone() },
+        None => Command::Copy(entry.clone()),
+    };
+    let handed = log.append_own(copy.node, index, command).await;
     Box::pin(async move {
         let outcome = match handed {
             Ok(outcome) => {
@@ -154,16 +162,16 @@ async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writi
             }
             Err(error) => Err(error),
         };
-        Written { index, entry, jobs, outcome }
+        Written { index, slice, entry, jobs, outcome }
     })
 }
 
 /// Applies an entry that is on disk, and answers.
-fn finish(copy: &Copy, Written { index, entry, jobs, outcome }: Written) {
+fn finish(copy: &Copy, Written { index, slice, entry, jobs, outcome }: Written) {
     let outcome = match outcome {
         // The health of the log stops the node; nothing behind this entry succeeds either.
         Err(error) => Err(stopped(error.to_string())),
-        Ok(()) => copy.apply(index, entry.generation, &entry.hashes),
+        Ok(()) => copy.apply(index, (entry.generation, slice), &entry.hashes),
     };
     match outcome {
         Err(failure) => {

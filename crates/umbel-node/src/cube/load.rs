@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use umbel_engine::shard::probe_hashes;
-use umbel_filter::{Contains, HashRange, OnesCount};
+use umbel_filter::{HashRange, OnesCount};
 
 use super::copy::Copy;
 use crate::calls::{CopyLoad, RateProbes};
@@ -36,6 +36,8 @@ impl Copy {
             None => RateProbes::default(),
         };
         let (mut count, mut counted) = (OnesCount::default(), self.generation());
+        // Slices of time that are gone are not counted.
+        drop(self.write());
         let description = loop {
             let piece = {
                 let state = self.read();
@@ -58,7 +60,7 @@ impl Copy {
             position_count: description.position_count,
             one_count: description.one_count,
             item_count: description.item_count.map(|estimate| estimate.item_count),
-            false_positive_rate: description.false_positive_rate,
+            false_positive_rate: self.rate_of(description.false_positive_rate),
             new_count: state.new_count,
             memory_bytes: description.memory_bytes,
             log_bytes: replica.log_bytes() as u64,
@@ -73,6 +75,14 @@ impl Copy {
         }
     }
 
+    /// The rate of a copy whose blocks have this one: where they are of slices of time, all of those are asked.
+    fn rate_of(&self, of_block: f64) -> f64 {
+        let Some(rules) = self.settings.shape.window_rules() else { return of_block };
+        // 1 − (1 − p)^n, as exact as small rates need.
+        let asked = f64::from(rules.slice_count + 2);
+        -(asked * (-of_block).ln_1p()).exp_m1()
+    }
+
     async fn probe(&self, seed: u64) -> RateProbes {
         let mut probes = RateProbes::default();
         let mut present = Vec::with_capacity(RATE_PROBES_AT_ONCE as usize);
@@ -80,7 +90,7 @@ impl Copy {
             let seed = seed.wrapping_add(part);
             let hashes = probe_hashes(seed, HashRange::WHOLE, RATE_PROBES_AT_ONCE);
             present.clear();
-            self.read().replica.filter().contains_batch(&hashes, &mut present);
+            self.read().replica.contains_batch(self.slice_now(), &hashes, &mut present);
             probes.hit_count += present.iter().filter(|&&is_present| is_present).count() as u64;
             probes.probe_count += u64::from(RATE_PROBES_AT_ONCE);
             tokio::task::yield_now().await;

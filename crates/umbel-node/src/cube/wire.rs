@@ -80,7 +80,7 @@ pub(super) fn question_of(message: &v1::CopyQuestion) -> Result<CopyQuestion, St
 }
 
 pub(super) fn delta_to_proto(answer: &CopyDelta) -> v1::CopyDelta {
-    let Delta { filter, generation, question, content, through, coverage, frames: _ } =
+    let Delta { filter, generation, question, content, through, coverage, newest_slice, .. } =
         &answer.delta;
     let sample = |sample: &NodeSample| v1::NodeSample {
         node: sample.node.0,
@@ -98,6 +98,7 @@ pub(super) fn delta_to_proto(answer: &CopyDelta) -> v1::CopyDelta {
         knows: counts_to_proto(&coverage.complete),
         may_have: counts_to_proto(&coverage.partial),
         samples: answer.samples.iter().map(sample).collect(),
+        newest_slice: *newest_slice,
     }
 }
 
@@ -110,6 +111,7 @@ pub(super) fn delta_of(message: &v1::CopyDelta) -> Result<CopyDelta, String> {
         content,
         through: (message.log, message.sequence),
         coverage: coverage_of(&message.knows, &message.may_have)?,
+        newest_slice: message.newest_slice,
         frames: Vec::new(),
     };
     let sample = |sample: &v1::NodeSample| {
@@ -144,7 +146,12 @@ mod tests {
             let asked = CopyQuestion { question, samples: version(&[(2, 9)]) };
             assert_eq!(question_of(&question_to_proto(&asked)).unwrap(), asked);
         }
-        for content in [DeltaContent::Changes, DeltaContent::Whole] {
+        let sliced = [None, Some(0), Some(9)];
+        for (content, newest_slice) in
+            [DeltaContent::Changes, DeltaContent::Whole, DeltaContent::Whole]
+                .into_iter()
+                .zip(sliced)
+        {
             let delta = Delta {
                 filter: FilterId(12),
                 generation: Generation(3),
@@ -152,6 +159,7 @@ mod tests {
                 content,
                 through: (99, 108),
                 coverage: Coverage { complete: version(&[(1, 44)]), partial: version(&[(2, 1)]) },
+                newest_slice,
                 frames: Vec::new(),
             };
             let hashes: DistinctSample = [3, 9].into_iter().collect();

@@ -19,7 +19,11 @@ use crate::limits::WHOLE_IMPORTS_MAX;
 const UNION: SetOperation = SetOperation::Union;
 
 /// An export as it is imported under a name.
-async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
+pub(super) async fn exported(
+    coordinator: &Arc<Coordinator>,
+    filter: &str,
+    to: &str,
+) -> Vec<ImportPart> {
     let parts = coordinator.export(&name(filter), None, deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => {
@@ -34,7 +38,7 @@ async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec
     parts.into_stream().map_ok(imported).try_collect().await.unwrap()
 }
 
-async fn import(
+pub(super) async fn import(
     coordinator: &Arc<Coordinator>,
     parts: Vec<ImportPart>,
 ) -> Result<FilterId, CallFailure> {

@@ -15,7 +15,7 @@ use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
 /// A wall clock that stands still unless it is moved.
-struct Clock(AtomicU64);
+pub(super) struct Clock(pub(super) AtomicU64);
 
 impl crate::ports::Seed for Clock {
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
@@ -46,7 +46,7 @@ async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {
 }
 
 /// Five slices of a minute.
-const RULES: WindowRules = WindowRules {
+pub(super) const RULES: WindowRules = WindowRules {
     slice_ms: 60_000,
     slice_count: 5,
     time: WindowTime::Ingest,
@@ -54,7 +54,7 @@ const RULES: WindowRules = WindowRules {
     refresh: false,
 };
 
-const MINUTE_MS: u64 = 60_000;
+pub(super) const MINUTE_MS: u64 = 60_000;
 
 async fn present(coordinator: &Coordinator, name: &str, range: std::ops::Range<u32>) -> u32 {
     let level = Some(ReadLevel::AnyReplica);

@@ -35,6 +35,13 @@ pub(crate) enum Command {
     Shard(ShardCommand),
     /// Of no group: a node's own inserts into its copy of a replicated filter.
     Copy(CopyEntry),
+    /// The same into a copy that forgets.
+    CopySlice {
+        /// Number of the slice of time that the items came in, by the node's clock.
+        slice: u64,
+        /// The items.
+        entry: CopyEntry,
+    },
 }
 
 /// Items that a node inserts into its copy of a replicated filter, in the order in which they count.
@@ -51,7 +58,7 @@ impl fmt::Display for Command {
         f.write_str(match self {
             Self::Meta(_) => "meta command",
             Self::Shard(_) => "shard command",
-            Self::Copy(_) => "inserts",
+            Self::Copy(_) | Self::CopySlice { .. } => "inserts",
         })
     }
 }

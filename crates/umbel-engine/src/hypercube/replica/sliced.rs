@@ -112,7 +112,7 @@ impl Replica {
         }
     }
 
-    /// Inserts items into a slice of time that the node's clock was in, and appends whether each was new in that slice:
+    /// Inserts items into a slice of time that the node's clock was in, and appends whether each was new in the window:
     /// returns the number of those. Items of a slice that is gone change nothing, and count all the same, as they may
     /// have counted before a restart. Otherwise as [`insert`](Self::insert).
     pub fn insert_in_slice(
@@ -127,9 +127,10 @@ impl Replica {
         };
         let mut new_count = 0;
         for &hash in hashes {
-            let outcome = ring.insert(bits, number, hash);
-            new_count += u64::from(outcome == Some(Insertion::New));
-            outcomes.push(outcome.unwrap_or(Insertion::Present));
+            let was_present = ring.contains(bits, number, hash);
+            let is_new = ring.insert(bits, number, hash) == Some(Insertion::New) && !was_present;
+            new_count += u64::from(is_new);
+            outcomes.push(if is_new { Insertion::New } else { Insertion::Present });
             self.pending.push(ring.probe_in(number, hash).map_or(GONE, entry_of));
         }
         self.count_pending(hashes.len());

@@ -129,7 +129,7 @@ impl Coordinator {
             }
         }
         let (into, _) = self.own_copy(into, deadline).await?;
-        let absorbed = self.absorb(into.id, into.record.generation, (union, room));
+        let absorbed = self.absorb(into.id, into.record.generation, (union, None, room));
         timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
             let what = "the merged copy is not on this node's disk yet, and merging again does no \
                         harm";

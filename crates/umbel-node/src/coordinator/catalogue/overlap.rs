@@ -95,9 +95,9 @@ impl Coordinator {
 /// Probes of an item in filters of this shape.
 const fn probes_of(shape: &SliceShape) -> u32 {
     match shape {
-        SliceShape::Blocks { probe_count, .. } | SliceShape::Paced { probe_count, .. } => {
-            *probe_count
-        }
+        SliceShape::Blocks { probe_count, .. }
+        | SliceShape::Paced { probe_count, .. }
+        | SliceShape::Ring { probe_count, .. } => *probe_count,
         SliceShape::SingleShot { .. } | SliceShape::Scalable { .. } | SliceShape::Window { .. } => {
             1
         }

@@ -11,7 +11,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, MetaError,
     PrincipalName,
 };
-use umbel_engine::shard::{PartError, ShardCommand};
+use umbel_engine::shard::{PartError, ShardCommand, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
 
@@ -227,7 +227,7 @@ impl Loading {
     async fn make(
         coordinator: Arc<Coordinator>,
         (name, owner): (&FilterName, Option<PrincipalName>),
-        settings: FilterSettings,
+        mut settings: FilterSettings,
         cells: CellCount,
     ) -> Result<Self, CallFailure> {
         let kind = Kind::from_id(settings.kind);
@@ -240,6 +240,9 @@ impl Loading {
             }
             false => None,
         };
+        if let SliceShape::Ring { newest, .. } = &mut settings.shape {
+            *newest = 0;
+        }
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
         let filter =
@@ -342,7 +345,8 @@ impl Loading {
         let got = self.sum.end();
         if got == end {
             if let Some((assembly, room)) = self.assembly.take() {
-                let whole = (assembly.finish()?, room);
+                let (whole, newest_slice) = assembly.finish()?;
+                let whole = (whole, newest_slice, room);
                 self.coordinator.absorb(self.filter, self.generation, whole).await?;
             }
             return Ok(());

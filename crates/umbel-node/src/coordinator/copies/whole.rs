@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 use umbel_codec::{FilterAssembler, FrameView};
 use umbel_engine::meta::FilterSettings;
-use umbel_engine::shard::PartError;
+use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::{AnyFilter, CellCount};
 
@@ -36,7 +36,13 @@ impl Coordinator {
         let (mut filter, copy) = self.own_copy(filter, deadline).await?;
         filter.cells = one_cell();
         match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
-            Ok(frames) => Ok((filter, frames)),
+            Ok((newest_slice, frames)) => {
+                // Frames of a ring say nothing of time.
+                if let SliceShape::Ring { newest, .. } = &mut filter.record.settings.shape {
+                    *newest = newest_slice.unwrap_or_default();
+                }
+                Ok((filter, frames))
+            }
             Err(_) => {
                 Err(CallFailure::Overloaded { what: "too many copies are being exported".into() })
             }
@@ -61,11 +67,11 @@ impl Coordinator {
         &self,
         filter: FilterId,
         generation: Generation,
-        (other, room): (AnyFilter, OwnedSemaphorePermit),
+        (other, newest_slice, room): (AnyFilter, Option<u64>, OwnedSemaphorePermit),
     ) -> Result<u64, CallFailure> {
         let local = Arc::clone(self.local()?);
         let work = async move {
-            let absorbed = local.copies().absorb(filter, generation, &other).await;
+            let absorbed = local.copies().absorb(filter, generation, (&other, newest_slice)).await;
             drop((other, room));
             absorbed
         };
@@ -98,13 +104,19 @@ impl Coordinator {
 pub(super) struct Assembly {
     assembler: FilterAssembler,
     frame_count: u64,
+    /// Of a ring of slices of time.
+    newest_slice: Option<u64>,
 }
 
 impl Assembly {
     pub(super) fn new(settings: &FilterSettings) -> Result<Self, CallFailure> {
         let assembler = cube::assembler(settings);
         let assembler = assembler.map_err(|what| PartError::ShapeMismatch { what })?;
-        Ok(Self { assembler, frame_count: 0 })
+        let newest_slice = match settings.shape {
+            SliceShape::Ring { newest, .. } => Some(newest),
+            _ => None,
+        };
+        Ok(Self { assembler, frame_count: 0, newest_slice })
     }
 
     /// Takes the next frame.
@@ -122,9 +134,10 @@ impl Assembly {
         Ok(())
     }
 
-    /// The filter, if nothing of it is missing.
-    pub(super) fn finish(self) -> Result<AnyFilter, CallFailure> {
+    /// The filter and its newest slice of time, if nothing of it is missing.
+    pub(super) fn finish(self) -> Result<(AnyFilter, Option<u64>), CallFailure> {
         let finished = self.assembler.finish();
-        finished.map_err(|error| PartError::BadFrame { what: error.to_string() }.into())
+        let whole = finished.map_err(|error| PartError::BadFrame { what: error.to_string() })?;
+        Ok((whole, self.newest_slice))
     }
 }

@@ -8,16 +8,16 @@ use super::Copy;
 use crate::cube::CopyFailure;
 
 impl Copy {
-    /// ORs a filter into the copy, and returns how many positions were newly set. Others hear of it
+    /// ORs a filter, which of a ring has this newest slice of time, into the copy, and returns how many positions were newly set. Others hear of it
     /// when the copy was saved.
     pub(in crate::cube) fn absorb(
         &self,
         generation: Generation,
-        other: &AnyFilter,
+        (other, newest_slice): (&AnyFilter, Option<u64>),
     ) -> Result<u64, CopyFailure> {
         let mut state = self.write();
         self.check(&state, generation)?;
-        let absorbed = state.replica.absorb(other);
+        let absorbed = state.replica.absorb(other, newest_slice);
         let new = absorbed.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
         // Also if all was here: some of it may be on no disk.
         state.merge_count += 1;
@@ -89,12 +89,12 @@ mod tests {
         let (journal, _jobs) = journal::queue(10, Space::new(0));
         let parts = (CopyState::new(replica(node), 0, true), SampleTable::new(node));
         let place = (node, filter, GroupId::of_copy(filter).unwrap());
-        let copy = Copy::new(place, settings.clone(), parts, journal);
+        let copy = Copy::new(place, (settings.clone(), None), parts, journal);
         let question = replica(partner).ask(node);
         assert!(copy.reply(partner, &question, true).unwrap().is_some());
 
         other.insert(ItemHash::new(1, 2)).unwrap();
-        assert_eq!(copy.absorb(generation, &other), Ok(1));
+        assert_eq!(copy.absorb(generation, (&other, None)), Ok(1));
         assert_eq!(copy.reply(partner, &question, true), Ok(None));
         assert!(copy.is_left_unsaved());
         let turn = copy.saving.try_lock().unwrap();

@@ -9,21 +9,34 @@ use crate::cube::CopyFailure;
 use crate::cube::scrub::SetBits;
 
 impl Copy {
-    /// The bits as they are now, and what they are.
+    /// The bits as they are now, and of a ring the newest slice of time.
+    pub(in crate::cube) fn image(&self) -> (Option<u64>, AnyFilter) {
+        let state = self.write();
+        (state.replica.newest_slice(), state.replica.filter().clone())
+    }
+
+    /// The bits, for those who look at the node from outside.
+    pub(crate) fn bits(&self) -> (Generation, AnyFilter) {
+        let state = self.write();
+        (state.generation(), state.replica.filter().clone())
+    }
+
+    /// The bits as they are now, what they are, and of a ring the newest slice of time.
     ///
     /// # Errors
     /// If the copy is at another generation, or must not be told of before it is on disk.
     pub(in crate::cube) fn compared(
         &self,
         generation: Generation,
-    ) -> Result<(Coverage, AnyFilter), CopyFailure> {
-        let state = self.read();
+    ) -> Result<(Coverage, Option<u64>, AnyFilter), CopyFailure> {
+        let state = self.write();
         self.check(&state, generation)?;
         if state.is_withheld() {
             let what = format!("{} is on its way to the disk", self.filter);
             return Err(CopyFailure::NotSaved(what));
         }
-        Ok((state.replica.coverage(), state.replica.filter().clone()))
+        let (coverage, newest) = (state.replica.coverage(), state.replica.newest_slice());
+        Ok((coverage, newest, state.replica.filter().clone()))
     }
 
     /// Whether the copy is at this generation.
@@ -61,13 +74,13 @@ impl Copy {
     pub(in crate::cube) fn take_compared(
         &self,
         generation: Generation,
-        bits: &AnyFilter,
+        (bits, newest_slice): (&AnyFilter, Option<u64>),
         theirs: &Coverage,
     ) -> Result<SetBits, CopyFailure> {
         let mut state = self.write();
         self.check(&state, generation)?;
         let is_explained = state.replica.coverage().explains(theirs);
-        let new_count = state.replica.merge_compared(bits, theirs);
+        let new_count = state.replica.merge_compared(bits, theirs, newest_slice);
         let new_count = new_count.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
         // On no disk yet.
         state.merge_count += u64::from(new_count > 0);
@@ -92,9 +105,10 @@ impl Copy {
         let mut state = self.write();
         let (bits, lost_count) = without(state.replica.filter(), every.max(1));
         let (options, saved) = (*state.replica.options(), state.replica.save());
+        let ring = state.replica.ring().copied();
         let partners: Vec<NodeId> = state.replica.partners().collect();
         let rotten = Replica::restore(options, bits, saved);
-        state.replica = rotten.expect("the shape was replicated before");
+        state.replica = rotten.expect("the shape was replicated before").with_ring(ring);
         state.replica.set_partners(&partners);
         lost_count
     }

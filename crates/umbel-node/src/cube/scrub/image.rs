@@ -26,6 +26,8 @@ pub(super) struct Image {
     pub(super) generation: Generation,
     pub(super) claim: Coverage,
     pub(super) bits: FilterBits,
+    /// Of a ring of slices of time.
+    newest_slice: Option<u64>,
     lacking_max: u64,
 }
 
@@ -40,14 +42,14 @@ impl Image {
         if let Some(free_bytes) = local.copies().shortage() {
             return Err(CopyFailure::DiskFull { free_bytes }.into());
         }
-        let (claim, filter) = copy.compared(generation)?;
+        let (claim, newest_slice, filter) = copy.compared(generation)?;
         // A Bloom filter is at most half full: whoever lacks more than that is lied to.
         let lacking_max = match &filter {
             AnyFilter::Blocked(filter) => filter.words().len() as u64 * 64 / 2,
             _ => copy.settings.capacity.saturating_mul(LACKING_PER_ITEM_MAX).max(LACKING_LEAST),
         };
         let bits = FilterBits::of(filter)?;
-        Ok(Self { copy: Arc::clone(copy), generation, claim, bits, lacking_max })
+        Ok(Self { copy: Arc::clone(copy), generation, claim, bits, newest_slice, lacking_max })
     }
 
     pub(super) fn table(&self) -> Result<ResidueTable, ScrubError> {
@@ -55,7 +57,7 @@ impl Image {
     }
 
     pub(super) fn shape_id(&self, table: &ResidueTable) -> u64 {
-        shape_id(&self.copy, self.generation, table)
+        shape_id(&self.copy, (self.generation, self.newest_slice), table)
     }
 
     /// Notes bits that were found to be lacking.
@@ -78,7 +80,8 @@ impl Image {
         let filter = self.copy.filter;
         let mut set = SetBits::default();
         if self.bits.set_bit_count() > 0 {
-            set = self.copy.take_compared(self.generation, &self.bits.into_filter(), theirs)?;
+            let bits = (&self.bits.into_filter(), self.newest_slice);
+            set = self.copy.take_compared(self.generation, bits, theirs)?;
         }
         let scrubs = local.copies().scrubs();
         scrubs.verified(filter);
@@ -92,13 +95,19 @@ impl Image {
     }
 }
 
-/// What both images must have in common: the filter, its generation, its kind, size and key.
-pub(crate) fn shape_id(copy: &Copy, generation: Generation, table: &ResidueTable) -> u64 {
+/// What both images must have in common: the filter, its generation, its kind, size and key; and of a ring its newest
+/// slice of time, for else blocks of different slices would be compared.
+pub(crate) fn shape_id(
+    copy: &Copy,
+    (generation, newest_slice): (Generation, Option<u64>),
+    table: &ResidueTable,
+) -> u64 {
     let settings = &copy.settings;
     let key_id = settings.frame_key().key_id;
     let kind = u64::from(settings.kind);
     let mut bytes = Vec::new();
-    for number in [copy.filter.0, generation.0, kind, key_id, table.bit_count()] {
+    let numbers = [copy.filter.0, generation.0, kind, key_id, table.bit_count()];
+    for number in numbers.into_iter().chain(newest_slice) {
         bytes.extend(number.to_le_bytes());
     }
     ItemHasher::Xxh3 { seed: 0 }.hash(&bytes).hi()

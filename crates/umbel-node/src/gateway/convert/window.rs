@@ -1,7 +1,7 @@
 //! Windows, between messages and what they mean.
 
 use umbel_engine::meta::FilterSettings;
-use umbel_engine::shard::{LateItems, SliceShape, WindowRules, WindowTime};
+use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 
@@ -53,7 +53,7 @@ fn rules_of(window: v1::Window) -> Result<WindowRules, CallFailure> {
 
 /// The window of a filter that has one.
 pub(super) fn window_to_proto(settings: &FilterSettings) -> Option<v1::Window> {
-    let SliceShape::Window { rules, .. } = &settings.shape else { return None };
+    let rules = settings.shape.window_rules()?;
     let late = match rules.late {
         LateItems::Reject => v1::LateItems::Reject,
         LateItems::Drop => v1::LateItems::Drop,

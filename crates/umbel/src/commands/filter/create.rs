@@ -37,7 +37,7 @@ pub(super) struct CreateArgs {
     #[arg(long)]
     public_hash: bool,
     /// Keep a whole copy on every node: a node answers alone, others hear of it later (blocked or
-    /// single-shot filters)
+    /// single-shot filters, and windows)
     #[arg(long)]
     replicated: bool,
     #[command(flatten)]
@@ -79,8 +79,14 @@ impl CreateArgs {
             return Err(UsageError(text.into()));
         }
         let window = self.window.window()?;
-        if window.is_some() && (self.replicated || self.memory.is_some()) {
-            let text = "--window is for partitioned filters that are planned by --rate";
+        if window.is_some() && self.memory.is_some() {
+            return Err(UsageError("--window is for filters that are planned by --rate".into()));
+        }
+        if self.replicated
+            && window.as_ref().is_some_and(|window| window.event_time || window.manual)
+        {
+            let text = "--event-time and --window manual are for partitioned filters: items of a replicated \
+                        window come when they arrive, and its slices end by time";
             return Err(UsageError(text.into()));
         }
         let capacity = self.capacity.unwrap_or(0);
@@ -178,6 +184,33 @@ mod tests {
         ] {
             assert!(settings(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_window_is_partitioned_or_replicated() {
+        for (word, distribution) in
+            [("", Distribution::Partitioned), (" --replicated", Distribution::Replicated)]
+        {
+            let line = |more: &str| format!("today --capacity 1 --window 1h{word}{more}");
+            let made = settings(&line(" --slices 6 --refresh")).unwrap();
+            let window = made.window.unwrap();
+            assert_eq!((made.kind, made.distribution), (Kind::Window, distribution));
+            assert_eq!((window.slice_ms, window.slice_count, window.refresh), (600_000, 6, true));
+            for (more, says) in [
+                (" --memory 1M", "planned by --rate"),
+                (" --slices 0", "does not cut a window"),
+                (" --slices 7", "does not cut a window"),
+            ] {
+                let said = settings(&line(more)).unwrap_err();
+                assert!(said.is::<UsageError>() && said.to_string().contains(says), "{said}");
+            }
+        }
+        for more in ["1h --event-time", "manual"] {
+            let line = format!("today --capacity 1 --replicated --window {more}");
+            let said = settings(&line).unwrap_err();
+            assert!(said.to_string().contains("are for partitioned filters"), "{said}");
+        }
+        assert!(settings("today --capacity 1 --window 1h --event-time").is_ok());
     }
 
     #[test]
